@@ -139,8 +139,8 @@ pub use address::{
 pub use context::{
     AsyncEvent, AsyncEvents, Clock, ClockRelation, CompletionCaps, Context, DetachedEvents, Device,
     DeviceAttr, DeviceEvent, DeviceWatcher, EthernetCaps, Gid, GidEntry, Guid, LinkSpeed,
-    OnDemandCaps, OpenOptions, PhysicalState, PortAttr, QueueLimits, TagMatchingCaps, devices,
-    devices_on, mtu_bytes, open, real_time_ns, skipped_devices, skipped_devices_on,
+    OnDemandCaps, OpenOptions, PhysicalState, PortAttr, QueueLimits, StridingCaps, TagMatchingCaps,
+    devices, devices_on, mtu_bytes, open, real_time_ns, skipped_devices, skipped_devices_on,
 };
 pub use cq::{
     CompletionChannel, CompletionCursor, CompletionQueue, CompletionQueueBuilder, CompletionTarget,
@@ -159,7 +159,8 @@ pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, RawRegister, RawRi
 pub use qp::*;
 pub use requests::Requests;
 pub use rss::{
-    HashKey, HashQueuePair, HashQueuePairBuilder, IndirectionTable, WorkQueue, WorkQueueBuilder,
+    HashKey, HashQueuePair, HashQueuePairBuilder, IndirectionTable, RawWorkQueue, WorkQueue,
+    WorkQueueBuilder, WorkQueueTarget,
 };
 pub use srq::{
     RawSharedReceiveQueue, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain,

@@ -1,16 +1,20 @@
 //! What a request costs, by the way in which the pump runs: nanoseconds from before it is posted until
-//! its task has the result, one at a time and sixteen at a time.
+//! its task has the result, one at a time and sixteen at a time. Every way is measured in turn, there and
+//! back, many times over: a row has the medians of its times, and of its times as a multiple of those that
+//! polling without this package took in the same turn.
 //!
 //! The device is simulated, by a thread of this process: compare the rows with each other and with the
-//! first one, which polls without this package. Of silicon they say nothing.
+//! first one. Of silicon they say nothing.
 //!
-//! Run it with `cargo run --release -p mlx5-async --features tokio --example ways`.
+//! Run it with `cargo run --release -p mlx5-async --features tokio --example ways`. With `count hand` or
+//! `count pump` behind `--` it does a thousand requests without a second thread, for callgrind to count the
+//! instructions of `posts` and `takes`: those of this package and of the driver, and none of the device.
 
 #![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::future::Future;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -21,29 +25,36 @@ use mlx5::{
     Access, ConnectOptions, MemoryRegion, ProtectionDomain, Psn, QueuePair, QueuePairBuilder,
     SendFlags, transport::Rc,
 };
-use mlx5_async::{AsyncQueuePair, Hub, Pump};
+use mlx5_async::{AsyncQueuePair, Hub, Pump, Step};
 use mlx5_sim::{SimConfig, Simulator};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Requests that are measured at a time; the median of so many is told.
+/// Requests that are measured at a time, so many times over.
 const REQUESTS: u32 = 400;
-const SAMPLES: usize = 21;
-const DEPTH: u32 = 16;
+const SAMPLES: usize = 41;
+const DEPTHS: [u32; 2] = [1, 16];
+/// Requests before the first that is measured.
+const WARM_UP: u32 = 64;
+/// Requests whose instructions are counted.
+const COUNTED: u32 = 1000;
 
 struct Bed {
     pd: ProtectionDomain,
     memory: MemoryRegion,
-    _simulator: Simulator,
+    simulator: Simulator,
 }
 
 impl Bed {
     fn new() -> Result<Self> {
-        let simulator = Simulator::new(SimConfig::new());
+        Self::on(Simulator::new(SimConfig::new()))
+    }
+
+    fn on(simulator: Simulator) -> Result<Self> {
         let pd = mlx5::devices_on(simulator.kernel())?.remove(0).open()?.alloc_pd()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.memory(4096).access(access).register()?;
-        Ok(Self { pd, memory, _simulator: simulator })
+        Ok(Self { pd, memory, simulator })
     }
 
     /// Connected to itself.
@@ -57,57 +68,53 @@ impl Bed {
     }
 }
 
-fn median(mut sample: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::with_capacity(SAMPLES);
-    for _ in 0..SAMPLES {
-        let start = Instant::now();
-        sample()?;
-        times.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(REQUESTS));
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[SAMPLES / 2])
-}
+/// Nanoseconds a request.
+type Sample = [f64; DEPTHS.len()];
 
-fn tell(way: &str, [one, many]: [f64; 2]) {
-    println!("| {way} | {one:.0} | {many:.0} |");
+/// Times what does so many requests, of which so many are under way at a time.
+fn timed(mut work: impl FnMut(u32, u32) -> Result<()>) -> Result<Sample> {
+    let mut sample = [0.0; DEPTHS.len()];
+    for (time, depth) in sample.iter_mut().zip(DEPTHS) {
+        work(WARM_UP, depth)?;
+        let start = Instant::now();
+        work(REQUESTS, depth)?;
+        *time = start.elapsed().as_secs_f64() * 1e9 / f64::from(REQUESTS);
+    }
+    Ok(sample)
 }
 
 /// Posts and polls, without this package.
-fn by_hand() -> Result<()> {
+fn by_hand() -> Result<Sample> {
     let bed = Bed::new()?;
     let mut cq = bed.pd.context().create_cq(64).build()?;
     let mut qp = bed.connect(bed.pd.create_qp::<Rc>(&cq, &cq))?;
     let (to, sge) = (bed.memory.remote(2048..)?, bed.memory.sge(..64)?);
-    let mut measure = |depth: u32| {
-        median(|| {
-            for _ in 0..REQUESTS / depth {
-                for number in 0..depth {
-                    qp.post(|batch| {
-                        let wr = batch.wr(number.into(), SendFlags::SIGNALED);
-                        wr.rdma_write(black_box(to)).sge(black_box(sge));
-                    })?;
-                }
-                let mut done = 0;
-                while done < depth {
-                    done += cq
-                        .try_poll(16, |wc| Ok::<_, Box<dyn Error + Send + Sync>>(wc.status()?))?
-                        as u32;
-                    if done < depth {
-                        thread::yield_now();
-                    }
+    timed(|requests, depth| {
+        for _ in 0..requests / depth {
+            for number in 0..depth {
+                qp.post(|batch| {
+                    let wr = batch.wr(number.into(), SendFlags::SIGNALED);
+                    wr.rdma_write(black_box(to)).sge(black_box(sge));
+                })?;
+            }
+            let mut done = 0;
+            while done < depth {
+                done += cq.try_poll(16, |wc| Ok::<_, Box<dyn Error + Send + Sync>>(wc.status()?))?
+                    as u32;
+                if done < depth {
+                    // As `Pump::spin` does: to yield would be to wait for whatever else runs here.
+                    spin_loop();
                 }
             }
-            Ok(())
-        })
-    };
-    tell("polled by hand", [measure(1)?, measure(DEPTH)?]);
-    Ok(())
+        }
+        Ok(())
+    })
 }
 
-async fn some(bed: &Bed, qp: &AsyncQueuePair<Rc, u32>, depth: u32) -> Result<()> {
+async fn some(bed: &Bed, qp: &AsyncQueuePair<Rc, u32>, count: u32, depth: u32) -> Result<()> {
     let (to, sge) = (bed.memory.remote(2048..)?, bed.memory.sge(..64)?);
     let mut requests = Vec::with_capacity(depth as usize);
-    for _ in 0..REQUESTS / depth {
+    for _ in 0..count / depth {
         for number in 0..depth {
             let build = |wr: mlx5::Wr<'_, '_, Rc>| wr.rdma_write(black_box(to)).sge(black_box(sge));
             requests.push(qp.submit(number, SendFlags::empty(), build).await?);
@@ -138,44 +145,148 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn by_thread(
-    way: &str,
-    run: fn(Pump) -> std::result::Result<(), mlx5_async::PumpError>,
-) -> Result<()> {
+fn by_thread(run: fn(Pump) -> std::result::Result<(), mlx5_async::PumpError>) -> Result<Sample> {
     let bed = Bed::new()?;
     let (hub, pump) = Hub::new(&bed.pd.context(), 256)?;
     let pump = thread::spawn(move || run(pump));
     let qp = hub.adopt(bed.connect(hub.create_qp(&bed.pd))?)?;
-    let measure = |depth| median(|| block_on(some(&bed, &qp, depth)));
-    tell(way, [measure(1)?, measure(DEPTH)?]);
+    let sample = timed(|count, depth| block_on(some(&bed, &qp, count, depth)))?;
     hub.shutdown();
-    Ok(pump.join().map_err(|_| "the pump panicked")??)
+    pump.join().map_err(|_| "the pump panicked")??;
+    Ok(sample)
 }
 
 #[cfg(feature = "tokio")]
-fn by_task(way: &str, runtime: &tokio::runtime::Runtime) -> Result<()> {
+fn by_task(runtime: &tokio::runtime::Runtime) -> Result<Sample> {
     let bed = Bed::new()?;
     let (hub, pump) = Hub::new(&bed.pd.context(), 256)?;
     let pump = runtime.spawn(pump.drive());
     let qp = hub.adopt(bed.connect(hub.create_qp(&bed.pd))?)?;
-    let measure = |depth| median(|| runtime.block_on(some(&bed, &qp, depth)));
-    tell(way, [measure(1)?, measure(DEPTH)?]);
+    let sample = timed(|count, depth| runtime.block_on(some(&bed, &qp, count, depth)))?;
     hub.shutdown();
-    Ok(runtime.block_on(pump)??)
+    runtime.block_on(pump)??;
+    Ok(sample)
+}
+
+/// Does requests one after the other in this thread, which is also the device's.
+fn count(who: &str) -> Result<()> {
+    let bed = Bed::on(Simulator::new(SimConfig::new().step(true)))?;
+    let context = bed.pd.context();
+    let (to, sge) = (bed.memory.remote(2048..)?, bed.memory.sge(..64)?);
+    match who {
+        "hand" => {
+            let mut cq = context.create_cq(64).build()?;
+            let mut qp = bed.connect(bed.pd.create_qp::<Rc>(&cq, &cq))?;
+            for number in 0..COUNTED {
+                posts(|| {
+                    qp.post(|batch| {
+                        let wr = batch.wr(number.into(), SendFlags::SIGNALED);
+                        wr.rdma_write(black_box(to)).sge(black_box(sge));
+                    })
+                })?;
+                bed.simulator.run_until_idle();
+                takes(|| {
+                    cq.try_poll(16, |wc| wc.status().map_err(Box::<dyn Error + Send + Sync>::from))
+                })?;
+            }
+        }
+        "pump" => {
+            let (hub, mut pump) = Hub::new(&context, 256)?;
+            let qp = hub.adopt(bed.connect(hub.create_qp(&bed.pd))?)?;
+            for number in 0..COUNTED {
+                let build =
+                    |wr: mlx5::Wr<'_, '_, Rc>| wr.rdma_write(black_box(to)).sge(black_box(sge));
+                let request = posts(|| ready(qp.submit(number, SendFlags::empty(), build)))??;
+                let mut request = pin!(request);
+                let mut task = Context::from_waker(Waker::noop());
+                if posts(|| request.as_mut().poll(&mut task)).is_ready() {
+                    return Err("the device has not worked yet".into());
+                }
+                bed.simulator.run_until_idle();
+                takes(|| -> Result<()> {
+                    while pump.step()? == Step::Again {}
+                    ready(request)??;
+                    Ok(())
+                })?;
+            }
+        }
+        _ => return Err("count hand, or count pump".into()),
+    }
+    Ok(())
+}
+
+/// What a future returns that does not wait.
+fn ready<F: Future>(future: F) -> Result<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err("it waits".into()),
+    }
+}
+
+#[inline(never)]
+fn posts<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+#[inline(never)]
+fn takes<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+/// A way, and what takes a sample of it.
+type Way<'a> = (&'a str, Box<dyn Fn() -> Result<Sample> + 'a>);
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() -> Result<()> {
-    println!("| | one at a time, ns | sixteen at a time, ns a request |\n|---|--:|--:|");
-    by_hand()?;
-    by_thread("`spin`, a thread", Pump::spin)?;
-    by_thread("`run`, a thread", Pump::run)?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => {}
+        [first, who] if first == "count" => return count(who),
+        _ => return Err("arguments: none, or count hand, or count pump".into()),
+    }
     #[cfg(feature = "tokio")]
-    {
+    let runtimes = {
         use tokio::runtime::Builder;
-        let current = Builder::new_current_thread().enable_io().build()?;
-        by_task("`drive`, a task of the same thread", &current)?;
-        let several = Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
-        by_task("`drive`, a task of another thread", &several)?;
+        [Builder::new_current_thread(), Builder::new_multi_thread()]
+            .map(|mut builder| builder.worker_threads(2).enable_io().build())
+    };
+    let mut ways: Vec<Way<'_>> = vec![
+        ("polled by hand", Box::new(by_hand)),
+        ("`spin`, a thread", Box::new(|| by_thread(Pump::spin))),
+        ("`run`, a thread", Box::new(|| by_thread(Pump::run))),
+    ];
+    #[cfg(feature = "tokio")]
+    for (way, runtime) in
+        ["`drive`, a task of the same thread", "`drive`, a task of another thread"]
+            .into_iter()
+            .zip(&runtimes)
+    {
+        let runtime = runtime.as_ref().map_err(ToString::to_string)?;
+        ways.push((way, Box::new(move || by_task(runtime))));
+    }
+
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ways.len()];
+    for turn in 0..SAMPLES {
+        for place in 0..ways.len() {
+            // There and back, so that none always comes after the same one.
+            let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
+            samples[at].push(ways[at].1()?);
+        }
+    }
+    println!("| | one at a time, ns | of by hand | sixteen at a time, ns a request | of by hand |");
+    println!("|---|--:|--:|--:|--:|");
+    for ((way, _), mine) in ways.iter().zip(&samples) {
+        let of = |depth: usize| {
+            let times = mine.iter().map(|sample| sample[depth]).collect();
+            let pairs = mine.iter().zip(&samples[0]);
+            let ratios = pairs.map(|(mine, hand)| mine[depth] / hand[depth]).collect();
+            format!("{:.0} | {:.2}", median(times), median(ratios))
+        };
+        println!("| {way} | {} | {} |", of(0), of(1));
     }
     Ok(())
 }

@@ -131,7 +131,8 @@ impl Pump {
     /// After an error the pump has ended: each request that has not completed fails.
     pub fn step(&mut self) -> Result<Step, PumpError> {
         self.look()?;
-        if self.turn()? > 0 {
+        // What came to be drained during another drain is taken in the next turn: its nudge may be gone.
+        if self.turn()? > 0 || self.registry.has_draining() {
             return Ok(Step::Again);
         }
         if self.registry.has_stopped() {

@@ -68,6 +68,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     ///
     /// Dropped while it waits, nothing is posted. `build` may be called again after the queue was
     /// found full.
+    ///
+    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
+    /// hub.
     pub async fn submit(
         &self,
         keep: K,
@@ -81,6 +84,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     /// last one is signaled; if one fails, the first error is told.
     ///
     /// `build` gets the number of each request. All are posted, or none.
+    ///
+    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
+    /// hub.
     pub async fn submit_batch(
         &self,
         keep: K,
@@ -94,6 +100,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
 
     /// Posts a request whose completion goes to [`AsyncQueuePair::sends`]. Waits while the queue is
     /// full.
+    ///
+    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
+    /// hub.
     pub async fn post(
         &self,
         keep: K,
@@ -117,6 +126,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     }
 
     /// As [`AsyncQueuePair::submit`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full) where that one waits.
+    ///
+    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
+    /// hub.
     pub fn try_submit(
         &self,
         keep: K,
@@ -128,6 +140,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     }
 
     /// As [`AsyncQueuePair::post`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full) where that one waits.
+    ///
+    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
+    /// hub.
     pub fn try_post(
         &self,
         keep: K,

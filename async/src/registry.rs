@@ -260,6 +260,11 @@ impl Registry {
         self.nudge();
     }
 
+    /// Whether queue pairs are to be drained that nobody has taken.
+    pub(crate) fn has_draining(&self) -> bool {
+        self.has_draining.load(Ordering::Acquire)
+    }
+
     /// Takes the queue pairs to be drained, if there are any.
     pub(crate) fn take_draining(&self) -> Option<Vec<u32>> {
         if !self.has_draining.load(Ordering::Acquire) {

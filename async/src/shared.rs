@@ -194,7 +194,8 @@ where
         completion: &WorkCompletion<'_>,
         wakes: &mut Wakes,
     ) -> Option<bool> {
-        if completion.qp_num() != self.qp_num {
+        // Queues of their own have other numbers in their completions, and packets their flow tags.
+        if !T::SEPARATE && completion.qp_num() != self.qp_num {
             return None;
         }
         let side = if name.receive { &self.receive } else { &self.send };

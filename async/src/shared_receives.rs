@@ -148,6 +148,8 @@ impl<K> AsyncSharedReceiveQueue<K> {
     /// Does something with a queue pair's builder that takes its receive requests from here, and
     /// completes on the hub's completion queue. The result is passed to
     /// [`Hub::adopt`](crate::Hub::adopt).
+    ///
+    /// The queue is locked while `build` runs: connect, and post to it, after that.
     pub fn create_qp<T: QueuePairTransport, R>(
         &self,
         pd: &ProtectionDomain,

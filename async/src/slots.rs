@@ -212,6 +212,17 @@ impl<K> Table<K> {
     }
 }
 
+/// What was kept for results that nobody took is dropped here, perhaps by the pump: a panic ends here.
+impl<K> Drop for Slots<K> {
+    fn drop(&mut self) {
+        let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for slot in &mut table.slots {
+            discard(slot.keep.take());
+            discard(slot.waker.take());
+        }
+    }
+}
+
 impl<K> Slots<K> {
     /// Creates the slots of a queue that holds `capacity` requests.
     pub(crate) fn new(capacity: u32) -> Self {

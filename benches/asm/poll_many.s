@@ -5,13 +5,13 @@
     push rax
     mov r8,rdx
     mov rax,rsi
-    mov rcx,QWORD PTR [rdi+0x88]
+    mov rcx,QWORD PTR [rdi+0x90]
     mov ecx,DWORD PTR [rcx]
     cmp ecx,0x1
     jne 13
     test rax,rax
     je 20
-    mov r9,QWORD PTR [rdi+0x70]
+    mov r9,QWORD PTR [rdi+0x78]
     xor edx,edx
     mov rsi,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     jmp 2
@@ -32,9 +32,9 @@
 2:
     mov r10d,DWORD PTR [r9+0x3c]
     bswap r10d
-    xor r10d,DWORD PTR [rdi+0x118]
+    xor r10d,DWORD PTR [rdi+0x120]
     test r10b,0xfd
-    je 4
+    je 3
     test r10b,0x1
     jne 18
     test r10b,0xc
@@ -44,13 +44,55 @@
     ja 14
     mov ecx,DWORD PTR [r9+0x20]
     cmp QWORD PTR [rdi+0x40],rcx
-    jne 5
+    jne 4
     mov r11,QWORD PTR [rdi+0x48]
+    jmp 5
+3:
+    mov r11d,DWORD PTR [r9+0x20]
+    cmp QWORD PTR [rdi+0x30],r11
+    jne 10
+    mov rcx,QWORD PTR [rdi+0x38]
+    movzx ebx,WORD PTR [rcx+0x80]
+    movzx r11d,WORD PTR [rcx]
+    cmp bx,r11w
+    jne 11
+    jmp 14
+4:
+    mov r11,QWORD PTR [rdi+0xa8]
+    mov r14d,ecx
+    bswap r14d
+    mov r11,QWORD PTR [r11+0x10]
+    mov ebx,r14d
+    shr ebx,0x9
+    and ebx,0x7ff8
+    mov rbx,QWORD PTR [r11+rbx*1]
+    test rbx,rbx
+    je 14
+    and r14d,0xfff
+    shl r14d,0x4
+    mov r11,QWORD PTR [rbx+r14*1+0x8]
+    cmp r11,0x2
+    jb 14
+    add rbx,r14
+    mov r14,QWORD PTR [rbx]
+    shr r14,0x20
+    cmp DWORD PTR [rdi+0x124],r14d
+    jne 14
+    mov rbx,QWORD PTR [rbx+0x8]
+    test r11,r11
+    je 14
+    cmp rbx,r11
+    jne 14
+    mov QWORD PTR [rdi+0x40],rcx
+    mov QWORD PTR [rdi+0x48],r11
+5:
     mov ecx,r10d
     shr ecx,0x10
-    cmp DWORD PTR [r11+0x190],0x1
-    jne 6
-3:
+    mov rbx,QWORD PTR [r11+0x190]
+    test rbx,rbx
+    je 6
+    cmp ebx,0x1
+    jne 14
     mov rbx,QWORD PTR [r11+0x198]
     cmp QWORD PTR [rbx+0x28],rcx
     jbe 14
@@ -77,48 +119,6 @@
     shr ebx,0x1a
     mov BYTE PTR [rcx+rbx*1],0x1
     jmp 7
-4:
-    mov r11d,DWORD PTR [r9+0x20]
-    cmp QWORD PTR [rdi+0x30],r11
-    jne 10
-    mov rcx,QWORD PTR [rdi+0x38]
-    movzx ebx,WORD PTR [rcx+0x80]
-    movzx r11d,WORD PTR [rcx]
-    cmp bx,r11w
-    jne 11
-    jmp 14
-5:
-    mov r11,QWORD PTR [rdi+0xa0]
-    mov r14d,ecx
-    bswap r14d
-    mov r11,QWORD PTR [r11+0x10]
-    mov ebx,r14d
-    shr ebx,0x9
-    and ebx,0x7ff8
-    mov rbx,QWORD PTR [r11+rbx*1]
-    test rbx,rbx
-    je 14
-    and r14d,0xfff
-    shl r14d,0x4
-    mov r11,QWORD PTR [rbx+r14*1+0x8]
-    cmp r11,0x2
-    jb 14
-    add rbx,r14
-    mov r14,QWORD PTR [rbx]
-    shr r14,0x20
-    cmp DWORD PTR [rdi+0x11c],r14d
-    jne 14
-    mov rbx,QWORD PTR [rbx+0x8]
-    test r11,r11
-    je 14
-    cmp rbx,r11
-    jne 14
-    mov QWORD PTR [rdi+0x40],rcx
-    mov QWORD PTR [rdi+0x48],r11
-    mov ecx,r10d
-    shr ecx,0x10
-    cmp DWORD PTR [r11+0x190],0x1
-    je 3
 6:
     mov rbx,QWORD PTR [r11+0x198]
     mov ebp,DWORD PTR [rbx+0x100]
@@ -140,11 +140,11 @@
     mov r14d,r10d
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,r9
-    cmp rcx,QWORD PTR [rdi+0x80]
+    cmp rcx,QWORD PTR [rdi+0x88]
     jne 9
 8:
-    xor BYTE PTR [rdi+0x118],0x1
-    mov rcx,QWORD PTR [rdi+0x78]
+    xor BYTE PTR [rdi+0x120],0x1
+    mov rcx,QWORD PTR [rdi+0x80]
 9:
     movzx ebx,r14b
     movzx r10d,BYTE PTR [rsi+rbx*4]
@@ -153,7 +153,7 @@
     xor r9d,r9d
     jmp 1
 10:
-    mov rcx,QWORD PTR [rdi+0xa0]
+    mov rcx,QWORD PTR [rdi+0xa8]
     mov ebx,r11d
     bswap ebx
     mov rcx,QWORD PTR [rcx+0x10]
@@ -170,7 +170,7 @@
     jb 14
     add r14,rbx
     mov rbx,QWORD PTR [r14]
-    cmp DWORD PTR [rdi+0x11c],ebx
+    cmp DWORD PTR [rdi+0x124],ebx
     jne 14
     mov rbx,QWORD PTR [r14+0x8]
     test rcx,rcx
@@ -220,7 +220,7 @@
     shr r14,0x20
     mov rcx,QWORD PTR [rdi+0x50]
     add rcx,r9
-    cmp rcx,QWORD PTR [rdi+0x80]
+    cmp rcx,QWORD PTR [rdi+0x88]
     jne 9
     jmp 8
 13:
@@ -228,16 +228,16 @@
     xor edx,edx
     jmp 16
 14:
-    mov QWORD PTR [rdi+0x70],r9
+    mov QWORD PTR [rdi+0x78],r9
     test edx,edx
     je 15
-    mov ecx,DWORD PTR [rdi+0x110]
+    mov ecx,DWORD PTR [rdi+0x118]
     imul ecx,edx
-    add ecx,DWORD PTR [rdi+0x114]
-    mov DWORD PTR [rdi+0x114],ecx
-    mov rsi,QWORD PTR [rdi+0x98]
+    add ecx,DWORD PTR [rdi+0x11c]
+    mov DWORD PTR [rdi+0x11c],ecx
+    mov rsi,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rsi+0x2c],ecx
-    mov rsi,QWORD PTR [rdi+0x90]
+    mov rsi,QWORD PTR [rdi+0x98]
     and ecx,0xffffff
     bswap ecx
     mov DWORD PTR [rsi],ecx
@@ -252,16 +252,16 @@
     mov r9,rcx
     mov rdx,rax
 18:
-    mov QWORD PTR [rdi+0x70],r9
+    mov QWORD PTR [rdi+0x78],r9
     test edx,edx
     je 19
-    mov eax,DWORD PTR [rdi+0x110]
+    mov eax,DWORD PTR [rdi+0x118]
     imul eax,edx
-    add eax,DWORD PTR [rdi+0x114]
-    mov DWORD PTR [rdi+0x114],eax
-    mov rcx,QWORD PTR [rdi+0x98]
+    add eax,DWORD PTR [rdi+0x11c]
+    mov DWORD PTR [rdi+0x11c],eax
+    mov rcx,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rcx+0x2c],eax
-    mov rcx,QWORD PTR [rdi+0x90]
+    mov rcx,QWORD PTR [rdi+0x98]
     and eax,0xffffff
     bswap eax
     mov DWORD PTR [rcx],eax
@@ -272,7 +272,7 @@
     test rdx,rdx
     jne 22
 20:
-    dec DWORD PTR [rdi+0x128]
+    dec DWORD PTR [rdi+0x130]
     mov eax,0x1
     je 23
 21:

@@ -69,24 +69,24 @@ impl Evidence {
 }
 
 /// Where interrupts are counted, and of which core.
-struct Witness {
+struct InterruptCounters {
     interrupts: Option<File>,
     text: Vec<u8>,
     /// Which of the columns.
     column: usize,
 }
 
-impl Witness {
+impl InterruptCounters {
     /// Longer than any table of interrupts of a machine that is measured on.
     const TEXT: usize = 1 << 16;
 
     fn new(core: usize) -> Self {
         let interrupts = File::open("/proc/interrupts").ok();
-        let mut witness = Self { interrupts, text: vec![0; Self::TEXT], column: 0 };
+        let mut counters = Self { interrupts, text: vec![0; Self::TEXT], column: 0 };
         let name = format!("CPU{core}");
-        let heading = witness.table().lines().next().unwrap_or_default().to_owned();
-        witness.column = heading.split_ascii_whitespace().position(|one| one == name).unwrap_or(0);
-        witness
+        let heading = counters.table().lines().next().unwrap_or_default().to_owned();
+        counters.column = heading.split_ascii_whitespace().position(|one| one == name).unwrap_or(0);
+        counters
     }
 
     fn table(&mut self) -> &str {
@@ -130,7 +130,7 @@ struct Sample {
 
 /// What is measured while operations are sampled.
 struct Sampling {
-    witness: Witness,
+    counters: InterruptCounters,
     samples: Vec<Sample>,
     rounds: Vec<Evidence>,
 }
@@ -160,13 +160,13 @@ pub(crate) fn sample(calls: usize, mut call: impl FnMut(usize) -> bool) -> bool 
             number: (first + k) as u64,
             ..blank
         }));
-        let before = sampling.witness.evidence();
+        let before = sampling.counters.evidence();
         for (k, sample) in sampling.samples[first..].iter_mut().enumerate() {
             let begin = ticks();
             good &= call(k);
             sample.ticks = ticks() - begin;
         }
-        sampling.rounds.push(sampling.witness.evidence().since(before));
+        sampling.rounds.push(sampling.counters.evidence().since(before));
     });
     good
 }
@@ -242,8 +242,11 @@ pub(crate) fn distribution(
     // Written once, so that no page is touched for the first time later.
     let mut samples = vec![blank; rounds * operations];
     samples.clear();
-    let sampling =
-        Sampling { witness: Witness::new(core), samples, rounds: Vec::with_capacity(rounds) };
+    let sampling = Sampling {
+        counters: InterruptCounters::new(core),
+        samples,
+        rounds: Vec::with_capacity(rounds),
+    };
     SAMPLING.set(Some(sampling));
     (WARM_UP..WARM_UP + rounds as u64).for_each(&mut round);
     let sampling = SAMPLING.take().expect("operations were sampled");

@@ -184,6 +184,30 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// The state of a port. Refuses one that does not exist.
+    pub(crate) fn port(&self, port: u8) -> Result<PortAttr, Failure> {
+        let ports = self.context.num_ports();
+        if !(1..=ports).contains(&port.into()) {
+            let has =
+                if ports == 1 { "port 1 alone".to_owned() } else { format!("ports 1 to {ports}") };
+            let cause = format!("port {port} does not exist: {} has {has}", self.device.name());
+            return Err(Failure::new(cause).hint("--port chooses one; `mlx5 info` shows them"));
+        }
+        Ok(self.context.query_port(port)?)
+    }
+
+    /// Refuses a port that has no Ethernet.
+    pub(crate) fn wants_ethernet(&self, port: u8) -> Result<(), Failure> {
+        if self.port(port)?.link_layer == LinkLayer::Ethernet {
+            return Ok(());
+        }
+        let failure = Failure::new(format!("port {port} is no Ethernet port"));
+        Err(failure.hint(match self.simulator {
+            Some(_) => "--sim-link roce simulates one",
+            None => "`mlx5 info` shows the ports; --port chooses one",
+        }))
+    }
+
     /// The cause of a failure: `DeviceGone` if the device is gone, whatever failed first.
     pub(crate) fn because(&self, failure: Failure) -> Failure {
         match self.context.query_port(1) {
@@ -193,6 +217,13 @@ impl Opened {
     }
 }
 
+/// The failure of a call that raw packets take.
+pub(crate) fn packets_refused(error: mlx5::Error) -> Failure {
+    let denied = error.kind() == ErrorKind::PermissionDenied;
+    let failure = Failure::from(error);
+    if denied { failure.hint("try as root, or with CAP_NET_RAW") } else { failure }
+}
+
 /// A port to connect queue pairs on.
 pub(crate) struct Port {
     pub(crate) opened: Opened,
@@ -200,10 +231,15 @@ pub(crate) struct Port {
 }
 
 impl PortArgs {
+    /// The same, for a command that needs raw packets.
+    pub(crate) fn with_packets(&self) -> Self {
+        Self { device: self.device.with_packets(), ..self.clone() }
+    }
+
     /// Opens the chosen port.
     pub(crate) fn open(&self) -> Result<Port, Failure> {
         let opened = self.device.open()?;
-        let state = opened.context.query_port(self.port)?;
+        let state = opened.port(self.port)?;
         if !state.is_active() {
             let is = self::state(&state);
             let cause = format!("port {} is not active: it is {is}", self.port);

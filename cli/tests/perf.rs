@@ -241,17 +241,55 @@ fn latencies_are_shown_as_they_are_distributed() {
 }
 
 #[test]
+fn raw_packets_are_measured_as_frames_of_ethernet() {
+    let all = json("--raw --sizes 60,1514 -n 10 --messages 100 --depth 16 --batch 8");
+    assert_eq!((&all["transport"], &all["operation"]), (&"raw".into(), &"send".into()));
+    assert_eq!(all["device"]["link"], "Ethernet");
+    assert_eq!((&all["signal_every"], &all["device"]["mtu"]), (&Value::Null, &Value::Null));
+    for end in ["local", "remote"] {
+        let address = all[end].as_str().expect("an address");
+        assert!(address.contains(" 192.0.2."), "{address}");
+    }
+    let results = all["results"].as_array().expect("a list");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert_eq!(result["latency_ns"]["samples"], 10);
+        assert!(result["latency_ns"]["min"].as_u64() > Some(0));
+        let rate = &result["rate"];
+        assert_eq!((&rate["messages"], &rate["lost"]), (&100.into(), &0.into()));
+    }
+    let table = mlx5("perf --sim --raw -n 2 --messages 4").done();
+    assert!(
+        table.starts_with("raw packets on mlx5_0 port 1: simulated ConnectX-7, Ethernet"),
+        "{table}"
+    );
+    // As the usual network interface takes them.
+    assert_eq!(table.lines().last().and_then(|row| row.split_whitespace().next()), Some("1514"));
+    let rows = mlx5("perf --sim --raw --sizes 64 -n 2 --messages 4 --csv -").done();
+    assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("raw,send,64,")), "{rows}");
+    // Frames that do not arrive are told of, and there is no rate of them.
+    let text = mlx5("perf --sim --raw --sizes 1600 --only rate --timeout 1").failed();
+    assert!(text.contains("no frames within 1 s") && text.contains("MTU"), "{text}");
+}
+
+#[test]
 fn an_interrupt_leaves_what_was_measured() {
-    for line in
-        ["--op write", "--threads 2 --qps 4", "--only rate --bidirectional", "--only rate --csv -"]
-    {
-        let words = format!("perf --sim --sizes 8,64 --duration 3600 {line}");
+    for line in [
+        "--op write",
+        "--threads 2 --qps 4",
+        "--only rate --bidirectional",
+        "--only rate --csv -",
+        "--raw",
+    ] {
+        let sizes = if line == "--raw" { "80,64" } else { "8,64" };
+        let words = format!("perf --sim --sizes {sizes} --duration 3600 {line}");
         let words: Vec<&str> = words.split_whitespace().collect();
         let run = interrupted(command(&words), "measuring");
         assert_eq!(run.code, Some(130), "{line}: {}{}", run.err, run.out);
         assert!(run.err.contains("mlx5: interrupted: 1 of 2 sizes"), "{line}: {}", run.err);
         let row = run.out.lines().last().expect("a row");
-        assert!(row.trim_start().starts_with("8 ") || row.starts_with("rc,send,8,"), "{}", run.out);
+        let first = ["8 ", "rc,send,8,", "64 "];
+        assert!(first.iter().any(|first| row.trim_start().starts_with(first)), "{}", run.out);
     }
 }
 

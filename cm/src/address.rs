@@ -4,11 +4,10 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use mlx5::Gid;
-use mlx5_uapi::rdma_cm::{AF_IB, IbAddress as Layout, SocketAddress};
-use zerocopy::{FromBytes, IntoBytes};
-
-const AF_INET: u16 = 2;
-const AF_INET6: u16 = 10;
+use mlx5_uapi::rdma_cm::{
+    AF_IB, AF_INET, AF_INET6, IbAddress as Layout, Ipv4Address, Ipv6Address, SocketAddress,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// An address of InfiniBand (`struct sockaddr_ib`), for the port space of service IDs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,50 +33,46 @@ pub enum Address {
 impl Address {
     /// Encodes the address; returns how many bytes count.
     pub(crate) fn encode(&self) -> (SocketAddress, u16) {
-        let mut bytes = [0; size_of::<SocketAddress>()];
         match self {
-            Self::Ip(SocketAddr::V4(address)) => {
-                bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
-                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-                bytes[4..8].copy_from_slice(&address.ip().octets());
-                (bytes, 16)
-            }
-            Self::Ip(SocketAddr::V6(address)) => {
-                bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
-                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-                bytes[4..8].copy_from_slice(&address.flowinfo().to_be_bytes());
-                bytes[8..24].copy_from_slice(&address.ip().octets());
-                bytes[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
-                (bytes, 28)
-            }
-            Self::Ib(address) => {
-                let layout = Layout {
-                    family: AF_IB,
-                    pkey: address.pkey.to_be_bytes(),
-                    addr: address.gid.to_bytes(),
-                    sid: address.service_id.to_be_bytes(),
-                    sid_mask: u64::MAX.to_be_bytes(),
-                    ..Layout::default()
-                };
-                bytes[..size_of::<Layout>()].copy_from_slice(layout.as_bytes());
-                (bytes, size_of::<Layout>() as u16)
-            }
+            Self::Ip(SocketAddr::V4(address)) => padded(&Ipv4Address {
+                family: AF_INET,
+                port: address.port().to_be_bytes(),
+                addr: address.ip().octets(),
+                ..Ipv4Address::default()
+            }),
+            Self::Ip(SocketAddr::V6(address)) => padded(&Ipv6Address {
+                family: AF_INET6,
+                port: address.port().to_be_bytes(),
+                flowinfo: address.flowinfo().to_be_bytes(),
+                addr: address.ip().octets(),
+                scope_id: address.scope_id(),
+            }),
+            Self::Ib(address) => padded(&Layout {
+                family: AF_IB,
+                pkey: address.pkey.to_be_bytes(),
+                addr: address.gid.to_bytes(),
+                sid: address.service_id.to_be_bytes(),
+                sid_mask: u64::MAX.to_be_bytes(),
+                ..Layout::default()
+            }),
         }
     }
 
     /// Decodes what the kernel returned; `None` for no address.
     pub(crate) fn decode(bytes: &SocketAddress) -> Option<Self> {
-        let port = u16::from_be_bytes([bytes[2], bytes[3]]);
-        Some(match u16::from_ne_bytes([bytes[0], bytes[1]]) {
+        let (family, _) = u16::read_from_prefix(bytes).ok()?;
+        Some(match family {
             AF_INET => {
-                let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
-                Self::Ip((ip, port).into())
+                let (layout, _) = Ipv4Address::read_from_prefix(bytes).ok()?;
+                let port = u16::from_be_bytes(layout.port);
+                Self::Ip((Ipv4Addr::from(layout.addr), port).into())
             }
             AF_INET6 => {
-                let (ip, _) = <[u8; 16]>::read_from_prefix(&bytes[8..]).ok()?;
-                let flow = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-                let scope = u32::from_ne_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
-                Self::Ip(SocketAddrV6::new(Ipv6Addr::from(ip), port, flow, scope).into())
+                let (layout, _) = Ipv6Address::read_from_prefix(bytes).ok()?;
+                let port = u16::from_be_bytes(layout.port);
+                let flow = u32::from_be_bytes(layout.flowinfo);
+                let ip = Ipv6Addr::from(layout.addr);
+                Self::Ip(SocketAddrV6::new(ip, port, flow, layout.scope_id).into())
             }
             AF_IB => {
                 let (layout, _) = Layout::read_from_prefix(bytes).ok()?;
@@ -98,6 +93,14 @@ impl Address {
             Self::Ib(_) => None,
         }
     }
+}
+
+/// An address of one family with zeros behind it, and how many bytes it has.
+fn padded(address: &(impl IntoBytes + Immutable)) -> (SocketAddress, u16) {
+    let mut bytes = [0; size_of::<SocketAddress>()];
+    let address = address.as_bytes();
+    bytes[..address.len()].copy_from_slice(address);
+    (bytes, address.len() as u16)
 }
 
 impl From<SocketAddr> for Address {

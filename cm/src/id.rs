@@ -64,6 +64,11 @@ impl Home {
 const TRANSPORT_BITS: u32 = 8;
 
 impl Id {
+    /// Whether this is a forked child of the process that made it.
+    pub(crate) fn left(&self) -> bool {
+        self.home.origin.left()
+    }
+
     pub(crate) fn new(channel: &Arc<Channel>, number: u32, key: IdKey, transport: QpType) -> Self {
         let home = Mutex::new(Some(Arc::clone(channel)));
         Self {

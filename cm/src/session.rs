@@ -222,6 +222,9 @@ impl Session {
     /// that were not done since the session was last stopped. `each` gets every completion that is
     /// polled, also those of other queue pairs.
     ///
+    /// It waits until each posted request has its completion, without a limit: a device that takes
+    /// commands and withholds completions is not found out.
+    ///
     /// An idle session has nothing to do. After an error, the session is in
     /// [`SessionState::Stopping`], and this may be called again; or the device is gone.
     pub fn stop(

@@ -137,6 +137,11 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
+        if self.inner.id.left() {
+            // A forked child has no such thread.
+            std::mem::forget(self.watcher.take());
+            return;
+        }
         // The peer agrees, which ends the thread. It fails if that one was faster.
         let _ = self.inner.id.disconnect();
         drop(self.stop.take());

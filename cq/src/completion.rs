@@ -1,7 +1,7 @@
 //! Work completions. Fields are read from the CQE on demand.
 
 use crate::kind::{CompletionOpcode, Kind};
-use crate::packet::{HashedHeaders, PacketHeaders};
+use crate::packet::{HashedHeaders, PacketHeaders, Strides};
 use crate::user_tag::UserTag;
 use core::fmt;
 use core::marker::PhantomData;
@@ -167,6 +167,12 @@ impl<'poll> WorkCompletion<'poll> {
         }
     }
 
+    /// Whether it is of the queue that has this tag; never of an [`OwnedCompletion`].
+    #[doc(hidden)]
+    pub fn is_of(&self, tag: &UserTag) -> bool {
+        self.tag.is_some_and(|own| core::ptr::eq(own, tag))
+    }
+
     /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded,
     /// unless it was flushed; [`WorkCompletion::cancelled`] distinguishes it.
     #[inline(always)]
@@ -214,7 +220,23 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.is_cancelled()
     }
 
-    /// Number of bytes received, read or returned by an atomic; `None` for other completions.
+    /// Where a packet of a striding work queue lies in the memory of its request. Meaningless for any
+    /// other completion, which the CQE does not tell apart.
+    #[inline(always)]
+    pub fn strides(&self) -> Strides {
+        let first = field!(self, Cqe.wqe_counter as u16);
+        Strides::new(first, field!(self, Cqe.byte_count as u32))
+    }
+
+    /// As [`WorkCompletion::byte_len`], of a receive that succeeded. Meaningless for any other completion.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn byte_count(&self) -> u32 {
+        field!(self, Cqe.byte_count as u32)
+    }
+
+    /// Number of bytes received, read or returned by an atomic; `None` for other completions. Of a packet
+    /// of a striding work queue, see [`WorkCompletion::strides`].
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
         self.kind.facts().has_length().then(|| field!(self, Cqe.byte_count as u32))
@@ -559,6 +581,7 @@ owned_fields! {
     is_success: bool,
     opcode: CompletionOpcode,
     cancelled: bool,
+    strides: Strides,
     byte_len: Option<u32>,
     imm_data: Option<[u8; 4]>,
     invalidated_rkey: Option<u32>,

@@ -35,9 +35,11 @@ pub use completion::{CompletionError, ErrorKind, InlineData, OwnedCompletion, Wo
 pub use corruption::Corruption;
 pub use deferred::Deferred;
 pub use kind::CompletionOpcode;
-pub use packet::{HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, TransportHeader};
+pub use packet::{
+    HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, Strides, TransportHeader,
+};
 pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
-pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive};
+pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive, StridePoll};
 pub use state::{RingBuffer, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::TmInfo;

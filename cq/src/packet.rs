@@ -2,7 +2,7 @@
 
 use core::fmt;
 use mlx5_prm::cqe::{hds_ip_ext, l4_l3_hdr_type};
-use mlx5_prm::ethernet::{hash_type, header_type};
+use mlx5_prm::ethernet::{hash_type, header_type, striding};
 
 /// The network layer header of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -138,5 +138,38 @@ impl HashedHeaders {
             _ => None,
         };
         Self { network, transport }
+    }
+}
+
+/// Which strides of its request a packet of a striding work queue takes, and how many bytes it has
+/// ([`WorkCompletion::strides`](crate::WorkCompletion::strides)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Strides {
+    /// The first one.
+    pub first: u16,
+    /// How many. The device is done with the request when its last stride is taken.
+    pub count: u16,
+    /// Bytes of the packet, with those of a shift.
+    pub bytes: u16,
+    /// There is no packet: the device skipped the strides, because the next packet did not fit in them.
+    pub filler: bool,
+}
+
+impl Strides {
+    /// The strides of a packet from `first` on, as the byte count of its CQE says them.
+    #[inline(always)]
+    pub const fn new(first: u16, byte_count: u32) -> Self {
+        Self { first, ..Self::of(byte_count) }
+    }
+
+    /// What the byte count of a CQE says. The first one is another field.
+    #[inline(always)]
+    pub(crate) const fn of(byte_count: u32) -> Self {
+        Self {
+            first: 0,
+            count: (byte_count >> striding::STRIDES_SHIFT & striding::STRIDES_MASK) as u16,
+            bytes: (byte_count & striding::BYTES_MASK) as u16,
+            filler: byte_count & striding::FILLER != 0,
+        }
     }
 }

@@ -25,6 +25,21 @@ pub trait Queue {
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
+    /// Whether the packets of the queue share requests: each takes some strides of one. Its successful
+    /// receives are retired by [`Queue::retire_strides`] only.
+    #[inline(always)]
+    fn has_strides(&self) -> bool {
+        false
+    }
+    /// Retires strides of the oldest receive request of a queue that [has some](Queue::has_strides), and
+    /// the request with its last ones, and returns the identifier of the request. `first` is the first
+    /// stride, `byte_count` the field of the CQE. `None` for any other queue, and for strides that are not
+    /// left.
+    #[inline(always)]
+    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
+        let _ = (first, byte_count);
+        None
+    }
     /// The tag that the user gave the queue. Zero for queues without one.
     #[inline(always)]
     fn user_tag(&self) -> &UserTag {

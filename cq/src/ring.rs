@@ -2,6 +2,7 @@
 
 mod purge;
 mod slow;
+mod strides;
 
 use crate::attention::Attention;
 use crate::completion::WorkCompletion;
@@ -9,7 +10,7 @@ use crate::corruption::Corruption;
 use crate::kind::{CompletionOpcode, Kind};
 use crate::queue::Queue;
 use crate::run::Run;
-use crate::state::{RingBuffer, RingState, USER_INDEX};
+use crate::state::{COUNT, RingBuffer, RingState, USER_INDEX};
 use crate::table::{RingId, Side, UserIndexTable};
 use crate::user_tag::NO_TAG;
 use alloc::boxed::Box;
@@ -30,6 +31,8 @@ const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
 /// The last bytes of the CQEs of receives, if their format is plain.
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
     ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
+
+pub use strides::StridePoll;
 
 /// The result of [`Ring::next_fast`].
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub struct Ring<Q> {
     received: (u64, NonNull<Q>),
     /// A completion found by the slow path: CQE, identifier and kind.
     found: (NonNull<u8>, u64, Kind),
+    /// The strides that were retired with it, if its queue has some: the first, and the byte count.
+    found_strides: (u16, u32),
     /// The marks of the CQEs of the fast path.
     marks: Kind,
     corruption: Option<Corruption>,
@@ -78,6 +83,8 @@ pub struct Ring<Q> {
     run: Run,
     /// Resize CQEs that are still expected.
     resizes: u32,
+    /// A [`StridePoll`] has the position.
+    is_lent: bool,
 }
 
 /// Called for each signature error CQE.
@@ -174,6 +181,7 @@ impl<Q: Queue> Ring<Q> {
             end: end_of(&ring_buffer, first),
             run: Run::new(state.compression()),
             resizes: 0,
+            is_lent: false,
             stride: state.stride(),
             step: 1,
             consumer,
@@ -181,6 +189,7 @@ impl<Q: Queue> Ring<Q> {
             sent: Self::NOTHING_CACHED,
             received: Self::NOTHING_CACHED,
             found: (first, 0, Kind::sent(0)),
+            found_strides: (0, 0),
             marks: Kind::PLAIN,
             corruption: None,
             attention,
@@ -498,6 +507,13 @@ impl<Q: Queue> Ring<Q> {
 fn read_tail(descriptor: NonNull<u8>) -> u32 {
     // SAFETY: the four bytes are inside a descriptor, and aligned to four.
     u32::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u32>().read_volatile() })
+}
+
+/// Returns the byte count of a CQE whose ownership bit was read.
+#[inline(always)]
+fn byte_count(descriptor: NonNull<u8>) -> u32 {
+    // SAFETY: the four bytes are inside a descriptor, and aligned to four.
+    u32::from_be(unsafe { descriptor.byte_add(COUNT).cast::<u32>().read_volatile() })
 }
 
 /// Returns the user index word of a CQE whose ownership bit was read.

@@ -9,6 +9,7 @@
 //! descriptor of a format that it does not take follows them, so that it comes back for more. The
 //! last CQE of a run is expanded alone, and the slow path returns it: with it the run is passed.
 
+use crate::packet::Strides;
 use crate::state::{COUNT, RingState, USER_INDEX_MASK};
 use alloc::boxed::Box;
 use core::mem::offset_of;
@@ -43,6 +44,10 @@ pub(crate) struct Run {
     /// CQEs before the chunk, and in it.
     before: u32,
     expanded: u32,
+    /// The next CQE's counter, of a receive.
+    counter: u16,
+    /// Counters are strides: each CQE tells how many it takes.
+    strides: bool,
 }
 
 // SAFETY: the chunk is owned by this value.
@@ -56,7 +61,8 @@ impl Run {
         let chunk = format
             .map(|_| NonNull::from(Box::leak(Box::new([Entry([0; DESCRIPTOR / 8]); CHUNK + 1]))));
         let format = format.unwrap_or(MiniFormat::Hash);
-        Self { chunk, format, title, first: 0, count: 0, before: 0, expanded: 0 }
+        let (counter, strides) = (0, false);
+        Self { chunk, format, title, first: 0, count: 0, before: 0, expanded: 0, counter, strides }
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -124,8 +130,14 @@ impl Run {
         // As it was read before: were the device to change it, the entries could be of any opcode.
         title.op_own = op_own & !FORMAT_MASK;
         self.title = title;
+        (self.counter, self.strides) = (title.wqe_counter.get(), false);
         (self.first, self.count, self.before, self.expanded) = (first, count, 0, 0);
         Ok(())
+    }
+
+    /// Says whether the queue of the run has strides, after it was started.
+    pub(crate) fn set_strides(&mut self, strides: bool) {
+        self.strides = strides;
     }
 
     /// Whether the chunk is the last CQE of the run.
@@ -160,19 +172,25 @@ impl Run {
                 entry.0[LAST] = (last | opcode | counter << COUNTER).to_le();
             });
         } else {
-            let mut counter = title.wqe_counter.get().wrapping_add(self.before as u16);
-            let hash = matches!(self.format, MiniFormat::Hash);
+            let (mut counter, strides, format) = (self.counter, self.strides, self.format);
+            let hash = matches!(format, MiniFormat::Hash);
             arrays.expand(places, title, |mini, entry| {
-                let unique @ [high, low, ..] = (mini as u32).to_le_bytes();
+                let unique @ [high, low, stride @ ..] = (mini as u32).to_le_bytes();
                 let cqe = entry.cqe();
+                if strides && format == MiniFormat::ChecksumStride {
+                    counter = u16::from_be_bytes(stride);
+                }
                 cqe.wqe_counter.set(counter);
-                counter = counter.wrapping_add(1);
+                // The strides of one follow those of the one before.
+                let taken = if strides { Strides::of(cqe.byte_count.get()).count } else { 1 };
+                counter = counter.wrapping_add(taken);
                 if hash {
                     cqe.rss_hash_result = unique.into();
                 } else {
                     cqe.check_sum = [high, low].into();
                 }
             });
+            self.counter = counter;
         }
         // With the format of a title, which the fast path does not take.
         let mut end = self.title;

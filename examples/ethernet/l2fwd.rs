@@ -1,5 +1,6 @@
 //! Forwards Ethernet packets: each one that arrives for one address goes on to another, with the port's own
-//! packets left to the network interface. No packet is copied, and none costs an allocation.
+//! packets left to the network interface. No packet is copied, and none costs an allocation. Where the device
+//! can, packets share receives: it is told of memory for 64 of them at a time.
 //!
 //! `cargo run --release --example l2fwd` shows it on a simulated wire. On a ConnectX, as root or with
 //! CAP_NET_RAW: `l2fwd mlx5_0 --take 02:00:00:00:00:01 --next 02:00:00:00:00:02 --own 02:00:00:00:00:01`.
@@ -8,7 +9,8 @@ mod common;
 
 use clap::Parser;
 use common::{Done, End, HEADERS, Wire, datagram, mac, send};
-use mlx5::ethernet::EthernetQueue;
+use mlx5::Context;
+use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Mode};
 use mlx5::flow::{Ethernet, Rule};
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,8 +36,8 @@ struct Arguments {
 }
 
 /// Forwards the packets of a burst: only their addresses change.
-fn forward(
-    queue: &mut EthernetQueue,
+fn forward<M: Mode>(
+    queue: &mut EthernetQueue<M>,
     own: [u8; 6],
     next: [u8; 6],
 ) -> Result<(), mlx5::ethernet::EthernetError> {
@@ -58,7 +60,32 @@ fn main() -> Done {
         return Ok(());
     };
     let (context, port) = common::open(device)?;
-    let mut queue = context.create_ethernet_queue(port).checksums(false).build()?;
+    let builder = forwarder(&context, port);
+    if shares(&context) {
+        forever(builder.striding(STRIDE, STRIDES).build()?, &arguments)
+    } else {
+        forever(builder.build()?, &arguments)
+    }
+}
+
+/// Bytes of a stride, of which a packet of an MTU of 1500 takes one, and strides of a receive.
+const STRIDE: u32 = 2048;
+const STRIDES: u32 = 64;
+
+/// Whether packets can share receives.
+fn shares(context: &Context) -> bool {
+    let striding = context.query_device().ethernet.striding;
+    striding.is_some_and(|caps| {
+        (caps.stride.0..=caps.stride.1).contains(&STRIDE)
+            && (caps.strides.0..=caps.strides.1).contains(&STRIDES)
+    })
+}
+
+fn forwarder(context: &Context, port: u8) -> EthernetQueueBuilder<'_> {
+    context.create_ethernet_queue(port).checksums(false)
+}
+
+fn forever<M: Mode>(mut queue: EthernetQueue<M>, arguments: &Arguments) -> Done {
     let _rule = queue.attach(&Rule::new().ethernet(Ethernet::new().dst_mac(arguments.take)))?;
     let mut last = Instant::now();
     loop {
@@ -72,11 +99,24 @@ fn main() -> Done {
 
 /// Sends packets through a forwarder on another machine of the simulated wire, and takes them there.
 fn simulated(arguments: &Arguments) -> Result<(u64, Duration), Box<dyn Error>> {
+    let wire = Wire::new()?;
+    let builder = forwarder(&wire.far, 1);
+    if shares(&wire.far) {
+        through(builder.striding(STRIDE, STRIDES).build()?, &wire, arguments)
+    } else {
+        through(builder.build()?, &wire, arguments)
+    }
+}
+
+/// The same, with this forwarder.
+fn through<M: Mode>(
+    mut forwarder: EthernetQueue<M>,
+    wire: &Wire,
+    arguments: &Arguments,
+) -> Result<(u64, Duration), Box<dyn Error>> {
     /// Packets on their way at a time.
     const WINDOW: u64 = 128;
-    let wire = Wire::new()?;
     let to = |mac| Rule::new().ethernet(Ethernet::new().dst_mac(mac));
-    let mut forwarder = wire.far.create_ethernet_queue(1).checksums(false).build()?;
     let _taken = forwarder.attach(&to(arguments.take))?;
     let mut source = wire.near.create_ethernet_queue(1).build()?;
     let mut sink = wire.near.create_ethernet_queue(1).build()?;
@@ -148,5 +188,9 @@ mod tests {
     fn all_packets_go_through_in_order() {
         let arguments = Arguments::parse_from(["l2fwd", "--packets", "3000"]);
         assert_eq!(simulated(&arguments).unwrap().0, 3000);
+        let wire = Wire::new().unwrap();
+        assert!(shares(&wire.far));
+        let single = forwarder(&wire.far, 1).build().unwrap();
+        assert_eq!(through(single, &wire, &arguments).unwrap().0, 3000);
     }
 }

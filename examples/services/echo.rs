@@ -12,7 +12,7 @@ mod common;
 
 use clap::Subcommand;
 use common::{ListenArgs, Outcome, PATIENCE, ServerArgs, Site};
-use mlx5::{Kernel, MemoryRegion, QueuePair, SendFlags, transport::Rc};
+use mlx5::{Kernel, MemoryRegion, QueuePair, RetryCount, SendFlags, transport::Rc};
 use mlx5_async::{
     AsyncQueuePair, AsyncSharedReceiveQueue, Completions, Done, Failed, Hub, Readable,
 };
@@ -192,7 +192,11 @@ async fn hung_up(link: &mut Readable<Link>) -> Outcome<Infallible> {
 
 /// Serves a connection until it fails.
 async fn attend(shared: &Arc<Shared>, request: Request) -> Outcome<Infallible> {
-    let mut connection = Connection::new(shared, |qp| request.timeout(PATIENCE).accept(qp, &[]))?;
+    // A client that takes no answers may not keep the buffers that all share.
+    let retries = RetryCount::new(6)?;
+    let mut connection = Connection::new(shared, |qp| {
+        request.timeout(PATIENCE).own_rnr_retry_count(retries).accept(qp, &[])
+    })?;
     println!("a connection is made");
     let ended = connection.echo().await;
     connection.close().await?;

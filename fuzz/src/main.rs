@@ -3,7 +3,7 @@
 //! the same seed. Whatever comes in, nothing may panic.
 //!
 //! `mlx5-fuzz [TARGET] [--seconds N] [--seed N]`: all targets, ten seconds each, from seed zero. A
-//! finding is told by its seed; once it is mended, that goes to `PINNED`.
+//! finding is told by its seed; once it is fixed, that goes to `PINNED`.
 
 mod cqe;
 mod fenced;
@@ -46,19 +46,19 @@ fn once(target: &Target, seed: u64) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(&mut Numbers::new(seed)))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "a panic without a word".to_owned())
+            .unwrap_or_else(|| "a panic without a message".to_owned())
     })
 }
 
 /// What the command line asks for.
-struct Wish {
+struct Options {
     target: Option<String>,
     seconds: u64,
     seed: Option<u64>,
 }
 
-fn wish(arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
-    let mut wish = Wish { target: None, seconds: 10, seed: None };
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options { target: None, seconds: 10, seed: None };
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {
         let mut number = || {
@@ -66,20 +66,20 @@ fn wish(arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             text.parse().map_err(|_| format!("{text} is not a number"))
         };
         match &*argument {
-            "--seconds" => wish.seconds = number()?,
-            "--seed" => wish.seed = Some(number()?),
+            "--seconds" => options.seconds = number()?,
+            "--seed" => options.seed = Some(number()?),
             name if TARGETS.iter().any(|target| target.name == name) => {
-                wish.target = Some(argument);
+                options.target = Some(argument);
             }
-            other => return Err(format!("what is {other}?")),
+            other => return Err(format!("unknown target or option: {other}")),
         }
     }
-    Ok(wish)
+    Ok(options)
 }
 
 fn main() -> ExitCode {
-    let wish = match wish(std::env::args().skip(1)) {
-        Ok(wish) => wish,
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
         Err(error) => {
             eprintln!("mlx5-fuzz: {error}");
             for Target { name, about, .. } in &TARGETS {
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     };
     let wanted: Vec<&Target> = TARGETS
         .iter()
-        .filter(|target| wish.target.as_ref().is_none_or(|name| name == target.name))
+        .filter(|target| options.target.as_ref().is_none_or(|name| name == target.name))
         .collect();
     // As many at a time as there are processors.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         for _ in 0..processors.min(wanted.len()) {
             scope.spawn(|| {
                 while let Some(target) = wanted.get(next.fetch_add(1, Relaxed)) {
-                    good.fetch_and(search(target, &wish), Relaxed);
+                    good.fetch_and(search(target, &options), Relaxed);
                 }
             });
         }
@@ -108,16 +108,16 @@ fn main() -> ExitCode {
 }
 
 /// Runs a target as long as it is to be; says whether nothing was found.
-fn search(target: &Target, wish: &Wish) -> bool {
+fn search(target: &Target, options: &Options) -> bool {
     let start = Instant::now();
     let mut count = 0_u64;
-    for seed in wish.seed.unwrap_or(0).. {
+    for seed in options.seed.unwrap_or(0).. {
         if let Err(panic) = once(target, seed) {
             eprintln!("FINDING {} --seed {seed}: {panic}", target.name);
             return false;
         }
         count += 1;
-        if wish.seed.is_some() || start.elapsed() >= Duration::from_secs(wish.seconds) {
+        if options.seed.is_some() || start.elapsed() >= Duration::from_secs(options.seconds) {
             break;
         }
     }

@@ -1,6 +1,9 @@
 //! Random frames, and random bytes in their completions, for a queue of packets. Whatever comes in: a packet
 //! is never longer than its buffer, each buffer is somewhere exactly once, frames that are kept stay as they
-//! are, and what is wrong with a completion is a count or an error that stays.
+//! are, and what is wrong with a completion is a count or an error that stays. Packets have receives of their
+//! own, or share them.
+
+mod striding;
 
 use crate::numbers::Numbers;
 use crate::session::device;
@@ -28,7 +31,11 @@ const HEADER: usize = 14;
 pub(crate) fn run(numbers: &mut Numbers) {
     let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
     let simulator = Simulator::new(config);
-    if let Err(error) = fuzz(numbers, &simulator) {
+    let done = match numbers.one_in(2) {
+        true => fuzz(numbers, &simulator),
+        false => striding::fuzz(numbers, &simulator),
+    };
+    if let Err(error) = done {
         panic!("all calls are good, and yet: {error}");
     }
 }

@@ -1,6 +1,7 @@
 //! The handle of a fabric: its lock, its thread, its steps.
 
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -74,7 +75,7 @@ impl Drop for Owner {
             && thread.thread().id() != thread::current().id()
         {
             thread.thread().unpark();
-            // A thread that panicked has nothing left to stop.
+            // It has no result, and does not end by a panic.
             let _ = thread.join();
         }
     }
@@ -130,7 +131,7 @@ impl Fabric {
             patience,
             chore: OnceLock::new(),
         });
-        let thread = (!shared.config.step).then(|| spawn(Arc::clone(&shared))).flatten();
+        let thread = (!shared.config.step).then(|| spawn(Arc::clone(&shared)));
         Self { owner: Arc::new(Owner { shared, thread, pid: std::process::id() }) }
     }
 
@@ -205,9 +206,21 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Starts the engine's thread. Without one the fabric still moves when it is stepped.
-fn spawn(shared: Arc<Shared>) -> Option<JoinHandle<()>> {
-    thread::Builder::new().name("mlx5-sim".into()).spawn(move || work(&shared)).ok()
+/// Starts the engine's thread.
+///
+/// Drivers would wait for ever for a device that has no thread, or one that panicked, with nothing to
+/// say why: without a thread there is no fabric, and a panic of the model ends the process.
+fn spawn(shared: Arc<Shared>) -> JoinHandle<()> {
+    let run = move || {
+        if catch_unwind(AssertUnwindSafe(|| work(&shared))).is_err() {
+            eprintln!(
+                "mlx5-sim: the model of the device panicked, which is a fault of the simulator"
+            );
+            std::process::abort();
+        }
+    };
+    let thread = thread::Builder::new().name("mlx5-sim".into()).spawn(run);
+    thread.unwrap_or_else(|error| panic!("mlx5-sim: no thread for the devices: {error}"))
 }
 
 fn work(shared: &Shared) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::network::MILLION;
 use crate::{PortConfig, SimConfig};
+use mlx5_prm::ethernet::InlineMode;
 
 /// The environment variable.
 pub const VARIABLE: &str = "MLX5_SIM";
@@ -28,6 +29,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
 /// | `devx=` | `on`, `off` | whether contexts can use DEVX |
 /// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
+/// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each request to send a packet must have |
 /// | `net_raw=` | `on`, `off` | whether programs may use them (CAP_NET_RAW) |
 /// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
@@ -54,7 +56,7 @@ pub struct Settings {
 const TIME: &str = "a time such as 500ns, 2us or 1ms";
 
 /// Every setting, and the value it takes; empty if it takes none.
-const SETTINGS: [(&str, &str); 22] = [
+const SETTINGS: [(&str, &str); 23] = [
     ("off", ""),
     ("trace", ""),
     ("wire", "the path of a socket"),
@@ -66,6 +68,7 @@ const SETTINGS: [(&str, &str); 22] = [
     ("blueflame", "on or off"),
     ("devx", "on or off"),
     ("raw", "on or off"),
+    ("inline", "none, l2, ip or tcp"),
     ("net_raw", "on or off"),
     ("memory", "direct or checked"),
     ("step", ""),
@@ -129,6 +132,7 @@ impl FromStr for Settings {
                 "blueflame" => machine.blueflame = switch(value).ok_or_else(wrong)?,
                 "devx" => machine.devx = switch(value).ok_or_else(wrong)?,
                 "raw" => machine.raw_packets = switch(value).ok_or_else(wrong)?,
+                "inline" => machine.inline_mode = headers(value).ok_or_else(wrong)?,
                 "net_raw" => machine.net_raw = switch(value).ok_or_else(wrong)?,
                 "memory" => machine.checked_memory = checked(value).ok_or_else(wrong)?,
                 "latency" => machine.network.latency = time(value).ok_or_else(wrong)?,
@@ -189,6 +193,16 @@ fn switch(value: &str) -> Option<bool> {
     }
 }
 
+fn headers(value: &str) -> Option<InlineMode> {
+    Some(match value {
+        "none" => InlineMode::None,
+        "l2" => InlineMode::L2,
+        "ip" => InlineMode::Ip,
+        "tcp" => InlineMode::TcpUdp,
+        _ => return None,
+    })
+}
+
 fn checked(value: &str) -> Option<bool> {
     match value {
         "checked" => Some(true),
@@ -234,7 +248,7 @@ mod tests {
         let machine = machine(
             "model=cx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
              memory=checked,seed=7,step,latency=2us,jitter=500ns,gbps=100,loss=20,\
-             fault=drop-packets:3,fault=stall,ipv4=10.1.2.3+192.168.0.1,longest_timer=700ms",
+             inline=tcp,fault=drop-packets:3,fault=stall,ipv4=10.1.2.3+192.168.0.1,longest_timer=700ms",
         );
         assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
         let links: Vec<_> = machine.ports.iter().map(|port| port.link_layer).collect();
@@ -246,7 +260,7 @@ mod tests {
         assert_eq!((network.gigabits, network.loss), (100, 20));
         assert_eq!(machine.faults, [Fault::DropPackets(3), Fault::Stall]);
         assert_eq!(machine.ipv4, [[10, 1, 2, 3].into(), std::net::Ipv4Addr::new(192, 168, 0, 1)]);
-        assert_eq!(machine.longest_timer_us, 700_000);
+        assert_eq!((machine.longest_timer_us, machine.inline_mode), (700_000, InlineMode::TcpUdp));
         assert!(!machine.blueflame && !machine.devx && machine.checked_memory && machine.step);
     }
 

@@ -233,7 +233,8 @@ impl Device {
     /// let devices = mlx5::devices()?;
     /// let device = devices.iter().find(|device| device.dev() == number).ok_or("which device?")?;
     /// let context = device.import(file, &OpenOptions::new())?;
-    /// let pd = context.import_pd(pd_handle)?;
+    /// // SAFETY: the other process has no queue of packets in that domain.
+    /// let pd = unsafe { context.import_pd(pd_handle) }?;
     /// # Ok(())
     /// # }
     /// ```

@@ -19,7 +19,7 @@ pub use gid::Gid;
 pub use guid::Guid;
 pub use query::{
     CompletionCaps, DeviceAttr, EthernetCaps, GidEntry, LinkSpeed, OnDemandCaps, PhysicalState,
-    PortAttr, QueueLimits, TagMatchingCaps, mtu_bytes,
+    PortAttr, QueueLimits, StridingCaps, TagMatchingCaps, mtu_bytes,
 };
 pub use watch::{DeviceEvent, DeviceWatcher};
 
@@ -89,10 +89,14 @@ impl Deref for Inner {
 impl Context {
     /// The open device file, for calls that this crate does not wrap.
     ///
-    /// `mlx5_uapi::cmd` has a function for each call of the kernel's driver. Objects that such a call
-    /// names by the kernel's handle (`kernel_handle` of each) must not be destroyed or changed behind
-    /// the back of their owner here.
-    pub fn device_file(&self) -> &Arc<dyn DeviceFile> {
+    /// `mlx5_uapi::cmd` has a function for each call of the kernel's driver, which names objects by the
+    /// kernel's handles (`kernel_handle` of each).
+    ///
+    /// # Safety
+    /// What is done with the file neither destroys nor changes an object that this crate has made, unless
+    /// the object's owner here allows it, and gives no other object its memory: queues and regions rely on
+    /// the device to use their memory only as they ask it to.
+    pub unsafe fn device_file(&self) -> &Arc<dyn DeviceFile> {
         &self.inner.file
     }
 

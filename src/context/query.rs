@@ -5,7 +5,7 @@ mod ethernet;
 mod port;
 
 pub use device::{CompletionCaps, DeviceAttr, OnDemandCaps, QueueLimits, TagMatchingCaps};
-pub use ethernet::EthernetCaps;
+pub use ethernet::{EthernetCaps, StridingCaps};
 pub use port::{LinkSpeed, PhysicalState, PortAttr, mtu_bytes};
 
 use crate::{

@@ -1,7 +1,8 @@
 //! Completions one by one, and polls that stop early.
 
 use super::{CompletionQueue, PollError};
-use mlx5_cq::{OwnedCompletion, WorkCompletion};
+use crate::pools::QueuePairRecords;
+use mlx5_cq::{OwnedCompletion, StridePoll, WorkCompletion};
 use std::fmt;
 
 impl CompletionQueue {
@@ -36,6 +37,18 @@ impl CompletionQueue {
             self.attend()?;
         }
         Ok(Completions { count: 0, queue: self })
+    }
+
+    /// Polls packets that share receives.
+    #[inline(always)]
+    pub(crate) fn poll_strides(&mut self) -> Result<StridePoll<'_, QueuePairRecords>, PollError> {
+        if self.ring.needs_attention() {
+            self.attend()?;
+        }
+        if !self.ring.has_next() {
+            self.found_nothing();
+        }
+        Ok(self.ring.poll_strides())
     }
 
     /// As [`CompletionQueue::poll`], but `each` may fail: the poll ends at its first error, which is

@@ -3,6 +3,9 @@
 //! A [`Slot`] is the right to use a buffer. There is one for each buffer, and it is somewhere: on the
 //! list of free ones, with the device (as the identifier of a receive), with a packet or a frame, with a
 //! frame that is being sent, or on the stack of those that frames left behind when they were dropped.
+//!
+//! Where packets share a receive ([`Striding`](super::Striding)), a buffer is a stride. A slot is then the
+//! right to the strides of a packet, of which it names the first one; the other strides have none.
 
 use crate::error::Error;
 use crate::memory::{MemoryRegion, ProtectionDomain};
@@ -10,6 +13,7 @@ use mlx5_uapi::HugePages;
 use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{
     AtomicU32,
@@ -18,7 +22,7 @@ use std::sync::atomic::{
 
 /// The right to use a buffer. Nobody else has it, and nobody makes another one.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Slot(u32);
+pub struct Slot(u32);
 
 impl Slot {
     /// The identifier of a receive or a record that has the buffer from here on.
@@ -40,11 +44,17 @@ impl Slot {
     }
 }
 
+/// Takes buffers back.
+pub trait GiveBack {
+    /// Takes a buffer back.
+    fn give_back(&self, slot: Slot);
+}
+
 /// No buffer: the end of the stack.
 const NONE: u32 = u32::MAX;
 
 /// The buffers of a queue. Frames keep them.
-pub(super) struct Buffers {
+pub struct Buffers {
     start: NonNull<u8>,
     lkey: u32,
     /// Base-two logarithm of the bytes of a buffer.
@@ -72,30 +82,25 @@ unsafe impl Send for Buffers {}
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// Allocates and registers `count` buffers of `size` bytes, a power of two, and returns them all as free.
+    /// Allocates and registers `count` buffers of `size` bytes, a power of two.
     pub(super) fn new(
         pd: &ProtectionDomain,
         (count, size): (u32, u32),
         numa_node: Option<u32>,
         huge_pages: HugePages,
-    ) -> Result<(Self, FreeList), Error> {
+    ) -> Result<Self, Error> {
         let memory = pd.memory(count as usize * size as usize).align(size as usize);
         let region = memory.numa_node(numa_node).huge_pages(huge_pages).register()?;
         let start = region.as_ptr().and_then(NonNull::new);
         let start = start.ok_or_else(|| Error::invalid("reg_mr", "no memory".into()))?;
-        let buffers = Self {
+        Ok(Self {
             start,
             lkey: region.lkey(),
             log_size: size.trailing_zeros(),
             returned: AtomicU32::new(NONE),
             below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
             region,
-        };
-        let free = FreeList {
-            slots: (0..count).map(Cell::new).collect(),
-            count: Cell::new(count as usize),
-        };
-        Ok((buffers, free))
+        })
     }
 
     /// The protection domain, to which frames may be sent.
@@ -109,6 +114,12 @@ impl Buffers {
         1 << self.log_size
     }
 
+    /// Base-two logarithm of the bytes of a buffer.
+    #[inline(always)]
+    pub(super) const fn log_size(&self) -> u32 {
+        self.log_size
+    }
+
     /// The first byte of a buffer.
     #[inline(always)]
     fn bytes(&self, slot: &Slot) -> *mut u8 {
@@ -118,12 +129,12 @@ impl Buffers {
     /// The first bytes of a buffer.
     ///
     /// # Safety
-    /// The slot is of one of these buffers, which have `length` bytes, and is not with the device.
+    /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
     #[inline(always)]
     pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: u32) -> &'s [u8] {
         // SAFETY: the bytes are in the region, which was zeroed at first. Who has the slot has the
-        // buffer: the device writes to it only while a receive has the slot, and no other queue can
-        // name it, because its protection domain is the queues' own.
+        // buffer: the device writes to it only while a receive has the slot (to strides, until their
+        // completion), and no other queue can name it, because its protection domain is the queues' own.
         unsafe { std::slice::from_raw_parts(self.bytes(slot), length as usize) }
     }
 
@@ -160,21 +171,22 @@ impl Buffers {
         }
     }
 
-    /// Takes all buffers that came back.
-    pub(super) fn take_returned(&self, free: &FreeList) {
+    /// Passes all buffers that came back to `each`.
+    #[inline]
+    pub(super) fn take_returned(&self, mut each: impl FnMut(Slot)) {
         if self.returned.load(Relaxed) == NONE {
             return;
         }
         let mut number = self.returned.swap(NONE, Acquire);
         while number != NONE {
             let below = self.below[number as usize].load(Relaxed);
-            free.push(Slot::from_number(number));
+            each(Slot::from_number(number));
             number = below;
         }
     }
 }
 
-/// The free buffers, of which the queue's owner disposes. There is room for all.
+/// Free buffers, of which the queue's owner disposes. There is room for all.
 pub(super) struct FreeList {
     slots: Box<[Cell<u32>]>,
     count: Cell<usize>,
@@ -187,6 +199,17 @@ impl fmt::Debug for FreeList {
 }
 
 impl FreeList {
+    /// A list of these buffers.
+    pub(super) fn new(numbers: Range<u32>) -> Self {
+        Self::of(numbers)
+    }
+
+    /// A list of the buffers with these numbers.
+    pub(super) fn of(numbers: impl Iterator<Item = u32>) -> Self {
+        let slots: Box<[_]> = numbers.map(Cell::new).collect();
+        Self { count: Cell::new(slots.len()), slots }
+    }
+
     /// How many there are.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
@@ -217,7 +240,8 @@ mod tests {
         let simulator = Simulator::new(SimConfig::new());
         let context = crate::devices_on(simulator.kernel()).unwrap()[0].open().unwrap();
         let pd = context.alloc_pd().unwrap();
-        Buffers::new(&pd, (count, 2048), None, HugePages::None).unwrap()
+        let buffers = Buffers::new(&pd, (count, 2048), None, HugePages::None).unwrap();
+        (buffers, FreeList::new(0..count))
     }
 
     #[test]
@@ -242,12 +266,12 @@ mod tests {
                 scope.spawn(move || some.into_iter().for_each(|slot| buffers.give_back(slot)));
             }
         });
-        buffers.take_returned(&free);
+        buffers.take_returned(|slot| free.push(slot));
         let mut numbers: Vec<u32> =
             std::iter::from_fn(|| free.pop()).map(Slot::into_number).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..64).collect::<Vec<_>>());
-        buffers.take_returned(&free);
+        buffers.take_returned(|slot| free.push(slot));
         assert_eq!(free.len(), 0);
     }
 }

@@ -1,26 +1,29 @@
 //! Making queues of packets.
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, FreeList};
+use super::mode::{Inbound, Mode, Receives, Single};
 use super::outgoing::{InFlight, Outgoing};
-use super::receive::Store;
 use super::send::{PACKETS, SendOptions};
-use super::{Counters, EthernetQueue, POSTED_AT_ONCE};
+use super::store::Store;
+use super::striding::{Receiver, Shape, Striding};
+use super::{Counters, EthernetQueue, POSTED_AT_ONCE, VERB};
 use crate::context::Context;
-use crate::cq::CompletionChannel;
+use crate::cq::{CompletionChannel, CompletionQueue};
 use crate::error::Error;
 use crate::memory::ProtectionDomain;
-use crate::qp::QueuePairBuilder;
+use mlx5_prm::cqe::MiniFormat;
 use mlx5_prm::ethernet::InlineMode;
 use mlx5_uapi::HugePages;
 use mlx5_uapi::mlx5::MultiPacketSend;
 use mlx5_wqe::SendFlags;
 use mlx5_wqe::transport::RawPacket;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The options of a new [`EthernetQueue`]. See [`Context::create_ethernet_queue`].
 #[must_use = "a builder makes nothing until `build` is called"]
 #[derive(Debug)]
-pub struct EthernetQueueBuilder<'a> {
+pub struct EthernetQueueBuilder<'a, M = Single> {
     context: &'a Context,
     port: u8,
     receives: u32,
@@ -36,6 +39,9 @@ pub struct EthernetQueueBuilder<'a> {
     channel: Option<&'a CompletionChannel>,
     numa_node: Option<u32>,
     huge_pages: HugePages,
+    compression: Option<MiniFormat>,
+    shape: Shape,
+    mode: PhantomData<M>,
 }
 
 impl Context {
@@ -57,6 +63,9 @@ impl Context {
             channel: None,
             numa_node: None,
             huge_pages: HugePages::None,
+            compression: None,
+            shape: Shape::default(),
+            mode: PhantomData,
         }
     }
 }
@@ -65,13 +74,74 @@ impl Context {
 const BLOCKS: u32 = 8;
 /// The most buffers of a queue, and bytes of one.
 const MOST_BUFFERS: u32 = 1 << 20;
+/// The most frames that are sent at a time: the blocks of a send queue are counted by 16 bits.
+const MOST_SENDS: u32 = 1 << 15;
+/// The most packets of a burst.
+const LARGEST_BURST: u32 = 1 << 16;
 const LARGEST_BUFFER: u32 = 1 << 16;
 /// The smallest buffer: a packet of the shortest length on a wire fits.
 const SMALLEST_BUFFER: u32 = 64;
 
 impl<'a> EthernetQueueBuilder<'a> {
+    /// Lets several packets share a receive ([`Striding`]): each takes as many of its `strides` strides of
+    /// `stride` bytes as it needs. Both are powers of two, within
+    /// [`EthernetCaps::striding`](crate::EthernetCaps::striding), or `build` fails.
+    ///
+    /// [`receives`](EthernetQueueBuilder::receives) and [`frames`](EthernetQueueBuilder::frames) count
+    /// strides and buffers for frames then, and a packet may be as long as a receive.
+    ///
+    /// ```no_run
+    /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
+    /// // Two thousand small packets wait in 128 KiB.
+    /// let mut queue = context.create_ethernet_queue(1).receives(2048).striding(64, 512).build()?;
+    /// let bytes: usize = queue.receive(|mut packets| {
+    ///     let mut bytes = 0;
+    ///     while let Some(packet) = packets.next() {
+    ///         bytes += packet.len();
+    ///     }
+    ///     bytes
+    /// })?;
+    /// # let _ = bytes;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn striding(self, stride: u32, strides: u32) -> EthernetQueueBuilder<'a, Striding> {
+        EthernetQueueBuilder {
+            context: self.context,
+            port: self.port,
+            receives: self.receives,
+            frames: self.frames,
+            sends: self.sends,
+            burst: self.burst,
+            buffer_size: self.buffer_size,
+            checksums: self.checksums,
+            multi_packet: self.multi_packet,
+            vlan_stripping: self.vlan_stripping,
+            self_loopback: self.self_loopback,
+            pd: self.pd,
+            channel: self.channel,
+            numa_node: self.numa_node,
+            huge_pages: self.huge_pages,
+            compression: self.compression,
+            shape: Shape { stride, strides, spares: None },
+            mode: PhantomData,
+        }
+    }
+}
+
+impl EthernetQueueBuilder<'_, Striding> {
+    /// Number of receives besides those that wait for packets. One of which a single packet is kept, or is
+    /// being sent, receives nothing: another one takes its place. Default: as many as wait.
+    pub fn spares(mut self, receives: u32) -> Self {
+        self.shape.spares = Some(receives);
+        self
+    }
+}
+
+impl<'a, M> EthernetQueueBuilder<'a, M> {
     /// Number of buffers that wait for packets, as long as there are enough. Default: 512. 0 counts as 1. There
-    /// are some more, so that many can be posted with one doorbell.
+    /// are some more, so that many can be posted with one doorbell. Of a [striding](Striding) queue, strides:
+    /// rounded up to whole receives, two at least.
     pub fn receives(mut self, buffers: u32) -> Self {
         self.receives = buffers;
         self
@@ -84,13 +154,14 @@ impl<'a> EthernetQueueBuilder<'a> {
     }
 
     /// Number of frames that can be on their way at a time. Default: 512. 0 counts as 1. Rounded up to a power
-    /// of two.
+    /// of two; `build` refuses more than 32768.
     pub fn sends(mut self, frames: u32) -> Self {
         self.sends = frames;
         self
     }
 
-    /// Most packets of a call of [`EthernetQueue::receive`]. Default: 64. 0 counts as 1.
+    /// Most packets of a call of [`EthernetQueue::receive`]. Default: 64. 0 counts as 1; `build` refuses
+    /// more than 65536.
     pub fn burst(mut self, packets: u32) -> Self {
         self.burst = packets;
         self
@@ -116,13 +187,13 @@ impl<'a> EthernetQueueBuilder<'a> {
         self
     }
 
-    /// See [`QueuePairBuilder::vlan_stripping`].
+    /// See [`QueuePairBuilder::vlan_stripping`](crate::QueuePairBuilder::vlan_stripping).
     pub fn vlan_stripping(mut self, strip: bool) -> Self {
         self.vlan_stripping = strip;
         self
     }
 
-    /// See [`QueuePairBuilder::self_loopback`].
+    /// See [`QueuePairBuilder::self_loopback`](crate::QueuePairBuilder::self_loopback).
     pub fn self_loopback(mut self, unicast: bool, multicast: bool) -> Self {
         self.self_loopback = (unicast, multicast);
         self
@@ -130,7 +201,7 @@ impl<'a> EthernetQueueBuilder<'a> {
 
     /// Lets each of both queues send the frames of the other: they get one protection domain. Both belong
     /// to the same context, or `build` fails.
-    pub fn beside(mut self, other: &EthernetQueue) -> Self {
+    pub fn beside<O: Mode>(mut self, other: &EthernetQueue<O>) -> Self {
         self.pd = Some(other.store.buffers.pd().clone());
         self
     }
@@ -138,6 +209,14 @@ impl<'a> EthernetQueueBuilder<'a> {
     /// Reports arriving packets as events on a channel, so that [`EthernetQueue::wait`] sleeps. Default: none.
     pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
         self.channel = Some(channel);
+        self
+    }
+
+    /// Lets the device compress the completions of packets that are alike: less is written over the bus, but
+    /// each packet takes more work, and all but the first of a run have its time. Default: none. See
+    /// [`CompletionQueueBuilder::compression`](crate::CompletionQueueBuilder::compression).
+    pub fn compression(mut self, format: MiniFormat) -> Self {
+        self.compression = Some(format);
         self
     }
 
@@ -165,6 +244,14 @@ impl<'a> EthernetQueueBuilder<'a> {
             let what = format!("{buffers} buffers: {MOST_BUFFERS} at most");
             return Err(Error::invalid(VERB, what));
         }
+        for (count, most, what) in [
+            (self.sends, MOST_SENDS, "frames that are sent at a time"),
+            (self.burst, LARGEST_BURST, "packets of a burst"),
+        ] {
+            if count > most {
+                return Err(Error::invalid(VERB, format!("{count} {what}: {most} at most")));
+            }
+        }
         if let Some(pd) = &self.pd
             && !Arc::ptr_eq(&pd.context, &self.context.inner)
         {
@@ -174,70 +261,121 @@ impl<'a> EthernetQueueBuilder<'a> {
         Ok(())
     }
 
-    fn tune<'b>(
-        &self,
-        builder: QueuePairBuilder<'b, RawPacket>,
-    ) -> QueuePairBuilder<'b, RawPacket> {
-        let (unicast, multicast) = self.self_loopback;
-        builder.vlan_stripping(self.vlan_stripping).self_loopback(unicast, multicast)
+    /// The queue of received packets' completions.
+    fn recv_cq(&self, receives: u32) -> Result<CompletionQueue, Error> {
+        let mut recv_cq = self.context.create_cq(receives);
+        if let Some(format) = self.compression {
+            recv_cq = recv_cq.compression(format);
+        }
+        match self.channel {
+            Some(channel) => recv_cq.channel(channel).build(),
+            None => recv_cq.build(),
+        }
     }
 
-    /// Creates the queue. It receives as soon as a rule is attached.
-    pub fn build(self) -> Result<EthernetQueue, Error> {
-        self.check()?;
+    /// A domain of its own: no other queue can write to buffers that a program looks at.
+    fn domain(&self) -> Result<ProtectionDomain, Error> {
+        match &self.pd {
+            Some(pd) => Ok(pd.clone()),
+            None => self.context.alloc_pd(),
+        }
+    }
+
+    /// The bytes of a buffer.
+    fn size(&self) -> u32 {
+        self.buffer_size.max(SMALLEST_BUFFER).next_power_of_two()
+    }
+
+    /// Makes a queue of these parts, which posts nothing yet. Its queue pair posts so many receives.
+    fn assemble(
+        self,
+        (buffers, mode): (Buffers, M),
+        (receiver, receives): (M::Receiver, u32),
+        recv_cq: CompletionQueue,
+    ) -> Result<EthernetQueue<M>, Error>
+    where
+        M: Mode,
+    {
         let context = self.context;
-        let worth_a_doorbell = (self.receives / 4).clamp(1, POSTED_AT_ONCE);
-        let receives = self.receives.max(1) + worth_a_doorbell - 1;
         let sends = self.sends.max(1).next_power_of_two();
         let burst = self.burst.max(1) as usize;
-        // A domain of its own: no other queue can write to buffers that a program looks at.
-        let pd = match &self.pd {
-            Some(pd) => pd.clone(),
-            None => context.alloc_pd()?,
-        };
-        let recv_cq = context.create_cq(receives);
-        let recv_cq = match self.channel {
-            Some(channel) => recv_cq.channel(channel).build()?,
-            None => recv_cq.build()?,
-        };
         let send_cq = context.create_cq(sends).build()?;
-        let size = self.buffer_size.max(SMALLEST_BUFFER).next_power_of_two();
-        let (buffers, free) =
-            Buffers::new(&pd, (receives + self.frames, size), self.numa_node, self.huge_pages)?;
-        let builder = pd.create_qp::<RawPacket>(&send_cq, &recv_cq);
         let caps = context.query_device().ethernet;
         let inline_header = caps.inline_mode != InlineMode::None;
         let enhanced = caps.multi_packet_send.contains(MultiPacketSend::ENHANCED);
         let multi_packet = self.multi_packet && enhanced && !inline_header;
-        // A request with several packets takes no more blocks than as many requests with one.
+        let builder = buffers.pd().create_qp::<RawPacket>(&send_cq, &recv_cq);
+        // A request of that many packets has eight blocks, of one packet one: of few packets each, the
+        // queue has room for fewer requests than frames, but a batch is filled to the last frame.
         let builder = match multi_packet {
             true => builder.max_send_wr(sends / BLOCKS).max_send_sge(PACKETS as u32),
             false => builder.max_send_wr(sends),
         };
-        let qp = self.tune(builder.max_recv_wr(receives)).build()?;
+        let (unicast, multicast) = self.self_loopback;
+        let builder = builder.vlan_stripping(self.vlan_stripping).self_loopback(unicast, multicast);
+        let qp = builder.max_recv_wr(receives).build()?;
         let flags = if self.checksums { SendFlags::IP_CSUM } else { SendFlags::empty() };
         let mut queue = EthernetQueue {
             qp,
+            receiver,
             recv_cq,
             send_cq,
             in_flight: InFlight::new(sends),
             store: Store {
                 buffers: Arc::new(buffers),
-                free,
+                mode,
                 outgoing: Outgoing::new(burst),
                 counters: Counters::default(),
             },
             options: SendOptions { flags, inline_header, multi_packet },
-            receives: receives as usize,
-            worth_a_doorbell: worth_a_doorbell as usize,
             burst,
             port: self.port,
         };
         queue.qp.activate(self.port)?;
+        Ok(queue)
+    }
+}
+
+impl EthernetQueueBuilder<'_> {
+    /// Creates the queue. It receives as soon as a rule is attached.
+    pub fn build(self) -> Result<EthernetQueue, Error> {
+        self.check()?;
+        let worth_a_doorbell = (self.receives / 4).clamp(1, POSTED_AT_ONCE);
+        let receives = self.receives.max(1) + worth_a_doorbell - 1;
+        let pd = self.domain()?;
+        let recv_cq = self.recv_cq(receives)?;
+        let count = receives + self.frames;
+        let buffers = Buffers::new(&pd, (count, self.size()), self.numa_node, self.huge_pages)?;
+        let mode = Single { free: FreeList::new(0..count) };
+        let receiver =
+            Receives { most: receives as usize, worth_a_doorbell: worth_a_doorbell as usize };
+        let mut queue = self.assemble((buffers, mode), (receiver, receives), recv_cq)?;
         let posted = queue.post_receives(receives as usize);
         posted.map_err(|error| Error::invalid(VERB, error.to_string()))?;
         Ok(queue)
     }
 }
 
-const VERB: &str = "create_ethernet_queue";
+impl EthernetQueueBuilder<'_, Striding> {
+    /// Creates the queue. It receives as soon as a rule is attached.
+    pub fn build(self) -> Result<EthernetQueue<Striding>, Error> {
+        self.check()?;
+        let Shape { stride, strides, .. } = self.shape;
+        let layout = self.shape.layout(self.receives, self.frames, self.size())?;
+        let pd = self.domain()?;
+        let recv_cq = self.recv_cq(layout.posted.saturating_mul(strides))?;
+        let work_queue = pd.create_wq(&recv_cq).max_wr(layout.posted).striding(stride, strides);
+        let mut work_queue = work_queue.vlan_stripping(self.vlan_stripping).build()?;
+        work_queue.start()?;
+        let table = self.context.create_indirection_table([&work_queue])?;
+        let (unicast, multicast) = self.self_loopback;
+        let spread = pd.create_hash_qp(&table).self_loopback(unicast, multicast).build()?;
+        let pages = (self.numa_node, self.huge_pages);
+        let buffers = Buffers::new(&pd, (layout.slots, stride), pages.0, pages.1)?;
+        let receiver = Receiver { spread, work_queue, posted: layout.posted };
+        let mode = Striding::new(&layout);
+        let mut queue = self.assemble((buffers, mode), (receiver, 0), recv_cq)?;
+        Inbound::refill(&mut queue).map_err(|error| Error::invalid(VERB, error.to_string()))?;
+        Ok(queue)
+    }
+}

@@ -17,6 +17,8 @@ pub struct Frame {
     buffers: Arc<Buffers>,
     slot: ManuallyDrop<Slot>,
     length: u32,
+    /// Bytes that the slot is the right to.
+    capacity: u32,
     tag: Option<VlanTag>,
 }
 
@@ -30,9 +32,10 @@ impl fmt::Debug for Frame {
 }
 
 impl Frame {
-    pub(super) fn new(buffers: Arc<Buffers>, slot: Slot, length: u32) -> Self {
-        debug_assert!(length <= buffers.size());
-        Self { buffers, slot: ManuallyDrop::new(slot), length, tag: None }
+    /// Makes a frame of a slot, which is the right to `capacity` bytes of these buffers.
+    pub(super) fn new(buffers: Arc<Buffers>, slot: Slot, length: u32, capacity: u32) -> Self {
+        debug_assert!(length <= capacity);
+        Self { buffers, slot: ManuallyDrop::new(slot), length, capacity, tag: None }
     }
 
     /// Takes the frame apart. The caller gives the buffer back.
@@ -52,7 +55,7 @@ impl Frame {
 
     /// Bytes that fit.
     pub fn capacity(&self) -> usize {
-        self.buffers.size() as usize
+        self.capacity as usize
     }
 
     /// Makes the frame longer or shorter. Bytes that are added are what an earlier packet left in the
@@ -87,7 +90,7 @@ impl Deref for Frame {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame has the slot, which is of these buffers; `length` is at most their size.
+        // SAFETY: the frame has the slot, which is of these buffers; `length` is at most `capacity`.
         unsafe { self.buffers.slice(&self.slot, self.length) }
     }
 }

@@ -8,15 +8,20 @@
 mod buffers;
 mod builder;
 mod frame;
+mod mode;
 mod outgoing;
 mod receive;
 mod send;
+mod store;
+mod striding;
 #[cfg(test)]
 mod tests;
 
 pub use builder::EthernetQueueBuilder;
 pub use frame::Frame;
+pub use mode::{Mode, Single};
 pub use receive::{Packet, Packets};
+pub use striding::Striding;
 
 use crate::cq::{CompletionQueue, PollError};
 use crate::error::Error;
@@ -26,11 +31,17 @@ use buffers::Slot;
 use mlx5_wqe::PostError;
 use mlx5_wqe::transport::RawPacket;
 use outgoing::InFlight;
-use receive::Store;
 use send::SendOptions;
 use std::cell::Cell;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use store::Store;
+
+/// The verb that errors of creating a queue name.
+const VERB: &str = "create_ethernet_queue";
+
+/// How long a queue without any buffer sleeps: who gives one back wakes nobody.
+const STARVED_NAP: Duration = Duration::from_millis(1);
 
 /// A queue of Ethernet packets that a program receives and sends, on a port.
 ///
@@ -67,23 +78,24 @@ use std::time::Duration;
 /// # Errors
 /// A packet that is longer than a buffer is dropped and [counted](Counts::bad). A frame that the device
 /// refuses stops the send queue; [`EthernetQueue::restart`] starts it again.
-pub struct EthernetQueue {
+///
+/// # Modes
+/// Each packet has a receive of its own, or several share one ([`EthernetQueueBuilder::striding`]): the
+/// type says which. Everything else is the same.
+pub struct EthernetQueue<M: Mode = Single> {
     // Dropped first.
     qp: QueuePair<RawPacket>,
+    receiver: M::Receiver,
     recv_cq: CompletionQueue,
     send_cq: CompletionQueue,
     in_flight: InFlight,
-    store: Store,
+    store: Store<M>,
     options: SendOptions,
-    /// Receives that are posted at most: more than asked for, by as many as may be missing.
-    receives: usize,
-    /// How many must be missing to be posted.
-    worth_a_doorbell: usize,
     burst: usize,
     port: u8,
 }
 
-impl Drop for EthernetQueue {
+impl<M: Mode> Drop for EthernetQueue<M> {
     /// A flow rule that is still there keeps the queue pair alive: in RESET it sends nothing more, so that
     /// the frames of other queues can go home.
     fn drop(&mut self) {
@@ -93,14 +105,14 @@ impl Drop for EthernetQueue {
     }
 }
 
-impl fmt::Debug for EthernetQueue {
+impl<M: Mode> fmt::Debug for EthernetQueue<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EthernetQueue")
             .field("qp", &self.qp)
             .field("port", &self.port)
             .field("counts", &self.counts())
             .field("sending", &self.in_flight.len())
-            .field("free", &self.store.free.len())
+            .field("free", &self.store.mode.free())
             .finish_non_exhaustive()
     }
 }
@@ -111,8 +123,10 @@ impl fmt::Debug for EthernetQueue {
 pub enum EthernetError {
     /// Its completions cannot be polled.
     Poll(PollError),
-    /// Nothing can be posted. If the queue pair is in the error state,
-    /// [`EthernetQueue::restart`] starts it again.
+    /// Nothing can be posted. If the program moved the queue pair to the error state,
+    /// [`EthernetQueue::restart`] starts it again. One that the device moved there is not refused: it
+    /// flushes what is posted, frames count as [failed](Counts::failed) and receives as
+    /// [bad](Counts::bad).
     Post(PostError),
 }
 
@@ -139,7 +153,8 @@ impl std::error::Error for EthernetError {
 pub struct Counts {
     /// Packets that were received.
     pub received: u64,
-    /// Receives that had an error: most often a packet that is longer than a buffer.
+    /// Receives that had an error, most often a packet that is longer than a buffer, and packets of which
+    /// the device tells what cannot be.
     pub bad: u64,
     /// Frames that were sent.
     pub sent: u64,
@@ -177,7 +192,7 @@ struct Counters {
 /// Receives that are worth a doorbell.
 const POSTED_AT_ONCE: u32 = 32;
 
-impl EthernetQueue {
+impl<M: Mode> EthernetQueue<M> {
     /// Passes the packets that have arrived to `each`, at most a
     /// [burst](EthernetQueueBuilder::burst) of them, and returns what it returned. Packets that it leaves
     /// are those of the next call.
@@ -185,90 +200,73 @@ impl EthernetQueue {
     /// Afterwards it sends the packets that are to be [sent](Packet::send), and posts buffers again.
     /// If `each` panics, that is left to the next call.
     #[inline]
-    pub fn receive<R>(&mut self, each: impl FnOnce(Packets<'_>) -> R) -> Result<R, EthernetError> {
+    pub fn receive<R>(
+        &mut self,
+        each: impl FnOnce(Packets<'_, M>) -> R,
+    ) -> Result<R, EthernetError> {
         if !self.store.outgoing.is_empty() {
             // Of a burst that panicked.
             self.send_outgoing()?;
         }
-        let completions = self.recv_cq.completions().map_err(EthernetError::Poll)?;
-        let returned = each(Packets::new(completions, &self.store, self.burst));
-        if !self.store.outgoing.is_empty() {
-            self.send_outgoing()?;
-        }
-        self.refill()?;
+        let cursor = M::cursor(&mut self.recv_cq).map_err(EthernetError::Poll)?;
+        let returned = each(Packets::new(cursor, &self.store, self.burst));
+        // An error of sending does not keep the queue from receiving.
+        let sent = match self.store.outgoing.is_empty() {
+            true => Ok(()),
+            false => self.send_outgoing(),
+        };
+        M::refill(self)?;
+        sent?;
         Ok(returned)
-    }
-
-    /// Posts receives again, where as many are missing as are worth a doorbell.
-    #[inline]
-    fn refill(&mut self) -> Result<(), EthernetError> {
-        let posted = (self.qp.caps().max_recv_wr - self.qp.free_receives()) as usize;
-        let missing = self.receives - posted.min(self.receives);
-        if missing < self.worth_a_doorbell {
-            return Ok(());
-        }
-        self.post_receives(missing)
-    }
-
-    fn post_receives(&mut self, missing: usize) -> Result<(), EthernetError> {
-        if self.store.free.len() < missing {
-            self.store.buffers.take_returned(&self.store.free);
-            self.reap()?;
-            if self.store.free.len() < missing {
-                self.store.counters.starved.add(1);
-            }
-        }
-        let Self { qp, store, .. } = self;
-        let size = store.buffers.size();
-        // The one that is under way, if it is refused.
-        let mut last = None;
-        let slots = std::iter::from_fn(|| store.free.pop()).take(missing);
-        let posted = qp.recv_each(slots.map(|slot| {
-            let number = slot.into_number();
-            last = Some(number);
-            (number.into(), store.buffers.sge(number, size))
-        }));
-        if let Err(refused) = posted {
-            if let Some(number) = last {
-                store.free.push(Slot::from_number(number));
-            }
-            return Err(EthernetError::Post(refused.error()));
-        }
-        Ok(())
     }
 
     /// Returns an empty frame to be filled and sent, if a buffer is free.
     pub fn frame(&mut self) -> Option<Frame> {
         let store = &self.store;
-        if store.free.len() == 0 {
-            store.buffers.take_returned(&store.free);
+        if store.mode.free() == 0 {
+            store.take_returned();
         }
-        let slot = store.free.pop()?;
-        Some(Frame::new(std::sync::Arc::clone(&store.buffers), slot, 0))
+        let (slot, capacity) = store.mode.take(&store.buffers)?;
+        Some(Frame::new(std::sync::Arc::clone(&store.buffers), slot, 0, capacity))
     }
 
     /// Gives the queue the packets of a rule (`ibv_create_flow`), until the rule is dropped.
     pub fn attach(&self, rule: &Rule) -> Result<FlowRule, Error> {
-        self.qp.attach(self.port, rule)
+        M::attach(self, rule)
     }
 
     /// Sleeps until packets have arrived, at most for `timeout`, and returns whether there are some. Needs a
     /// [channel](EthernetQueueBuilder::channel); a queue without one does not sleep.
+    ///
+    /// While the program has all buffers, the queue looks once a millisecond whether some came back.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
-        // Buffers that came back meanwhile receive what is waited for. What is wrong with the queue, the
-        // next call tells.
-        let _ = self.reap();
-        let _ = self.refill();
-        self.recv_cq.wait(false, timeout)
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            // Buffers that came back meanwhile receive what is waited for. What is wrong with the queue,
+            // the next call tells.
+            let _ = self.reap();
+            let _ = M::refill(self);
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if !M::is_starved(self) {
+                return self.recv_cq.wait(false, left);
+            }
+            let nap = left.map_or(STARVED_NAP, |left| left.min(STARVED_NAP));
+            if self.recv_cq.wait(false, Some(nap))? {
+                return Ok(true);
+            }
+            if left == Some(Duration::ZERO) {
+                return Ok(false);
+            }
+        }
     }
 
     /// Asks for an event on the channel when the next packet arrives, for a program that waits on the
-    /// channel's descriptor among others. Returns false if packets have arrived already: then no event may
-    /// come.
+    /// channel's descriptor among others. Returns false if no event may come: packets have arrived already,
+    /// or the program has all buffers, so that no packet can arrive.
     pub fn arm(&mut self) -> Result<bool, Error> {
-        let _ = self.refill();
+        let _ = M::refill(self);
         self.recv_cq.arm(false)?;
-        Ok(!self.recv_cq.is_ready())
+        Ok(!self.recv_cq.is_ready() && !M::is_starved(self))
     }
 
     /// What became of packets and frames.
@@ -279,10 +277,11 @@ impl EthernetQueue {
         Counts { received, bad, sent, failed, not_sent, starved }
     }
 
-    /// Buffers that neither the device nor the program has.
+    /// Buffers that neither the device nor the program has. Of a [striding](Striding) queue, those for
+    /// [frames](EthernetQueue::frame).
     pub fn free_buffers(&self) -> usize {
-        self.store.buffers.take_returned(&self.store.free);
-        self.store.free.len()
+        self.store.take_returned();
+        self.store.mode.free()
     }
 
     /// Frames that are being sent.
@@ -290,7 +289,7 @@ impl EthernetQueue {
         self.in_flight.len()
     }
 
-    /// The queue pair, to look at.
+    /// The queue pair, to look at. That of a [striding](Striding) queue only sends.
     pub fn qp(&self) -> &QueuePair<RawPacket> {
         &self.qp
     }
@@ -302,29 +301,39 @@ impl EthernetQueue {
 
     /// Starts the queue again after an error: what was not sent yet is dropped, and packets that have
     /// arrived and were not received are lost. Rules stay.
+    ///
+    /// A [striding](Striding) queue starts sending again, and loses no packets. If it cannot receive any
+    /// more, make another one: a work queue does not start twice.
     pub fn restart(&mut self) -> Result<(), Error> {
-        const VERB: &str = "restart";
-        // What was sent is told of as such; an error here is one of the queue that ends.
-        let _ = self.reap();
-        self.qp.reset()?;
-        let Self { qp, recv_cq, send_cq, in_flight, store, .. } = self;
-        let failed = |error: PollError| Error::invalid(VERB, error.to_string());
-        // Completions that wait name buffers; so do the requests without one.
-        let reclaim = |wr_id: u64| store.free.push(Slot::from_number(wr_id as u32));
-        let received = recv_cq.poll(usize::MAX, |completion| reclaim(completion.wr_id()));
-        let sent = send_cq.poll(usize::MAX, |_| {});
-        let not_done = qp.quiesce(&mut [recv_cq, send_cq], |_| {});
-        let not_done = not_done.map_err(|error| Error::invalid(VERB, error.to_string()))?;
-        store.drop_outgoing();
-        for request in not_done.iter().filter(|request| request.receive) {
-            reclaim(request.wr_id);
+        M::restart(self)
+    }
+}
+
+impl EthernetQueue {
+    fn post_receives(&mut self, missing: usize) -> Result<(), EthernetError> {
+        if self.store.mode.free.len() < missing {
+            self.store.take_returned();
+            self.reap()?;
+            if self.store.mode.free.len() < missing {
+                self.store.counters.starved.add(1);
+            }
         }
-        store.counters.failed.add(in_flight.retire(in_flight.put(), &store.free));
-        // Their buffers are free now: another restart after an error must not find them again.
-        let forgotten = qp.forget();
-        received.and(sent).map_err(failed)?;
-        forgotten?;
-        self.qp.activate(self.port)?;
-        self.post_receives(self.receives).map_err(|error| Error::invalid(VERB, error.to_string()))
+        let Self { qp, store, .. } = self;
+        let size = store.buffers.size();
+        // The one that is under way, if it is refused.
+        let mut last = None;
+        let slots = std::iter::from_fn(|| store.mode.free.pop()).take(missing);
+        let posted = qp.recv_each(slots.map(|slot| {
+            let number = slot.into_number();
+            last = Some(number);
+            (number.into(), store.buffers.sge(number, size))
+        }));
+        if let Err(refused) = posted {
+            if let Some(number) = last {
+                store.mode.free.push(Slot::from_number(number));
+            }
+            return Err(EthernetError::Post(refused.error()));
+        }
+        Ok(())
     }
 }

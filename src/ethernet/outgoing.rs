@@ -1,6 +1,6 @@
 //! Packets of a burst that are to be sent, and frames that are being sent.
 
-use super::buffers::{Buffers, FreeList, Slot};
+use super::buffers::{Buffers, GiveBack, Slot};
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
@@ -93,7 +93,7 @@ impl InFlight {
 
     /// Takes back frames whose requests were not posted, and returns how many.
     #[inline(always)]
-    pub(super) fn undo_unposted(&mut self, free: &FreeList) -> u64 {
+    pub(super) fn undo_unposted(&mut self, free: &impl GiveBack) -> u64 {
         if self.posted == self.put { 0 } else { self.undo(self.posted, free) }
     }
 
@@ -127,9 +127,9 @@ impl InFlight {
         self.put += 1;
     }
 
-    /// Gives a buffer back: to the free ones, or home.
+    /// Gives a buffer back: to the queue, or home.
     #[inline(always)]
-    fn give_back(&mut self, frame: u64, free: &FreeList) {
+    fn give_back(&mut self, frame: u64, free: &impl GiveBack) {
         let at = self.place(frame);
         let slot = Slot::from_number(self.numbers[at]);
         if self.foreign != 0
@@ -138,12 +138,12 @@ impl InFlight {
             self.foreign -= 1;
             return home.give_back(slot);
         }
-        free.push(slot);
+        free.give_back(slot);
     }
 
     /// Gives back the oldest frames, as long as fewer than `until` were, and returns how many.
     #[inline(always)]
-    pub(super) fn retire(&mut self, until: u64, free: &FreeList) -> u64 {
+    pub(super) fn retire(&mut self, until: u64, free: &impl GiveBack) -> u64 {
         let until = until.min(self.put);
         let count = until.saturating_sub(self.sent);
         while self.sent < until {
@@ -155,7 +155,7 @@ impl InFlight {
 
     /// Takes back frames that were put in after the first `put`, and were not posted.
     #[cold]
-    fn undo(&mut self, put: u64, free: &FreeList) -> u64 {
+    fn undo(&mut self, put: u64, free: &impl GiveBack) -> u64 {
         let count = self.put - put;
         while self.put > put {
             self.put -= 1;

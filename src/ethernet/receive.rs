@@ -1,10 +1,9 @@
 //! Receiving: packets of a burst, which lie where the device put them.
 
-use super::Counters;
-use super::buffers::{Buffers, FreeList, Slot};
+use super::buffers::Slot;
 use super::frame::Frame;
-use super::outgoing::Outgoing;
-use crate::cq::Completions;
+use super::mode::{Mode, Single};
+use super::store::Store;
 use mlx5_cq::WorkCompletion;
 use mlx5_prm::ethernet::HEADER;
 use std::fmt;
@@ -12,72 +11,40 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// What packets of a queue use of it.
-pub(super) struct Store {
-    pub(super) buffers: Arc<Buffers>,
-    pub(super) free: FreeList,
-    pub(super) outgoing: Outgoing,
-    pub(super) counters: Counters,
-}
-
-impl Store {
-    /// Drops the packets that are to be sent.
-    pub(super) fn drop_outgoing(&self) {
-        for (slot, _) in self.outgoing.take() {
-            self.counters.not_sent.add(1);
-            self.free.push(slot);
-        }
-    }
-}
-
 /// The packets of a burst. See [`EthernetQueue::receive`](super::EthernetQueue::receive).
 ///
 /// It returns each packet while the one before is gone: `while let Some(packet) = packets.next()`.
-pub struct Packets<'q> {
-    completions: Completions<'q>,
-    store: &'q Store,
+pub struct Packets<'q, M: Mode = Single> {
+    cursor: M::Cursor<'q>,
+    store: &'q Store<M>,
     left: usize,
 }
 
-impl fmt::Debug for Packets<'_> {
+impl<M: Mode> fmt::Debug for Packets<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packets").field("at_most", &self.left).finish_non_exhaustive()
     }
 }
 
-impl<'q> Packets<'q> {
-    pub(super) fn new(completions: Completions<'q>, store: &'q Store, left: usize) -> Self {
-        Self { completions, store, left }
+impl<'q, M: Mode> Packets<'q, M> {
+    pub(super) fn new(cursor: M::Cursor<'q>, store: &'q Store<M>, left: usize) -> Self {
+        Self { cursor, store, left }
     }
 
     /// Returns the next packet, if one has arrived.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
-    pub fn next(&mut self) -> Option<Packet<'_>> {
-        loop {
-            if self.left == 0 {
-                return None;
-            }
-            self.left -= 1;
-            // SAFETY: the completion is dropped here, or returned with a borrow of `self`.
-            let completion = unsafe { self.completions.next_detached() }?;
-            let slot = Slot::from_number(completion.wr_id() as u32);
-            let length = completion.byte_len().unwrap_or(0);
-            if !completion.is_success() || length > self.store.buffers.size() {
-                // Longer than a buffer, or flushed.
-                self.store.counters.bad.add(1);
-                self.store.free.push(slot);
-                continue;
-            }
-            self.store.counters.received.add(1);
-            let slot = ManuallyDrop::new(slot);
-            return Some(Packet { store: self.store, completion, slot, length });
-        }
+    pub fn next(&mut self) -> Option<Packet<'_, M>> {
+        // SAFETY: the completion is returned with a borrow of `self`.
+        let next = unsafe { M::next(self.store, &mut self.cursor, &mut self.left) };
+        let (completion, slot, length) = next?;
+        self.store.counters.received.add(1);
+        Some(Packet { store: self.store, completion, slot: ManuallyDrop::new(slot), length })
     }
 
     /// Passes every packet to `each`.
     #[inline]
-    pub fn for_each(mut self, mut each: impl FnMut(Packet<'_>)) {
+    pub fn for_each(mut self, mut each: impl FnMut(Packet<'_, M>)) {
         while let Some(packet) = self.next() {
             each(packet);
         }
@@ -87,14 +54,14 @@ impl<'q> Packets<'q> {
 /// A received packet, in the buffer that the device wrote it to. Its bytes may be changed there.
 ///
 /// When it is dropped, its buffer receives again: it need not be copied, and costs no allocation.
-pub struct Packet<'p> {
-    store: &'p Store,
+pub struct Packet<'p, M: Mode = Single> {
+    store: &'p Store<M>,
     completion: WorkCompletion<'p>,
     slot: ManuallyDrop<Slot>,
     length: u32,
 }
 
-impl fmt::Debug for Packet<'_> {
+impl<M: Mode> fmt::Debug for Packet<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packet")
             .field("length", &self.length)
@@ -103,7 +70,7 @@ impl fmt::Debug for Packet<'_> {
     }
 }
 
-impl<'p> Packet<'p> {
+impl<'p, M: Mode> Packet<'p, M> {
     /// What the device tells of the packet: checksums, headers, VLAN tag, hash, flow tag, time.
     #[inline(always)]
     pub fn completion(&self) -> &WorkCompletion<'p> {
@@ -112,7 +79,7 @@ impl<'p> Packet<'p> {
 
     /// Takes the slot, so that the packet is not dropped.
     #[inline(always)]
-    fn take(self) -> (&'p Store, Slot, u32) {
+    fn take(self) -> (&'p Store<M>, Slot, u32) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is not dropped, and the field is not used again.
         (this.store, unsafe { ManuallyDrop::take(&mut this.slot) }, this.length)
@@ -123,7 +90,8 @@ impl<'p> Packet<'p> {
     #[inline]
     pub fn keep(self) -> Frame {
         let (store, slot, length) = self.take();
-        Frame::new(Arc::clone(&store.buffers), slot, length)
+        let capacity = store.mode.room(&store.buffers, length);
+        Frame::new(Arc::clone(&store.buffers), slot, length, capacity)
     }
 
     /// Sends the packet, as it lies there now, when the burst is over: all of a burst with one doorbell.
@@ -144,25 +112,26 @@ impl<'p> Packet<'p> {
     /// If they do not fit into the buffer.
     #[track_caller]
     pub fn send_resized(mut self, length: usize) {
-        let size = self.store.buffers.size();
+        let size = self.store.mode.room(&self.store.buffers, self.length);
         assert!(length <= size as usize, "{length} bytes in a buffer of {size}");
         self.length = length as u32;
         self.send();
     }
 }
 
-impl Deref for Packet<'_> {
+impl<M: Mode> Deref for Packet<'_, M> {
     type Target = [u8];
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the packet has the slot, which is of these buffers: its receive has completed, and it
-        // is posted again after the packet is gone. `length` is at most their size.
+        // SAFETY: the packet has the slot, which is of these buffers. The device is done with these bytes:
+        // their receive has completed, or their strides were told, which happens once. The receive is posted
+        // again after all its packets are gone. `length` is at most what the slot is the right to.
         unsafe { self.store.buffers.slice(&self.slot, self.length) }
     }
 }
 
-impl DerefMut for Packet<'_> {
+impl<M: Mode> DerefMut for Packet<'_, M> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
@@ -170,11 +139,11 @@ impl DerefMut for Packet<'_> {
     }
 }
 
-impl Drop for Packet<'_> {
+impl<M: Mode> Drop for Packet<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the field is not used again.
         let slot = unsafe { ManuallyDrop::take(&mut self.slot) };
-        self.store.free.push(slot);
+        self.store.mode.give_back(slot);
     }
 }

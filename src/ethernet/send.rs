@@ -2,6 +2,7 @@
 
 use super::buffers::{Buffers, Slot};
 use super::frame::Frame;
+use super::mode::Mode;
 use super::outgoing::InFlight;
 use super::{EthernetError, EthernetQueue};
 use crate::qp::QueuePair;
@@ -155,7 +156,7 @@ impl<'a, 'q> Posting<'a, 'q> {
     }
 }
 
-impl EthernetQueue {
+impl<M: Mode> EthernetQueue<M> {
     /// Sends frames: those that the send queue has room for, in order, with one doorbell. Returns how many
     /// it took; nothing is taken from the iterator behind them, so that `frames.by_ref()` sends the rest later.
     ///
@@ -212,7 +213,7 @@ impl EthernetQueue {
         for (slot, length) in packets {
             if left == 0 {
                 store.counters.not_sent.add(1);
-                store.free.push(slot);
+                store.mode.give_back(slot);
                 continue;
             }
             left -= 1;
@@ -240,7 +241,7 @@ impl EthernetQueue {
     /// Gives back frames of a batch that was not posted.
     #[inline(always)]
     fn undo_unposted(&mut self) {
-        let count = self.in_flight.undo_unposted(&self.store.free);
+        let count = self.in_flight.undo_unposted(&self.store.mode);
         self.store.counters.not_sent.add(count);
     }
 
@@ -255,7 +256,7 @@ impl EthernetQueue {
         let Self { send_cq, in_flight, store, .. } = self;
         let mut count = 0;
         let polled = send_cq.poll(usize::MAX, |completion| {
-            let gone = in_flight.retire(completion.wr_id(), &store.free);
+            let gone = in_flight.retire(completion.wr_id(), &store.mode);
             count += gone;
             match completion.status() {
                 Ok(()) => store.counters.sent.add(gone),

@@ -27,6 +27,9 @@ pub struct CounterValues {
     pub bytes: u64,
 }
 
+/// The verb that errors of reading name.
+const READ: &str = "read_counters";
+
 /// Where the values are among those that the kernel reads.
 const DESCRIPTIONS: [FlowCountersDesc; 2] = [
     FlowCountersDesc { description: CounterKind::Packets as u32, index: 0 },
@@ -35,8 +38,11 @@ const DESCRIPTIONS: [FlowCountersDesc; 2] = [
 
 struct State {
     handle: Option<u32>,
-    /// Whether the kernel knows what is counted: a first rule has told it.
-    described: bool,
+    /// The rules that count. The first one tells the kernel what is counted, which forgets it with the
+    /// last one.
+    rules: u32,
+    /// What was read last. The kernel reads nothing while no rule counts.
+    last: CounterValues,
 }
 
 /// The part of counters that rules keep alive.
@@ -55,14 +61,39 @@ impl CountersInner {
         self.state().handle
     }
 
+    fn read(&self, state: &mut State) -> Result<CounterValues, Error> {
+        let Some(handle) = state.handle else {
+            return Err(Error::invalid(READ, "the counters were destroyed".into()));
+        };
+        if state.rules != 0 {
+            let mut values = [0; DESCRIPTIONS.len()];
+            self.context.run(READ, |file| command::read(file, handle, &mut values, false))?;
+            let [packets, bytes] = values;
+            state.last = CounterValues { packets, bytes };
+        }
+        Ok(state.last)
+    }
+
+    /// Ends a rule. No other is made before the kernel has forgotten what the last one counted.
+    pub(super) fn end_rule(&self, end: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.rules == 1 {
+            // An error is one of the device, which ending the rule tells as well.
+            let _ = self.read(&mut state);
+        }
+        end()?;
+        state.rules -= 1;
+        Ok(())
+    }
+
     /// Makes a rule, with the descriptions if it is the first one.
     pub(super) fn describe_with(
         &self,
         make: impl FnOnce(Option<&[FlowCountersDesc]>) -> Result<u32, Error>,
     ) -> Result<u32, Error> {
         let mut state = self.state();
-        let made = make((!state.described).then_some(&DESCRIPTIONS))?;
-        state.described = true;
+        let made = make((state.rules == 0).then_some(&DESCRIPTIONS))?;
+        state.rules += 1;
         Ok(made)
     }
 
@@ -91,7 +122,11 @@ impl Context {
         let handle = self.inner.run(VERB, command::create)?;
         let inner = CountersInner {
             context: Arc::clone(&self.inner),
-            state: Mutex::new(State { handle: Some(handle), described: false }),
+            state: Mutex::new(State {
+                handle: Some(handle),
+                rules: 0,
+                last: CounterValues::default(),
+            }),
         };
         Ok(FlowCounters { inner: Arc::new(inner) })
     }
@@ -101,20 +136,8 @@ impl FlowCounters {
     /// Reads the counters (`ibv_read_counters`): the packets of all rules that ever used them. Zero
     /// before the first rule.
     pub fn read(&self) -> Result<CounterValues, Error> {
-        const VERB: &str = "read_counters";
-        let context = &self.inner.context;
-        context.check(VERB)?;
-        let state = self.inner.state();
-        let Some(handle) = state.handle else {
-            return Err(Error::invalid(VERB, "the counters were destroyed".into()));
-        };
-        if !state.described {
-            return Ok(CounterValues::default());
-        }
-        let mut values = [0; DESCRIPTIONS.len()];
-        context.run(VERB, |file| command::read(file, handle, &mut values, false))?;
-        let [packets, bytes] = values;
-        Ok(CounterValues { packets, bytes })
+        self.inner.context.check(READ)?;
+        self.inner.read(&mut self.inner.state())
     }
 
     /// The kernel's handle, for calls that this crate does not wrap, unless they were destroyed. See

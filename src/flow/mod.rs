@@ -144,7 +144,11 @@ impl FlowRule {
     fn end(&mut self) -> Result<(), Error> {
         if let Some(handle) = self.handle {
             let context = self.target.context();
-            context.run_destroy("destroy_flow", |file| command::destroy(file, handle))?;
+            let end = || context.run_destroy("destroy_flow", |file| command::destroy(file, handle));
+            match &self.counters {
+                Some(counters) => counters.end_rule(end)?,
+                None => end()?,
+            }
             self.handle = None;
         }
         Ok(())

@@ -106,7 +106,7 @@ impl Context {
             return Err(Error::invalid(VERB, what));
         }
         let made = context.run(VERB, |file| command::alloc(file, len as u64, log_align))?;
-        DeviceMemory::map(context, &made, len, Held::Own).inspect_err(|_| {
+        DeviceMemory::map(VERB, context, &made, len, Held::Own).inspect_err(|_| {
             // Without a mapping it is of no use. If this fails too, the kernel frees it at the end.
             let _ = context.run_destroy(VERB, |file| command::free(file, made.handle));
         })
@@ -115,30 +115,33 @@ impl Context {
     /// Device memory of another part of the same context (`ibv_import_dm`), by the kernel's handle.
     /// Dropping it does not free the memory; [`DeviceMemory::free`] does.
     pub fn import_dm(&self, handle: u32) -> Result<DeviceMemory, Error> {
+        const VERB: &str = "import_dm";
         let context = &self.inner;
-        let (found, len) = context.run("import_dm", |file| command::query(file, handle))?;
+        let (found, len) = context.run(VERB, |file| command::query(file, handle))?;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        DeviceMemory::map(context, &found, len, Held::Imported)
+        DeviceMemory::map(VERB, context, &found, len, Held::Imported)
     }
 }
 
 impl DeviceMemory {
     fn map(
+        verb: &'static str,
         context: &Arc<Inner>,
         made: &command::Dm,
         len: usize,
         held: Held,
     ) -> Result<Self, Error> {
-        const VERB: &str = "alloc_dm";
         let page = page_size();
         let offset = MmapCommand::DeviceMem.offset(made.page_index.into(), page);
-        let room = len.next_multiple_of(page);
-        let pages = context.run(VERB, |file| file.map(offset, room, MapAccess::Write))?;
+        let Some(room) = len.checked_next_multiple_of(page) else {
+            return Err(context.fail(verb, Errno::EPROTO));
+        };
+        let pages = context.run(verb, |file| file.map(offset, room, MapAccess::Write))?;
         let first = made.start_offset as usize % page;
         // `DeviceFile` can be implemented in safe code, so check what it returned.
         let fits = first.checked_add(len).is_some_and(|end| end <= pages.len());
         if !fits || !(pages.as_ptr().addr() + first).is_multiple_of(WORD) {
-            return Err(context.fail(VERB, Errno::EPROTO));
+            return Err(context.fail(verb, Errno::EPROTO));
         }
         // SAFETY: the memory is inside the mapping.
         let start = unsafe { pages.as_non_null().byte_add(first) };
@@ -241,6 +244,10 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         const VERB: &str = "reg_dm_mr";
+        if !Arc::ptr_eq(&memory.inner.context, &self.context) {
+            let what = "the device memory and the protection domain belong to different contexts";
+            return Err(Error::invalid(VERB, what.into()));
+        }
         let inside = bounds(&range, memory.len());
         let Some((start, end)) = inside.filter(|(start, end)| start <= end && *end <= memory.len())
         else {

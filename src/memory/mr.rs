@@ -278,7 +278,12 @@ impl ProtectionDomain {
     /// A memory region of another part of the same context (`ibv_import_mr`), by the kernel's
     /// handle. Its memory is not in reach. Dropping it does not deregister the region;
     /// [`MemoryRegion::deregister`] does.
-    pub fn import_mr(&self, handle: u32) -> Result<MemoryRegion, Error> {
+    ///
+    /// # Safety
+    /// The region is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue), or of anything else
+    /// that relies on nobody else using its memory; and it is deregistered only when its owner has no use
+    /// for it any more, because only the owner keeps its memory until then.
+    pub unsafe fn import_mr(&self, handle: u32) -> Result<MemoryRegion, Error> {
         let info = self.context.run("import_mr", |file| command::query(file, handle))?;
         let mr = command::Mr { handle, lkey: info.lkey, rkey: info.rkey };
         let len = usize::try_from(info.length).unwrap_or(usize::MAX);

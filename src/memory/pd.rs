@@ -54,7 +54,12 @@ impl Context {
 impl Context {
     /// A protection domain of another part of the same context (`ibv_import_pd`), by the kernel's
     /// handle. Dropping it does not deallocate the domain; [`ProtectionDomain::destroy`] does.
-    pub fn import_pd(&self, handle: u32) -> Result<ProtectionDomain, Error> {
+    ///
+    /// # Safety
+    /// The domain is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue), whose packets a
+    /// request of another queue could change while a program looks at them. Nor is it that of anything
+    /// else that relies on nobody else using its domain.
+    pub unsafe fn import_pd(&self, handle: u32) -> Result<ProtectionDomain, Error> {
         let context = Arc::clone(&self.inner);
         let pd = context.run("import_pd", |file| command::query(file, handle))?;
         let domain = Arc::new(Domain { context: Arc::clone(&context), pd, held: Held::Imported });

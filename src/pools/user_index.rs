@@ -2,7 +2,9 @@
 
 use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag};
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
-use mlx5_wqe::{Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords};
+use mlx5_wqe::{
+    Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, StridingRecords,
+};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +23,8 @@ pub(crate) enum ReceiveSide {
     Own(Arc<ReceiveRecords>),
     /// A shared receive queue.
     Shared(Arc<SharedReceiveRecords>),
+    /// Its own receive queue, whose requests hold several packets.
+    Striding(StridingRecords),
 }
 
 #[inline(always)]
@@ -50,6 +54,8 @@ impl Queue for QueuePairRecords {
         match &self.receive {
             ReceiveSide::Own(records) => records.retire(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
+            // Only of one that failed.
+            ReceiveSide::Striding(records) => records.retire_failed(),
         }
     }
 
@@ -58,6 +64,20 @@ impl Queue for QueuePairRecords {
         match &self.receive {
             ReceiveSide::Own(records) => records.retire_next(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
+            ReceiveSide::Striding(_) => None,
+        }
+    }
+
+    #[inline(always)]
+    fn has_strides(&self) -> bool {
+        matches!(self.receive, ReceiveSide::Striding(_))
+    }
+
+    #[inline(always)]
+    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
+        match &self.receive {
+            ReceiveSide::Striding(records) => records.retire(first, byte_count),
+            _ => None,
         }
     }
 

@@ -10,6 +10,7 @@ mod debug;
 mod endpoint;
 mod inspect;
 mod multicast;
+mod objects;
 mod packet;
 mod post;
 mod raw;
@@ -29,6 +30,7 @@ pub use cancel::{CancelError, Drained};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
+pub use objects::PacketObjects;
 pub use packet::RateLimit;
 pub use raw::RawQueuePair;
 pub use shared::SharedQueuePair;
@@ -65,6 +67,7 @@ pub(crate) struct QpInner {
     send_offset: usize,
     /// Whether the send queue drains on signature errors.
     pipelining: bool,
+    packet: PacketObjects,
     mode: DoorbellMode,
     gate: Gate,
     index: Arc<UserIndex>,

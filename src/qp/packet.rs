@@ -1,9 +1,11 @@
 //! Raw packet queue pairs: bringing them to RTS, limiting their rate.
 
-use super::{QpAttributes, QueuePair};
+use super::{ControlHalf, QpAttributes, QueuePair};
+use crate::context::Context;
 use crate::error::{Error, ErrorKind};
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{BurstInfo, ModifyQp};
+use mlx5_uapi::verbs::QpType;
 use mlx5_wqe::QueueState;
 use mlx5_wqe::transport::RawPacket;
 use std::sync::Arc;
@@ -36,9 +38,21 @@ impl QueuePair<RawPacket> {
     ///
     /// A limit beyond what the device has ([`EthernetCaps`](crate::EthernetCaps)) is refused.
     pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {
+        self.control.set_rate_limit(limit)
+    }
+}
+
+impl ControlHalf {
+    /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports have no
+    /// rate limit.
+    pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {
         const VERB: &str = "modify_qp_rate_limit";
-        let inner = Arc::clone(&self.control.inner);
+        let inner = Arc::clone(&self.inner);
         inner.context.check(VERB)?;
+        if inner.qp_type != QpType::RawPacket {
+            let what = "only queue pairs of raw packets have a rate limit";
+            return Err(Error::invalid(VERB, what.into()));
+        }
         if self.state() != QueueState::ReadyToSend {
             let what = format!(
                 "a rate limit is set in state RTS, not in {}: call `activate` before",
@@ -46,7 +60,7 @@ impl QueuePair<RawPacket> {
             );
             return Err(Error::invalid(VERB, what));
         }
-        let caps = self.context().query_device().ethernet;
+        let caps = Context { inner: Arc::clone(&inner.context) }.query_device().ethernet;
         let (least, most) = caps.rate_limits;
         if limit.rate != 0 && !(least..=most).contains(&limit.rate) {
             let what = match most {

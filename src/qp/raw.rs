@@ -1,5 +1,6 @@
 //! Queue pairs that a program drives itself.
 
+use super::objects::PacketObjects;
 use super::{ControlHalf, QueuePair, QueuePairTransport};
 use crate::error::Error;
 use crate::pools::{RawRegister, RawRing};
@@ -18,6 +19,8 @@ pub struct RawQueuePair {
     pub record: NonNull<u8>,
     /// The doorbell register of the send queue.
     pub register: RawRegister,
+    /// What a raw packet queue pair consists of.
+    pub packet: PacketObjects,
 }
 
 impl ControlHalf {
@@ -43,6 +46,7 @@ impl ControlHalf {
             },
             record: slot.record(),
             register: uar.raw(),
+            packet: inner.packet,
         })
     }
 }

@@ -102,7 +102,7 @@ impl QpInner {
         let records = self.index.records();
         let receives = match &records.receive {
             ReceiveSide::Own(receives) => receives.in_flight(),
-            ReceiveSide::Shared(_) => 0,
+            ReceiveSide::Shared(_) | ReceiveSide::Striding(_) => 0,
         };
         !records.send.is_idle() || receives != 0
     }
@@ -119,7 +119,8 @@ impl QpInner {
 
     /// Notes a completion, if it tells that a request of this queue pair was not done.
     fn note(&self, completion: &WorkCompletion<'_>, list: &mut Vec<NotDone>) {
-        if completion.qp_num() != self.qp_num {
+        // Not by its number: that of a packet is its flow tag, and that of a flushed one its receive queue's.
+        if !completion.is_of(self.index.user_tag()) {
             return;
         }
         let why = match completion.status() {
@@ -162,6 +163,17 @@ impl ControlHalf {
         Ok(Purger(Arc::clone(&self.inner)))
     }
 
+    /// Whether the kernel has the queue pair in RESET, which is then its state here, too: a reset was
+    /// done, and failed only afterwards.
+    #[cold]
+    fn finds_reset(&mut self) -> bool {
+        let found = self.query().is_ok_and(|info| info.qp_state == QueueState::Reset);
+        if found {
+            self.note_state(QueueState::Reset);
+        }
+        found
+    }
+
     /// See [`QueuePair::quiesce`].
     fn quiesce(
         &mut self,
@@ -177,7 +189,7 @@ impl ControlHalf {
         } else if self.state == QueueState::Reset {
             Ok(())
         } else {
-            self.to_error()
+            self.to_error().or_else(|error| if self.finds_reset() { Ok(()) } else { Err(error) })
         };
         let mut failed = started.err().map(QuiesceFault::Call);
         // Without the error state the requests do not complete, but some may have.
@@ -329,8 +341,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// until every request has completed. Returns the requests that were not done, in order of
     /// completion. `each` gets every completion that is polled, also those of other queue pairs.
     ///
-    /// In RESET, it returns what was posted before the reset and has no completion. On an error, the
-    /// list in it has also the requests of which nothing is known.
+    /// In RESET, it returns what was posted before the reset and has no completion; so it does if a
+    /// reset had failed and was done nevertheless. On an error, the list in it has also the requests of
+    /// which nothing is known.
     ///
     /// Requests of a shared receive queue are not flushed, because they are not the queue pair's. A
     /// message that was arriving completes later, at the latest before
@@ -340,7 +353,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
         cqs: &mut [&mut CompletionQueue],
         each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
-        self.control.quiesce(cqs, each)
+        let quiesced = self.control.quiesce(cqs, each);
+        self.was_reset |= self.control.state == QueueState::Reset;
+        quiesced
     }
 }
 

@@ -8,4 +8,4 @@ mod work_queue;
 pub(crate) use hash::HashInner;
 pub use hash::{HashKey, HashQueuePair, HashQueuePairBuilder};
 pub use table::IndirectionTable;
-pub use work_queue::{WorkQueue, WorkQueueBuilder};
+pub use work_queue::{RawWorkQueue, WorkQueue, WorkQueueBuilder, WorkQueueTarget};

@@ -1,7 +1,7 @@
 //! Tables of work queues.
 
-use super::WorkQueue;
 use super::work_queue::WqInner;
+use super::{WorkQueue, WorkQueueTarget};
 use crate::context::{Context, Inner};
 use crate::error::{DestroyError, Error, ErrorKind};
 use mlx5_uapi::cmd::wq as command;
@@ -58,10 +58,17 @@ impl Context {
         &self,
         queues: impl IntoIterator<Item = &'a WorkQueue>,
     ) -> Result<IndirectionTable, Error> {
+        self.create_indirection_table_on(queues.into_iter().map(WorkQueue::target))
+    }
+
+    /// As [`Context::create_indirection_table`], of queues that other threads may post to meanwhile.
+    pub fn create_indirection_table_on(
+        &self,
+        queues: impl IntoIterator<Item = WorkQueueTarget>,
+    ) -> Result<IndirectionTable, Error> {
         const VERB: &str = "create_rwq_ind_table";
         self.inner.check(VERB)?;
-        let queues: Box<[Arc<WqInner>]> =
-            queues.into_iter().map(|queue| Arc::clone(&queue.inner)).collect();
+        let queues: Box<[Arc<WqInner>]> = queues.into_iter().map(|queue| queue.inner).collect();
         if queues.iter().any(|queue| !Arc::ptr_eq(&queue.context, &self.inner)) {
             let what = "a work queue belongs to a different context";
             return Err(Error::invalid(VERB, what.into()));

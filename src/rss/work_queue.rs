@@ -1,36 +1,49 @@
 //! Receive work queues.
 
-use crate::context::Inner;
-use crate::cq::{CompletionQueue, CqInner};
+use crate::context::{EthernetCaps, Inner};
+use crate::cq::{CompletionQueue, CompletionTarget, CqInner};
 use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::{WatchId, Watched, WqId};
 use crate::memory::ProtectionDomain;
 use crate::pools::{
-    MemorySource, QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot, UserIndex, memory_options,
+    MemorySource, QueueBuffer, QueuePairRecords, RawRing, ReceiveSide, RecordSlot, UserIndex,
+    memory_options,
 };
 use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
+use mlx5_prm::wqe::SrqNextSegment;
 use mlx5_uapi::cmd::wq as command;
-use mlx5_uapi::mlx5::CreateWq;
+use mlx5_uapi::mlx5::{CreateWq, CreateWqMask};
 use mlx5_uapi::verbs::{RawPacketCaps, WqFlags, WqState};
 use mlx5_wqe::{
     Gate, ListError, PostError, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
-    SendRecords, Sge,
+    SendRecords, Sge, StridingRecords,
 };
 use std::borrow::Borrow;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The options of a new work queue. See [`ProtectionDomain::create_wq`].
 #[must_use = "a builder makes nothing until `build` is called"]
 pub struct WorkQueueBuilder<'a> {
     pd: &'a ProtectionDomain,
-    cq: &'a CompletionQueue,
+    cq: CompletionTarget,
     max_wr: u32,
     max_sge: u32,
     flags: WqFlags,
+    striding: Option<Striding>,
     memory: MemorySource,
     user_tag: u64,
+}
+
+/// How packets share the requests of a work queue.
+#[derive(Clone, Copy, Debug)]
+struct Striding {
+    /// Bytes of a stride.
+    stride: u32,
+    /// Strides of a request.
+    strides: u32,
 }
 
 impl fmt::Debug for WorkQueueBuilder<'_> {
@@ -39,6 +52,7 @@ impl fmt::Debug for WorkQueueBuilder<'_> {
             .field("max_wr", &self.max_wr)
             .field("max_sge", &self.max_sge)
             .field("flags", &self.flags)
+            .field("striding", &self.striding)
             .finish_non_exhaustive()
     }
 }
@@ -46,13 +60,20 @@ impl fmt::Debug for WorkQueueBuilder<'_> {
 impl ProtectionDomain {
     /// Starts building a receive work queue (`ibv_create_wq`), whose receives complete on `cq`. It
     /// needs no capability of the process.
-    pub fn create_wq<'a>(&'a self, cq: &'a CompletionQueue) -> WorkQueueBuilder<'a> {
+    pub fn create_wq(&self, cq: &CompletionQueue) -> WorkQueueBuilder<'_> {
+        self.create_wq_on(cq.target())
+    }
+
+    /// As [`ProtectionDomain::create_wq`], for a completion queue that another thread may poll
+    /// meanwhile.
+    pub fn create_wq_on(&self, cq: CompletionTarget) -> WorkQueueBuilder<'_> {
         WorkQueueBuilder {
             pd: self,
             cq,
             max_wr: 64,
             max_sge: 1,
             flags: WqFlags::empty(),
+            striding: None,
             memory: MemorySource::default(),
             user_tag: 0,
         }
@@ -96,6 +117,27 @@ impl WorkQueueBuilder<'_> {
         self
     }
 
+    /// Pads the end of what the device writes to a whole cache line. Default: false. The kernel
+    /// refuses it on a device that lacks it.
+    pub fn end_padding(mut self, pad: bool) -> Self {
+        self.flags.set(WqFlags::PCI_WRITE_END_PADDING, pad);
+        self
+    }
+
+    /// Lets several packets share a request (`mlx5dv_create_wq`): each takes as many strides of its memory
+    /// as it needs, one behind the other, and none crosses the end. `stride` is the bytes of one, `strides`
+    /// their number: powers of two, within [`EthernetCaps::striding`](crate::EthernetCaps::striding).
+    /// Default: every packet has a request of its own.
+    ///
+    /// A request has `stride * strides` bytes; one with less ends with an error where a packet goes beyond.
+    /// There is a completion for each packet, with the identifier of the request, and
+    /// [`WorkCompletion::strides`](crate::WorkCompletion::strides) says where the packet lies. The request
+    /// is done with the completion of its last stride, or one with an error.
+    pub fn striding(mut self, stride: u32, strides: u32) -> Self {
+        self.striding = Some(Striding { stride, strides });
+        self
+    }
+
     /// The tag that every completion of the queue tells
     /// ([`WorkCompletion::user_tag`](crate::WorkCompletion::user_tag)). Default: 0.
     pub fn user_tag(mut self, tag: u64) -> Self {
@@ -105,7 +147,27 @@ impl WorkQueueBuilder<'_> {
 
     memory_options!("the ring", memory);
 
-    fn check(&self) -> Result<ReceiveLayout, Error> {
+    /// The bytes before the scatter entries of a request.
+    fn check_strides(&self) -> Result<u32, Error> {
+        let Some(Striding { stride, strides }) = self.striding else { return Ok(0) };
+        let Some(caps) = EthernetCaps::new(&self.pd.context).striding else {
+            let what = "the device has no work queues with strides";
+            return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
+        };
+        let fits =
+            |value: u32, (least, most)| value.is_power_of_two() && (least..=most).contains(&value);
+        if !fits(stride, caps.stride) || !fits(strides, caps.strides) {
+            let what = format!(
+                "{strides} strides of {stride} bytes: the device has {} to {} of {} to {} bytes, powers \
+                 of two",
+                caps.strides.0, caps.strides.1, caps.stride.0, caps.stride.1
+            );
+            return Err(Error::invalid(CREATE, what));
+        }
+        Ok(size_of::<SrqNextSegment>() as u32)
+    }
+
+    fn check(&self) -> Result<(ReceiveLayout, u32), Error> {
         let context = &self.pd.context;
         if !Arc::ptr_eq(&self.cq.inner.context, context) {
             let what = "completion queue and protection domain belong to different contexts";
@@ -126,12 +188,13 @@ impl WorkQueueBuilder<'_> {
                 return Err(Error::new(CREATE, ErrorKind::NotSupported, cause));
             }
         }
+        let head = self.check_strides()?;
         let limits = &context.limits;
-        let layout = ReceiveLayout::new(self.max_wr.max(1), self.max_sge, 0).filter(|layout| {
+        let layout = ReceiveLayout::new(self.max_wr.max(1), self.max_sge, head).filter(|layout| {
             layout.requests <= limits.max_recv_wr
                 && layout.stride <= u32::from(limits.max_rq_desc_sz)
         });
-        layout.ok_or_else(|| {
+        layout.map(|layout| (layout, head)).ok_or_else(|| {
             let what = format!(
                 "{} receive requests with {} entries do not fit: the device supports {} requests \
                  of {} bytes",
@@ -141,22 +204,39 @@ impl WorkQueueBuilder<'_> {
         })
     }
 
+    /// What the kernel's driver is told of strides.
+    fn driver(&self) -> CreateWq {
+        match self.striding {
+            None => CreateWq::default(),
+            Some(Striding { stride, strides }) => CreateWq {
+                comp_mask: CreateWqMask::STRIDING_RQ.bits(),
+                single_stride_log_num_of_bytes: stride.trailing_zeros(),
+                single_wqe_log_num_of_strides: strides.trailing_zeros(),
+                ..CreateWq::default()
+            },
+        }
+    }
+
     /// Creates the queue. It receives once it is [started](WorkQueue::start).
     pub fn build(self) -> Result<WorkQueue, Error> {
         let context = &self.pd.context;
         context.check(CREATE)?;
-        let layout = self.check()?;
+        let (layout, head) = self.check()?;
         let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &self.memory)?;
         let slot = RecordSlot::new(&context.records)?;
         let records = Arc::new(ReceiveRecords::new(layout.requests));
         let known = QueuePairRecords {
             send: SendRecords::new(1),
-            receive: ReceiveSide::Own(Arc::clone(&records)),
+            receive: match self.striding {
+                None => ReceiveSide::Own(Arc::clone(&records)),
+                Some(striding) => ReceiveSide::Striding(StridingRecords::new(
+                    Arc::clone(&records),
+                    striding.strides,
+                )),
+            },
             tags: None,
             user_tag: UserTag::new(self.user_tag),
         };
-        // Frees destroyed queues that were passed, so that their user indexes can be used again.
-        self.cq.release_deferred();
         let rings = [self.cq.inner.ring_id(); 2];
         let Some(index) = context.user_indexes.register(Arc::new(known), rings) else {
             return Err(Error::invalid(CREATE, "all user indexes are in use".into()));
@@ -178,7 +258,7 @@ impl WorkQueueBuilder<'_> {
                 rq_wqe_count: layout.requests,
                 rq_wqe_shift: layout.stride.trailing_zeros(),
                 user_index: index.get(),
-                ..CreateWq::default()
+                ..self.driver()
             },
         };
         // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
@@ -197,9 +277,10 @@ impl WorkQueueBuilder<'_> {
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
         // SAFETY: the ring has the size of the layout and is page-aligned; it lives as long as
-        // `inner`, which the queue keeps.
+        // `inner`, which the queue keeps. From its head on, the scatter entries of a request and the head
+        // of the next one are as many bytes, and the queue uses none behind the entries of the last one.
         let queue = unsafe {
-            let ring = buffer.as_non_null();
+            let ring = buffer.as_non_null().byte_add(head as usize);
             ReceiveQueue::new(ring, layout, context.max_message(), gate, record, records)
         };
         let inner = Arc::new(WqInner {
@@ -211,14 +292,15 @@ impl WorkQueueBuilder<'_> {
             gate,
             index: Arc::new(index),
             memory: Mutex::new(Some((buffer, slot))),
-            cq: Arc::clone(&self.cq.inner),
+            cq: self.cq.inner,
             _pd: self.pd.clone(),
         });
-        Ok(WorkQueue { queue, inner, state: WqState::Reset })
+        Ok(WorkQueue { queue, inner, state: WqState::Reset, was_reset: false })
     }
 }
 
 const CREATE: &str = "create_wq";
+const MODIFY: &str = "modify_wq";
 
 /// The part of a work queue that tables keep alive.
 pub(super) struct WqInner {
@@ -304,6 +386,51 @@ pub struct WorkQueue {
     queue: ReceiveQueue,
     pub(super) inner: Arc<WqInner>,
     state: WqState,
+    /// Whether requests and completions from before a reset may be left.
+    was_reset: bool,
+}
+
+/// A work queue for who does not post to it: to make a table of it, or to purge its completions while
+/// another thread posts. See [`WorkQueue::target`].
+#[derive(Clone)]
+pub struct WorkQueueTarget {
+    pub(super) inner: Arc<WqInner>,
+}
+
+impl fmt::Debug for WorkQueueTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueueTarget")
+            .field("wq_num", &format_args!("{:#x}", self.inner.number))
+            .finish()
+    }
+}
+
+impl WorkQueueTarget {
+    /// Removes the completions of the work queue from `cq`. See [`WorkQueue::purge`].
+    pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        const VERB: &str = "purge";
+        let Self { inner } = self;
+        inner.context.check_process(VERB)?;
+        if !Arc::ptr_eq(&inner.cq, &cq.inner) {
+            let what = "the work queue does not complete on this completion queue";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        if inner.gate.state() != Some(QueueState::Reset) {
+            let what = "the work queue is not in its first state: reset it before, or the device \
+                        still writes its completions";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        Ok(cq.purge(&inner.index))
+    }
+}
+
+/// A work queue in memory: see [`WorkQueue::raw_parts`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawWorkQueue {
+    /// The requests.
+    pub requests: RawRing,
+    /// The doorbell record, whose first four bytes are the counter of posted requests.
+    pub record: NonNull<u8>,
 }
 
 impl fmt::Debug for WorkQueue {
@@ -317,8 +444,24 @@ impl fmt::Debug for WorkQueue {
 }
 
 impl WorkQueue {
-    /// Lets the queue receive, from its state after it was created. Receives can be posted then.
+    /// Lets the queue receive, from its state after it was created or reset. Receives can be posted
+    /// then.
+    ///
+    /// After a reset that fails as long as completions from before wait: poll them, or remove them with
+    /// [`WorkQueue::purge`].
     pub fn start(&mut self) -> Result<(), Error> {
+        if self.was_reset && self.inner.cq.holds(&self.inner.index) {
+            let what = "the completion queue still has completions from before the reset: poll \
+                        them first, or remove them with `purge`";
+            return Err(Error::busy(MODIFY, what));
+        }
+        if self.was_reset {
+            self.queue.reset();
+            if let ReceiveSide::Striding(records) = &self.inner.index.records().receive {
+                records.reset();
+            }
+            self.was_reset = false;
+        }
         self.modify(WqState::Ready, QueueState::Init)
     }
 
@@ -328,25 +471,108 @@ impl WorkQueue {
         self.modify(WqState::Error, QueueState::Error)
     }
 
+    /// Resets the queue, from any state: the device forgets what is posted and completes none of it.
+    /// Completions that wait already are returned by the next polls as ever.
+    ///
+    /// ```no_run
+    /// # use mlx5::{CompletionQueue, Error, WorkQueue};
+    /// # fn f(queue: &mut WorkQueue, cq: &mut CompletionQueue) -> Result<(), Error> {
+    /// queue.reset()?;
+    /// queue.purge(cq)?;
+    /// queue.start()
+    /// # }
+    /// ```
+    pub fn reset(&mut self) -> Result<(), Error> {
+        self.modify(WqState::Reset, QueueState::Reset)?;
+        self.was_reset = true;
+        Ok(())
+    }
+
+    /// Removes the completions of the queue, which was not started or was reset, from its completion
+    /// queue, and returns their number. Those of other queues stay, in order.
+    pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
+        self.target().purge(cq)
+    }
+
+    /// Strips the VLAN tag from packets that are received from now on, or no longer. The kernel refuses
+    /// it on a device that lacks it.
+    pub fn set_vlan_stripping(&mut self, strip: bool) -> Result<(), Error> {
+        let flag = WqFlags::CVLAN_STRIPPING;
+        let value = if strip { flag } else { WqFlags::empty() };
+        let inner = &self.inner;
+        inner.context.check(MODIFY)?;
+        let handle = inner.live(MODIFY)?;
+        inner.context.run(MODIFY, |file| command::modify(file, handle, None, Some((value, flag))))
+    }
+
     fn modify(&mut self, to: WqState, gate: QueueState) -> Result<(), Error> {
-        const VERB: &str = "modify_wq";
         let from = self.state;
-        let exists = matches!(
-            (from, to),
-            (WqState::Reset, WqState::Ready) | (WqState::Reset | WqState::Ready, WqState::Error)
-        );
+        let exists = match to {
+            WqState::Ready => from == WqState::Reset,
+            WqState::Error => from != WqState::Error,
+            WqState::Reset => true,
+        };
         if !exists {
             let what =
-                format!("a work queue does not go from {from:?} to {to:?}: create a new one");
-            return Err(Error::invalid(VERB, what));
+                format!("a work queue does not go from {from:?} to {to:?}: `reset` it before");
+            return Err(Error::invalid(MODIFY, what));
         }
         let inner = &self.inner;
-        inner.context.check(VERB)?;
-        let handle = inner.live(VERB)?;
-        inner.context.run(VERB, |file| command::modify(file, handle, Some((from, to)), None))?;
+        inner.context.check(MODIFY)?;
+        let handle = inner.live(MODIFY)?;
+        let before = inner.gate.state();
+        if to == WqState::Reset {
+            // Nothing may be posted once the device resets its counters.
+            inner.gate.set_state(gate);
+        }
+        let done =
+            inner.context.run(MODIFY, |file| command::modify(file, handle, Some((from, to)), None));
+        if let Err(error) = done {
+            if let Some(before) = before {
+                inner.gate.set_state(before);
+            }
+            return Err(error);
+        }
         self.state = to;
         inner.gate.set_state(gate);
         Ok(())
+    }
+
+    /// Returns what names the queue to tables, and purges it, without borrowing it.
+    pub fn target(&self) -> WorkQueueTarget {
+        WorkQueueTarget { inner: Arc::clone(&self.inner) }
+    }
+
+    /// Returns the parts of the queue in memory, for a program that posts to it itself
+    /// (`mlx5dv_init_obj`). Such a program posts nothing here.
+    ///
+    /// The pointers are valid until the queue is destroyed. What writes through them must follow the
+    /// device's rules for receive queues.
+    pub fn raw_parts(&self) -> Result<RawWorkQueue, Error> {
+        const VERB: &str = "init_obj";
+        self.inner.context.check_process(VERB)?;
+        let memory = self.inner.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((buffer, slot)) = &*memory else {
+            return Err(Error::invalid(VERB, "the work queue was destroyed".into()));
+        };
+        let layout = self.queue.layout();
+        Ok(RawWorkQueue {
+            requests: RawRing {
+                start: buffer.as_non_null(),
+                entries: layout.requests,
+                stride: layout.stride,
+            },
+            record: slot.record(),
+        })
+    }
+
+    /// Destroys the kernel's object (`ibv_destroy_wq`), and keeps the memory: posting is refused from
+    /// then on, and no event comes any more. The rest goes with the value. For callers whose threads
+    /// may still be at the queue when it is destroyed.
+    ///
+    /// If the kernel refuses, because a table has the queue, nothing has changed.
+    pub fn withdraw(&mut self) -> Result<(), Error> {
+        self.inner.destroy()
     }
 
     /// Posts one receive request with one buffer.

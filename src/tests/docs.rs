@@ -70,6 +70,23 @@ fn every_relative_link_of_a_document_leads_to_a_file() {
     assert!(count > 10, "{count} links were found");
 }
 
+#[test]
+fn the_readme_names_every_example() {
+    let manifest = read_to_string(root().join("Cargo.toml")).unwrap();
+    let named = manifest.split("[[example]]\nname = \"").skip(1);
+    let mut names: Vec<String> =
+        named.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect();
+    assert!(names.len() >= 6, "{names:?}");
+    let sources = files(&root().join("examples"), "rs");
+    assert!(sources.len() >= 11, "{sources:?}");
+    names.extend(sources.iter().map(|path| path.file_stem().unwrap().display().to_string()));
+    let readme = read_to_string(root().join("README.md")).unwrap();
+    for name in names {
+        let there = [format!("`{name}`"), format!("--example {name}`")];
+        assert!(there.iter().any(|text| readme.contains(text)), "the README has no example {name}");
+    }
+}
+
 /// Where docs.rs shows the files of this package.
 const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
 

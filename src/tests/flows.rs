@@ -261,7 +261,7 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
     assert_eq!(seen, [(1, 5)]);
 
     queue.to_error().unwrap();
-    assert!(queue.start().unwrap_err().to_string().contains("create a new one"));
+    assert!(queue.start().unwrap_err().to_string().contains("`reset` it before"));
     let handle = queue.kernel_handle().unwrap();
     assert_eq!(bed.objects().modified, [(handle, 0, 1), (handle, 1, 2)]);
     assert_eq!(queue.state(), WqState::Error);

@@ -236,7 +236,8 @@ fn what_needs_devx_says_so_by_the_name_of_the_operation() {
 fn a_device_is_closed_once_nothing_of_it_is_left() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
-    let file = Arc::downgrade(context.device_file());
+    // SAFETY: the file is not used.
+    let file = Arc::downgrade(unsafe { context.device_file() });
     let pd = context.alloc_pd().unwrap();
     let context = context.close().unwrap_err();
     assert!(file.upgrade().is_some() && context.query_port(1).is_ok());

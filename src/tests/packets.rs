@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::Altered;
-use crate::transport::RawPacket;
+use crate::transport::{RawPacket, Rc};
 use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::mlx5::ModifyQp as DriverModifyQp;
 use mlx5_uapi::mlx5::{AllocUcontextResp, CreateQp, QpFlags, QueryDeviceResp};
@@ -348,6 +348,9 @@ fn a_rate_limit_is_set_in_rts_within_what_the_device_has() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
     assert!(kernel.modified.lock().unwrap().is_empty());
+    let (_, _, mut connection) = pd.create_qp::<Rc>(&cq, &cq).build().unwrap().split();
+    let error = connection.set_rate_limit(limit(100)).unwrap_err();
+    assert!(error.to_string().contains("only queue pairs of raw packets"), "{error}");
 }
 
 #[test]

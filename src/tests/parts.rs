@@ -17,7 +17,8 @@ fn domain() -> (Simulator, Context, ProtectionDomain) {
 
 /// Another part of the same context.
 fn part_of(simulator: &Simulator, context: &Context) -> Context {
-    let file = std::sync::Arc::clone(context.device_file());
+    // SAFETY: the other part ends no object of this one.
+    let file = std::sync::Arc::clone(unsafe { context.device_file() });
     device(simulator).import(file, &OpenOptions::new()).unwrap()
 }
 
@@ -106,7 +107,8 @@ fn an_imported_domain_that_goes_leaves_the_domain() {
     let (simulator, context, pd) = domain();
     let memory = context.alloc_dm(64, 0).unwrap();
     let part = part_of(&simulator, &context);
-    drop(part.import_pd(pd.kernel_handle()).unwrap());
+    // SAFETY: there is no queue of packets.
+    drop(unsafe { part.import_pd(pd.kernel_handle()) }.unwrap());
     drop(part.import_dm(memory.kernel_handle()).unwrap());
     drop(part);
     pd.allocate(8).unwrap();
@@ -126,6 +128,10 @@ fn device_memory_that_cannot_be_had_is_refused() {
     assert!(pd.reg_dm_mr(&memory, 0..65, access).is_err(), "longer than the memory");
     let (start, end) = (8, 4);
     assert!(pd.reg_dm_mr(&memory, start..end, access).is_err(), "ends before it starts");
+    let (_other, other, _) = domain();
+    let foreign = other.alloc_dm(64, 0).unwrap();
+    let refused = pd.reg_dm_mr(&foreign, .., access).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "another device's, by the same number");
 }
 
 #[test]
@@ -152,9 +158,11 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
     assert_eq!(part.num_ports(), context.num_ports());
     assert!(part.has_devx());
 
-    let their_pd = part.import_pd(pd.kernel_handle()).unwrap();
+    // SAFETY: there is no queue of packets.
+    let their_pd = unsafe { part.import_pd(pd.kernel_handle()) }.unwrap();
     assert_eq!(their_pd.pdn(), pd.pdn());
-    let their_region = their_pd.import_mr(region.kernel_handle()).unwrap();
+    // SAFETY: as above; the region stays until its owner drops it.
+    let their_region = unsafe { their_pd.import_mr(region.kernel_handle()) }.unwrap();
     assert_eq!((their_region.lkey(), their_region.rkey()), (region.lkey(), region.rkey()));
     assert_eq!((their_region.addr(), their_region.len()), (region.addr(), region.len()));
     let their_memory = part.import_dm(memory.kernel_handle()).unwrap();
@@ -189,9 +197,11 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
 fn what_is_imported_has_to_exist() {
     let (simulator, context, pd) = domain();
     let part = part_of(&simulator, &context);
-    assert!(part.import_pd(99).is_err());
+    // SAFETY: there is no such domain.
+    assert!(unsafe { part.import_pd(99) }.is_err());
     assert!(part.import_dm(99).is_err());
-    assert!(pd.import_mr(99).is_err());
+    // SAFETY: there is no such region.
+    assert!(unsafe { pd.import_mr(99) }.is_err());
     let file = open_file_without_context(&simulator);
     assert!(device(&simulator).import(file, &OpenOptions::new()).is_err(), "no context is open");
 }

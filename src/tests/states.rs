@@ -1,7 +1,7 @@
 //! From an error back to work: quiescing, resetting and purging, in unusual orders.
 
 use super::*;
-use crate::transport::{Rc, Ud};
+use crate::transport::{RawPacket, Rc, Ud};
 use mlx5_sim::Fault;
 use mlx5_sim::engine::DrainAt;
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
@@ -96,6 +96,30 @@ impl Bed {
         }
         wr_ids
     }
+}
+
+#[test]
+fn quiescing_a_queue_pair_of_packets_tells_its_receives() {
+    let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let mut cq = context.create_cq(64).build().unwrap();
+    let make = || {
+        let builder = pd.create_qp::<RawPacket>(&cq, &cq).max_send_wr(4).max_recv_wr(16);
+        let mut qp = builder.build().unwrap();
+        qp.activate(1).unwrap();
+        for wr_id in 0..3 {
+            qp.recv(wr_id, Sge::default()).unwrap();
+        }
+        qp
+    };
+    let (mut qp, other) = (make(), make());
+    let mut not_done = qp.quiesce(&mut [&mut cq], |_| {}).unwrap();
+    not_done.sort_by_key(|request| request.wr_id);
+    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.receive)).collect();
+    assert_eq!(told, [(0, true), (1, true), (2, true)]);
+    assert!(not_done.iter().all(|one| matches!(one.why, WhyNotDone::Failed(_))), "{not_done:?}");
+    assert_eq!(other.free_receives(), 16 - 3, "another queue pair's are not its");
 }
 
 #[test]
@@ -352,6 +376,43 @@ fn quiescing_after_a_reset_tells_what_the_device_forgot() {
 }
 
 /// Requests are forgotten in RESET alone, and not before their completions are gone.
+/// Resets in a call that does its work and fails.
+fn reset_late(bed: &Bed, reset: impl FnOnce() -> Result<(), Error>) {
+    bed.simulator.fail_call_late(1, Errno::EFAULT);
+    reset().unwrap_err();
+}
+
+#[test]
+fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive(10..12);
+    reset_late(&bed, || pair.far.reset());
+    assert_eq!(pair.far.state(), QueueState::ReadyToSend);
+    let not_done = pair.far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
+    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
+    assert_eq!(told, [(10, WhyNotDone::Unknown), (11, WhyNotDone::Unknown)]);
+    assert_eq!(pair.far.state(), QueueState::Reset);
+    // It works again, with all of its room.
+    pair.near.reset().unwrap();
+    pair.connect();
+    pair.receive(20..36);
+    pair.send(0..1, SendFlags::SIGNALED);
+    assert_eq!(bed.poll(2).len(), 2);
+
+    // So does a shared one.
+    let far = bed.pair(None).far.into_shared();
+    reset_late(&bed, || far.reset());
+    assert_eq!(far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap(), []);
+    assert_eq!(far.state(), QueueState::Reset);
+
+    // One that is in use, and that cannot be moved to the error state, is not taken for reset.
+    let mut near = bed.pair(None).near;
+    bed.simulator.fail_call(1, Errno::ENOMEM);
+    near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap_err();
+    assert_eq!(near.state(), QueueState::ReadyToSend);
+}
+
 #[test]
 fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
     let mut bed = Bed::new();

@@ -46,10 +46,19 @@ const CAUSES: [&str; 5] = [
     "the peer has gone meanwhile",
 ];
 
+/// `MLX5_SEED`, or another number each time.
+fn seed() -> u64 {
+    let seed = std::env::var("MLX5_SEED").map_or_else(
+        |_| RandomState::new().build_hasher().finish(),
+        |seed| seed.parse().expect("MLX5_SEED is a number"),
+    );
+    println!("MLX5_SEED={seed}");
+    seed
+}
+
 #[test]
 fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
-    let seed = RandomState::new().build_hasher().finish();
-    println!("seed {seed:#x}");
+    let seed = seed();
     let mut random = seed | 1;
     // A moment of no meaning, from before the client asks until it works.
     let mut moment = || {
@@ -72,7 +81,7 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
             server.kill();
             let error = left.fail();
             let known = CAUSES.iter().any(|cause| error.contains(cause));
-            assert!(known, "{name}, round {round} of seed {seed:#x}: {error}");
+            assert!(known, "{name}, round {round} of MLX5_SEED={seed}: {error}");
             machine.end();
         }
     }
@@ -86,8 +95,7 @@ const ONE_OF: usize = 8;
 fn either_side_is_killed_at_each_of_its_calls_and_the_other_goes_on_or_says_so() {
     let all = std::env::var("SERVICES_KILLS").is_ok_and(|which| which == "all");
     let one_of = if all { 1 } else { ONE_OF };
-    let first = 1 + RandomState::new().build_hasher().finish() as u32 % one_of as u32;
-    println!("from call {first} on");
+    let first = 1 + (seed() % one_of as u64) as u32;
     for Service { name, short, .. } in SERVICES {
         let machine = Machine::serve("");
         let (server, at) = machine.server(name, &["10.0.0.1:0"]);

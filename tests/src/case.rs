@@ -44,11 +44,13 @@ bitflags::bitflags! {
         const REAL_TIME = 1 << 14;
         /// Raw packet queue pairs, and the right to use them, on an Ethernet port.
         const RAW_PACKETS = 1 << 15;
+        /// Work queues whose receives packets share.
+        const STRIDING = 1 << 16;
     }
 }
 
 /// What a device may lack, and what to say of one that does: why a case is skipped.
-const LACKING: [(Need, &str); 8] = [
+const LACKING: [(Need, &str); 9] = [
     (Need::DEVX, "the kernel grants no DEVX"),
     (Need::TAG_MATCHING, "the device does not support tag matching"),
     (Need::SIGNATURES, "the device does not support signed memory keys"),
@@ -57,6 +59,7 @@ const LACKING: [(Need, &str); 8] = [
     (Need::UPDATE_TAG, "the kernel does not allow requests to change a key's variant (low byte)"),
     (Need::REAL_TIME, "the device has no real-time timestamps"),
     (Need::RAW_PACKETS, "the device has no raw packet queue pairs"),
+    (Need::STRIDING, "the device has no work queues with strides"),
 ];
 
 impl Need {
@@ -83,6 +86,7 @@ impl Need {
         there.set(Self::PIPELINING, has.drain_sigerr);
         there.set(Self::REAL_TIME, has.real_time);
         there.set(Self::RAW_PACKETS, config.raw_packets);
+        there.set(Self::STRIDING, config.raw_packets);
         there
     }
 
@@ -91,6 +95,7 @@ impl Need {
     pub(crate) fn of_real(context: &Context) -> Result<Self, Error> {
         let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME | Self::RAW_PACKETS;
         there.set(Self::DEVX, context.has_devx());
+        there.set(Self::STRIDING, context.query_device().ethernet.striding.is_some());
         there.set(Self::TAG_MATCHING, context.query_device().tag_matching.max_num_tags > 0);
         if context.has_devx() {
             let caps = context.signature_caps()?;

@@ -3,7 +3,26 @@
 /// Declares `#[repr(C)]` structures of the kernel, with rows `offset name: type => "meaning"`. Size
 /// and offsets are asserted at compile time. Padding is always a named field, as in the headers, so
 /// that every byte passed to the kernel is initialized.
+///
+/// With `table NAME;` in front, the names, sizes and offsets are also a constant, which is compared with
+/// the headers of C.
 macro_rules! layout {
+    (table $table:ident; $(
+        $(#[$meta:meta])*
+        pub struct $name:ident [$size:literal] {
+            $( $offset:literal $field:ident : $ty:ty => $doc:literal ),* $(,)?
+        }
+    )*) => {
+        $crate::layout::layout! { $(
+            $(#[$meta])*
+            pub struct $name [$size] { $( $offset $field: $ty => $doc, )* }
+        )* }
+
+        /// The structures, the bytes of each, and its fields with their offsets.
+        #[doc(hidden)]
+        pub const $table: &[(&str, usize, &[(&str, usize)])] =
+            &[$( (stringify!($name), $size, &[$( (stringify!($field), $offset) ),*]) ),*];
+    };
     ($(
         $(#[$meta:meta])*
         pub struct $name:ident [$size:literal] {

@@ -298,7 +298,8 @@ pub fn interfaces(kernel: &dyn Kernel, device: &str, port: u32) -> Result<Vec<St
         names => names?,
     };
     let of_port = |name: &String| {
-        number(kernel, &format!("{base}/{name}/dev_port")).is_some_and(|at| at + 1 == port)
+        number(kernel, &format!("{base}/{name}/dev_port")).and_then(|at| at.checked_add(1))
+            == Some(port)
     };
     Ok(names.into_iter().filter(of_port).collect())
 }

@@ -116,6 +116,30 @@ static void destroyed(void)
 	printf("destroyed with a batch\n");
 }
 
+/* Larger numbers than a field of the device has bits for: programs ask for ten retries. */
+static void cut(void)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 32 + 14,
+		.retry_cnt = 10,
+		.rnr_retry = 13,
+		.max_rd_atomic = 4,
+	};
+	struct pair pair = make_pair(&bed, IBV_QPT_RC, operations(IBV_QPT_RC));
+	struct ibv_qp_init_attr init;
+	int many = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+
+	must(!to_init(pair.qp), "INIT");
+	must(!to_rtr(&bed, pair.qp, pair.peer->qp_num), "RTR");
+	printf("many retries: %s",
+	       name_of(ibv_modify_qp(pair.qp, &attr,
+				     IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | many)));
+	must(!ibv_query_qp(pair.qp, &attr, many, &init), "ibv_query_qp");
+	printf(", %d, %d, timeout %d\n", attr.retry_cnt, attr.rnr_retry, attr.timeout);
+	drop_pair(&pair);
+}
+
 int main(void)
 {
 	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND };
@@ -127,6 +151,7 @@ int main(void)
 	in_a_batch(IBV_QPT_UC, IBV_QPS_RESET, "RESET");
 	in_a_batch(IBV_QPT_RC, IBV_QPS_ERR, "ERR");
 	destroyed();
+	cut();
 	close_bed(&bed);
 	return 0;
 }

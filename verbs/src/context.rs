@@ -5,7 +5,7 @@ use crate::channels::Channels;
 use crate::dv_state::DvState;
 use crate::environment::Environment;
 use crate::process::InProcess;
-use mlx5::{Context, CqId, QpId, SrqId};
+use mlx5::{Context, CqId, QpId, SrqId, WqId};
 use mlx5_uapi::DeviceFile;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -70,6 +70,7 @@ pub(crate) struct Objects {
     pub(crate) qps: ById<QpId, ibv_qp>,
     pub(crate) cqs: ById<CqId, ibv_cq>,
     pub(crate) srqs: ById<SrqId, ibv_srq>,
+    pub(crate) wqs: ById<WqId, ibv_wq>,
     pub(crate) channels: Channels,
 }
 
@@ -79,6 +80,7 @@ impl Objects {
             qps: ById::new(),
             cqs: ById::new(),
             srqs: ById::new(),
+            wqs: ById::new(),
             channels: Channels::default(),
         })
     }
@@ -96,8 +98,15 @@ impl ContextObject {
         this.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
     }
 
+    /// A handle that keeps the context if the program closes it before an object that is the kernel's
+    /// alone.
+    pub(crate) fn kept(&self) -> Context {
+        Context::clone(&self.context)
+    }
+
     pub(crate) fn file(&self) -> &dyn DeviceFile {
-        &**self.context.device_file()
+        // SAFETY: the calls that are made by it are about objects that no other handle has.
+        &**unsafe { self.context.device_file() }
     }
 }
 

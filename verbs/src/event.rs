@@ -31,6 +31,9 @@ fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
             IBV_EVENT_SRQ_LIMIT_REACHED,
             Some(ibv_async_event_element { srq: objects.srqs.tell(&id)? }),
         ),
+        Event::WqFatal(id) => {
+            (IBV_EVENT_WQ_FATAL, Some(ibv_async_event_element { wq: objects.wqs.tell(&id)? }))
+        }
         Event::PortActive(number) => (IBV_EVENT_PORT_ACTIVE, port(number)),
         Event::PortError(number) => (IBV_EVENT_PORT_ERR, port(number)),
         Event::LidChange(number) => (IBV_EVENT_LID_CHANGE, port(number)),
@@ -39,7 +42,7 @@ fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
         Event::GidChange(number) => (IBV_EVENT_GID_CHANGE, port(number)),
         Event::ClientReregister(number) => (IBV_EVENT_CLIENT_REREGISTER, port(number)),
         Event::DeviceFatal => (IBV_EVENT_DEVICE_FATAL, port(0)),
-        Event::Unknown { event_type, .. } => (event_type, port(0)),
+        Event::Unknown { event_type, element } => (event_type, port(element as u32)),
         _ => return None,
     };
     Some(ibv_async_event { element: element?, event_type })
@@ -106,6 +109,11 @@ pub unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
                 let srq = element.srq;
                 let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
                 acknowledge(mutex, cond, &raw mut (*srq).events_completed, 1);
+            }
+            IBV_EVENT_WQ_FATAL => {
+                let wq = element.wq;
+                let (mutex, cond) = (&raw mut (*wq).mutex, &raw mut (*wq).cond);
+                acknowledge(mutex, cond, &raw mut (*wq).events_completed, 1);
             }
             _ => {}
         }

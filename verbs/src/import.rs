@@ -37,7 +37,9 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
 
 fn pd(context: *mut ibv_context, handle: u32) -> Verb<*mut ibv_pd> {
     // SAFETY: by the contract of `import_pd`.
-    let domain = unsafe { ContextObject::of(context) }.context.import_pd(handle)?;
+    let context_object = unsafe { ContextObject::of(context) };
+    // SAFETY: no queue of packets is made here.
+    let domain = unsafe { context_object.context.import_pd(handle) }?;
     let c = ibv_pd { context, handle };
     let domain = ManuallyDrop::new(in_process(context, domain));
     Ok(boxed(PdObject { c, domain, parent: None }))
@@ -70,7 +72,9 @@ pub unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
 /// `pd` exists.
 pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
     // SAFETY: by the contract.
-    let found = unsafe { PdObject::of(pd) }.domain.import_mr(mr_handle).map_err(Into::into);
+    let domain = unsafe { &PdObject::of(pd).domain };
+    // SAFETY: no queue of packets is made here; who deregisters the region is the program's affair.
+    let found = unsafe { domain.import_mr(mr_handle) }.map_err(Into::into);
     object(found.map(|region| {
         let length = region.len();
         MrObject::make(pd, ptr::null_mut(), length, region, None, Of::Other)

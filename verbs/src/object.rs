@@ -60,6 +60,6 @@ macro_rules! blank {
 }
 
 blank! {
-    ibv_cq_ex ibv_qp_ex ibv_srq ibv_wc ibv_qp_attr ibv_qp_init_attr ibv_device_attr
+    ibv_cq_ex ibv_qp_ex ibv_srq ibv_wq ibv_wc ibv_qp_attr ibv_qp_init_attr ibv_device_attr
     mlx5dv_qp_ex ibv_device_attr_ex ibv_port_attr ibv_dm ibv_send_wr verbs_context
 }

@@ -9,7 +9,7 @@ use crate::kernel::BlockingFile;
 use crate::object::Blank;
 use crate::process::InProcess;
 use crate::refusal::{Verb, object};
-use crate::{clock, close, cq, dm, domain, mr, mw, qp, query, srq, xrc};
+use crate::{clock, close, counters, cq, dm, domain, flow, mr, mw, qp, query, srq, wq, xrc};
 use mlx5::{Context, Devx, OpenOptions};
 use mlx5_uapi::{DeviceFile, LinuxKernel};
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,9 +39,22 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.create_cq_ex = Some(cq::extended::create_cq_ex);
     verbs.modify_cq = Some(cq::modify_cq);
     verbs.create_qp_ex = Some(qp::create::create_qp_ex);
+    verbs.modify_qp_rate_limit = Some(qp::packet::modify_qp_rate_limit);
+    verbs.create_wq = Some(wq::create_wq);
+    verbs.modify_wq = Some(wq::modify_wq);
+    verbs.destroy_wq = Some(wq::destroy_wq);
+    verbs.create_rwq_ind_table = Some(wq::create_rwq_ind_table);
+    verbs.destroy_rwq_ind_table = Some(wq::destroy_rwq_ind_table);
+    verbs.ibv_create_flow = Some(flow::create_flow);
+    verbs.ibv_destroy_flow = Some(flow::destroy_flow);
+    verbs.create_counters = Some(counters::create_counters);
+    verbs.destroy_counters = Some(counters::destroy_counters);
+    verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
+    verbs.read_counters = Some(counters::read_counters);
     let c = &mut verbs.context;
     c.device = device;
-    c.cmd_fd = context.device_file().as_fd().map_or(-1, |fd| fd.as_raw_fd());
+    // SAFETY: what a C program does with the descriptor is its own affair, as with libibverbs.
+    c.cmd_fd = unsafe { context.device_file() }.as_fd().map_or(-1, |fd| fd.as_raw_fd());
     c.async_fd = context.async_events().as_fd().as_raw_fd();
     c.num_comp_vectors = context.num_comp_vectors() as c_int;
     c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +86,8 @@ pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context
 
 /// The context of a child process: it takes part in its parent's.
 fn in_child(device: &'static DeviceObject, parents: &Context) -> Option<Context> {
-    let fd = parents.device_file().as_fd()?.try_clone_to_owned().ok()?;
+    // SAFETY: the child's context ends no object of the parent's.
+    let fd = unsafe { parents.device_file() }.as_fd()?.try_clone_to_owned().ok()?;
     let options = OpenOptions::new().blueflame(Environment::read().blueflame);
     device.device.import(BlockingFile::over(LinuxKernel::adopt(fd)), &options).ok()
 }

@@ -40,6 +40,7 @@ pub(crate) struct Parent {
 #[repr(u64)]
 pub(crate) enum Purpose {
     QueuePair = 1 << 32,
+    ReceiveWorkQueue = (1 << 32) + 1,
     SharedReceiveQueue = (1 << 32) + 3,
     CompletionQueue = (1 << 32) + 4,
 }

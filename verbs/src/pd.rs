@@ -79,7 +79,8 @@ pub(crate) fn in_process(
         Arc::new(move |parents| {
             // SAFETY: the context is there as long as a domain of it.
             let context = unsafe { ContextObject::of(ptr::with_exposed_provenance_mut(context)) };
-            context.context.import_pd(parents.kernel_handle()).ok()
+            // SAFETY: queues of packets are not made here.
+            unsafe { context.context.import_pd(parents.kernel_handle()) }.ok()
         }),
     )
 }

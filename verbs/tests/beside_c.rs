@@ -14,24 +14,35 @@ const PATHS: [&CStr; 3] = [
     c"/usr/lib64/libibverbs.so.1",
 ];
 
-/// C's function of a name; nothing, with a word of it, where the library or the function is not.
+/// Functions that release 44 of the library does not have.
+const NEWER: [&CStr; 1] = [c"ibv_wr_opcode_str"];
+
+/// C's function of a name; nothing, and a line that says so, where the library is not installed, or is older
+/// than the function. With `MLX5_NEED_C` the library must be there.
 ///
 /// # Safety
 /// `F` is the type of a pointer to that function.
 unsafe fn c<F: Copy>(name: &CStr) -> Option<F> {
-    let found = PATHS.iter().find_map(|path| {
+    let open = |path: &&CStr| {
         // SAFETY: the library's constructors have no demands.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        // SAFETY: the library is open, and stays so.
-        let function = (!library.is_null()).then(|| unsafe { libc::dlsym(library, name.as_ptr()) });
-        function.filter(|function| !function.is_null())
-    });
-    if found.is_none() {
-        println!("skipped: there is no {}", name.to_string_lossy());
+        (!library.is_null()).then_some(library)
+    };
+    let Some(library) = PATHS.iter().find_map(open) else {
+        assert!(env::var_os("MLX5_NEED_C").is_none(), "there is no libibverbs.so.1");
+        println!("skipped: there is no libibverbs.so.1");
+        return None;
+    };
+    // SAFETY: the library is open, and stays so.
+    let function = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if function.is_null() {
+        assert!(NEWER.contains(&name), "libibverbs.so.1 has no {}", name.to_string_lossy());
+        println!("skipped: this libibverbs.so.1 has no {}", name.to_string_lossy());
+        return None;
     }
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
     // SAFETY: by the contract; a pointer to a function is as large as one to data.
-    found.map(|function| unsafe { transmute_copy(&function) })
+    Some(unsafe { transmute_copy(&function) })
 }
 
 fn said(text: *const c_char) -> Option<String> {

@@ -34,6 +34,7 @@ pub use keys::update::{
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use receive::shared::{SharedReceiveQueue, SharedReceiveRecords};
+pub use receive::striding::StridingRecords;
 pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;
 pub use request::error::{MkeyRefusal, PostError, UnsupportedOperation};

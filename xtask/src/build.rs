@@ -75,8 +75,8 @@ pub(crate) fn self_contained(package: &str) -> Result<PathBuf, Failure> {
 fn self_contained_target() -> Result<String, Failure> {
     let host = host()?;
     let musl = host.replace("-gnu", "-musl");
-    let folder = rustc(&["--print", "target-libdir", "--target", &musl])?;
-    Ok(if Path::new(folder.trim()).is_dir() { musl } else { host })
+    let folder = rustc(&["--print", "target-libdir", "--target", &musl]);
+    Ok(if folder.is_ok_and(|folder| Path::new(&folder).is_dir()) { musl } else { host })
 }
 
 /// The target that this machine is.
@@ -89,15 +89,13 @@ pub(crate) fn host() -> Result<String, Failure> {
 
 /// Where the toolchain has what it has for the target that this machine is.
 pub(crate) fn own_folder() -> Result<PathBuf, Failure> {
-    let libraries = PathBuf::from(rustc(&["--print", "target-libdir"])?.trim());
+    let libraries = PathBuf::from(rustc(&["--print", "target-libdir"])?);
     Ok(libraries.parent().unwrap_or(&libraries).to_owned())
 }
 
-/// What the compiler says, whether it is content or not.
-fn rustc(arguments: &[&str]) -> Result<String, Failure> {
-    let output = Command::new("rustc").args(arguments).output();
-    let output = output.map_err(|error| Failure::Run { program: "rustc".into(), error })?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// What the compiler says of itself, without the end of the line.
+pub(crate) fn rustc(arguments: &[&str]) -> Result<String, Failure> {
+    Ok(says(Command::new("rustc").args(arguments))?.trim_end().to_owned())
 }
 
 /// Where the program among what was built is.

@@ -1,11 +1,11 @@
-//! Why a chore was not done.
+//! Errors of tasks.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-/// Why a chore was not done.
+/// Why a task was not done.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A program could not be run.
@@ -42,8 +42,6 @@ pub(crate) enum Failure {
     Circles(Vec<String>),
     /// Tests that passed before do not pass.
     Regressed(Vec<String>),
-    /// A part of the ledger was to be run and written down.
-    Partial,
     /// Tests do not pass, or bugs were not noticed, and nothing says why.
     Unexplained(Vec<String>),
     /// A tree in which bugs are planted does not compile, and none of them is why.
@@ -62,9 +60,6 @@ impl fmt::Display for Failure {
             Self::Packages(what) | Self::Vm(what) | Self::NotTaken(what) => write!(f, "{what}"),
             Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
             Self::Aarch64(faults) => write!(f, "on aarch64:\n  {}", faults.join("\n  ")),
-            Self::Partial => {
-                f.write_str("a part of the ledger is not written down: add --check or --only")
-            }
             Self::Regressed(tests) => {
                 write!(f, "{} no longer pass:\n  {}", tests.len(), tests.join("\n  "))
             }

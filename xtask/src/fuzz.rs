@@ -15,9 +15,9 @@ pub(crate) struct Arguments {
     #[arg(value_name = "TARGET")]
     target: Option<String>,
 
-    /// How long each target runs
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    seconds: u64,
+    /// How long each target runs [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
 
     /// Run a target once, from this seed
     #[arg(long, value_name = "SEED", requires = "target")]
@@ -28,7 +28,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let program = build::program("mlx5-fuzz", Profile::Checked)?;
     let mut command = Command::new(&program);
-    command.args(&arguments.target).args(["--seconds", &arguments.seconds.to_string()]);
+    command.args(&arguments.target);
+    if let Some(seconds) = arguments.seconds {
+        command.args(["--seconds", &seconds.to_string()]);
+    }
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
     }

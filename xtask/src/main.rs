@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask help` lists them.
+//! The project's tasks: `cargo xtask help` lists them.
 
 mod aarch64;
 mod asm;
@@ -46,12 +46,10 @@ Examples:
   cargo xtask crates semver --base HEAD~9  which interfaces changed
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
-Debian packages that they need: asm binutils; bench gcc libc6-dev libibverbs-dev ibverbs-providers
-valgrind; ledger ibverbs-providers ibverbs-utils perftest python3-pyverbs python3-scapy ucx-utils; oracle gcc libc6-dev
-libibverbs-dev ibverbs-providers. aarch64, deb --check and vm take what they need from the mirror
-of this machine's apt, and install nothing. What must hold before a change lands is in .ci/run.";
+The Debian packages that they need are listed in .ci/run, which checks a change. aarch64, deb
+--check and vm take what they need from the mirror of this machine's apt, and install nothing.";
 
-/// The chores of the mlx5 project.
+/// Development tasks of the mlx5 project.
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask",
@@ -61,11 +59,11 @@ of this machine's apt, and install nothing. What must hold before a change lands
 )]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
+enum Task {
     Aarch64(aarch64::Arguments),
     Asm(asm::Arguments),
     Bench(bench::Arguments),
@@ -87,29 +85,29 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().chore {
-        Chore::Aarch64(arguments) => aarch64::run(&arguments),
-        Chore::Asm(arguments) => asm::run(&arguments),
-        Chore::Bench(arguments) => bench::run(&arguments),
-        Chore::Crates(arguments) => crates::run(&arguments),
-        Chore::Deb(arguments) => deb::run(&arguments),
-        Chore::Fuzz(arguments) => fuzz::run(&arguments),
-        Chore::Hil(arguments) => hil::run(&arguments),
-        Chore::Imports(arguments) => imports::run(&arguments),
+    let done = match Arguments::parse().task {
+        Task::Aarch64(arguments) => aarch64::run(&arguments),
+        Task::Asm(arguments) => asm::run(&arguments),
+        Task::Bench(arguments) => bench::run(&arguments),
+        Task::Crates(arguments) => crates::run(&arguments),
+        Task::Deb(arguments) => deb::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Hil(arguments) => hil::run(&arguments),
+        Task::Imports(arguments) => imports::run(&arguments),
         // The page has a part of the virtual machines, which know the ledger; it knows nothing of them.
-        Chore::Ledger(arguments) if arguments.document => {
+        Task::Ledger(arguments) if arguments.document => {
             ledger::document().and_then(|()| vm::document())
         }
-        Chore::Ledger(arguments) => ledger::run(&arguments),
-        Chore::Mutants(arguments) => mutants::run(&arguments),
-        Chore::Oracle(arguments) => oracle::run(&arguments),
-        Chore::Package(arguments) => package::run(&arguments),
-        Chore::Pictures(arguments) => pictures::run(&arguments),
-        Chore::Tsan(arguments) => tsan::run(&arguments),
-        Chore::Verbs(arguments) => verbs::run(&arguments),
-        Chore::Vm(arguments) => vm::run(&arguments),
-        Chore::WithSim(arguments) => with_sim::run(&arguments),
-        Chore::WithVerbs(arguments) => with_verbs::run(&arguments),
+        Task::Ledger(arguments) => ledger::run(&arguments),
+        Task::Mutants(arguments) => mutants::run(&arguments),
+        Task::Oracle(arguments) => oracle::run(&arguments),
+        Task::Package(arguments) => package::run(&arguments),
+        Task::Pictures(arguments) => pictures::run(&arguments),
+        Task::Tsan(arguments) => tsan::run(&arguments),
+        Task::Verbs(arguments) => verbs::run(&arguments),
+        Task::Vm(arguments) => vm::run(&arguments),
+        Task::WithSim(arguments) => with_sim::run(&arguments),
+        Task::WithVerbs(arguments) => with_verbs::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -162,6 +162,10 @@ fn plan(
         });
     }
     let mut drawn = draw::stratified(of, arguments.count, arguments.seed);
+    if drawn.is_empty() && !arguments.only.is_empty() {
+        let what = format!("no file or description with {}", arguments.only.join(" or "));
+        return Err(Failure::Output { program: "cargo mutants --list".into(), what });
+    }
     if arguments.missed {
         drawn.retain(|mutant| outcomes.was_missed(mutant) && reasons.of(mutant).is_none());
     }

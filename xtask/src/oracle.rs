@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::{Profile, shared_library};
+use crate::build::{Profile, shared_library, succeeds};
 use crate::failure::Failure;
 use crate::verbs;
 
 /// Post the same requests through rdma-core's provider and this one, and compare what they write
 ///
 /// Needs a C compiler and rdma-core's headers and libraries: on Debian the packages gcc,
-/// libibverbs-dev and ibverbs-providers.
+/// libibverbs-dev, librdmacm-dev and ibverbs-providers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Write the section about the oracle in docs/CONFORMANCE.md anew
@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
 }
 
 /// What Debian has them in.
-const PACKAGES: &str = "apt-get install gcc libc6-dev libibverbs-dev ibverbs-providers";
+const PACKAGES: &str =
+    "apt-get install gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers";
 
 /// Compiles, runs, compares.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(scripts) = &arguments.scripts {
         command.arg("--scripts").arg(scripts);
     }
-    succeed(&mut command, "the oracle")
+    succeeds(&mut command)
 }
 
 /// Compiles the program that drives rdma-core's provider.
@@ -59,16 +60,7 @@ fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
     // Its `ioctl` has to be found by the libraries.
     command.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"]);
     command.arg(program).arg(source).args(["-libverbs", "-lmlx5", "-ldl"]);
-    succeed(&mut command, "the C compiler").inspect_err(|_| {
+    succeeds(&mut command).inspect_err(|_| {
         eprintln!("xtask: the oracle needs rdma-core's headers and libraries: {PACKAGES}");
     })
-}
-
-fn succeed(command: &mut Command, program: &str) -> Result<(), Failure> {
-    let program = program.to_owned();
-    match command.status() {
-        Err(error) => Err(Failure::Run { program, error }),
-        Ok(status) if !status.success() => Err(Failure::Status { program, status }),
-        Ok(_) => Ok(()),
-    }
 }

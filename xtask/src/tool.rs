@@ -1,4 +1,4 @@
-//! Programs of the registry that chores run, installed into the user's cache.
+//! Programs of the registry that tasks run, installed into the user's cache.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ impl Tool {
         eprintln!("installing {} {} into {}", self.name, self.version, folder.display());
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        // Quick to build: a chore runs it once.
+        // Quick to build: a task runs it once.
         command.args(["install", "--quiet", "--locked", "--debug", self.name]);
         command.args(["--version", self.version]).arg("--root").arg(&folder);
         // Programs for a debugger would fill the cache.

@@ -38,7 +38,7 @@ fn run(name: &str, script: &str) -> Ran {
 fn a_run_that_passes_prints_its_steps_and_their_minutes() {
     let ran = run(
         "passes",
-        "begin 55 \"$1\"
+        "begin 60 \"$1\"
          slow() { SECONDS=$((SECONDS + 754)); }
          step 'a first one' true
          step 'a slow one' slow
@@ -55,7 +55,7 @@ fn a_run_that_passes_prints_its_steps_and_their_minutes() {
     assert!(slow.ends_with("a slow one") && slow.starts_with("12:3"), "{slow}");
     assert_eq!(another, "- another: left out: no such machine");
     assert_eq!(long, "- a long one: left out: only with --all");
-    assert!(whole.ends_with("in all; the limit is 55:00") && whole.starts_with("12:3"), "{whole}");
+    assert!(whole.ends_with("in all; the limit is 60:00") && whole.starts_with("12:3"), "{whole}");
 }
 
 #[test]
@@ -63,24 +63,24 @@ fn a_step_that_fails_ends_the_run_with_its_status_and_a_table() {
     let inside = "inside() { sh -c 'exit 3'; echo 'not reached'; }";
     let ran = run(
         "fails",
-        &format!("{inside}; begin 55 \"$1\"; step one true; step two inside; step three true"),
+        &format!("{inside}; begin 60 \"$1\"; step one true; step two inside; step three true"),
     );
     assert_eq!(ran.output.status.code(), Some(3));
     assert!(!ran.said().contains("not reached") && !ran.said().contains("three"));
     let [_, one, two, whole] = &ran.table()[..] else { panic!("{:?}", ran.table()) };
     assert!(one.ends_with("one"), "{one}");
     assert!(two.ends_with("two: FAILED, exit status 3"), "{two}");
-    assert!(whole.ends_with("in all; the limit is 55:00"), "{whole}");
+    assert!(whole.ends_with("in all; the limit is 60:00"), "{whole}");
     assert!(ran.said().ends_with(&ran.kept), "{}", ran.said());
 }
 
 #[test]
 fn a_run_that_takes_longer_than_its_limit_fails() {
-    let late = "late() { SECONDS=$((SECONDS + 3301)); }";
-    let ran = run("late", &format!("{late}; begin 55 \"$1\"; step slow late"));
+    let late = "late() { SECONDS=$((SECONDS + 3601)); }";
+    let ran = run("late", &format!("{late}; begin 60 \"$1\"; step slow late"));
     assert_eq!(ran.output.status.code(), Some(1));
     let table = ran.table();
-    assert!(table[2].ends_with("in all; the limit is 55:00: FAILED, too long"), "{table:?}");
+    assert!(table[2].ends_with("in all; the limit is 60:00: FAILED, too long"), "{table:?}");
 }
 
 #[test]
@@ -94,8 +94,31 @@ fn a_run_without_a_limit_takes_the_long_steps_as_well() {
 }
 
 #[test]
+fn a_step_that_needs_more_time_than_is_left_is_left_out() {
+    // Ten minutes are left, or nine once a second has passed.
+    let late = "late() { SECONDS=$((SECONDS + 50 * 60)); }";
+    let ran = run(
+        "within",
+        &format!(
+            "{late}; begin 60 \"$1\"; step slow late; step_within 9 fits true; step_within 11 short false"
+        ),
+    );
+    assert!(ran.output.status.success(), "{}", ran.said());
+    let [_, _, fits, short, _] = &ran.table()[..] else { panic!("{:?}", ran.table()) };
+    assert!(fits.ends_with("fits") && !fits.contains("left out"), "{fits}");
+    assert_eq!(short, "- short: left out: the time is short");
+}
+
+#[test]
+fn without_a_limit_there_is_time_for_every_step() {
+    let ran = run("unlimited", "begin 0 \"$1\"; SECONDS=360000; step_within 900 long true");
+    assert!(ran.output.status.success(), "{}", ran.said());
+    assert!(ran.table()[1].ends_with("long"), "{:?}", ran.table());
+}
+
+#[test]
 fn a_run_that_is_ended_says_in_which_step() {
-    let ran = run("ended", "begin 55 \"$1\"; step one true; step two kill -TERM $$");
+    let ran = run("ended", "begin 60 \"$1\"; step one true; step two kill -TERM $$");
     assert_eq!(ran.output.status.code(), Some(143));
     let table = ran.table();
     assert!(table[2].ends_with("two: FAILED, exit status 143"), "{table:?}");

@@ -102,6 +102,9 @@ fn a_shutdown_flushes_everything_and_ends_the_pump() {
     let requests: Vec<_> =
         pairs.iter().map(|qp| rig.block_on(qp.submit_recv(7, Sge::default())).unwrap()).collect();
     rig.hub.shutdown();
+    // Before the pump has heard of it, too: nobody would close the queue pair.
+    let late = rig.hub.adopt::<_, u32>(rig.loopback()).unwrap_err();
+    assert_eq!(late, NotAdded::Ended(Ended::Closed));
     for request in requests {
         assert!(rig.block_on(request).unwrap_err().is_flushed());
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use mlx5::SendFlags;
+use mlx5::{AsyncEvent, SendFlags};
 use mlx5_async::{Pump, PumpError, Readable};
 use mlx5_sim::SimConfig;
 
@@ -88,6 +88,18 @@ fn a_thread_that_sleeps_serves_any_executor() {
 #[test]
 fn a_thread_that_spins_serves_any_executor() {
     with_thread(Pump::spin);
+}
+
+#[test]
+fn a_pump_that_spins_reads_the_events_of_the_device() {
+    let mut rig = Rig::new(SimConfig::new());
+    let pump = rig.pump.take().unwrap();
+    let mut events = rig.hub.device_events();
+    let pump = thread::spawn(move || pump.spin());
+    rig.simulator.set_port_active(0, 1, false);
+    assert_eq!(block_on(events.next()), Some(AsyncEvent::PortError(1)));
+    rig.hub.shutdown();
+    pump.join().unwrap().unwrap();
 }
 
 #[test]

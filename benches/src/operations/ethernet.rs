@@ -1,6 +1,6 @@
 //! Sending and receiving packets in batches, one packet a request.
 
-use mlx5::ethernet::EthernetQueue;
+use mlx5::ethernet::{EthernetQueue, Mode, Striding};
 use mlx5::transport::RawPacket;
 use mlx5::{CompletionQueue, QueuePair, SendFlags, Sge};
 
@@ -66,9 +66,25 @@ pub fn send_multi(
     Some(done)
 }
 
-/// Sends back the packets of a burst, with other addresses.
+/// Looks where each packet of a burst is, how long it is and whether its checksums are right, in receives
+/// that packets share.
 #[inline(never)]
-pub fn forward(queue: &mut EthernetQueue, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
+pub fn receive_multi(queue: &mut EthernetQueue<Striding>, sum: &mut u64) -> Option<usize> {
+    let burst = queue.receive(|mut packets| {
+        let mut count = 0;
+        while let Some(packet) = packets.next() {
+            let good = packet.completion().checksum_ok() == Some(true);
+            *sum += (packet.as_ptr().addr() + packet.len()) as u64 + u64::from(good);
+            count += 1;
+        }
+        count
+    });
+    burst.ok()
+}
+
+/// Sends back the packets of a burst, with other addresses.
+#[inline(always)]
+fn send_back<M: Mode>(queue: &mut EthernetQueue<M>, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
     let burst = queue.receive(|mut packets| {
         let mut count = 0;
         while let Some(mut packet) = packets.next() {
@@ -82,4 +98,20 @@ pub fn forward(queue: &mut EthernetQueue, to: [u8; 6], from: [u8; 6]) -> Option<
         count
     });
     burst.ok()
+}
+
+/// Sends back the packets of a burst, each of a receive of its own.
+#[inline(never)]
+pub fn forward(queue: &mut EthernetQueue, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
+    send_back(queue, to, from)
+}
+
+/// The same, of receives that packets share.
+#[inline(never)]
+pub fn forward_multi(
+    queue: &mut EthernetQueue<Striding>,
+    to: [u8; 6],
+    from: [u8; 6],
+) -> Option<usize> {
+    send_back(queue, to, from)
 }

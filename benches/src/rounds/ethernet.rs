@@ -164,46 +164,90 @@ pub(super) mod queue {
     use crate::operations::ethernet;
     use crate::round::timed;
     use crate::rounds::subject;
-    use mlx5::ethernet::EthernetQueue;
+    use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Mode, Striding};
     use mlx5::flow::{Ethernet, FlowRule, Rule};
 
     /// Where packets go that were forwarded: nobody is there.
     const NEXT: [u8; 6] = [2, 0, 0, 0, 0, 2];
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    /// Strides, as other drivers choose them for packets of an MTU of 1500.
+    const STRIDE: u32 = 2048;
+    const STRIDES: u32 = 64;
 
-    /// Who sends packets, and who forwards them.
-    struct Forwarder {
+    /// Who sends packets, and who gets them besides.
+    struct Beside<M: Mode> {
         packets: Packets,
         given: Pieces,
-        queue: EthernetQueue,
+        queue: EthernetQueue<M>,
+        sum: u64,
         _rule: FlowRule,
     }
 
-    impl Forwarder {
-        fn new(machine: &Machine) -> (Self, ()) {
+    impl<M: Mode> Beside<M> {
+        fn new(
+            machine: &Machine,
+            build: impl FnOnce(EthernetQueueBuilder<'_>) -> Result<EthernetQueue<M>, mlx5::Error>,
+        ) -> (Self, ()) {
             let (packets, given) = Packets::new(machine, 1);
             let port = machine.ethernet_port().expect("an Ethernet port");
-            let context = &packets.base.context;
-            let builder = context.create_ethernet_queue(port).receives(128).sends(128);
-            let queue = builder.self_loopback(false, true).build().expect("create_ethernet_queue");
+            let builder = packets.base.context.create_ethernet_queue(port);
+            let builder = builder.receives(128).sends(128).self_loopback(false, true);
+            let queue = build(builder).expect("create_ethernet_queue");
             // Both get what the sender sends.
             let rule = Rule::new().ethernet(Ethernet::new().dst_mac(packets.group));
             let rule = queue.attach(&rule).expect("create_flow");
-            (Self { packets, given, queue, _rule: rule }, ())
+            (Self { packets, given, queue, sum: 0, _rule: rule }, ())
+        }
+
+        /// Has a burst wait for the queue.
+        fn send(&mut self) {
+            self.packets.send(&self.given);
+            self.packets.receive(BURST, &self.given);
         }
     }
 
-    subject! {
-        Forwarder::new =>
+    fn shared(machine: &Machine) -> (Beside<Striding>, ()) {
+        Beside::new(machine, |builder| builder.striding(STRIDE, STRIDES).build())
+    }
 
-        "eth_forward32", Single, ethernet::forward x 32, |bed, _given, _first| {
-            bed.packets.send(&bed.given);
-            bed.packets.receive(BURST, &bed.given);
-            let queue = &mut bed.queue;
-            let time = timed(1, |_| ethernet::forward(queue, NEXT, OWN) == Some(BURST));
-            bed.packets.base.machine.settle();
-            assert_eq!(bed.queue.counts().not_sent, 0);
-            time
+    /// A receive for each packet.
+    pub(in crate::rounds) mod single {
+        use super::*;
+
+        subject! {
+            |machine| Beside::new(machine, |builder| builder.build()) =>
+
+            "eth_forward32_single", Single, ethernet::forward x 32, |bed, _given, _first| {
+                bed.send();
+                let queue = &mut bed.queue;
+                let time = timed(1, |_| ethernet::forward(queue, NEXT, OWN) == Some(BURST));
+                bed.packets.base.machine.settle();
+                assert_eq!(bed.queue.counts().not_sent, 0);
+                time
+            }
+        }
+    }
+
+    /// Receives that packets share.
+    pub(in crate::rounds) mod striding {
+        use super::*;
+
+        subject! {
+            shared =>
+
+            "eth_recv32_multi", Single, ethernet::receive_multi x 32, |bed, _given, _first| {
+                bed.send();
+                let (queue, sum) = (&mut bed.queue, &mut bed.sum);
+                timed(1, |_| ethernet::receive_multi(queue, sum) == Some(BURST))
+            }
+            "eth_forward32", Single, ethernet::forward_multi x 32, |bed, _given, _first| {
+                bed.send();
+                let queue = &mut bed.queue;
+                let time = timed(1, |_| ethernet::forward_multi(queue, NEXT, OWN) == Some(BURST));
+                bed.packets.base.machine.settle();
+                assert_eq!(bed.queue.counts().not_sent, 0);
+                time
+            }
         }
     }
 }

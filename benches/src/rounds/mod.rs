@@ -80,5 +80,5 @@ subjects! {
     post::single, post::any, post::shared, post::datagrams, poll::single, poll::sparse,
     poll::shared, poll::compressed,
     receive::own, receive::shared, scattered, mkey, cancel, control, many, ethernet::one,
-    ethernet::multi, ethernet::queue,
+    ethernet::multi, ethernet::queue::single, ethernet::queue::striding,
 }

@@ -2,12 +2,12 @@
 
 mod pcapng;
 
-use crate::device::{DeviceArgs, Opened, note};
+use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
 use crate::numbers::parse_size;
+use mlx5::Clock;
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
-use mlx5::{Clock, ErrorKind, LinkLayer};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -75,18 +75,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 /// A queue that gets a copy of every packet of a port.
 fn listen(opened: &Opened, port: u8) -> Result<(EthernetQueue, FlowRule), Failure> {
     let context = &opened.context;
-    if context.query_port(port)?.link_layer != LinkLayer::Ethernet {
-        let failure = Failure::new(format!("port {port} is no Ethernet port"));
-        return Err(failure.hint("`mlx5 info` shows the ports; --port chooses one"));
-    }
-    let named = |error: mlx5::Error| {
-        let denied = error.kind() == ErrorKind::PermissionDenied;
-        let failure = Failure::from(error);
-        if denied { failure.hint("try as root, or with CAP_NET_RAW") } else { failure }
-    };
+    opened.wants_ethernet(port)?;
     let builder = context.create_ethernet_queue(port).receives(RECEIVES).buffer_size(BUFFER);
-    let queue = builder.frames(0).sends(1).build().map_err(named)?;
-    let rule = queue.attach(&Rule::sniffer()).map_err(named)?;
+    let queue = builder.frames(0).sends(1).build().map_err(packets_refused)?;
+    let rule = queue.attach(&Rule::sniffer()).map_err(packets_refused)?;
     Ok((queue, rule))
 }
 

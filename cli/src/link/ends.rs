@@ -153,10 +153,15 @@ impl EndArgs {
         self.timeout.map(Duration::from_secs)
     }
 
+    /// How long to wait on a port.
+    pub(crate) fn patience(&self, port: &Port) -> Patience {
+        let simulated = port.opened.simulator.is_some();
+        Patience::new(self.timeout().unwrap_or(DEFAULT_TIMEOUT), simulated)
+    }
+
     /// How to wait for completions on a port.
     pub(crate) fn waiter(&self, port: &Port, events: bool) -> Result<Waiter, Failure> {
-        let simulated = port.opened.simulator.is_some();
-        let patience = Patience::new(self.timeout().unwrap_or(DEFAULT_TIMEOUT), simulated);
+        let patience = self.patience(port);
         let channel = match events {
             true => Some(port.opened.context.create_comp_channel()?),
             false => None,

@@ -31,7 +31,7 @@ impl Goal<'_> {
     }
 
     /// Whether a run that began at `begun` shall end early, at `now`.
-    fn is_over(&self, begun: Instant, now: Instant) -> bool {
+    pub(crate) fn is_over(&self, begun: Instant, now: Instant) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
             || self.duration.is_some_and(|limit| now.duration_since(begun) >= limit)
     }

@@ -16,7 +16,7 @@ const RATE: usize = 5;
 pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
     let mut text = format!("{HEAD}\n");
     for Measurement { size, latency, rate } in results {
-        let (transport, op) = (plan.transport.name(), plan.op.name());
+        let (transport, op) = (plan.transport_name(), plan.op.name());
         // Writing to a string does not fail.
         let _ = write!(
             text,
@@ -68,6 +68,7 @@ mod tests {
         let plan = Plan {
             op: Op::Send,
             transport: Transport::Rc,
+            raw: false,
             sizes: Sizes(vec![64]),
             latencies: None,
             rates: None,

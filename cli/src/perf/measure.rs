@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Messages before those that are timed.
-const WARM_UP: u64 = 100;
+pub(crate) const WARM_UP: u64 = 100;
 /// The part of a run of a given time that comes before the messages that are timed.
-const WARM_UP_PART: u32 = 10;
+pub(crate) const WARM_UP_PART: u32 = 10;
 /// Bytes after which a rate is known well enough, unless the number of messages is given.
 const ENOUGH: u64 = 256 << 20;
 
@@ -40,6 +40,8 @@ impl fmt::Display for Amount {
 pub(crate) struct Plan {
     pub(crate) op: Op,
     pub(crate) transport: Transport,
+    /// Whether frames of Ethernet are measured, without a transport.
+    pub(crate) raw: bool,
     pub(crate) sizes: Sizes,
     /// How much is timed message by message, if anything.
     pub(crate) latencies: Option<Amount>,
@@ -59,7 +61,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// How much makes the rate of a size.
-    fn rate(&self, size: usize) -> Option<Amount> {
+    pub(crate) fn rate(&self, size: usize) -> Option<Amount> {
         Some(match self.rates? {
             Amount::Messages(messages) if !self.rates_fixed => {
                 let enough = ENOUGH / size.max(1) as u64;
@@ -68,6 +70,11 @@ impl Plan {
             }
             amount => amount,
         })
+    }
+
+    /// The name of the transport.
+    pub(crate) fn transport_name(&self) -> &'static str {
+        if self.raw { "raw" } else { self.transport.name() }
     }
 
     /// What the latencies are of, in words.
@@ -142,6 +149,15 @@ pub(crate) fn all(
         }
     }
     beside.map_or(Ok(results), Err)
+}
+
+/// When a run of one thread is over.
+pub(crate) fn goal_of(amount: Amount, stop: &AtomicBool) -> Goal<'_> {
+    let (messages, duration) = match amount {
+        Amount::Messages(count) => (Some(count), None),
+        Amount::Time(time) => (None, Some(time)),
+    };
+    Goal { messages, duration, stop: Some(stop) }
 }
 
 /// A thread that fails, or panics, ends the runs of the others, which would wait for it.
@@ -290,7 +306,7 @@ impl Lane<'_> {
     }
 }
 
-fn show(
+pub(crate) fn show(
     progress: &mut Option<Progress>,
     what: &str,
     step: &str,

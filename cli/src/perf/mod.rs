@@ -8,6 +8,7 @@ mod json;
 mod measure;
 mod plot;
 mod progress;
+mod raw;
 mod report;
 mod svg;
 
@@ -19,18 +20,20 @@ use clap::ValueEnum;
 use interrupt::Interrupt;
 use measure::{Amount, Measurement, Plan};
 use mlx5::mtu_bytes;
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
-Measures latency, message rate and bandwidth of sends, RDMA writes, RDMA reads and
-atomics, for one or many message sizes.
+Measures latency, message rate and bandwidth of sends, RDMA writes, RDMA reads, atomics
+and raw packets, for one or many message sizes.
 
-Latency is measured with one message at a time in each thread: of a send it is half
-the round trip of a ping-pong, of any other operation the time from posting it until
+Latency is measured with one message at a time in each thread: of a send or a packet it
+is half the round trip of a ping-pong, of any other operation the time from posting it until
 its completion is polled. The rate is measured with --depth requests outstanding on
 each queue pair, from the first request to the last completion.
 
@@ -49,6 +52,7 @@ Examples:
   mlx5 perf -t ud --all                        datagrams of every size
   mlx5 perf --only rate --batch 16             message rate with shared doorbells
   mlx5 perf --qps 8 --threads 4 --duration 10  ten seconds of each size, two queue pairs a thread
+  mlx5 perf --raw --sizes 64 --batch 32        frames of Ethernet, 32 with a doorbell
   mlx5 perf --only rate --bidirectional        both ends send at the same time
   mlx5 perf --only latency --histogram         how the latencies are distributed
   mlx5 perf --json - | jq .results             for programs
@@ -69,12 +73,18 @@ pub(crate) struct Args {
     /// Transport of the queue pairs
     #[arg(short, long, value_enum, default_value_t = Transport::Rc)]
     transport: Transport,
-    /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k; atomics: 8]
+    /// Measure frames of Ethernet between two raw packet queue pairs, and no RDMA
+    ///
+    /// Both queues are in this process; sizes are those of the frames. It needs CAP_NET_RAW.
+    #[arg(long, conflicts_with_all = ["op", "transport", "inline", "signal_every", "qps", "threads",
+          "bidirectional", "listen", "connect", "gid_index"])]
+    raw: bool,
+    /// Message sizes: 8..64k, or 1,64,4k [default: 8..64k; atomics: 8; --raw: 64..1514]
     ///
     /// A range contains the powers of two. Ranges and sizes may be mixed.
     #[arg(short, long, value_name = "SIZES", conflicts_with = "all")]
     sizes: Option<Sizes>,
-    /// All powers of two from 1 to 8m, or to the largest datagram
+    /// All powers of two from 1 to 8m, or to the largest datagram; with --raw from 60 to 1514
     #[arg(short, long)]
     all: bool,
     /// Messages to time for the latency of each size, in all threads together
@@ -150,7 +160,8 @@ struct Setting {
     simulated: bool,
     port: u8,
     link: &'static str,
-    mtu: u32,
+    /// Of the queue pairs.
+    mtu: Option<u32>,
     loopback: bool,
     local: String,
     remote: String,
@@ -163,8 +174,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         None => Some(Interrupt::watch()?),
         Some(_) => None,
     };
-    let port = args.port.open()?;
+    let port = if args.raw { args.port.with_packets() } else { args.port.clone() }.open()?;
     let plan = plan(args, &port)?;
+    if args.raw {
+        port.opened.wants_ethernet(port.local.port_num)?;
+        let mut ends = raw::Ends::open(&port, &plan, args.ends.patience(&port))?;
+        let (near, far) = ends.addresses();
+        let setting = setting(args, &port, &near, &far);
+        return finish(args, out, &setting, &plan, interrupt, |stop| ends.measure(&plan, stop));
+    }
     let receives = args.depth.saturating_mul(2).clamp(16, 32768);
     let shape = Shape {
         transport: args.transport,
@@ -174,29 +192,48 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         receives,
         inline: args.inline as u32,
     };
-    let (Session::Initiators(mut ends), Some(interrupt)) =
-        (args.ends.open(&port, shape, plan.threads, false)?, interrupt)
-    else {
+    let Session::Initiators(mut ends) = args.ends.open(&port, shape, plan.threads, false)? else {
         return Ok(());
     };
+    let setting = setting(args, &port, &ends[0].local, &ends[0].remote);
+    finish(args, out, &setting, &plan, interrupt, |stop| {
+        let results = measure::all(&mut ends, &plan, stop)?;
+        ends.iter_mut().try_for_each(|initiator| initiator.peer.part())?;
+        Ok(results)
+    })
+}
+
+fn setting(args: &Args, port: &Port, local: &dyn Display, remote: &dyn Display) -> Setting {
     let device = &port.opened.device;
-    let setting = Setting {
+    Setting {
         device: device.name().to_owned(),
         part: device.part(),
         firmware: port.opened.context.query_device().fw_ver,
         simulated: port.opened.simulator.is_some(),
         port: port.local.port_num,
-        link: link_name(port.local.link_layer),
-        mtu: mtu_bytes(port.local.active_mtu),
+        link: if args.raw { "Ethernet" } else { link_name(port.local.link_layer) },
+        mtu: (!args.raw).then_some(mtu_bytes(port.local.active_mtu)),
         loopback: args.ends.is_local(),
-        local: ends[0].local.to_string(),
-        remote: ends[0].remote.to_string(),
-    };
+        local: local.to_string(),
+        remote: remote.to_string(),
+    }
+}
+
+/// Measures, until Ctrl-C, and presents the results.
+fn finish(
+    args: &Args,
+    out: &mut impl Write,
+    setting: &Setting,
+    plan: &Plan,
+    interrupt: Option<Interrupt>,
+    measured: impl FnOnce(&AtomicBool) -> Result<Vec<Measurement>, Failure>,
+) -> Result<(), Failure> {
+    // One that serves does not measure.
+    let Some(interrupt) = interrupt else { return Ok(()) };
     let stop = interrupt.arm();
     note("measuring; Ctrl-C ends it and shows the results so far");
-    let results = measure::all(&mut ends, &plan, stop)?;
-    ends.iter_mut().try_for_each(|initiator| initiator.peer.part())?;
-    present(args, out, &setting, &plan, &results)?;
+    let results = measured(stop)?;
+    present(args, out, setting, plan, &results)?;
     if interrupt.came() {
         let (done, all) = (results.len(), plan.sizes.0.len());
         let cause = format!("interrupted: {done} of {all} sizes were measured, the last in part");
@@ -259,6 +296,15 @@ fn check(args: &Args) -> Result<(), Failure> {
         let cause = format!("an atomic is of {ATOMIC} bytes");
         return Err(Failure::usage(cause).hint("leave --sizes and --all away"));
     }
+    if args.raw
+        && let Some(sizes) = &args.sizes
+        && let Some(size) = sizes.0.iter().find(|size| !raw::FRAMES.contains(size))
+    {
+        let cause = format!("a frame of {size} bytes cannot be sent");
+        let hint =
+            "frames have 60 bytes to 9014, those of an interface with the usual MTU up to 1514";
+        return Err(Failure::usage(cause).hint(hint));
+    }
     let qps = args.qps.unwrap_or(args.threads);
     if !qps.is_multiple_of(args.threads) {
         let cause = format!("{qps} queue pairs cannot be divided among {} threads", args.threads);
@@ -295,6 +341,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
     const ALL: usize = 8 << 20;
     const DEFAULT: (usize, usize) = (8, 64 << 10);
+    const DEFAULT_FRAME: usize = 64;
     let limit = match args.transport {
         Transport::Ud => datagram_limit(port),
         Transport::Rc | Transport::Uc => usize::MAX,
@@ -304,6 +351,9 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
         return Err(failure.hint("`mlx5 info -v` shows what it has"));
     }
     let sizes = match &args.sizes {
+        Some(sizes) if args.raw => sizes.clone(),
+        None if args.raw && args.all => Sizes::sweep(raw::SHORTEST, raw::USUAL),
+        None if args.raw => Sizes::sweep(DEFAULT_FRAME, raw::USUAL),
         _ if args.op.is_atomic() => Sizes(vec![ATOMIC]),
         Some(sizes) => sizes.clone(),
         None if args.all => Sizes::sweep(1, ALL.min(limit)),
@@ -318,6 +368,7 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
     Ok(Plan {
         op: args.op,
         transport: args.transport,
+        raw: args.raw,
         sizes,
         latencies: (args.only != Some(Only::Rate)).then_some(amount(args.iters)),
         rates: (args.only != Some(Only::Latency))

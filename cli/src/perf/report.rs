@@ -31,7 +31,9 @@ pub(crate) fn table(
     if plan.rates.is_some() {
         let each = if plan.qps > 1 { " on each queue pair" } else { "" };
         write!(out, "rate: {} requests outstanding{each}", plan.depth)?;
-        write!(out, ", one completion in {}", plan.pace.signal_every)?;
+        if !plan.raw {
+            write!(out, ", one completion in {}", plan.pace.signal_every)?;
+        }
         if plan.pace.batch > 1 {
             write!(out, ", {} requests a doorbell", plan.pace.batch)?;
         }
@@ -74,6 +76,9 @@ pub(crate) fn table(
 
 /// What was measured: `RC send`.
 pub(crate) fn operation(plan: &Plan) -> String {
+    if plan.raw {
+        return "raw packets".to_owned();
+    }
     format!("{} {}", plan.transport.name().to_uppercase(), plan.op.name())
 }
 
@@ -82,8 +87,9 @@ pub(crate) fn place(setting: &Setting) -> String {
     let simulated = if setting.simulated { "simulated " } else { "" };
     let part = setting.part.unwrap_or("device");
     let other = if setting.loopback { "both ends in one process" } else { "between two processes" };
+    let mtu = setting.mtu.map_or_else(String::new, |mtu| format!("MTU {mtu}, "));
     format!(
-        "{} port {}: {simulated}{part}, {}, MTU {}, {other}",
-        setting.device, setting.port, setting.link, setting.mtu
+        "{} port {}: {simulated}{part}, {}, {mtu}{other}",
+        setting.device, setting.port, setting.link
     )
 }

@@ -314,7 +314,7 @@ impl Session {
     /// whether the user has ended it before.
     fn attached(&mut self) -> Result<bool, Failure> {
         let mut heard = Vec::new();
-        while heard.len() < self.tracer.threads() {
+        while !self.tracer.all_among(&heard) {
             match ptrace::wait() {
                 Ok(Some(one)) => heard.push(one),
                 Ok(None) => {

@@ -138,6 +138,14 @@ pub(crate) fn call(thread: Pid) -> Result<Call, Errno> {
     })
 }
 
+/// Whether two descriptors of a process are of one open file (kcmp(2)); false where the kernel does not say.
+pub(crate) fn same_file(process: Pid, one: u64, other: u64) -> bool {
+    const FILE: c_int = 0;
+    let process = process.as_raw();
+    // SAFETY: the call takes numbers alone, and writes nothing here.
+    unsafe { libc::syscall(libc::SYS_kcmp, process, process, FILE, one, other) == 0 }
+}
+
 /// The second half of a word in memory.
 fn half(word: u64) -> [u8; 4] {
     let [_, _, _, _, half @ ..] = word.to_ne_bytes();
@@ -236,6 +244,19 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn descriptors_are_of_one_file_if_one_was_made_of_the_other() {
+        use std::os::fd::AsRawFd;
+        let open = || std::fs::File::open("/dev/null").expect("a file");
+        let (one, other) = (open(), open());
+        let copy = one.try_clone().expect("a descriptor");
+        let [one, other, copy] = [&one, &other, &copy].map(|file| file.as_raw_fd() as u64);
+        let of_one = |a, b| same_file(Pid::this(), a, b);
+        // A kernel without kcmp(2) says so of none.
+        assert_eq!(of_one(one, copy), of_one(one, one));
+        assert!(!of_one(one, other) && !of_one(one, 9999));
+    }
 
     #[test]
     fn a_status_says_why_a_thread_stands_still() {

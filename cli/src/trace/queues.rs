@@ -121,6 +121,13 @@ impl Queues {
         self.all.clear();
     }
 
+    /// The device has another number from now on.
+    pub(crate) fn renumber(&mut self, device: u64, to: u64) {
+        for queue in self.all.iter_mut().filter(|queue| queue.device == device) {
+            queue.device = to;
+        }
+    }
+
     /// Takes note of a call that was made.
     pub(crate) fn apply(&mut self, device: u64, call: &QueueCall, told: &mut Vec<Event>) {
         let mut add = Adding { queues: self, device, told };

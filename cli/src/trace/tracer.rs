@@ -37,9 +37,19 @@ pub(crate) enum Told {
 
 /// A call on its way.
 enum Pending {
-    Ioctl { device: u64, address: u64 },
-    Write { device: u64, bytes: Vec<u8> },
-    Close { device: u64 },
+    Ioctl {
+        device: u64,
+        address: u64,
+    },
+    Write {
+        device: u64,
+        bytes: Vec<u8>,
+    },
+    /// The file stays open where another descriptor is of it.
+    Close {
+        device: u64,
+        same: Option<u64>,
+    },
 }
 
 struct Thread {
@@ -135,9 +145,10 @@ impl Tracer {
         true
     }
 
-    /// How many threads are traced.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
+    /// Whether something was heard of every thread. Of one that was stopped and then killed it is more than
+    /// one thing, and a thread that is new may be heard of before it is known.
+    pub(crate) fn all_among(&self, heard: &[(Pid, Status)]) -> bool {
+        self.threads.keys().all(|thread| heard.iter().any(|(of, _)| of == thread))
     }
 
     /// None is left, whatever was heard of it.
@@ -282,7 +293,7 @@ impl Tracer {
             libc::SYS_write => self.writes(process, first, second, third),
             libc::SYS_close if self.processes[&process].queues.has_device(first) => {
                 self.look_at(process);
-                Some(Pending::Close { device: first })
+                Some(Pending::Close { device: first, same: same_file(process, first) })
             }
             libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit_group => {
                 self.look_at(process);
@@ -343,7 +354,11 @@ impl Tracer {
             Pending::Write { device, bytes } if value == bytes.len() as i64 => {
                 (device, QueueCall::read_written(&bytes, &memory))
             }
-            Pending::Close { device } if value == 0 => {
+            Pending::Close { device, same: Some(same) } if value == 0 => {
+                let process = self.processes.entry(process).or_default();
+                return process.queues.renumber(device, same);
+            }
+            Pending::Close { device, same: None } if value == 0 => {
                 (device, Some(QueueCall::Closed(Default::default())))
             }
             _ => return,
@@ -408,6 +423,16 @@ fn is_device(process: Pid, descriptor: u64) -> bool {
         .is_ok_and(|path| path.to_string_lossy().starts_with("/dev/infiniband/uverbs"))
 }
 
+/// Another descriptor of the file that a descriptor of a process is of, as dup(2) makes.
+fn same_file(process: Pid, descriptor: u64) -> Option<u64> {
+    let all = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+    let others = all.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
+    others.filter(|other| *other != descriptor && is_device(process, *other)).find(|other| {
+        // Files of one device are many: each open(2) makes one.
+        ptrace::same_file(process, descriptor, *other)
+    })
+}
+
 fn number(text: &str) -> Option<Pid> {
     text.trim().parse().ok().map(Pid::from_raw)
 }
@@ -460,5 +485,23 @@ fn refused(pid: Pid, errno: Errno) -> Failure {
             Failure::new(format!("process {pid} must not be traced by this user")).hint(hint)
         }
         errno => Failure::new(format!("cannot trace process {pid}: {errno}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_stand_still_when_each_was_heard_of() {
+        let pid = Pid::from_raw;
+        let mut tracer = Tracer::default();
+        tracer.add(pid(7), pid(7));
+        tracer.add(pid(8), pid(7));
+        let stopped = |thread| (pid(thread), Status::Stopped(Stop::Asked));
+        // One that was killed while it stood, and one that is new: still nothing of the other.
+        assert!(!tracer.all_among(&[stopped(7), (pid(7), Status::Killed(9))]));
+        assert!(!tracer.all_among(&[stopped(7), stopped(9)]));
+        assert!(tracer.all_among(&[stopped(7), stopped(9), stopped(8)]));
     }
 }

@@ -78,13 +78,14 @@ fn a_listener_takes_one_request_after_the_other() {
 fn a_request_is_accepted_without_waiting_for_the_peer() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
-    let ask = || {
+    let ask = |qp_num| {
         let channel = machine.channel();
         let id = resolved(&channel, PortSpace::Tcp, |_| {});
-        id.connect(&ConnectParam::new(1)).expect("asked");
+        id.connect(&ConnectParam::new(qp_num)).expect("asked");
         (channel, id)
     };
-    let clients = [ask(), ask()];
+    // Numbers that no queue pair of the device has.
+    let clients = [ask(1), ask(2)];
     let [mut first, mut second] = [(); 2].map(|()| {
         let request = listener.next(Some(LIMIT)).expect("a request");
         let (objects, qp) = Objects::new(&request.device().expect("a device"));
@@ -106,6 +107,22 @@ fn a_request_is_accepted_without_waiting_for_the_peer() {
     assert_eq!(failed.error().kind(), ErrorKind::Rejected);
     drop((failed, first.1, connection, second.1, second_id, first_channel, second_channel));
     drop(listener);
+    machine.end();
+}
+
+#[test]
+fn a_peer_that_is_never_ready_takes_no_longer_than_the_time_limit() {
+    let machine = Machine::roce();
+    let mut listener = machine.listener();
+    let channel = machine.channel();
+    let id = resolved(&channel, PortSpace::Tcp, |_| {});
+    id.connect(&ConnectParam::new(1)).expect("asked");
+    let request = listener.next(Some(LIMIT)).expect("a request");
+    let (objects, qp) = Objects::new(&request.device().expect("a device"));
+    let limit = std::time::Duration::from_millis(20);
+    let failed = request.timeout(limit).accept(qp, b"").expect_err("it is not ready");
+    assert_eq!(failed.error().kind(), ErrorKind::TimedOut);
+    drop((failed, id, objects, listener, channel));
     machine.end();
 }
 
@@ -149,17 +166,17 @@ fn an_answer_names_the_vendor_that_the_request_named() {
         (Some((0x77, 5)), None, (0x77, 0)),
         (Some((0x77, 5)), Some((0x77, 4)), (0x77, 4)),
     ] {
-        let with = |ece: Option<(u32, u32)>| {
-            let param = ConnectParam::new(1);
+        let with = |qp_num, ece: Option<(u32, u32)>| {
+            let param = ConnectParam::new(qp_num);
             ece.map_or(param, |(vendor, options)| param.ece(vendor, options))
         };
         let id = resolved(&client, PortSpace::Tcp, |_| {});
-        id.connect(&with(asked)).expect("asked");
+        id.connect(&with(1, asked)).expect("asked");
         let EventKind::ConnectRequest { id: request, remote } = event(&server) else {
             panic!("no request")
         };
         assert_eq!((remote.ece_vendor, remote.ece_options), asked.unwrap_or((0x15b3, 0)));
-        request.accept(&with(answers)).expect("accepted");
+        request.accept(&with(2, answers)).expect("accepted");
         let EventKind::ConnectResponse(remote) = event(&client) else { panic!("no answer") };
         assert_eq!((remote.ece_vendor, remote.ece_options), heard);
         id.ready().expect("ready");

@@ -104,6 +104,8 @@ fn a_child_that_drops_everything_ends_no_connection_of_its_parent() {
         let client = peer.timeout(LIMIT).connect(qp, b"").expect("connected");
         [Some((client, objects)), Some(server.join().expect("the server"))]
     });
+    let (server, server_objects) = server.expect("a connection");
+    let mut watched = Some(server.watched().expect("a thread"));
     let mut listener = Some(listener);
     let ended = in_child(|| {
         let (mut connection, _objects) = client.take().expect("a connection");
@@ -115,13 +117,14 @@ fn a_child_that_drops_everything_ends_no_connection_of_its_parent() {
             || panic!("a listener"),
             |next| next.map(drop).expect_err("the parent's"),
         ));
-        drop((connection, listener.take()));
+        drop((connection, watched.take(), listener.take()));
     });
     assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{ended:?}");
+    assert!(!watched.as_ref().expect("the parent's").has_ended());
     let (mut connection, objects) = client.take().expect("a connection");
     assert!(!connection.has_ended().expect("no error"));
     assert_eq!(connection.qp().state(), QueueState::ReadyToSend);
-    drop((connection, objects, server, listener));
+    drop((connection, objects, watched, server_objects, listener));
     machine.end();
 }
 

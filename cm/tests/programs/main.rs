@@ -255,11 +255,20 @@ fn either_side_may_be_killed_at_every_step() {
     }
 }
 
+/// `MLX5_SEED`, or another number each time.
+fn seed() -> u64 {
+    let seed = std::env::var("MLX5_SEED").map_or_else(
+        |_| RandomState::new().build_hasher().finish(),
+        |seed| seed.parse().expect("MLX5_SEED is a number"),
+    );
+    println!("MLX5_SEED={seed}");
+    seed
+}
+
 /// Without a stop, somewhere between two steps or in the middle of a call.
 fn either_side_may_be_killed_at_any_moment() {
     const ROUNDS: u32 = 12;
-    let seed = RandomState::new().build_hasher().finish();
-    println!("seed {seed:#x}");
+    let seed = seed();
     let mut random = seed | 1;
     for round in 0..ROUNDS {
         random ^= random << 13;
@@ -271,7 +280,7 @@ fn either_side_may_be_killed_at_any_moment() {
         let client = hold(&machine, "client", None);
         // A moment of no meaning, within the time that it takes to start and connect.
         std::thread::sleep(Duration::from_micros(random % 60_000));
-        let what = format!("round {round} of seed {seed:#x}");
+        let what = format!("round {round} of MLX5_SEED={seed}");
         match round % 2 {
             0 => {
                 server.kill();

@@ -5,20 +5,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlx5::transport::Rc;
 use mlx5::{Access, MemoryRegion, RemoteSlice, SendFlags, Syndrome};
 use mlx5_cm::{Listener, Session, SessionState};
-use mlx5_sim::{CmConfig, CmCounts, Fault, PortConfig, SimConfig, Simulator};
+use mlx5_sim::{CmConfig, CmCounts, CmMessage, Fault, PortConfig, SimConfig, Simulator};
 
 const ADDRESS: &str = "10.0.0.1:7474";
+/// The longest that connecting may take, and all of a run.
 const LIMIT: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_secs(120);
+/// The longest that one attempt may take: what a fault has swallowed is tried again after that.
+const ATTEMPT: Duration = Duration::from_secs(1);
 const WORDS: usize = 512;
 const ROUNDS: usize = 12;
+/// Those that may get lost.
+const MESSAGES: [CmMessage; 6] = [
+    CmMessage::Req,
+    CmMessage::Rep,
+    CmMessage::Rtu,
+    CmMessage::Rej,
+    CmMessage::Dreq,
+    CmMessage::Drep,
+];
 
 /// xorshift64*.
 struct Random(u64);
@@ -68,7 +82,7 @@ fn serve(
         // The call that is to fail may be one of this side: then the client tries again.
         let Ok(qp) = pd.create_qp::<Rc>(&cq, &cq).build() else { continue };
         // The client may have given up meanwhile.
-        let Ok(mut connection) = request.timeout(LIMIT).accept(qp, &told) else { continue };
+        let Ok(mut connection) = request.timeout(ATTEMPT).accept(qp, &told) else { continue };
         if matches!(command, Command::AcceptAndDie) {
             continue;
         }
@@ -81,6 +95,15 @@ fn serve(
         }
     }
     memory
+}
+
+/// Ends the server also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// What the model knows of the requests.
@@ -115,6 +138,7 @@ fn run(seed: u64) {
     let mut model = Model::default();
     thread::scope(|scope| {
         let server = scope.spawn(|| serve(listener, ready, to_do, dies, &over));
+        let ends = Over(&over);
         is_ready.recv().expect("the server has begun");
         let context = mlx5::devices_on(kernel.clone()).unwrap().remove(0).open().unwrap();
         let pd = context.alloc_pd().unwrap();
@@ -124,22 +148,29 @@ fn run(seed: u64) {
         let mut session = Session::new(qp);
         let mut next = 0_u64;
         for round in 0..ROUNDS {
-            let context = |what: &str| format!("seed {seed:#x}, round {round}: {what}");
+            let context = |what: &str| format!("MLX5_SEED={seed}, round {round}: {what}");
             let mut done = Vec::new();
-            match random.below(6) {
+            match random.below(8) {
                 0 => commands.send(Command::AcceptAndDie).unwrap(),
                 1 => commands.send(Command::DropRequest).unwrap(),
                 2 => simulator.fail_call(1 + random.below(40), mlx5::Errno::ENOMEM),
+                3 => simulator.fail_call_late(1 + random.below(40), mlx5::Errno::EFAULT),
+                4 => simulator.lose_cm_messages(
+                    MESSAGES[random.below(MESSAGES.len() as u64) as usize],
+                    1 + random.below(3) as u32,
+                ),
                 _ => {}
             }
             // Until it is connected, whatever fails.
+            let begun = Instant::now();
             loop {
+                assert!(begun.elapsed() < LIMIT, "{}", context("it is never connected"));
                 let outcome = session.reconnect(
                     &kernel,
                     ADDRESS,
-                    LIMIT,
+                    LIMIT / 2,
                     &mut [&mut cq],
-                    |peer, qp| peer.timeout(LIMIT).connect(qp, b""),
+                    |peer, qp| peer.timeout(ATTEMPT).connect(qp, b""),
                     |wc| {
                         if wc.is_success() {
                             done.push(wc.wr_id());
@@ -196,14 +227,29 @@ fn run(seed: u64) {
                 })
                 .unwrap();
             }
-            // Before the next round connects, or the round before has ended.
+            // Before the next round connects, or the round before has ended; at the first attempt or a
+            // later one.
             if random.below(2) == 0 {
-                let not_done = session.stop(&mut [&mut cq], |wc| {
-                    if wc.is_success() {
-                        done.push(wc.wr_id());
+                if random.below(2) == 0 {
+                    simulator.fail_call(1 + random.below(8), mlx5::Errno::ENOMEM);
+                }
+                let begun = Instant::now();
+                loop {
+                    assert!(begun.elapsed() < LIMIT, "{}", context("it never stops"));
+                    let stopped = session.stop(&mut [&mut cq], |wc| {
+                        if wc.is_success() {
+                            done.push(wc.wr_id());
+                        }
+                    });
+                    match stopped {
+                        Ok(not_done) => break model.tell(not_done),
+                        Err(failed) => {
+                            assert_eq!(session.state(), SessionState::Stopping, "{failed}");
+                            model.tell(failed.not_done);
+                        }
                     }
-                });
-                model.tell(not_done.unwrap());
+                }
+                simulator.fail_no_call();
             }
             for wr_id in done {
                 assert!(model.posted.contains(&wr_id), "{}", context("never posted"));
@@ -218,10 +264,10 @@ fn run(seed: u64) {
         });
         model.tell(not_done.unwrap());
         for wr_id in done {
-            assert!(model.done.insert(wr_id), "seed {seed:#x}: {wr_id} done twice");
+            assert!(model.done.insert(wr_id), "MLX5_SEED={seed}: {wr_id} done twice");
         }
         drop((session, cq, scratch, pd));
-        over.store(true, Ordering::Release);
+        drop(ends);
         let memory = server.join().unwrap();
         for wr_id in 0..next {
             let mut word = [0; 8];
@@ -232,9 +278,9 @@ fn run(seed: u64) {
             assert_eq!(
                 posted,
                 done || told,
-                "seed {seed:#x}: request {wr_id} is not accounted for"
+                "MLX5_SEED={seed}: request {wr_id} is not accounted for"
             );
-            assert!(!(done && told), "seed {seed:#x}: request {wr_id} is both");
+            assert!(!(done && told), "MLX5_SEED={seed}: request {wr_id} is both");
             let allowed = match (done, told) {
                 (true, _) => 1..=1,
                 (_, true) => 0..=1,
@@ -242,25 +288,38 @@ fn run(seed: u64) {
             };
             assert!(
                 allowed.contains(&times),
-                "seed {seed:#x}: request {wr_id} was done {times} times; done {done}, told {told}"
+                "MLX5_SEED={seed}: request {wr_id} was done {times} times; done {done}, told {told}"
             );
         }
     });
-    assert_eq!(simulator.cm_counts(), CmCounts::default(), "seed {seed:#x}");
-    assert_eq!(simulator.object_counts(0), Default::default(), "seed {seed:#x}");
-    assert_eq!(simulator.violations(), [], "seed {seed:#x}");
+    assert_eq!(simulator.cm_counts(), CmCounts::default(), "MLX5_SEED={seed}");
+    assert_eq!(simulator.object_counts(0), Default::default(), "MLX5_SEED={seed}");
+    assert_eq!(simulator.violations(), [], "MLX5_SEED={seed}");
 }
 
-/// With `SESSION_SEED=0x…` it runs that seed alone; it prints the seed that it runs.
+/// Runs a seed, and fails if that does not end.
+fn run_within_the_limit(seed: u64) {
+    println!("MLX5_SEED={seed}");
+    let (done, is_done) = channel();
+    let runner = thread::spawn(move || {
+        run(seed);
+        done.send(()).unwrap();
+    });
+    if let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(WHOLE) {
+        panic!("MLX5_SEED={seed} does not end");
+    }
+    runner.join().unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+/// With `MLX5_SEED` it runs that seed alone, with `SESSION_SEEDS` so many; it prints the seed that it runs. A
+/// seed repeats what the test chooses, and not how its threads take turns.
 #[test]
 fn no_request_is_done_twice_or_forgotten_whatever_fails() {
-    if let Ok(seed) = env::var("SESSION_SEED") {
-        let seed = seed.trim_start_matches("0x");
-        return run(u64::from_str_radix(seed, 16).expect("a hexadecimal number"));
+    if let Ok(seed) = env::var("MLX5_SEED") {
+        return run_within_the_limit(seed.parse().expect("MLX5_SEED is a number"));
     }
-    for number in 1..=48 {
-        let seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number);
-        println!("seed {seed:#x}");
-        run(seed);
+    let seeds = env::var("SESSION_SEEDS").map_or(48, |seeds| seeds.parse().expect("a number"));
+    for number in 1..=seeds {
+        run_within_the_limit(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number));
     }
 }

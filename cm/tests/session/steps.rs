@@ -147,6 +147,30 @@ fn a_peer_that_dies_while_it_is_asked_is_waited_for_and_may_come_back() {
 }
 
 #[test]
+fn an_address_that_another_device_leads_to_is_no_reason_to_try_again() {
+    let cm = CmConfig { response_ms: 20, retries: 10_000, timewait_ms: 1 };
+    let config = SimConfig::new().devices(2).ports([PortConfig::ROCE]).cm(cm);
+    let simulator = Simulator::new(config);
+    let kernel = simulator.kernel();
+    // One device has the address; the queue pair is of the other one.
+    let listener = Listener::bind_on(kernel.clone(), ADDRESS).unwrap();
+    let devices = mlx5::devices_on(kernel.clone()).unwrap();
+    let guid = listener.device().unwrap().guid();
+    let other = devices.iter().find(|device| device.guid() != guid).unwrap();
+    let (pd, mut cq, qp) = objects(other);
+    let mut session = Session::new(qp);
+    let attempt = |_: mlx5_cm::Resolved, _| unreachable!("it is not tried");
+    let error = session.reconnect(&kernel, ADDRESS, LIMIT, &mut [&mut cq], attempt, |_| {});
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceGone);
+    assert!(error.to_string().contains("another device"), "{error}");
+    assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), []);
+    drop((session, listener, pd, cq));
+    assert_eq!(simulator.object_counts(1), Default::default());
+    end(&simulator);
+}
+
+#[test]
 fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     let simulator = simulator();
     let (_pd, mut cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
@@ -182,37 +206,44 @@ fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     drop(server);
 }
 
+/// Stops a session while the `k`-th call fails, before or after its work, and again if that failed: whether
+/// it did.
+fn stop_with_a_failure(k: u64, late: bool) -> bool {
+    let simulator = simulator();
+    let (_pd, mut cq, mut qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
+    let port = qp.context().local_port(1, None).unwrap();
+    let (psn, options) = Default::default();
+    let own = qp.endpoint(&port, psn, &options);
+    qp.connect(&port, psn, &own, &options).unwrap();
+    qp.recv(9, Sge::default()).unwrap();
+    let mut session = Session::new(qp);
+    assert_eq!(session.state(), SessionState::Stopping);
+    match late {
+        false => simulator.fail_call(k, mlx5::Errno::ENOMEM),
+        true => simulator.fail_call_late(k, mlx5::Errno::EFAULT),
+    }
+    let mut told = Vec::new();
+    let first = session.stop(&mut [&mut cq], |_| {});
+    simulator.fail_no_call();
+    let failed = first.is_err();
+    match first {
+        Ok(not_done) => told.extend(not_done),
+        Err(error) => {
+            assert_eq!(session.state(), SessionState::Stopping, "call {k}: {error}");
+            told.extend(error.not_done);
+            told.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
+        }
+    }
+    assert_eq!(session.state(), SessionState::Idle);
+    let told: Vec<u64> = told.iter().map(|one| one.wr_id).collect();
+    assert_eq!(told, [9], "call {k}, late: {late}");
+    failed
+}
+
 #[test]
 fn a_call_that_fails_leaves_a_session_that_can_be_stopped_again_and_tells_everything_once() {
-    for k in 1.. {
-        let simulator = simulator();
-        let (_pd, mut cq, mut qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
-        let port = qp.context().local_port(1, None).unwrap();
-        let (psn, options) = Default::default();
-        let own = qp.endpoint(&port, psn, &options);
-        qp.connect(&port, psn, &own, &options).unwrap();
-        qp.recv(9, Sge::default()).unwrap();
-        let mut session = Session::new(qp);
-        assert_eq!(session.state(), SessionState::Stopping);
-        simulator.fail_call(k, mlx5::Errno::ENOMEM);
-        let mut told = Vec::new();
-        let first = session.stop(&mut [&mut cq], |_| {});
-        simulator.fail_no_call();
-        let failed = first.is_err();
-        match first {
-            Ok(not_done) => told.extend(not_done),
-            Err(error) => {
-                assert_eq!(session.state(), SessionState::Stopping, "call {k}: {error}");
-                told.extend(error.not_done);
-                told.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
-            }
-        }
-        assert_eq!(session.state(), SessionState::Idle);
-        let told: Vec<u64> = told.iter().map(|one| one.wr_id).collect();
-        assert_eq!(told, [9], "call {k}");
-        if !failed {
-            assert!(k > 2, "no call of it failed");
-            return;
-        }
+    for late in [false, true] {
+        let failed = (1..).take_while(|k| stop_with_a_failure(*k, late)).count();
+        assert!(failed >= 2, "to flush and to reset can fail, late: {late}");
     }
 }

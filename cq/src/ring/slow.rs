@@ -1,7 +1,7 @@
 //! The slow path of polling: CQEs with errors, compressed runs, inline data, completions out of
 //! order, CQEs that are no completions, and CQEs that no correct device writes.
 
-use super::{REQUEST, Ring, index_after_owner, read_tail};
+use super::{REQUEST, Ring, byte_count, index_after_owner, read_tail};
 use crate::corruption::Corruption;
 use crate::kind::Kind;
 use crate::queue::{Found, Queue, Sent};
@@ -16,6 +16,9 @@ use mlx5_prm::signature::SignatureErrorCqe;
 
 /// The last byte of a CQE of the receive kind with the highest opcode.
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
+
+/// The opcode of a CQE of a packet that shares its receive.
+const STRIDED: u8 = CqeOpcode::ResponderSend as u8;
 
 /// The fields of a CQE that the slow path needs.
 struct Decoded {
@@ -67,6 +70,12 @@ impl<Q: Queue> Ring<Q> {
             let queue = unsafe { self.cached(side).1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             let found = match Self::retire(queue, opcode, counter) {
+                Err(Corruption::Opcode(_)) if opcode == STRIDED && queue.has_strides() => {
+                    let bytes = byte_count(descriptor);
+                    self.found_strides = (counter, bytes);
+                    let wr_id = queue.retire_strides(counter, bytes);
+                    Ok(wr_id.map(|wr_id| Found::Completion(wr_id, Kind::received(opcode))))
+                }
                 unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
                     match tag_matching::retire(queue, descriptor, opcode, counter) {
                         Some(Found::Completion(wr_id, kind)) => {
@@ -182,6 +191,13 @@ impl<Q: Queue> Ring<Q> {
             }
             let start = self.run.start(&self.state, self.consumer, op_own);
             start.map_err(Corruption::Run)?;
+            let (opcode, user_index, _) = self.run.title();
+            if opcode != CqeOpcode::Requester as u8
+                && let Lookup::Queue(queue) = self.queues.get(user_index, self.id, Side::Receive)
+            {
+                // SAFETY: it was just looked up.
+                self.run.set_strides(unsafe { queue.as_ref() }.has_strides());
+            }
         }
         if let Some(first) = self.run.expand(&self.state).map_err(Corruption::Run)? {
             self.enter_run(first);
@@ -260,7 +276,7 @@ impl<Q: Queue> Ring<Q> {
                 | CqeOpcode::ResponderSend
                 | CqeOpcode::ResponderSendImm
                 | CqeOpcode::ResponderSendInvalidate,
-            ) => received(Kind::received(opcode)),
+            ) if !queue.has_strides() => received(Kind::received(opcode)),
             Some(CqeOpcode::ResponderError) => received(Kind::received_error()),
             _ => return Err(Corruption::Opcode(opcode)),
         })

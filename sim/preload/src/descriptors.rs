@@ -84,6 +84,11 @@ pub(crate) fn expect(fd: RawFd) {
     }
 }
 
+/// Says that no descriptor of a range is the machine's.
+pub(crate) fn unmark_range(first: u32, last: u32) {
+    (first..=last).take_while(|fd| *fd < MARKED as u32).for_each(|fd| unmark(fd as RawFd));
+}
+
 /// Says that a descriptor is none of the machine's.
 pub(crate) fn unmark(fd: RawFd) {
     if let Some((word, bit)) = mark(fd) {

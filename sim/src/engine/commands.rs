@@ -1,5 +1,6 @@
 //! The commands that make, change and end a device's objects.
 
+use mlx5_prm::cqe::INLINE_32;
 use mlx5_prm::doorbell::{RECORD, completion_queue_record};
 
 use crate::dma::Buffer;
@@ -271,6 +272,15 @@ impl Device {
             }
         } else if config.xrcd.is_none() || config.sq.is_some() || config.rq.is_some() {
             return Err(Error::Invalid("queues of the receiver of an extended connection"));
+        }
+        // Only entries of 128 bytes have room for as much data.
+        let inline = [
+            (config.send_cq, config.completion.inline_answers),
+            (config.recv_cq, config.completion.inline_receives),
+        ];
+        let narrow = |cqn| self.cqs.get(cqn).is_some_and(|cq| cq.config.entry_bytes < 128);
+        if inline.into_iter().any(|(cqn, bytes)| bytes > INLINE_32 && narrow(cqn)) {
+            return Err(Error::Invalid("64 bytes of data in completions of 64 bytes"));
         }
         if let Some(srqn) = config.srq {
             self.srqs.get(srqn).ok_or(Error::NotFound)?;

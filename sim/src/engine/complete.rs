@@ -95,7 +95,8 @@ impl Device {
                 entry[OP_OWN] |= (Format::Inline64 as u8) << FORMAT_SHIFT;
             }
         }
-        if !self.write_entry(cqn, entry, before, urgent) {
+        let strides = receive && self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some());
+        if !self.write_entry(cqn, entry, before, urgent, strides) {
             self.fail_qp(qpn, Some(EventType::WQ_CATAS_ERROR));
         }
     }
@@ -126,26 +127,28 @@ impl Device {
         match Format::of(entry[OP_OWN]) {
             Format::Inline32 if message.len() <= INLINE_32 => {
                 entry[..message.len()].copy_from_slice(message);
-                self.write_entry(cqn, entry, &[], error)
+                self.write_entry(cqn, entry, &[], error, false)
             }
             Format::Inline64
                 if message.len() <= INLINE_64
                     && self.cqs.get(cqn).is_some_and(|cq| cq.config.entry_bytes == 128) =>
             {
-                self.write_entry(cqn, entry, message, error)
+                self.write_entry(cqn, entry, message, error, false)
             }
-            Format::Plain if message.is_empty() => self.write_entry(cqn, entry, &[], error),
+            Format::Plain if message.is_empty() => self.write_entry(cqn, entry, &[], error, false),
             _ => false,
         }
     }
 
-    /// Writes an entry to a completion queue; says whether it could.
+    /// Writes an entry to a completion queue; says whether it could. `strides`: it is of a receive queue
+    /// with strides, which run from one entry to the next.
     pub(crate) fn write_entry(
         &mut self,
         cqn: u32,
         entry: [u8; DESCRIPTOR],
         before: &[u8],
         urgent: bool,
+        strides: bool,
     ) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn) else { return false };
         if cq.failed {
@@ -166,7 +169,7 @@ impl Device {
             }
         }
         let urgent = urgent || entry[OP_OWN] & SOLICITED != 0;
-        if self.keep_back(cqn, &entry, urgent).is_some() {
+        if self.keep_back(cqn, &entry, urgent, strides).is_some() {
             return true;
         }
         self.put(cqn, entry, before, 1, urgent.into())
@@ -260,7 +263,7 @@ impl Device {
         let mut cqe = Cqe::new_zeroed();
         cqe.op_own = (CqeOpcode::Resize as u8) << OPCODE_SHIFT;
         let entry: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);
-        if self.write_entry(cqn, entry, &[], false) {
+        if self.write_entry(cqn, entry, &[], false, false) {
             Ok(())
         } else {
             Err(super::Error::State("the completion queue has failed"))

@@ -5,7 +5,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dma::{Dma, DmaFault};
 use crate::engine::Device;
-use crate::engine::state::compress::{may_join, mini};
+use crate::engine::state::compress::{Run, may_join, mini};
 use crate::engine::state::cq::Cq;
 
 /// How long an entry is kept back at most, in nanoseconds.
@@ -18,12 +18,15 @@ impl Device {
         cqn: u32,
         entry: &[u8; DESCRIPTOR],
         urgent: bool,
+        strides: bool,
     ) -> Option<()> {
         let format = self.cqs.get(cqn)?.config.compression?;
         let entry: Cqe = zerocopy::transmute!(*entry);
         let joins = may_join(&entry);
         let now_ns = self.now_ns;
-        if !joins || !self.cqs.get(cqn)?.run.takes(&entry, format) {
+        let run = &self.cqs.get(cqn)?.run;
+        let alike = run.entries.is_empty() || run.strides == strides;
+        if !joins || !alike || !run.takes(&entry, format) {
             self.write_run(cqn);
         }
         if !joins {
@@ -32,6 +35,7 @@ impl Device {
         let run = &mut self.cqs.get_mut(cqn)?.run;
         if run.entries.is_empty() {
             run.since_ns = now_ns;
+            run.strides = strides;
         }
         run.entries.push(entry);
         if urgent {
@@ -50,7 +54,7 @@ impl Device {
         let Some(title) = run.entries.first() else { return };
         let mut title = *title;
         if run.entries.len() > 1 {
-            let written = write_arrays(&*self.dma, cq, &run.entries, format);
+            let written = write_arrays(&*self.dma, cq, &run, format);
             if let Err(fault) = written {
                 return self.cannot_write(cqn, fault);
             }
@@ -73,16 +77,11 @@ impl Device {
     }
 }
 
-fn write_arrays(
-    dma: &dyn Dma,
-    cq: &Cq,
-    entries: &[Cqe],
-    format: MiniFormat,
-) -> Result<(), DmaFault> {
-    for (number, entries) in entries.chunks(MINI_CQES).enumerate() {
+fn write_arrays(dma: &dyn Dma, cq: &Cq, run: &Run, format: MiniFormat) -> Result<(), DmaFault> {
+    for (number, entries) in run.entries.chunks(MINI_CQES).enumerate() {
         let mut array = [MiniCqe::new_zeroed(); MINI_CQES];
         for (place, entry) in array.iter_mut().zip(entries) {
-            *place = mini(entry, format);
+            *place = mini(entry, format, run.strides);
         }
         let place = match number {
             0 => 1,

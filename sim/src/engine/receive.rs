@@ -65,12 +65,15 @@ impl Device {
         let index = qp.rq_consumed;
         let offset = ring.offset + (u64::from(u32::from(index) & ring.mask()) << ring.log_stride);
         let mut bytes = vec![0; 1 << ring.log_stride];
+        // With strides a WQE begins as in a list, though the ring has none.
+        let strides = self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some());
+        let head = if strides { size_of::<SrqNextSegment>() } else { 0 };
         match qp.config.buffer.read(&*self.dma, offset, &mut bytes) {
             Ok(()) => Some(Receive {
                 source: Source::Own,
                 index,
                 pd: qp.config.pd,
-                entries: entries(&bytes),
+                entries: entries(bytes.get(head..).unwrap_or_default()),
             }),
             Err(fault) => {
                 self.memory_violation(fault);

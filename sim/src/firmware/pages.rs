@@ -1,5 +1,7 @@
 //! Pages of the host that the firmware keeps its objects in: supply and return.
 
+use std::collections::BTreeSet;
+
 use mlx5_prm::cmd::hca::{
     ManagePagesIn, ManagePagesMode, ManagePagesOut, QueryPagesIn, QueryPagesMode, QueryPagesOut,
 };
@@ -20,7 +22,7 @@ const PAGE: u64 = 4096;
 /// The pages that a driver has given.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    held: Vec<u64>,
+    held: BTreeSet<u64>,
     /// Pages asked for, or offered back if negative, and not yet seen.
     announced: i64,
 }
@@ -56,10 +58,10 @@ impl Firmware {
             ManagePagesMode::ALLOCATION_SUCCESS => {
                 let given =
                     addresses(tail).get(..count).ok_or(Failure::param(syndrome::TOO_FEW_PAGES))?;
-                let given: Vec<u64> = given.iter().map(|page| page.get()).collect();
+                let given: BTreeSet<u64> = given.iter().map(|page| page.get()).collect();
                 let fits =
                     |page: &u64| page.is_multiple_of(PAGE) && !self.pages.held.contains(page);
-                if !given.iter().all(fits) {
+                if given.len() < count || !given.iter().all(fits) {
                     return Err(Failure::param(syndrome::UNALIGNED_PAGE));
                 }
                 self.pages.announced = (self.pages.announced - count as i64).max(0);
@@ -73,10 +75,8 @@ impl Firmware {
             ManagePagesMode::HCA_RETURN_PAGES => {
                 let places = addresses_mut(out_tail);
                 let count = count.min(places.len()).min(self.pages.held.len());
-                for (place, page) in
-                    places.iter_mut().zip(self.pages.held.drain(self.pages.held.len() - count..))
-                {
-                    place.set(page);
+                for place in &mut places[..count] {
+                    place.set(self.pages.held.pop_last().unwrap_or_default());
                 }
                 self.pages.announced = (self.pages.announced + count as i64).min(0);
                 out.set_output_num_entries(count as u32);

@@ -171,6 +171,9 @@ pub(crate) fn read_counters(
         return Err(Errno::EINVAL);
     }
     let counters = state.objects.counters(handle)?;
+    if state.objects.is_free(handle) {
+        return Err(Errno::EINVAL);
+    }
     let counter = counters.counter.ok_or(Errno::EINVAL)?;
     let mut input = QueryFlowCounterIn::request();
     input.set_flow_counter_id(counter).set_num_of_counters(1);

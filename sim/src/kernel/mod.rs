@@ -352,7 +352,8 @@ impl Simulator {
 
     /// The same after the call has done its work, as when its answer cannot be handed out: what it made
     /// is there, and its caller does not know. It is nastier than a kernel, which takes back what it made,
-    /// if it can. Only an `ioctl` has such work; the other calls fail without any effect.
+    /// if it can. Only an `ioctl` has such work, and a `write` to the connection manager, which takes back
+    /// a new identifier and leaves an event where it is; the other calls fail without any effect.
     pub fn fail_call_late(&self, k: u64, errno: Errno) {
         self.shared.calls.fail(k, errno, true);
     }

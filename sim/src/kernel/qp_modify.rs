@@ -216,8 +216,9 @@ fn fill(
     Ok(())
 }
 
+/// Rounded up, as mlx5_ib does it.
 fn log(depth: u8) -> u32 {
-    u32::from(depth.max(1)).ilog2()
+    u32::from(depth.max(1)).next_power_of_two().ilog2()
 }
 
 /// The peer's rights: reads and atomics only if it may have any outstanding.

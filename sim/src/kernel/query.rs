@@ -12,7 +12,7 @@ use mlx5_uapi::mlx5;
 use mlx5_uapi::mlx5::{MultiPacketSend, RxHashFields, RxHashFunctions, TunnelOffloads};
 use mlx5_uapi::verbs::{
     AtomicCap, DeviceCapFlags, GidEntry, GidType, LinkLayer as VerbsLinkLayer, Mtu, PortState,
-    QpType, QueryPortResp, QueryPortRespEx, RawPacketCaps,
+    QueryPortResp, QueryPortRespEx, RawPacketCaps,
 };
 use mlx5_uapi::write_cmd::{ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, RssCaps, TmCaps};
 use zerocopy::IntoBytes;
@@ -24,7 +24,7 @@ use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
-use crate::kernel::wq::LOG_TABLE;
+use crate::kernel::wq::{self, LOG_TABLE, RAW_PACKET_TYPE};
 use crate::kernel::write_call::WriteCall;
 
 /// Mellanox's IEEE number, as QUERY_DEVICE tells it.
@@ -363,14 +363,13 @@ pub(crate) fn device_ex(
         },
         support_multi_pkt_send_wqes: if ethernet { MultiPacketSend::all().bits() } else { 0 },
         tunnel_offloads_caps: if ethernet { TUNNELS.bits() } else { 0 },
+        striding_rq_caps: if ethernet { wq::strides(hca) } else { Default::default() },
         ..mlx5::QueryDeviceResp::default()
     };
     call.respond(&answer)?;
     call.respond_driver(&driver)
 }
 
-/// Raw packet queue pairs, in a mask of types.
-const RAW_PACKET_TYPE: u32 = 1 << QpType::RawPacket as u32;
 /// What is done to raw packets.
 const RAW_PACKETS: RawPacketCaps =
     RawPacketCaps::CVLAN_STRIPPING.union(RawPacketCaps::SCATTER_FCS).union(RawPacketCaps::IP_CSUM);

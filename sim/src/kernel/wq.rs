@@ -9,11 +9,14 @@ use mlx5_prm::cmd::steering::{
 };
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
-use mlx5_uapi::mlx5::{self, CreateQpRss, QpFlags, RxHashFields, RxHashFunctions};
-use mlx5_uapi::verbs::{WqAttrMask, WqFlags, WqState, WqType};
+use mlx5_uapi::mlx5::{
+    self, CreateQpRss, CreateWqMask, QpFlags, RxHashFields, RxHashFunctions, StridingRqCaps,
+};
+use mlx5_uapi::verbs::{QpType, WqAttrMask, WqFlags, WqState, WqType};
 use mlx5_uapi::write_cmd::{CreateRwqIndTable, CreateRwqIndTableResp, ModifyWq};
 use zerocopy::IntoBytes;
 
+use crate::engine::Strides;
 use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::decode::{Request, from_short, is_clear_behind};
 use crate::kernel::events::Subscription;
@@ -39,8 +42,36 @@ const SHORTEST_RSS: usize = core::mem::offset_of!(CreateQpRss, flags);
 /// Bytes of a scatter entry.
 const SGE: u32 = 16;
 
+/// Raw packet queue pairs, in a mask of types.
+pub(crate) const RAW_PACKET_TYPE: u32 = 1 << QpType::RawPacket as u32;
+
 const WQ_FLAGS: WqFlags =
     WqFlags::CVLAN_STRIPPING.union(WqFlags::SCATTER_FCS).union(WqFlags::PCI_WRITE_END_PADDING);
+
+/// The strides of receive WQEs.
+pub(crate) fn strides(hca: &Hca) -> StridingRqCaps {
+    let fewest = match hca.caps.ext_stride_num_range() {
+        true => *Strides::LOG_COUNT.start(),
+        false => Strides::LOG_COUNT_BASE,
+    };
+    StridingRqCaps {
+        min_single_stride_log_num_of_bytes: *Strides::LOG_BYTES.start(),
+        max_single_stride_log_num_of_bytes: *Strides::LOG_BYTES.end(),
+        min_single_wqe_log_num_of_strides: fewest,
+        max_single_wqe_log_num_of_strides: *Strides::LOG_COUNT.end(),
+        supported_qpts: RAW_PACKET_TYPE,
+        reserved: 0,
+    }
+}
+
+/// Whether WQEs can have such strides.
+fn have(hca: &Hca, driver: &mlx5::CreateWq) -> bool {
+    let caps = strides(hca);
+    (caps.min_single_stride_log_num_of_bytes..=caps.max_single_stride_log_num_of_bytes)
+        .contains(&driver.single_stride_log_num_of_bytes)
+        && (caps.min_single_wqe_log_num_of_strides..=caps.max_single_wqe_log_num_of_strides)
+            .contains(&driver.single_wqe_log_num_of_strides)
+}
 
 /// Makes a work queue.
 pub(crate) fn create(
@@ -66,9 +97,14 @@ pub(crate) fn create(
     let events = state.async_events(request.object(id::EVENT_FD))?;
     let bytes = request.input(attr::uhw::IN)?;
     let driver: mlx5::CreateWq = from_short(&bytes);
-    if !is_clear_behind(&bytes, size_of::<mlx5::CreateWq>()) || driver.comp_mask != 0 {
-        // Strides are not there.
+    let striding = driver.comp_mask == CreateWqMask::STRIDING_RQ.bits();
+    if !is_clear_behind(&bytes, size_of::<mlx5::CreateWq>())
+        || driver.comp_mask != 0 && !(striding && hca.caps.striding_rq())
+    {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if striding && !have(hca, &driver) {
+        return Err(Errno::EINVAL);
     }
     if driver.flags != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -98,8 +134,20 @@ pub(crate) fn create(
         input.ctx_mut().set_ts_format(TimestampFormat::REAL_TIME.0);
     }
     let wq = input.ctx_mut().wq_mut();
-    wq.set_wq_type(WorkQueueType::CYCLIC.0)
-        .set_end_padding_mode(flags.contains(WqFlags::PCI_WRITE_END_PADDING).into())
+    if striding {
+        wq.set_wq_type(WorkQueueType::CYCLIC_STRIDING_RQ.0)
+            .set_two_byte_shift_en(driver.two_byte_shift_en != 0)
+            .set_log_wqe_stride_size(
+                driver.single_stride_log_num_of_bytes - Strides::LOG_BYTES.start(),
+            )
+            // Four bits with a sign.
+            .set_log_wqe_num_of_strides(
+                driver.single_wqe_log_num_of_strides.wrapping_sub(Strides::LOG_COUNT_BASE) & 0xf,
+            );
+    } else {
+        wq.set_wq_type(WorkQueueType::CYCLIC.0);
+    }
+    wq.set_end_padding_mode(flags.contains(WqFlags::PCI_WRITE_END_PADDING).into())
         .set_pd(pdn)
         .set_dbr_addr(buffer::record(driver.db_addr)?)
         .set_page_offset(memory.page_offset)

@@ -30,6 +30,8 @@ use crate::message::{self, Ask, LONGEST, Message, VERSION, to_bytes, to_words};
 
 /// Processes that may wait to be let in.
 const BACKLOG: i32 = 128;
+/// How long a host without a free descriptor waits before it looks again for processes to let in.
+const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,6 +214,12 @@ impl Host {
                 Ok(fd) => unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) },
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
+                // Who waits is let in when another has gone.
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)) => {
+                    say!("nobody is let in: {errno}");
+                    thread::sleep(SHORT_OF_DESCRIPTORS);
+                    return Ok(());
+                }
                 Err(errno) => return Err(errno.into()),
             };
             let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
@@ -231,10 +239,14 @@ impl Host {
             });
             lock(&self.shared.clients).insert(number, Arc::clone(&client));
             let shared = Arc::clone(&self.shared);
-            thread::Builder::new().name(format!("pid {pid}")).spawn(move || {
+            let served = thread::Builder::new().name(format!("pid {pid}")).spawn(move || {
                 let connection = Connection::new(&shared, client);
                 connection.serve(&socket);
-            })?;
+            });
+            if let Err(error) = served {
+                say!("process {pid}: not let in: {error}");
+                lock(&self.shared.clients).remove(&number);
+            }
         }
     }
 }

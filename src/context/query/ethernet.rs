@@ -39,6 +39,34 @@ pub struct EthernetCaps {
     pub multi_packet_send: MultiPacketSend,
     /// Tunnels inside which checksums and hashes work.
     pub tunnels: TunnelOffloads,
+    /// Work queues whose requests hold several packets; `None` without them.
+    pub striding: Option<StridingCaps>,
+}
+
+/// What the requests of a striding work queue can be
+/// ([`WorkQueueBuilder::striding`](crate::WorkQueueBuilder::striding)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StridingCaps {
+    /// Bytes of a stride: the least and the most, powers of two.
+    pub stride: (u32, u32),
+    /// Strides of a request, likewise.
+    pub strides: (u32, u32),
+}
+
+impl StridingCaps {
+    fn new(caps: &mlx5_uapi::mlx5::StridingRqCaps) -> Option<Self> {
+        let power = |log: u32| 1_u32.checked_shl(log);
+        Some(Self {
+            stride: (
+                power(caps.min_single_stride_log_num_of_bytes)?,
+                power(caps.max_single_stride_log_num_of_bytes)?,
+            ),
+            strides: (
+                power(caps.min_single_wqe_log_num_of_strides)?,
+                power(caps.max_single_wqe_log_num_of_strides)?,
+            ),
+        })
+    }
 }
 
 impl EthernetCaps {
@@ -75,6 +103,10 @@ impl EthernetCaps {
                 driver.support_multi_pkt_send_wqes,
             ),
             tunnels: TunnelOffloads::from_bits_retain(driver.tunnel_offloads_caps),
+            striding: match has(driver.striding_rq_caps.supported_qpts) {
+                true => StridingCaps::new(&driver.striding_rq_caps),
+                false => None,
+            },
         }
     }
 }

@@ -55,8 +55,8 @@ impl fmt::Display for SignatureError {
             SignatureErrorKind::Unchecked => {
                 return f.write_str(
                     "not checked: the transfer was posted before an earlier signature error of its \
-                     key was known, and the device reports no further one until it is error_count; \
-                     configure the key again and repeat the transfer",
+                     key was known, and the device reports no further one until the key is configured; \
+                     configure it again and repeat the transfer",
                 );
             }
             SignatureErrorKind::Guard => "guard",
@@ -175,9 +175,14 @@ impl Errors {
         self.lock().count.wrapping_add(1)
     }
 
-    /// Removes and returns the oldest error.
+    /// Removes and returns the oldest error. Of one that was not kept nothing is known but that the
+    /// transfer was bad.
     pub(crate) fn take(&self) -> Option<SignatureError> {
-        self.lock().waiting.pop_front()
+        let mut found = self.lock();
+        found.waiting.pop_front().or_else(|| {
+            found.lost = found.lost.checked_sub(1)?;
+            Some(SignatureError::UNCHECKED)
+        })
     }
 
     /// Returns how many errors were not taken, including those that were not kept.
@@ -199,8 +204,11 @@ mod tests {
             assert_eq!(errors.add(&SignatureErrorCqe::new_zeroed(), None), number);
         }
         assert_eq!(errors.waiting(), MAX_ERRORS as u64 + 3);
-        assert_eq!(std::iter::from_fn(|| errors.take()).count(), MAX_ERRORS);
-        assert_eq!(errors.waiting(), 3, "those of which nothing but their number is known");
+        let taken: Vec<_> = std::iter::from_fn(|| errors.take().map(|error| error.kind)).collect();
+        let (kept, lost) = taken.split_at(MAX_ERRORS);
+        assert!(!kept.contains(&SignatureErrorKind::Unchecked));
+        assert_eq!(lost, [SignatureErrorKind::Unchecked; 3], "nothing is known of these");
+        assert_eq!(errors.waiting(), 0);
     }
 
     #[test]

@@ -262,8 +262,9 @@ fn of_huge_pages_one_chunk_stays_for_the_next_ring() {
 /// Rings of random sizes come and go in any order.
 #[test]
 fn whatever_comes_and_goes_no_two_rings_share_a_page_and_all_are_counted() {
-    let seed = std::env::var("SEED").map_or(0x5eed_a4e4a, |seed| seed.parse().expect("a number"));
-    println!("SEED={seed}");
+    let seed = std::env::var("MLX5_SEED");
+    let seed = seed.map_or(0x5eed_a4e4a, |seed| seed.parse().expect("MLX5_SEED is a number"));
+    println!("MLX5_SEED={seed}");
     let mut state: u64 = seed;
     let mut random = |below: u64| {
         state =

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind};
 use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
-use crate::qp::{ControlHalf, QpInner, QueuePair, ReceiveHalf, SendHalf};
+use crate::qp::{ControlHalf, PacketObjects, QpInner, QueuePair, ReceiveHalf, SendHalf};
 use crate::srq::SharedReceiveQueue;
 use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
@@ -319,6 +319,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             receive_layout,
             send_offset,
             pipelining: self.pipelining,
+            packet: PacketObjects::new(&made.driver),
             mode,
             gate,
             index,

@@ -52,6 +52,13 @@ impl QueuePairBuilder<'_, RawPacket> {
         self
     }
 
+    /// Pads the end of what the device writes to a whole cache line. Default: false. The kernel
+    /// refuses it on a device that lacks it.
+    pub fn end_padding(mut self, pad: bool) -> Self {
+        self.flags.set(QpCreateFlags::PCI_WRITE_END_PADDING, pad);
+        self
+    }
+
     /// Computes checksums and hashes of received tunnelled packets over their inner headers.
     /// Default: false. The kernel refuses it on a device that lacks it.
     pub fn tunnel_offloads(mut self, inner: bool) -> Self {

@@ -225,8 +225,8 @@ pub(crate) fn compare(
     library: &Path,
     machine: impl Fn(Link) -> mlx5_sim::Simulator,
 ) -> Result<Vec<Comparison>, Failure> {
-    let seed = std::env::var("MLX5_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or(SEED);
+    let seed = std::env::var("MLX5_SEED");
+    let seed = seed.map_or(SEED, |seed| seed.parse().expect("MLX5_SEED is a number"));
     println!("completions: MLX5_SEED={seed}");
     let mut comparisons = Vec::new();
     for (n, link) in [Link::InfiniBand, Link::Ethernet].into_iter().enumerate() {

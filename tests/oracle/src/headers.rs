@@ -1,4 +1,5 @@
-//! The structures of `mlx5-verbs`, held against rdma-core's headers by the C compiler.
+//! The structures of `mlx5-verbs`, and those of the kernel's connection manager, held against the
+//! headers of rdma-core and of the kernel by the C compiler.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -6,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use mlx5_uapi::rdma_cm;
 use mlx5_verbs::abi;
 
 /// What releases after 44 brought. Older headers need not have it; the offsets of what stands behind it
@@ -45,7 +47,9 @@ pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
     let facts = facts();
     let mut program = String::from(
         "#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n\
-         #include <infiniband/sa.h>\n#include <rdma/ib_user_sa.h>\n#include <rdma/ib_user_verbs.h>\n",
+         #include <infiniband/sa.h>\n#include <rdma/ib_user_sa.h>\n#include <rdma/ib_user_verbs.h>\n\
+         #include <netinet/in.h>\n#include <linux/socket.h>\n#include <rdma/rdma_user_cm.h>\n\
+         #include <infiniband/ib.h>\n",
     );
     let head = program.lines().count();
     for fact in &facts {
@@ -120,8 +124,70 @@ fn facts() -> Vec<Fact> {
             facts.push(Fact { structure, name, expression, value });
         }
     }
+    facts.extend(connection_manager());
     facts
 }
+
+/// The same of the connection manager.
+fn connection_manager() -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |structure, name: String, expression, value| {
+        facts.push(Fact { structure, name, expression, value });
+    };
+    for &(structure, size, fields) in rdma_cm::LAYOUTS {
+        let exception = CM_NAMES.iter().find(|(ours, ..)| *ours == structure);
+        let common = format!("rdma_ucm_{}", snake(structure));
+        let (name, prefix) = exception.map_or((&*common, ""), |(_, name, prefix)| (name, prefix));
+        // Its paths have no end in C.
+        if structure != "QueryPathResp" {
+            add(structure, structure.to_owned(), format!("sizeof(struct {name})"), size);
+        }
+        for &(field, offset) in fields {
+            let full = format!("{structure}.{field}");
+            let member = C_NAMES.iter().find(|(ours, _)| *ours == full).map_or(field, |(_, c)| c);
+            let expression = format!("offsetof(struct {name}, {prefix}{member})");
+            add(structure, full, expression, offset);
+        }
+    }
+    for (what, expression, value) in [
+        (
+            "SocketAddress",
+            "sizeof(struct __kernel_sockaddr_storage)",
+            size_of::<rdma_cm::SocketAddress>(),
+        ),
+        ("IpAddress", "sizeof(struct sockaddr_in6)", size_of::<rdma_cm::IpAddress>()),
+        ("AF_INET", "AF_INET", rdma_cm::AF_INET.into()),
+        ("AF_INET6", "AF_INET6", rdma_cm::AF_INET6.into()),
+        ("AF_IB", "AF_IB", rdma_cm::AF_IB.into()),
+        ("MAX_PRIVATE_DATA", "RDMA_MAX_PRIVATE_DATA", rdma_cm::MAX_PRIVATE_DATA),
+    ] {
+        add(what, what.to_owned(), expression.to_owned(), value);
+    }
+    facts
+}
+
+/// `CreateIdResp` as C has it: `create_id_resp`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
+/// Structures of the connection manager that C calls by other names, and what stands before the names of
+/// their members.
+const CM_NAMES: &[(&str, &str, &str)] = &[
+    ("Header", "rdma_ucm_cmd_hdr", ""),
+    ("PathRecord", "ib_user_path_rec", ""),
+    ("PathData", "ib_path_rec_data", ""),
+    ("Ipv4Address", "sockaddr_in", "sin_"),
+    ("Ipv6Address", "sockaddr_in6", "sin6_"),
+    ("IbAddress", "sockaddr_ib", "sib_"),
+];
 
 /// Structures to which later releases add.
 const GROWN: &[&str] = &[
@@ -134,8 +200,10 @@ const GROWN: &[&str] = &[
     "verbs_context",
 ];
 
-/// Members that have no name in C, and the first name within.
+/// Members that have no name in C, and the first name within; and those that have another name there.
 const C_NAMES: &[(&str, &str)] = &[
+    ("Header.in_len", "in"),
+    ("Header.out_len", "out"),
     ("ibv_device.ops", "_ops"),
     ("ibv_flow_spec.spec", "hdr"),
     ("ibv_send_wr.ext", "bind_mw"),

@@ -143,9 +143,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     }
     let (compared, differing) = headers::compare()?;
     for layout in &differing {
-        println!("a structure of mlx5-verbs is not what the header says: {layout}");
+        println!("a structure is not what the header says: {layout}");
     }
-    println!("{compared} sizes and offsets of mlx5-verbs, {} of them wrong", differing.len());
+    println!("{compared} sizes and offsets of structures, {} of them wrong", differing.len());
     report.finish();
     print!("{report}");
     if let Some(document) = &arguments.document {

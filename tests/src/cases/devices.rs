@@ -1,6 +1,6 @@
 //! Finding and opening devices, and what they say of themselves.
 
-use super::warp::{Lies, Warp};
+use super::altered_kernel::{AlteredKernel, Overrides};
 use crate::prelude::*;
 use mlx5::{
     CancelError, Device, Devx, Errno, ErrorKind, Gid, GidType, Guid, LinkLayer, Mtu, NodeType,
@@ -86,7 +86,10 @@ fn foreign(node: &str, name: &str, driver: &str, abi: &str) -> Vec<(String, Stri
 fn devices_of_other_drivers_are_not_listed(bed: &Bed) -> Outcome {
     let mut sysfs = foreign("uverbs7", "rxe0", "../../bus/pci/drivers/rdma_rxe", "1");
     sysfs.extend(foreign("uverbs8", "irdma0", "../../bus/pci/drivers/irdma", "5"));
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), Lies { sysfs, ..Lies::default() });
+    let (kernel, _) = AlteredKernel::before(
+        bed.simulator().kernel(),
+        Overrides { sysfs, ..Overrides::default() },
+    );
     let names: Vec<String> =
         devices_on(kernel)?.iter().map(|device| device.name().to_owned()).collect();
     assert_eq!(names, ["mlx5_0"]);
@@ -110,8 +113,8 @@ fn a_device_can_be_opened_twice(bed: &Bed) -> Outcome {
 }
 
 fn an_old_kernel_is_refused_by_name_of_the_oldest_that_will_do(bed: &Bed) -> Outcome {
-    let old = Lies { calls: Some(Box::new(|_| Some(Errno::ENOTTY))), ..Lies::default() };
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), old);
+    let old = Overrides { calls: Some(Box::new(|_| Some(Errno::ENOTTY))), ..Overrides::default() };
+    let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), old);
     let error = devices_on(kernel)?[0].open().expect_err("no ioctl, no driver");
     assert_eq!(error.kind(), ErrorKind::KernelTooOld);
     assert!(error.to_string().contains(OLDEST_KERNEL), "{error}");
@@ -126,8 +129,8 @@ fn a_node_that_may_not_be_opened_says_why(bed: &Bed) -> Outcome {
         (Errno::ENXIO, ErrorKind::NotFound, "another device"),
         (Errno::EMFILE, ErrorKind::ResourceLimit, "RLIMIT_NOFILE"),
     ] {
-        let lies = Lies { open: Some(errno), ..Lies::default() };
-        let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
+        let overrides = Overrides { open: Some(errno), ..Overrides::default() };
+        let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), overrides);
         let error = devices_on(kernel)?[0].open().expect_err("the node cannot be opened");
         assert_eq!((error.kind(), error.errno()), (kind, Some(errno)));
         assert!(error.to_string().contains(hint), "{error}");
@@ -278,8 +281,7 @@ fn a_gid_is_found_by_value_and_type(bed: &Bed) -> Outcome {
 
 /// The IP addresses of a device.
 fn addresses(context: &mlx5::Context) -> Result<Vec<IpAddr>, mlx5::Error> {
-    let mut ips: Vec<IpAddr> =
-        context.gid_table()?.iter().map(|entry| entry.gid.ip()).collect();
+    let mut ips: Vec<IpAddr> = context.gid_table()?.iter().map(|entry| entry.gid.ip()).collect();
     ips.sort();
     ips.dedup();
     Ok(ips)
@@ -337,8 +339,8 @@ fn an_address_that_no_roce_port_has_is_not_found(bed: &Bed) -> Outcome {
 }
 
 fn a_port_names_its_network_interfaces(bed: &Bed) -> Outcome {
-    let bed =
-        bed.configured(|config| config.ports([PortConfig::ROCE, PortConfig::INFINIBAND]).devices(2))?;
+    let bed = bed
+        .configured(|config| config.ports([PortConfig::ROCE, PortConfig::INFINIBAND]).devices(2))?;
     let mut all = Vec::new();
     for device in devices_on(bed.simulator().kernel())? {
         let context = device.open()?;

@@ -1,7 +1,7 @@
 //! Drained send queues: where they stand, and how long that is proved.
 
+use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::{BEHIND, Rig, ids};
-use super::warp::{Lies, Warp};
 use crate::prelude::*;
 use mlx5::{AnyQueuePair, CancelError, CancelMode, Data, ErrorKind, devices_on};
 use mlx5_prm::cmd::qp::{QpState, QueryQpOut};
@@ -155,7 +155,7 @@ fn lying(
     bed: &Bed,
     lie: impl Fn(&mut QueryQpOut) + Send + Sync + 'static,
 ) -> Result<Context, Failed> {
-    let lies = Lies {
+    let overrides = Overrides {
         answers: Some(Box::new(move |called, attributes| {
             if called != method::DEVX_OBJ_QUERY {
                 return;
@@ -173,9 +173,9 @@ fn lying(
             // SAFETY: as above.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
         })),
-        ..Lies::default()
+        ..Overrides::default()
     };
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
+    let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), overrides);
     Ok(devices_on(kernel)?[0].open()?)
 }
 
@@ -250,7 +250,8 @@ fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) ->
         answer.qpc_mut().set_state(lie.load(Ordering::SeqCst));
     })?;
     let mut end = bed.end_in::<Rc>(&context, &PairOptions::default())?;
-    let states = [(QpState::SQ_DRAINING, "SqDrained"), (QpState::SQER, "`cur_qp_state(SendQueueError)`")];
+    let states =
+        [(QpState::SQ_DRAINING, "SqDrained"), (QpState::SQER, "`cur_qp_state(SendQueueError)`")];
     for (found, advice) in states {
         state.store(found.0, Ordering::SeqCst);
         in_wrong_state(end.qp.resume(), &format!("{found:?}"), advice);

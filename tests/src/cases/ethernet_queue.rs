@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_device_that_needs_headers_inline_gets_them: RAW_PACKETS | SIMULATOR,
     a_refused_frame_stops_the_queue_until_it_is_started_again: RAW_PACKETS | SIMULATOR,
     a_queue_sleeps_until_a_packet_arrives: RAW_PACKETS,
+    a_queue_without_a_buffer_wakes_when_they_come_back: RAW_PACKETS,
     a_burst_is_as_long_as_it_may_be: RAW_PACKETS,
     a_panic_in_a_burst_loses_no_buffer: RAW_PACKETS,
     a_panic_of_who_gives_frames_leaves_none_under_way: RAW_PACKETS,
@@ -477,6 +478,34 @@ fn a_queue_sleeps_until_a_packet_arrives(bed: &Bed) -> Outcome {
         assert!(!queue.arm()?, "a packet waits");
         assert_eq!(copies(bed, &mut queue, 1), [plain(60)]);
     }
+    Ok(())
+}
+
+fn a_queue_without_a_buffer_wakes_when_they_come_back(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let context = bed.context();
+    let channel = context.create_comp_channel()?;
+    let builder = context.create_ethernet_queue(bed.port()).receives(8).frames(0).sends(8);
+    let mut queue = builder.channel(&channel).build()?;
+    let _rule = queue.attach(&to_group())?;
+    let all = buffers(&queue);
+    for n in 0..all {
+        a.send(bed, &plain(60 + n));
+    }
+    let frames = kept(bed, &mut queue, all);
+    discard(&mut queue);
+    assert!(!queue.arm()?, "no packet can arrive");
+    assert!(!queue.wait(Some(Duration::from_millis(2)))?, "no packet can arrive");
+    let awake = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| queue.wait(Some(Duration::from_secs(60))));
+        drop(frames);
+        // Those that come before the buffers are posted are dropped.
+        while !waits.is_finished() {
+            a.send(bed, &plain(60));
+        }
+        waits.join().expect("no panic")
+    })?;
+    assert!(awake, "a packet waits");
     Ok(())
 }
 

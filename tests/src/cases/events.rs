@@ -1,6 +1,6 @@
 //! Asynchronous events.
 
-use super::warp::{Lies, Warp};
+use super::altered_kernel::{AlteredKernel, Overrides};
 use crate::prelude::*;
 use mlx5::{
     AccessFlags, AhAttr, AsyncEvent, AsyncEvents, ConnectOptions, Data, Errno, ErrorKind,
@@ -184,9 +184,9 @@ fn events_are_handed_on_in_the_order_in_which_they_come(bed: &Bed) -> Outcome {
 
 /// A context whose event files hand out `record` first.
 fn with_record(bed: &Bed, record: Vec<u8>) -> Result<mlx5::Context, Failed> {
-    let (kernel, lies) = Warp::before(bed.simulator().kernel(), Lies::default());
+    let (kernel, overrides) = AlteredKernel::before(bed.simulator().kernel(), Overrides::default());
     let context = devices_on(kernel)?[0].open()?;
-    lies.events.lock().map_err(|_| "poisoned")?.push_back(record);
+    overrides.events.lock().map_err(|_| "poisoned")?.push_back(record);
     Ok(context)
 }
 

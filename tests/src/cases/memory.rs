@@ -1,6 +1,6 @@
 //! Protection domains and memory regions.
 
-use super::warp::{Lies, Warp};
+use super::altered_kernel::{AlteredKernel, Overrides};
 use crate::prelude::*;
 use mlx5::{Errno, Error, ErrorKind, HugePages, devices_on};
 use mlx5_uapi::ioctl::method;
@@ -277,17 +277,17 @@ fn refusing(
     bed: &Bed,
     method: mlx5_uapi::ioctl::Method,
     errno: Errno,
-) -> Result<(Context, Arc<AtomicBool>, Arc<Lies>), Failed> {
+) -> Result<(Context, Arc<AtomicBool>, Arc<Overrides>), Failed> {
     let on = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&on);
-    let lies = Lies {
+    let overrides = Overrides {
         calls: Some(Box::new(move |called| {
             (called == method && switch.load(Ordering::SeqCst)).then_some(errno)
         })),
-        ..Lies::default()
+        ..Overrides::default()
     };
-    let (kernel, lies) = Warp::before(bed.simulator().kernel(), lies);
-    Ok((devices_on(kernel)?[0].open()?, on, lies))
+    let (kernel, overrides) = AlteredKernel::before(bed.simulator().kernel(), overrides);
+    Ok((devices_on(kernel)?[0].open()?, on, overrides))
 }
 
 fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> Outcome {
@@ -295,11 +295,11 @@ fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> O
     // and after the domain is refused.
     let calls = Arc::new(AtomicU32::new(u32::MAX));
     let left = Arc::clone(&calls);
-    let lies = Lies {
+    let overrides = Overrides {
         calls: Some(Box::new(move |_| (left.load(Ordering::SeqCst) == 0).then_some(Errno::ENOMEM))),
-        ..Lies::default()
+        ..Overrides::default()
     };
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
+    let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), overrides);
     let pd = devices_on(kernel)?[0].open()?.alloc_pd()?;
     calls.store(0, Ordering::SeqCst);
     let refusal = pd.allocate(1 << 20);
@@ -326,8 +326,8 @@ fn a_region_that_cannot_be_deregistered_comes_back_and_goes_later(bed: &Bed) -> 
 
 /// The device may use it until closing the file ends the region, whatever the kernel answered.
 fn memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes(bed: &Bed) -> Outcome {
-    let (context, on, lies) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
-    let allocated = || lies.allocated.load(Ordering::SeqCst);
+    let (context, on, overrides) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
+    let allocated = || overrides.allocated.load(Ordering::SeqCst);
     let before = allocated();
     let mr = context.alloc_pd()?.allocate(64)?;
     fill(&mr, 0, 6, 64)?;

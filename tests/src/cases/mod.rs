@@ -1,7 +1,7 @@
 //! The cases, one file a subject.
 
+mod altered_kernel;
 mod tag_rig;
-mod warp;
 
 use crate::case::Case;
 
@@ -42,6 +42,7 @@ subjects! {
     datagrams
     packets
     ethernet_queue
+    striding
     segments
     steering
     scaling

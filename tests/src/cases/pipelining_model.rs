@@ -7,7 +7,7 @@ use mlx5::{AsyncEvent, CancelMode, Drained, RequestHandle};
 
 pub(crate) const CASES: &[Case] = cases![every_request_meets_one_fate_and_meets_it_once: SIMULATOR | SIGNATURES | CRC32C | PIPELINING];
 
-/// Programs, and rounds of each. `MLX5_TEST_SEED` names another first program. Only of a simulator one
+/// Programs, and rounds of each. `MLX5_SEED` names another first program. Only of a simulator one
 /// knows that all is done that will be.
 const PROGRAMS: u64 = 8;
 const ROUNDS: usize = 1000;
@@ -110,8 +110,16 @@ impl<'a> Program<'a> {
         // One block is good, the next one bad.
         pair.a.mr.write_at(BEHIND, &[block(false), block(true)].concat())?;
         let numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let mut program =
-            Self { bed, numbers, pair, keys: keys?, posted: Vec::new(), next: 1, received: 0, met: [0; 3] };
+        let mut program = Self {
+            bed,
+            numbers,
+            pair,
+            keys: keys?,
+            posted: Vec::new(),
+            next: 1,
+            received: 0,
+            met: [0; 3],
+        };
         program.refill();
         program.prepare()?;
         Ok(program)
@@ -168,8 +176,7 @@ impl<'a> Program<'a> {
                     2 => {
                         let at = BEHIND + usize::from(self.numbers.one_in(3)) * BLOCK;
                         let pieces = [a.mr.sge(at..at + BLOCK)?];
-                        let update =
-                            key.configure().layout_list(&pieces).signature(&protection());
+                        let update = key.configure().layout_list(&pieces).signature(&protection());
                         batch.wr(wr_id, flags).mkey_configure(update);
                         Kind::Configure
                     }
@@ -207,8 +214,7 @@ impl<'a> Program<'a> {
     fn cancel(&mut self, drained: &Drained) -> Outcome {
         let open: Vec<usize> =
             (0..self.posted.len()).filter(|i| self.posted[*i].fate == Fate::Pending).collect();
-        let wanted: Vec<usize> =
-            open.into_iter().filter(|_| self.numbers.one_in(3)).collect();
+        let wanted: Vec<usize> = open.into_iter().filter(|_| self.numbers.one_in(3)).collect();
         let ids: Vec<u64> = wanted.iter().map(|i| self.posted[*i].wr_id).collect();
         let qp = &mut self.pair.a.qp;
         let count = match self.numbers.below(4) {
@@ -359,12 +365,13 @@ impl<'a> Program<'a> {
 }
 
 fn every_request_meets_one_fate_and_meets_it_once(bed: &Bed) -> Outcome {
-    let first = std::env::var("MLX5_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    for seed in first.unwrap_or(1)..first.unwrap_or(1) + PROGRAMS {
+    let first =
+        std::env::var("MLX5_SEED").map_or(1, |seed| seed.parse().expect("MLX5_SEED is a number"));
+    for seed in first..first + PROGRAMS {
         let mut program = Program::new(bed, seed)?;
         for round in 0..ROUNDS {
             // Told when a round fails, so that it can be run again.
-            let place = format!("MLX5_TEST_SEED={seed}, round {round}");
+            let place = format!("MLX5_SEED={seed}, round {round}");
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 program.post()?;
                 let failed = program.run()?;

@@ -4,7 +4,7 @@ use crate::frames::{Flow, plain};
 use crate::prelude::*;
 use mlx5::{
     ErrorKind, HashKey, HashQueuePair, HashedTransport, NetworkHeader, ProtectionDomain,
-    RxHashFields, WorkQueue,
+    PostError, QueueState, RxHashFields, WorkQueue, WqState,
 };
 
 pub(crate) const CASES: &[Case] = cases![
@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case] = cases![
     what_a_hash_does_not_cover_goes_to_the_first_queue: RAW_PACKETS,
     a_queue_that_is_not_started_drops_its_packets: RAW_PACKETS,
     a_work_queue_in_error_flushes_its_receives: RAW_PACKETS,
+    a_work_queue_that_is_reset_forgets_its_receives_and_starts_again: RAW_PACKETS,
     a_work_queue_strips_tags_if_it_was_made_so: RAW_PACKETS,
     tables_and_hashes_that_cannot_be_are_refused_by_name: RAW_PACKETS,
 ];
@@ -210,6 +211,51 @@ fn a_work_queue_in_error_flushes_its_receives(bed: &Bed) -> Outcome {
         bed.nothing_yet(&mut spread.queues[0].1);
     }
     assert!((1..16).contains(&received), "{received} of 16");
+    Ok(())
+}
+
+fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let mut spread = Spread::new(bed, 1)?;
+    spread.start()?;
+    let _rule = spread.hash(RxHashFields::empty())?;
+    let frame = Flow::UDP4.frame(&[7; 40]);
+    a.send(bed, &frame);
+    bed.settle();
+    let (queue, cq) = &mut spread.queues[0];
+    assert!(queue.purge(cq).unwrap_err().to_string().contains("reset it before"));
+    queue.reset()?;
+    assert_eq!(queue.state(), WqState::Reset);
+    let sge = spread.memory.sge(0..ROOM)?;
+    assert_eq!(queue.recv(1, sge), Err(PostError::State(QueueState::Reset)));
+    // What has come before would be taken for what comes next.
+    let error = queue.start().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("`purge`"), "{error}");
+    assert_eq!(queue.purge(cq)?, 1);
+    spread.start()?;
+    assert_eq!(spread.queues[0].0.free(), 0, "all places are free after a reset");
+    for _ in 0..RECEIVES {
+        a.send(bed, &frame);
+        spread.next(bed, &frame);
+    }
+    // From the error state too, when the flushed receives were seen.
+    let (queue, cq) = &mut spread.queues[0];
+    for _ in 0..3 {
+        queue.recv(1, sge)?;
+    }
+    queue.to_error()?;
+    assert_eq!(flushed(&bed.poll(cq, 3)).len(), 3);
+    queue.reset()?;
+    spread.start()?;
+    a.send(bed, &frame);
+    spread.next(bed, &frame);
+    // Tags are stripped as soon as that is asked.
+    let (queue, _) = &mut spread.queues[0];
+    queue.set_vlan_stripping(true)?;
+    a.send(bed, &crate::frames::tagged(&frame, 0x2abc));
+    let (_, completion) = spread.next(bed, &frame);
+    assert_eq!(completion.as_completion().vlan(), Some(0x2abc));
     Ok(())
 }
 

@@ -1,14 +1,12 @@
 //! What the C provider's `mlx5dv_qp_cancel_posted_send_wrs` does wrong, one case each: it does not
 //! happen here. `docs/CANCEL.md` has the list.
 
+use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::{BEHIND, Rig, ids};
-use super::warp::{Lies, Warp};
 use crate::prelude::*;
 use mlx5::Access;
+use mlx5::mkey::{BlockSize, Crc, Domain, MkeyAccess, Seed, Signature, SignatureBlock};
 use mlx5::window::TypeOne;
-use mlx5::mkey::{
-    BlockSize, Crc, Domain, MkeyAccess, Seed, Signature, SignatureBlock,
-};
 use mlx5::{CancelError, CancelMode, MaskedOperands, NotPending, Opcode, devices_on};
 use mlx5_uapi::ioctl::method;
 use std::sync::Arc;
@@ -152,16 +150,18 @@ fn c_weakness_06_an_error_has_no_partial_effect(bed: &Bed) -> Outcome {
     };
     assert_eq!(wr_ids, [77], "it is said which");
     assert!(rig.pair.a.qp.send_ring() == before, "nothing is rewritten");
-    assert_eq!(ids(&rig.pair.a.qp.cancel_set(&drained, &[5, 2], CancelMode::AllOrNothing)?), [2, 5]);
+    assert_eq!(
+        ids(&rig.pair.a.qp.cancel_set(&drained, &[5, 2], CancelMode::AllOrNothing)?),
+        [2, 5]
+    );
     rig.resume()?;
     assert_eq!(rig.executed(), [0, 1, 3, 4]);
     Ok(())
 }
 
 fn c_weakness_07_every_operation_can_be_cancelled(bed: &Bed) -> Outcome {
-    let options = PairOptions::default().access(
-        crate::pair::ALL_ACCESS | Access::REMOTE_ATOMIC | Access::MW_BIND,
-    );
+    let options = PairOptions::default()
+        .access(crate::pair::ALL_ACCESS | Access::REMOTE_ATOMIC | Access::MW_BIND);
     let mut rig = Rig::with(bed, options)?;
     rig.drain(0)?;
     let key = rig.pair.a.pd.create_mkey(4).build()?;
@@ -400,7 +400,7 @@ fn asked(
 ) -> Result<(Context, Arc<AtomicUsize>), Failed> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let lies = Lies {
+    let overrides = Overrides {
         calls: Some(Box::new(move |called| {
             if called == method::DEVX_OBJ_QUERY {
                 count.fetch_add(1, SeqCst);
@@ -408,9 +408,9 @@ fn asked(
             }
             None
         })),
-        ..Lies::default()
+        ..Overrides::default()
     };
-    let (kernel, _) = Warp::before(bed.simulator().kernel(), lies);
+    let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), overrides);
     Ok((devices_on(kernel)?[0].open()?, asked))
 }
 

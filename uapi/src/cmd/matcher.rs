@@ -70,8 +70,8 @@ pub struct CreateRule<'a> {
     pub matcher: u32,
     /// The match parameters that a packet must have, under the matcher's mask.
     pub value: &'a [u8],
-    /// Where packets go.
-    pub destination: Destination,
+    /// Where packets go. The kernel refuses a rule for received packets that does not say.
+    pub destination: Option<Destination>,
     /// The flow tag of their CQEs.
     pub tag: Option<u32>,
     /// Flow actions that are applied to them, by handle.
@@ -90,10 +90,11 @@ pub fn create_rule(file: &dyn DeviceFile, what: &CreateRule<'_>) -> Result<u32, 
         .input_bytes(id::MATCH_VALUE, what.value)
         .handle(id::MATCHER, what.matcher);
     match what.destination {
-        Destination::Qp(handle) => call.handle(id::DEST_QP, handle),
-        Destination::Devx(handle) => call.handle(id::DEST_DEVX, handle),
-        Destination::Flags(flags) => call.input_u64(id::FLAGS, u64::from(flags.bits())),
-    };
+        Some(Destination::Qp(handle)) => _ = call.handle(id::DEST_QP, handle),
+        Some(Destination::Devx(handle)) => _ = call.handle(id::DEST_DEVX, handle),
+        Some(Destination::Flags(flags)) => _ = call.input_u64(id::FLAGS, u64::from(flags.bits())),
+        None => {}
+    }
     if let Some(tag) = what.tag {
         call.input_u32(id::TAG, tag);
     }

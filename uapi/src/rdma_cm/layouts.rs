@@ -3,9 +3,10 @@
 use crate::layout::layout;
 use crate::verbs::AhAttr;
 
-/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library.
+/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library: one of
+/// [`Ipv4Address`], [`Ipv6Address`] and [`IbAddress`].
 pub type SocketAddress = [u8; 128];
-/// `struct sockaddr_in6`, which also holds a `struct sockaddr_in`.
+/// Room for an [`Ipv6Address`], which also holds an [`Ipv4Address`].
 pub type IpAddress = [u8; 28];
 
 /// `RDMA_MAX_PRIVATE_DATA`: bytes of private data that a call has room for. What a message carries
@@ -16,6 +17,8 @@ pub const MAX_PRIVATE_DATA: usize = 256;
 pub const MAX_PATHS: usize = 6;
 
 layout! {
+    table LAYOUTS;
+
     /// `struct rdma_ucm_cmd_hdr`: stands before each command.
     pub struct Header [8] {
         0 cmd: u32 => "[`super::CommandId`].",
@@ -159,6 +162,23 @@ layout! {
         0 num_paths: u32 => "Paths that there are.",
         4 reserved: u32 => "Zero.",
         8 path_data: [PathData; MAX_PATHS] => "The paths.",
+    }
+
+    /// `struct sockaddr_in`.
+    pub struct Ipv4Address [16] {
+        0 family: u16 => "`AF_INET`.",
+        2 port: [u8; 2] => "Port, network order.",
+        4 addr: [u8; 4] => "Address.",
+        8 zero: [u8; 8] => "Zero.",
+    }
+
+    /// `struct sockaddr_in6`.
+    pub struct Ipv6Address [28] {
+        0  family: u16 => "`AF_INET6`.",
+        2  port: [u8; 2] => "Port, network order.",
+        4  flowinfo: [u8; 4] => "Flow label and traffic class, network order.",
+        8  addr: [u8; 16] => "Address.",
+        24 scope_id: u32 => "The interface of a link-local address.",
     }
 
     /// `struct sockaddr_ib`.

@@ -23,6 +23,12 @@ pub const SYSFS: &str = "class/misc/rdma_cm";
 /// Name of the node below `/dev/infiniband`.
 pub const NODE: &str = "rdma_cm";
 
+/// `AF_INET`: the family of [`Ipv4Address`].
+pub const AF_INET: u16 = 2;
+
+/// `AF_INET6`: the family of [`Ipv6Address`].
+pub const AF_INET6: u16 = 10;
+
 /// `AF_IB`: the family of [`IbAddress`].
 pub const AF_IB: u16 = 27;
 
@@ -162,7 +168,11 @@ pub mod reject_reason {
 }
 
 /// A command: its number, and what it answers.
-pub trait Command: IntoBytes + Immutable + Copy {
+///
+/// # Safety
+/// The kernel finds no address in its bytes but the one that `respond_at` sets, to which it writes at most
+/// a `Response`. `respond_at` sets it, unless `Response` has no bytes.
+pub unsafe trait Command: IntoBytes + Immutable + Copy {
     /// Its number.
     const ID: CommandId;
     /// What it answers; `()` if nothing.
@@ -174,7 +184,8 @@ pub trait Command: IntoBytes + Immutable + Copy {
 /// One row per command: its structure, and the response that its field `response` refers to.
 macro_rules! commands {
     ($( $id:ident $command:ident $( => $response:ty )?; )*) => { $(
-        impl Command for $command {
+        // SAFETY: `response` is the only address in the structures of these rows, and is of that answer.
+        unsafe impl Command for $command {
             const ID: CommandId = CommandId::$id;
             commands!(@response $( $response )?);
         }
@@ -211,7 +222,7 @@ commands! {
 
 /// Makes a call, and returns its response.
 pub fn call<C: Command>(file: &dyn CmFile, command: C) -> Result<C::Response, Errno> {
-    // SAFETY: the only address of a command is that of its response, which is set below.
+    // SAFETY: the only address of a command is that of its response, as `Command` promises.
     unsafe { call_as(file, C::ID, command, C::respond_at) }
 }
 

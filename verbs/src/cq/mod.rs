@@ -19,6 +19,10 @@ use mlx5::{CompletionCursor, CompletionQueue, CqeCompression, CqeSize, Timestamp
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 
+/// The tag of the completions of queue pairs of raw packets, of whose checksums programs are told. Those of
+/// others have none.
+pub(crate) const PACKETS: u64 = 1;
+
 /// A completion queue. A pointer to it is an `ibv_cq`, and an `ibv_cq_ex` if it was made as one.
 #[repr(C)]
 pub(crate) struct CqObject {
@@ -225,12 +229,12 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let Ok(entries) = u32::try_from(cqe) else { return status(Err(Refusal::INVALID)) };
     // SAFETY: by the contract.
-    let resized = unsafe { CqObject::of(cq) }.with_mut(|queue| {
+    status(unsafe { CqObject::of(cq) }.with_mut(|queue| {
         queue.resize(entries)?;
-        Ok(queue.capacity())
-    });
-    // SAFETY: by the contract.
-    status(resized.map(|capacity| unsafe { (*cq).cqe = capacity as c_int }))
+        // SAFETY: by the contract; the lock is held, as another thread may resize the queue too.
+        unsafe { (*cq).cqe = queue.capacity() as c_int };
+        Ok(())
+    }))
 }
 
 /// The operation behind `ibv_modify_cq`.

@@ -1,6 +1,7 @@
 //! Polling into C's completions.
 
 use super::CqObject;
+use super::PACKETS;
 use crate::abi::*;
 use mlx5::{CompletionErrorKind, CompletionOpcode, Opcode, Syndrome, WorkCompletion};
 
@@ -37,6 +38,7 @@ const _: () = {
     assert!(CompletionOpcode::FetchAdd.number() as c_uint == IBV_WC_FETCH_ADD);
     assert!(CompletionOpcode::BindWindow.number() as c_uint == IBV_WC_BIND_MW);
     assert!(CompletionOpcode::LocalInvalidate.number() as c_uint == IBV_WC_LOCAL_INV);
+    assert!(CompletionOpcode::Tso.number() as c_uint == IBV_WC_TSO);
     assert!(CompletionOpcode::Receive.number() as c_uint == IBV_WC_RECV);
     assert!(CompletionOpcode::ReceiveRdmaWithImm.number() as c_uint == IBV_WC_RECV_RDMA_WITH_IMM);
     assert!(CompletionOpcode::TmAdd.number() as c_uint == IBV_WC_TM_ADD);
@@ -62,6 +64,11 @@ pub(crate) fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     }
     if completion.invalidated_rkey().is_some() {
         flags |= IBV_WC_WITH_INV;
+    }
+    // Few queue pairs are of packets, and few other completions have a checksum: who they are of is asked
+    // last.
+    if completion.checksum_ok() == Some(true) && completion.user_tag() == PACKETS {
+        flags |= IBV_WC_IP_CSUM_OK;
     }
     flags
 }

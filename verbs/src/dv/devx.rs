@@ -148,12 +148,23 @@ macro_rules! of_verbs {
     };
 }
 
+/// The same of a table, whose handle has another name.
+macro_rules! of_table {
+    ($table:ident) => {
+        (ContextObject::of((*$table).context), (*$table).ind_tbl_handle as u32)
+    };
+}
+
 on_objects! {
     obj_query = obj_query obj: mlx5dv_devx_obj, DevxObject::of(obj).parts();
     obj_modify = obj_modify obj: mlx5dv_devx_obj, DevxObject::of(obj).parts();
     cq_query = obj_query cq: ibv_cq, of_verbs!(cq);
     cq_modify = obj_modify cq: ibv_cq, of_verbs!(cq);
     qp_query = obj_query qp: ibv_qp, of_verbs!(qp);
+    wq_query = obj_query wq: ibv_wq, of_verbs!(wq);
+    wq_modify = obj_modify wq: ibv_wq, of_verbs!(wq);
+    ind_tbl_query = obj_query table: ibv_rwq_ind_table, of_table!(table);
+    ind_tbl_modify = obj_modify table: ibv_rwq_ind_table, of_table!(table);
     srq_query = obj_query srq: ibv_srq, of_verbs!(srq);
     srq_modify = obj_modify srq: ibv_srq, of_verbs!(srq);
 }

@@ -15,6 +15,7 @@ use crate::pd::PdObject;
 use crate::qp::QpObject;
 use crate::refusal::{Refusal, Verb, status};
 use crate::srq::SrqObject;
+use crate::wq::WqObject;
 use mlx5::RawCompletionQueue;
 
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
@@ -38,16 +39,16 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
             (*to).uar_mmap_offset = parts.register.mmap_offset as i64;
             told |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
         }
-        // Only raw packet queue pairs have these.
+        // Only raw packet queue pairs have these; the others zeros.
         if wants(MLX5DV_QP_MASK_RAW_QP_HANDLES) {
-            (*to).tirn = 0;
-            (*to).tisn = 0;
-            (*to).rqn = 0;
-            (*to).sqn = 0;
+            (*to).tirn = parts.packet.tirn;
+            (*to).tisn = parts.packet.tisn;
+            (*to).rqn = parts.packet.rqn;
+            (*to).sqn = parts.packet.sqn;
             told |= u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES);
         }
         if wants(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR) {
-            (*to).tir_icm_addr = 0;
+            (*to).tir_icm_addr = parts.packet.tir_icm_addr;
             told |= u64::from(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR);
         }
         (*to).comp_mask = told;
@@ -85,6 +86,19 @@ unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb 
             (*to).srqn = parts.srqn;
         }
         (*to).comp_mask = asked;
+    }
+    Ok(())
+}
+
+unsafe fn work_queue(from: *mut ibv_wq, to: *mut mlx5dv_rwq) -> Verb {
+    // SAFETY: by the contract of `init_obj`.
+    unsafe {
+        let parts = WqObject::of(from).raw_parts()?;
+        (*to).buf = parts.requests.start.as_ptr().cast();
+        (*to).dbrec = parts.record.as_ptr().cast();
+        (*to).wqe_cnt = parts.requests.entries;
+        (*to).stride = parts.requests.stride;
+        (*to).comp_mask = 0;
     }
     Ok(())
 }
@@ -133,7 +147,8 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
             shared_receive_queue(r#in, out)?;
         }
         if is(MLX5DV_OBJ_RWQ) {
-            return Err(Refusal::NOT_SUPPORTED);
+            let mlx5dv_obj_rwq { r#in, out } = (*obj).rwq;
+            work_queue(r#in, out)?;
         }
         if is(MLX5DV_OBJ_DM) {
             let mlx5dv_obj_dm { r#in, out } = (*obj).dm;

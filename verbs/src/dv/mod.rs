@@ -5,6 +5,7 @@ pub mod device;
 pub mod devx;
 pub mod event;
 pub mod init;
+pub mod matcher;
 pub mod memory;
 pub mod pacing;
 pub mod queue;

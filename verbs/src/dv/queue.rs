@@ -5,7 +5,9 @@ use crate::abi::*;
 use crate::cq::{Attributes, extended};
 use crate::qp::create::{Driver, create_ex};
 use crate::qp::driver::SUPPORTED;
+use crate::qp::packet::Packets;
 use crate::refusal::{Refusal, Verb, object};
+use crate::wq;
 use mlx5::{CqeCompression, CqeSize};
 
 fn completion_attributes(dv: &mlx5dv_cq_init_attr) -> Verb<Attributes> {
@@ -70,10 +72,13 @@ fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> 
         | MLX5DV_QP_INIT_ATTR_MASK_DC
         | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS
         | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
-    /// What the provider has; the other flags are of raw packets, credits, and order of data.
+    /// What the provider has; the other flags are of credits, and order of data.
     const FLAGS: c_uint = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE
         | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE
-        | MLX5DV_QP_CREATE_SIG_PIPELINING;
+        | MLX5DV_QP_CREATE_SIG_PIPELINING
+        | MLX5DV_QP_CREATE_TUNNEL_OFFLOADS
+        | MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC
+        | MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC;
     const NAMED: c_uint = 2 * MLX5DV_QP_CREATE_OOO_DP - 1;
     let has = |mask: c_uint| dv.comp_mask & u64::from(mask) != 0;
     if dv.comp_mask & !u64::from(KNOWN) != 0
@@ -97,6 +102,12 @@ fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> 
         send_ops,
         scatter_to_cqe: scatter,
         pipelining: flags & MLX5DV_QP_CREATE_SIG_PIPELINING != 0,
+        packets: Packets {
+            tunnels: flags & MLX5DV_QP_CREATE_TUNNEL_OFFLOADS != 0,
+            own_unicast: flags & MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC != 0,
+            own_multicast: flags & MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC != 0,
+            ..Packets::default()
+        },
     })
 }
 
@@ -114,5 +125,26 @@ pub unsafe extern "C" fn create_qp(
     object(unsafe {
         let driver = dv.as_ref().map(|dv| driver_attributes((*init).qp_type, dv)).transpose();
         driver.and_then(|driver| create_ex(context, init, driver.unwrap_or_default()))
+    })
+}
+
+/// `mlx5dv_create_wq`: without strides, which no queue has here.
+///
+/// # Safety
+/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is NULL or
+/// readable.
+pub unsafe extern "C" fn create_wq(
+    context: *mut ibv_context,
+    init: *mut ibv_wq_init_attr,
+    dv: *mut mlx5dv_wq_init_attr,
+) -> *mut ibv_wq {
+    const STRIDES: u64 = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ as u64;
+    // SAFETY: by the contract.
+    object(unsafe {
+        match dv.as_ref().map_or(0, |dv| dv.comp_mask) {
+            0 => wq::make(context, init),
+            STRIDES => Err(Refusal::NOT_SUPPORTED),
+            _ => Err(Refusal::INVALID),
+        }
     })
 }

@@ -1,6 +1,7 @@
 //! Binding memory windows of type 1.
 
-use super::post::{flags, listed_errno};
+use super::flags::flags;
+use super::post::listed_errno;
 use super::{CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::mr::MrObject;
@@ -28,7 +29,10 @@ pub(super) unsafe fn bind_of<T: CTransport>(
         let posted = this.head.send_lock.hold(|| {
             let mut batch = this.send().wr_start();
             T::bind(&mut batch, bind.wr_id, flags, binding, change)?;
-            batch.complete().map_err(|refused| refused.error())
+            batch.complete().map_err(|refused| refused.error())?;
+            // Before another thread can cancel the request, which sets the previous key.
+            (*mw).rkey = rkey;
+            Ok(())
         });
         posted.map_or_else(listed_errno, |()| 0)
     }
@@ -63,10 +67,6 @@ pub unsafe extern "C" fn bind_mw(
         let rkey = (*mw).rkey;
         let next = rkey & !0xff | rkey.wrapping_add(1) & 0xff;
         let change = MwObject::of(mw).keys.bind(next);
-        let refused = (QpObject::of(qp).functions.bind)(qp, mw, bind, next, change);
-        if refused == 0 {
-            (*mw).rkey = next;
-        }
-        refused
+        (QpObject::of(qp).functions.bind)(qp, mw, bind, next, change)
     }
 }

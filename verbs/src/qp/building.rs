@@ -2,12 +2,15 @@
 //! all of it is known.
 
 use super::configuring::Configuring;
+use super::packet::{cuts, segmented, tso_request};
 use super::post::{self, Common, any_request, send_errno};
 use super::{Address, CTransport, QpOf};
 use crate::abi::*;
 use crate::object::Blank;
 use crate::refusal::Refusal;
-use mlx5::{AddressVector, BatchError, Data, InlineSges, Sge, Steps, StepsState, UdAddress};
+use mlx5::{
+    AddressVector, BatchError, Data, InlineSges, QueuePairCaps, Sge, Steps, StepsState, UdAddress,
+};
 
 pub(super) type Qp = *mut ibv_qp_ex;
 
@@ -37,6 +40,10 @@ pub(super) struct Kept {
     pub(super) configuring: Option<Box<Configuring>>,
     /// Data that was set before the receiver, which is copied: the program's own may be gone.
     early: Option<Early>,
+    /// Room for the headers of a packet that the device cuts, which are copied as well.
+    headers: Box<[u8]>,
+    /// Whether the device needs the first bytes of a packet in its request.
+    heads: bool,
 }
 
 /// The batch of a queue pair during a call.
@@ -61,17 +68,35 @@ pub(super) enum Kind {
 }
 
 impl Building {
-    /// For a queue pair of transport `T`, so many SGEs and so much inline data in a request.
-    pub(super) fn new<T: CTransport>(max_sge: u32, max_inline: u32, extended: bool) -> Self {
-        let early = (extended && T::ADDRESS != Address::Nothing).then(|| {
-            let inline = (max_inline as usize).div_ceil(size_of::<Sge>());
-            let room = vec![Sge::default(); inline.max(max_sge as usize + 1)];
+    /// For a queue pair of transport `T` with such requests, and headers of packets.
+    pub(super) fn new<T: CTransport>(caps: &QueuePairCaps, max_header: u16, heads: bool) -> Self {
+        let mut building = Self::default();
+        building.kept.early = (T::ADDRESS != Address::Nothing).then(|| {
+            let inline = (caps.max_inline_data as usize).div_ceil(size_of::<Sge>());
+            let room = vec![Sge::default(); inline.max(caps.max_send_sge as usize + 1)];
             Early { room: room.into(), kind: Kind::Nothing }
         });
+        building.kept.headers = vec![0; max_header.into()].into();
+        building.kept.heads = heads;
+        building
+    }
+}
+
+/// For a queue pair without batches.
+impl Default for Building {
+    fn default() -> Self {
         let mut wr = ibv_send_wr::blank();
         wr.opcode = NONE;
-        let vector = AddressVector::default();
-        let kept = Kept { wr, addressed: false, vector, refused: 0, configuring: None, early };
+        let kept = Kept {
+            wr,
+            addressed: false,
+            vector: AddressVector::default(),
+            refused: 0,
+            configuring: None,
+            early: None,
+            headers: Box::default(),
+            heads: false,
+        };
         Self { state: StepsState::new(), kept }
     }
 }
@@ -161,6 +186,19 @@ impl<T: CTransport> Open<'_, T> {
     #[inline(always)]
     pub(super) unsafe fn finish(&mut self, data: Data<'_>) {
         let Kept { wr, vector, .. } = &*self.kept;
+        if const { cuts::<T>() } && wr.opcode == IBV_WR_TSO {
+            // SAFETY: the headers of a request that is kept are in their room.
+            let packet = unsafe { segmented(wr, &data) };
+            self.steps.push_with(|| tso_request::<T>(wr, packet.as_ref()));
+            self.kept.wr.opcode = NONE;
+            return;
+        }
+        if const { cuts::<T>() } && self.kept.heads {
+            // SAFETY: by the contract.
+            self.steps.with_batch(|batch| unsafe { T::add_headed(batch, wr, &data) });
+            self.kept.wr.opcode = NONE;
+            return;
+        }
         // SAFETY: by the contract.
         self.steps.push_with(|| unsafe { any_request::<T>(wr, data, receiver::<T>(wr, vector)) });
         self.kept.wr.opcode = NONE;
@@ -224,6 +262,23 @@ impl<T: CTransport> Open<'_, T> {
             }
         }
         self.kept.early = Some(Early { room, kind: Kind::Nothing });
+    }
+
+    /// Keeps the headers of a packet that the device cuts. Returns whether there is room for them.
+    ///
+    /// # Safety
+    /// So many bytes are readable.
+    pub(super) unsafe fn keep_headers(&mut self, from: *const u8, length: u16, mss: u16) -> bool {
+        let Kept { wr, headers, .. } = &mut *self.kept;
+        if usize::from(length) > headers.len() {
+            return false;
+        }
+        if length != 0 {
+            // SAFETY: by the contract; there is room for as many.
+            unsafe { headers.as_mut_ptr().copy_from(from, length.into()) };
+        }
+        wr.ext.tso = ibv_send_wr_u1_tso { hdr: headers.as_mut_ptr().cast(), hdr_sz: length, mss };
+        true
     }
 
     /// Finishes the request without a call, if nothing is unusual. Returns whether it did.

@@ -3,6 +3,8 @@
 use super::building::Building;
 use super::driver;
 use super::extended;
+use super::hash::create_hash;
+use super::packet::Packets;
 use super::target::create_target;
 use super::{Address, CTransport, Functions, QpObject, QpOf, bind, post};
 use crate::abi::mlx5dv::mlx5dv_qp_ex;
@@ -18,8 +20,8 @@ use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
 use crate::srq::{Queue, SrqObject};
 
-use mlx5::transport::{Rc, Uc, Ud, XrcSend};
-use mlx5::{CompletionQueue, CompletionTarget, QpId, QueuePair, SendOps};
+use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
+use mlx5::{CompletionQueue, CompletionTarget, InlineMode, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -33,6 +35,7 @@ impl<T: CTransport> Of<T> {
         bind: bind::bind_of::<T>,
         modify: super::modify::modify_of::<T>,
         destroy: destroy_of::<T>,
+        has_states: true,
     };
 }
 
@@ -43,6 +46,8 @@ struct Wanted<'a> {
     create_flags: u32,
     send_ops: Option<u64>,
     driver: Driver,
+    /// What only raw packets have, with what `driver` says of it.
+    packets: Packets,
 }
 
 /// What `mlx5dv_create_qp` adds.
@@ -54,6 +59,8 @@ pub(crate) struct Driver {
     pub(crate) scatter_to_cqe: bool,
     /// The send queue drains on a signature error.
     pub(crate) pipelining: bool,
+    /// What only raw packets have.
+    pub(crate) packets: Packets,
 }
 
 impl Driver {
@@ -93,7 +100,11 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .max_recv_sge(init.cap.max_recv_sge)
             .max_inline_data(init.cap.max_inline_data)
             .signal_all(init.sq_sig_all != 0)
-            .block_multicast_loopback(wanted.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0)
+            .block_multicast_loopback(
+                // The kernel takes the flag for packets, and has no use for it.
+                wanted.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0
+                    && init.qp_type != IBV_QPT_RAW_PACKET,
+            )
             .send_ops(ops)
             .wqe_signature(!receives && environment::signed_requests());
         if !init.srq.is_null() {
@@ -112,6 +123,10 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         if entries.is_some() || wanted.driver.pipelining {
             let made = T::with_keys(builder, entries, wanted.driver.pipelining);
             builder = made.ok_or(Refusal::NOT_SUPPORTED)?;
+        }
+        let packets = wanted.packets;
+        if init.qp_type == IBV_QPT_RAW_PACKET || packets != Packets::default() {
+            builder = T::with_packets(builder, packets).ok_or(packets.elsewhere())?;
         }
         if let Some(domain) = thread_domain {
             builder = builder.thread_domain(domain);
@@ -155,7 +170,12 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     if wanted.driver.send_ops != 0 {
         driver::fill(&mut dv);
     }
-    let building = Building::new::<T>(caps.max_send_sge, caps.max_inline_data, extended);
+    let heads = init.qp_type == IBV_QPT_RAW_PACKET
+        && context.context.query_device().ethernet.inline_mode != InlineMode::None;
+    let building = match extended {
+        true => Building::new::<T>(&caps, wanted.packets.max_tso_header, heads),
+        false => Building::default(),
+    };
     let locks = context.environment.locks && thread_domain.is_none();
     pd.hold();
     let made: *mut QpObject = boxed(QpOf::<T> {
@@ -169,6 +189,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             control: UnsafeCell::new(Some(control)),
             caps,
             signal_all: init.sq_sig_all != 0,
+            heads,
             extended,
             dv: UnsafeCell::new(dv),
         },
@@ -187,7 +208,8 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             IBV_QPT_UC => make_of::<Uc>(wanted),
             IBV_QPT_UD => make_of::<Ud>(wanted),
             IBV_QPT_XRC_SEND => make_of::<XrcSend>(wanted),
-            IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Refusal::NOT_SUPPORTED),
+            IBV_QPT_RAW_PACKET => make_of::<RawPacket>(wanted),
+            IBV_QPT_DRIVER => Err(Refusal::NOT_SUPPORTED),
             _ => Err(Refusal::INVALID),
         }
     }
@@ -200,8 +222,8 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
 pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: by the contract.
     object(unsafe {
-        let driver = Driver::default();
-        let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None, driver };
+        let (driver, packets) = (Driver::default(), Packets::default());
+        let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None, driver, packets };
         make(&wanted).map(|made| {
             (*init).cap = (*made).sizes();
             made.cast()
@@ -221,7 +243,14 @@ pub(crate) unsafe fn create_ex(
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_MAX_TSO_HEADER
+        | IBV_QP_INIT_ATTR_IND_TABLE
+        | IBV_QP_INIT_ATTR_RX_HASH
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    /// The flags of packets.
+    const OF_PACKETS: u32 = IBV_QP_CREATE_SCATTER_FCS
+        | IBV_QP_CREATE_CVLAN_STRIPPING
+        | IBV_QP_CREATE_PCI_WRITE_END_PADDING;
     // SAFETY: by the contract. The attributes start with those of `create_qp`.
     unsafe {
         let ex = &*init;
@@ -232,16 +261,32 @@ pub(crate) unsafe fn create_ex(
         if ex.qp_type == IBV_QPT_XRC_RECV {
             return create_target(context, ex);
         }
-        if !has(IBV_QP_INIT_ATTR_PD) {
+        if has(IBV_QP_INIT_ATTR_RX_HASH) {
+            return create_hash(context, ex, driver.packets);
+        }
+        let of_packets = has(IBV_QP_INIT_ATTR_MAX_TSO_HEADER);
+        if !has(IBV_QP_INIT_ATTR_PD)
+            || has(IBV_QP_INIT_ATTR_IND_TABLE)
+            || of_packets && ex.qp_type != IBV_QPT_RAW_PACKET
+        {
             return Err(Refusal::INVALID);
         }
         let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { ex.create_flags } else { 0 };
         let send_ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(ex.send_ops_flags);
-        if create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
+        if create_flags & IBV_QP_CREATE_SOURCE_QPN != 0 && ex.qp_type != IBV_QPT_UD {
+            return Err(Refusal::INVALID);
+        }
+        if create_flags & IBV_QP_CREATE_SOURCE_QPN != 0 {
             return Err(Refusal::NOT_SUPPORTED);
         }
+        if create_flags & !(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | OF_PACKETS) != 0 {
+            return Err(Refusal::INVALID);
+        }
+        let max_tso_header = if of_packets { ex.max_tso_header } else { 0 };
+        let packets = Packets { max_tso_header, ..driver.packets.with(create_flags) };
         let first: *mut ibv_qp_init_attr = init.cast();
-        let made = make(&Wanted { pd: ex.pd, init: &*first, create_flags, send_ops, driver })?;
+        let wanted = Wanted { pd: ex.pd, init: &*first, create_flags, send_ops, driver, packets };
+        let made = make(&wanted)?;
         (*init).cap = (*made).sizes();
         Ok(made.cast())
     }

@@ -4,10 +4,10 @@
 //! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
 //! The last one adds it to the batch.
 
+use super::QpObject;
 use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
-use super::post::by_bits;
-use super::{QpObject, post};
+use super::flags::{by_bits, driver_flags};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::mkey::MkeyObject;
@@ -150,7 +150,7 @@ unsafe extern "C" fn wr_mkey_configure(
         let waiting = open.kept.configuring.get_or_insert_with(|| Box::new(Configuring::new()));
         waiting.mkey = mkey;
         waiting.wr_id = wr_id;
-        waiting.flags = post::driver_flags(wr_flags);
+        waiting.flags = driver_flags(wr_flags);
         waiting.left = num_setters;
         waiting.reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
         waiting.access = None;

@@ -6,10 +6,12 @@
 //! them is known.
 
 use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
-use super::post::{Common, by_opcode, flags};
+use super::flags::flags;
+use super::post::{Common, by_opcode};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
+use crate::refusal::Refusal;
 use crate::request::entries;
 use mlx5::operation::{self, Inline};
 use mlx5::{Data, InlineSges, RemoteAddress, SendOps, Sge};
@@ -196,6 +198,18 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
     }
 }
 
+/// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is set.
+unsafe extern "C" fn wr_send_tso<T: CTransport>(qp: Qp, hdr: *mut c_void, hdr_sz: u16, mss: u16) {
+    // SAFETY: C's contract: a batch was started, and the headers are readable.
+    unsafe {
+        request::<T>(qp, IBV_WR_TSO);
+        let mut open = open::<T>(qp);
+        if !open.keep_headers(hdr.cast_const().cast(), hdr_sz, mss) {
+            open.refuse(Refusal::INVALID);
+        }
+    }
+}
+
 /// `ibv_wr_set_ud_addr`.
 unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     qp: Qp,
@@ -358,9 +372,10 @@ unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
     // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are readable.
     unsafe {
         let pieces = entries(buf_list.cast(), num_buf);
-        let long = pieces.iter().any(|piece| piece.lkey != 0);
-        let pieces = if long { std::slice::from_ref(&TOO_LONG) } else { pieces };
-        set_inline::<T>(qp, pieces);
+        // A length of more than 32 bits. The first bytes of a packet are read before lengths are looked at.
+        let long = pieces.iter().find(|piece| piece.lkey != 0);
+        let long = long.map(|piece| Sge { addr: piece.addr, ..TOO_LONG });
+        set_inline::<T>(qp, long.as_ref().map_or(pieces, std::slice::from_ref));
     }
 }
 
@@ -392,6 +407,7 @@ pub(super) fn fill<T: CTransport>(c: &mut ibv_qp_ex) {
         FETCH_ADD wr_atomic_fetch_add;
         BIND_MW wr_bind_mw;
         LOCAL_INV wr_local_inv;
+        TSO wr_send_tso;
     }
     match T::ADDRESS {
         Address::Nothing => {}

@@ -6,8 +6,11 @@ mod configuring;
 pub mod create;
 pub mod driver;
 pub mod extended;
+mod flags;
+mod hash;
 pub mod modify;
 pub mod multicast;
+pub mod packet;
 pub mod post;
 pub mod target;
 
@@ -19,12 +22,13 @@ use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
 use building::Building;
-use mlx5::transport::{Rc, Uc, Ud, XrcSend};
+use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5::{
-    Batch, Binding, Change, ControlHalf, ListTransport, PostError, QpAttributes, QueuePair,
+    Batch, Binding, Change, ControlHalf, Data, ListTransport, PostError, QpAttributes, QueuePair,
     QueuePairBuilder, QueuePairCaps, QueuePairTransport, QueueState, ReceiveHalf, SendFlags,
     SendHalf, Steps, TagMatchingQueue,
 };
+use packet::Packets;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
@@ -74,6 +78,28 @@ pub(crate) trait CTransport: QueuePairTransport + ListTransport {
         _entries: Option<u32>,
         _pipelining: bool,
     ) -> Option<QueuePairBuilder<'a, Self>>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Adds a packet for a device that needs its first bytes in the request, if the transport has packets.
+    ///
+    /// # Safety
+    /// `wr` is a request as C makes them, with this data, whose bytes are readable as long as the call
+    /// runs.
+    unsafe fn add_headed(_batch: &mut Batch<'_, Self>, _wr: &ibv_send_wr, _data: &Data<'_>)
+    where
+        Self: Sized,
+    {
+    }
+
+    /// Makes a queue pair with what only packets have, if the transport has any.
+    fn with_packets(
+        _builder: QueuePairBuilder<'_, Self>,
+        _packets: Packets,
+    ) -> Option<QueuePairBuilder<'_, Self>>
     where
         Self: Sized,
     {
@@ -144,6 +170,22 @@ impl CTransport for Ud {
     const ADDRESS: Address = Address::Datagram;
 }
 
+impl CTransport for RawPacket {
+    const ADDRESS: Address = Address::Nothing;
+
+    fn with_packets(
+        builder: QueuePairBuilder<'_, Self>,
+        packets: Packets,
+    ) -> Option<QueuePairBuilder<'_, Self>> {
+        Some(packets.apply(builder))
+    }
+
+    unsafe fn add_headed(batch: &mut Batch<'_, Self>, wr: &ibv_send_wr, data: &Data<'_>) {
+        // SAFETY: by the contract.
+        unsafe { packet::add_headed(batch, wr, data) };
+    }
+}
+
 impl CTransport for XrcSend {
     const ADDRESS: Address = Address::Srq;
     binds!();
@@ -155,6 +197,8 @@ pub(crate) struct Functions {
     pub(crate) bind: unsafe fn(*mut ibv_qp, *mut ibv_mw, &ibv_mw_bind, u32, Change) -> c_int,
     pub(crate) modify: unsafe fn(&QpObject, &QpAttributes) -> Verb,
     pub(crate) destroy: unsafe fn(*mut QpObject) -> Verb,
+    /// Whether it has states.
+    pub(crate) has_states: bool,
 }
 
 /// A queue pair of any transport: what all have. A pointer to it is an `ibv_qp`, and an `ibv_qp_ex`
@@ -173,6 +217,8 @@ pub(crate) struct QpObject {
     control: UnsafeCell<Option<ControlHalf>>,
     caps: QueuePairCaps,
     signal_all: bool,
+    /// Whether the device needs the first bytes of a packet in its request.
+    heads: bool,
     /// Whether programs may take it for an `ibv_qp_ex`.
     pub(crate) extended: bool,
     /// The functions of libmlx5.
@@ -279,6 +325,7 @@ impl QpObject {
                 max_inline_data: 0,
             },
             signal_all: false,
+            heads: false,
             extended: false,
             dv: UnsafeCell::new(mlx5dv_qp_ex::blank()),
         }

@@ -11,6 +11,7 @@ use mlx5::{
 };
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::verbs::{MigState, QpAttrMask, QpDest};
+use std::sync::PoisonError;
 
 fn state(raw: c_uint) -> Verb<QueueState> {
     u8::try_from(raw).ok().and_then(QueueState::from_bits).ok_or(Refusal::INVALID)
@@ -44,17 +45,19 @@ fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
         IBV_QP_AV ah_attr = path(&attr.ah_attr);
         IBV_QP_PATH_MTU path_mtu =
             u8::try_from(attr.path_mtu).ok().and_then(Mtu::from_raw).ok_or(Refusal::INVALID)?;
-        IBV_QP_TIMEOUT timeout = fits(AckTimeout::new(attr.timeout))?;
-        IBV_QP_RETRY_CNT retry_cnt = fits(RetryCount::new(attr.retry_cnt))?;
-        IBV_QP_RNR_RETRY rnr_retry = fits(RetryCount::new(attr.rnr_retry))?;
+        // The kernel driver cuts these to the bits of their fields, and programs rely on it: fio retries ten
+        // times.
+        IBV_QP_TIMEOUT timeout = fits(AckTimeout::new(attr.timeout & AckTimeout::MAX.get()))?;
+        IBV_QP_RETRY_CNT retry_cnt = fits(RetryCount::new(attr.retry_cnt & RetryCount::MAX.get()))?;
+        IBV_QP_RNR_RETRY rnr_retry = fits(RetryCount::new(attr.rnr_retry & RetryCount::MAX.get()))?;
         IBV_QP_RQ_PSN rq_psn = Psn::wrapping(attr.rq_psn);
         IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic = attr.max_rd_atomic;
         IBV_QP_ALT_PATH alt_path = AlternatePath {
             ah_attr: mlx5::AhAttr { port_num: attr.alt_port_num, ..path(&attr.alt_ah_attr) },
             pkey_index: attr.alt_pkey_index,
-            timeout: fits(AckTimeout::new(attr.alt_timeout))?,
+            timeout: fits(AckTimeout::new(attr.alt_timeout & AckTimeout::MAX.get()))?,
         };
-        IBV_QP_MIN_RNR_TIMER min_rnr_timer = fits(RnrTimer::new(attr.min_rnr_timer))?;
+        IBV_QP_MIN_RNR_TIMER min_rnr_timer = fits(RnrTimer::new(attr.min_rnr_timer & RnrTimer::MAX.get()))?;
         IBV_QP_SQ_PSN sq_psn = Psn::wrapping(attr.sq_psn);
         IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic = attr.max_dest_rd_atomic;
         IBV_QP_PATH_MIG_STATE path_mig_state = u8::try_from(attr.path_mig_state)
@@ -154,7 +157,12 @@ fn to_path(from: &QpDest) -> ibv_ah_attr {
 }
 
 fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> {
+    if !this.functions.has_states {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
     let mask = QpAttrMask::from_bits_retain(mask as u32);
+    // Held while the state is asked for, so that what is shown is not from before another thread's change.
+    let _held = this.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
     let from = command::query(this.context().file(), this.handle(), mask)?;
     let mut to = ibv_qp_attr::blank();
     macro_rules! copy {

@@ -1,5 +1,7 @@
 //! Posting requests from C's lists.
 
+use super::flags::flags;
+use super::packet::{cuts, segmented, tso_request};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
@@ -7,46 +9,10 @@ use crate::mw::binding;
 use crate::request::{only, receive_errno, receives, refused, sges, single_receive};
 use mlx5::mkey::MkeyRefusal;
 use mlx5::operation::{self, SendOperation};
-use mlx5::transport::Rc;
 use mlx5::{
     Batch, Data, InlineSges, Operation, PostError, RemoteAddress, SendFlags, SendWr, Sge,
     UdAddress, UnsupportedOperation,
 };
-
-/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the index has.
-macro_rules! by_bits {
-    ($Flags:ident[$entries:literal]: $($bit:ident $flag:ident,)*) => {{
-        let mut table = [$Flags::empty(); $entries];
-        let mut bits = 0;
-        while bits < table.len() {
-            $(if bits & $bit as usize != 0 {
-                table[bits] = table[bits].union($Flags::$flag);
-            })*
-            bits += 1;
-        }
-        table
-    }};
-}
-pub(super) use by_bits;
-
-/// `enum ibv_send_flags` without `INLINE`, as the provider has them.
-const FLAGS: [SendFlags; 32] = by_bits! { SendFlags[32]:
-    IBV_SEND_FENCE FENCE,
-    IBV_SEND_SIGNALED SIGNALED,
-    IBV_SEND_SOLICITED SOLICITED,
-    IBV_SEND_IP_CSUM IP_CSUM,
-};
-
-/// The provider's flags of an operation. As in C, those that say nothing of it are passed over.
-#[inline(always)]
-pub(super) fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
-    FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
-}
-
-/// The provider's flags of a request of libmlx5.
-pub(super) fn driver_flags(given: c_uint) -> SendFlags {
-    flags::<Rc>(given, SendFlags::all())
-}
 
 /// What a request names besides memory, in C's form.
 impl ibv_send_wr {
@@ -304,7 +270,16 @@ unsafe fn add_fast_of<T: CTransport>(
 /// # Safety
 /// `wr` is a request as C makes them, for a queue pair of transport `T`.
 #[inline(always)]
-unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
+unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, heads: bool) {
+    if const { cuts::<T>() } && wr.opcode == IBV_WR_TSO {
+        // SAFETY: by the contract.
+        let packet = unsafe { segmented(wr, &listed_data(wr)) };
+        return batch.push_with(|| tso_request::<T>(wr, packet.as_ref()));
+    }
+    if const { cuts::<T>() } && heads {
+        // SAFETY: by the contract.
+        return unsafe { T::add_headed(batch, wr, &listed_data(wr)) };
+    }
     // SAFETY: by the contract.
     if !unsafe { add_fast_of::<T>(batch, wr, sges(wr.sg_list, wr.num_sge)) } {
         // SAFETY: as above.
@@ -394,7 +369,7 @@ unsafe fn post_locked<T: CTransport>(
             if next.is_null() {
                 return false;
             }
-            add_listed::<T>(batch, &*next);
+            add_listed::<T>(batch, &*next, this.head.heads);
             next = (*next).next;
             true
         });

@@ -24,10 +24,11 @@ static FUNCTIONS: Functions = Functions {
     bind: refuse_bind,
     modify: modify_target,
     destroy: destroy_target,
+    has_states: true,
 };
 
 /// A target sends nothing.
-unsafe fn refuse_send(
+pub(super) unsafe fn refuse_send(
     _qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
@@ -38,7 +39,7 @@ unsafe fn refuse_send(
 }
 
 /// Nor does it bind windows.
-unsafe fn refuse_bind(
+pub(super) unsafe fn refuse_bind(
     _qp: *mut ibv_qp,
     _mw: *mut ibv_mw,
     _bind: &ibv_mw_bind,

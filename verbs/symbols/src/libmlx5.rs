@@ -24,7 +24,7 @@ macro_rules! libmlx5 {
 
             default "MLX5_1.3" {
                 mlx5dv_create_qp => dv::queue::create_qp,
-                mlx5dv_create_wq => refuse::null,
+                mlx5dv_create_wq => dv::queue::create_wq,
             }
 
             default "MLX5_1.4" {
@@ -36,9 +36,9 @@ macro_rules! libmlx5 {
             }
 
             default "MLX5_1.6" {
-                mlx5dv_create_flow => refuse::null,
-                mlx5dv_create_flow_matcher => refuse::null,
-                mlx5dv_destroy_flow_matcher => refuse::error,
+                mlx5dv_create_flow => dv::matcher::create_flow,
+                mlx5dv_create_flow_matcher => dv::matcher::create_flow_matcher,
+                mlx5dv_destroy_flow_matcher => dv::matcher::destroy_flow_matcher,
             }
 
             default "MLX5_1.7" {
@@ -60,14 +60,14 @@ macro_rules! libmlx5 {
             default "MLX5_1.8" {
                 mlx5dv_devx_cq_modify => dv::devx::cq_modify,
                 mlx5dv_devx_cq_query => dv::devx::cq_query,
-                mlx5dv_devx_ind_tbl_modify => refuse::error,
-                mlx5dv_devx_ind_tbl_query => refuse::error,
+                mlx5dv_devx_ind_tbl_modify => dv::devx::ind_tbl_modify,
+                mlx5dv_devx_ind_tbl_query => dv::devx::ind_tbl_query,
                 mlx5dv_devx_qp_modify => dv::devx::qp_modify,
                 mlx5dv_devx_qp_query => dv::devx::qp_query,
                 mlx5dv_devx_srq_modify => dv::devx::srq_modify,
                 mlx5dv_devx_srq_query => dv::devx::srq_query,
-                mlx5dv_devx_wq_modify => refuse::error,
-                mlx5dv_devx_wq_query => refuse::error,
+                mlx5dv_devx_wq_modify => dv::devx::wq_modify,
+                mlx5dv_devx_wq_query => dv::devx::wq_query,
                 mlx5dv_is_supported => dv::device::is_supported,
             }
 

@@ -3,3 +3,4 @@
 mod free;
 pub(crate) mod queue;
 pub(crate) mod shared;
+pub(crate) mod striding;

@@ -75,12 +75,12 @@ impl ReceiveLayout {
 /// except those marked in `ahead`. Room becomes free only with the oldest one, because the ring has
 /// no free slots in the middle.
 pub struct ReceiveRecords {
-    wr_ids: Box<[AtomicU64]>,
-    posted: CachePadded<AtomicU16>,
+    pub(super) wr_ids: Box<[AtomicU64]>,
+    pub(super) posted: CachePadded<AtomicU16>,
     /// The low 16 bits are the number of the oldest request without completion. The upper bits are
     /// nonzero where [`ReceiveRecords::retire_next`] must not retire it: requests are marked in
     /// `ahead`, or the 16 bits have just wrapped.
-    oldest: CachePadded<AtomicU32>,
+    pub(super) oldest: CachePadded<AtomicU32>,
     /// Poller: the number of slots marked in `ahead`.
     waiting: AtomicU16,
     /// Poller: one bit per slot of the ring, set if its request completed before an older one.
@@ -123,7 +123,7 @@ impl ReceiveRecords {
     }
 
     #[inline(always)]
-    fn wr_id(&self, counter: u16) -> &AtomicU64 {
+    pub(super) fn wr_id(&self, counter: u16) -> &AtomicU64 {
         // SAFETY: the slot is masked by the length, which is a power of two: not zero, because a
         // request was posted.
         unsafe { self.wr_ids.get_unchecked(self.slot(counter)) }
@@ -275,8 +275,10 @@ impl ReceiveQueue {
     /// Creates a receive queue.
     ///
     /// # Safety
-    /// `ring` points to `layout.bytes()` bytes, aligned to 16. They are valid for as long as the
-    /// value lives, and nothing but the device and this value reads or writes them. `records` was
+    /// `ring` points to the scatter entries of the first of `layout.requests` requests, aligned to 16,
+    /// from each of which it is `layout.stride` bytes to those of the next one. The entries, `max_sge` of
+    /// each, are valid for as long as the value lives, and nothing but the device and this value reads or
+    /// writes them. `records` was
     /// created for this many requests and belongs to this queue alone.
     pub unsafe fn new(
         ring: NonNull<u8>,

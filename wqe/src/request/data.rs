@@ -251,6 +251,12 @@ impl<'a> InlineSges<'a> {
         Self(sges)
     }
 
+    /// Returns where the bytes are.
+    #[inline(always)]
+    pub const fn pieces(&self) -> &'a [Sge] {
+        self.0
+    }
+
     /// Whether it is one piece: then its place and length.
     #[inline(always)]
     pub(crate) fn single(&self) -> Option<InlineBytesAt> {

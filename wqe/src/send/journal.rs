@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// An object observer view requests change.
+/// The owner of a view that requests change.
 pub trait ChangeObserver: Send + Sync {
     /// The request behind `change` will never be executed.
     fn undo(&self, change: u64);

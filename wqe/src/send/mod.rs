@@ -1,6 +1,8 @@
 //! The send queue: building, posting and cancelling requests, and their records.
 
 pub(crate) mod batch;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod bed;
 pub(crate) mod build;
 pub(crate) mod cancel;
 pub(crate) mod chosen;

@@ -122,56 +122,30 @@ impl<T: Transport> SendQueue<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::{
-        Gate, PostError, QueueState, Rc, SendFlags, SendLayout, SendParts, SendQueue, SendRecords,
-    };
-    use core::ptr::NonNull;
-    use mlx5_doorbell::{QueuePairRecord, SendRegister};
-
-    #[repr(align(64))]
-    struct Aligned([u8; 8 * 64]);
+    use crate::send::bed::{BLOCKS, Bed};
+    use crate::{PostError, Rc, SendFlags, SendQueue};
 
     /// Whether there is room is a comparison with a 32-bit counter that wraps. A queue that is
     /// always full must be reported full over the whole range of the counter.
     #[test]
     fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
-        let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
-        assert_eq!((layout.blocks, layout.max_request_blocks), (8, 1));
-        let records = SendRecords::new(layout.blocks);
-        let mut memory = [Aligned([0; 512]), Aligned([0; 512]), Aligned([0; 512])];
-        let [ring, uar, words] =
-            memory.each_mut().map(|part| NonNull::from(&mut part.0).cast::<u8>());
-        // SAFETY: each pointer is to its own aligned part of the memory, which outlives the queue.
-        let mut queue = unsafe {
-            let gate = Gate::new(words.byte_add(64).cast());
-            gate.set_state(QueueState::ReadyToSend);
-            SendQueue::<Rc>::new(SendParts {
-                ring,
-                layout,
-                qpn: 1,
-                max_message: 1 << 30,
-                signal_all: true,
-                atomics: true,
-                gate,
-                record: QueuePairRecord::new(words),
-                register: SendRegister::doorbell(uar),
-                records: NonNull::from(&records),
-            })
-        };
+        let bed = Bed::new();
+        // SAFETY: the only queue, and `bed` outlives it.
+        let mut queue = unsafe { bed.queue() };
         let post = |queue: &mut SendQueue<Rc>| {
             let mut batch = queue.wr_start();
             batch.wr(0, SendFlags::empty()).send().inline_data(b"x");
             batch.complete().map_err(|error| error.error())
         };
         let full = Err(PostError::QueueFull { free: 0, needed: 1 });
-        for _ in 0..8 {
+        for _ in 0..BLOCKS {
             post(&mut queue).unwrap();
         }
         for _ in 0..32 {
             for _ in 0..3 {
                 assert_eq!(post(&mut queue), full);
-                let oldest = queue.producer().wrapping_sub(8);
-                records.retire(oldest).unwrap();
+                let oldest = queue.producer().wrapping_sub(BLOCKS as u16);
+                bed.records().retire(oldest).unwrap();
                 assert_eq!(post(&mut queue), Ok(()));
             }
             // Skip ahead. The device's and the records' counters have 16 bits and do not change.

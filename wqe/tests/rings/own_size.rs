@@ -651,6 +651,17 @@ fn the_list_form_refuses_operations_that_the_transport_lacks() {
         assert_eq!(refused::<Ud>(wr), PostError::Unsupported);
         assert_eq!(refused::<XrcSend>(wr), PostError::Unsupported);
     }
+    // Of these a packet can only be sent.
+    let messages = [
+        Operation::SendImm([0; 4]),
+        Operation::RdmaWrite(REMOTE),
+        Operation::RdmaWriteImm(REMOTE, [0; 4]),
+    ];
+    let others = [masked, fields, Operation::Nop];
+    for operation in messages.into_iter().chain(connected).chain(reliable).chain(others) {
+        assert_eq!(refused::<RawPacket>(wr(operation)), PostError::Unsupported);
+    }
+    assert_eq!(refused::<RawPacket>(own), PostError::Unsupported);
 }
 
 #[test]
@@ -683,6 +694,7 @@ fn operations_that_no_connectx_has_are_refused_by_name() {
         let wr = SendWr { operation: Operation::Unsupported(which), ..SendWr::default() };
         assert_eq!(refused::<Rc>(wr), PostError::UnsupportedByDevice(which));
         assert_eq!(refused::<Ud>(wr), PostError::UnsupportedByDevice(which));
+        assert_eq!(refused::<RawPacket>(wr), PostError::UnsupportedByDevice(which));
         assert_eq!(PostError::UnsupportedByDevice(which).to_string(), text);
     }
 }

@@ -89,7 +89,8 @@ bars! {
 
     "mlx5" "single" ["post_inline8_on_10000"] <= 4.00, None, of Rival::Lines;
 
-    "mlx5" "single" ["eth_send32_multi"] <= 45.0, None, of Rival::Nobody;
+    "mlx5" "single" ["eth_send32_multi", "eth_recv32_multi"] <= 45.0, None, of Rival::Nobody;
+    "mlx5" "single" ["eth_forward32"] <= 120.0, None, of Rival::Nobody;
 }
 
 /// The cases whose cache misses are counted for a bar.

@@ -169,8 +169,10 @@ const END: &str = "
   `eth_send32` polls the completion of the batch before and posts 32 packets of 64 bytes, one a
   request, of which the last is signaled, with checksums for the device to compute; `eth_recv32` polls
   32 packets, reads number, length and checksum verdict of each, and posts their 32 buffers again;
-  both count by packet. In `eth_send32_multi` one request has them all. `eth_forward32` is
-  `EthernetQueue::receive` of 32 packets whose addresses are changed and which are sent back.
+  both count by packet. In `eth_send32_multi` one request has them all, and in `eth_recv32_multi`
+  64 packets share a receive: `EthernetQueue::receive` of 32, and address, length and checksum verdict
+  of each. `eth_forward32` is a burst of 32 in both of these forms, whose addresses are changed and which
+  is sent back; in `eth_forward32_single` each packet has a receive of its own.
   Compressed polls use runs of 64; rdma-core *cannot*, because its provider has no decoder.
 * Nanoseconds are measured over rounds of 64 consecutive operations with one pair of clock reads,
   alternating between all competitors. The numbers are medians over rounds; the ratios are medians

@@ -1,6 +1,6 @@
-//! Whom ours is held against.
+//! What our counts are compared with.
 
-/// What something of ours is held against.
+/// What a count of ours is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rival {
     /// The better of C's ways: instructions, of its default mode; nanoseconds, of its single-threaded

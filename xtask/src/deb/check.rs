@@ -47,8 +47,10 @@ pub(super) fn run(package: &Path) -> Result<(), Failure> {
     expect(&bare, Get::C, "the package is removed")?;
     same(&before, &bare.paths()?, "the removal")?;
 
-    let refused = [vec!["sideways"], vec![], vec!["--root"]];
     bare.dpkg(&["--install", &path])?;
+    half_a_switch_is_refused(&bare)?;
+
+    let refused = [vec!["sideways"], vec![], vec!["--root"]];
     for words in refused {
         let status = bare.output(&[&[SWITCH], &words[..]].concat())?.status;
         if status.code() != Some(2) {
@@ -100,6 +102,29 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A folder that the loader looks into first has one of C's libraries: no program may get that with the
+/// other one of ours.
+fn half_a_switch_is_refused(bare: &Bare) -> Result<(), Failure> {
+    const LAY: &str = "mkdir -p /opt/first && cp -L /usr/lib/*/libmlx5.so.1 /opt/first/ \
+                       && echo /opt/first >/etc/ld.so.conf.d/000-a.conf";
+    bare.run(&["/bin/sh", "-c", LAY])?;
+    let output = bare.output(&[SWITCH, "rust"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let named = said.contains("takes /opt/first/libmlx5.so.1 as libmlx5.so.1");
+    if output.status.code() != Some(1) || !named || bare.has(ENTRY) {
+        return Err(wrong(format!(
+            "{SWITCH} rust before another libmlx5: {}, {said}",
+            output.status
+        )));
+    }
+    bare.run(&[
+        "/bin/sh",
+        "-c",
+        "rm -r /opt/first /etc/ld.so.conf.d/000-a.conf && /sbin/ldconfig",
+    ])?;
+    expect(bare, Get::C, "half a switch is refused")
 }
 
 /// Fails unless both lists of paths are one.

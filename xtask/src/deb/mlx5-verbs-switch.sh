@@ -80,11 +80,15 @@ to_rust() {
     mv "$root$entry.new" "$root$entry"
     # Or the next package that calls it would switch.
     ldconfig || { rm -f "$root$entry"; fail 'ldconfig failed; nothing is switched'; }
-    if [ "$(taken libibverbs.so.1)" != "$libraries/libibverbs.so.1" ]; then
+    # Both, or a program would get one of ours with one of C's.
+    for name in libibverbs.so.1 libmlx5.so.1; do
+        path=$(taken "$name")
+        [ "$path" = "$libraries/$name" ] && continue
         rm -f "$root$entry"
         ldconfig
-        fail "the loader does not take $libraries first: does /etc/ld.so.conf include ld.so.conf.d/*.conf?"
-    fi
+        fail "the loader takes ${path:-nothing} as $name: does /etc/ld.so.conf include ld.so.conf.d/*.conf," \
+            "and is no folder with another $name named before ${entry##*/} there?"
+    done
     warn_of_nodes
 }
 

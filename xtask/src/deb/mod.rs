@@ -23,8 +23,8 @@ use tree::Tree;
 /// Build a Debian package of the mlx5 command and of libibverbs.so.1 and libmlx5.so.1
 ///
 /// It has the command with its man pages and shell completions, the libraries in /usr/lib/mlx5, where no
-/// program finds them, and mlx5-verbs-switch, by which all programs of a system get them (rust), or those
-/// of rdma-core again (c). The package is written to target/debian, and runs on the Debian that it was
+/// program finds them, and mlx5-verbs-switch, by which the loader gives them to the programs of a system
+/// (rust), or those of rdma-core again (c). The package is written to target/debian, and runs on the Debian that it was
 /// built on and on later ones.
 ///
 /// The maintainer is DEBFULLNAME with DEBEMAIL, or the author of the last commit; the time of the

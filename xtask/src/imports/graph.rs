@@ -92,10 +92,10 @@ fn reachable(arrows: &Arrows, from: &Module) -> BTreeSet<Module> {
     reached
 }
 
-/// On which floor each module stands: above all that it imports.
-pub(crate) fn floors(arrows: &Arrows) -> Vec<Vec<Module>> {
+/// In which layer each module is: above all that it imports.
+pub(crate) fn layers(arrows: &Arrows) -> Vec<Vec<Module>> {
     let mut left: BTreeSet<&Module> = arrows.keys().collect();
-    let mut floors = Vec::new();
+    let mut layers = Vec::new();
     while !left.is_empty() {
         let stands = |module: &&&Module| {
             let reach = reachable(arrows, module);
@@ -103,15 +103,15 @@ pub(crate) fn floors(arrows: &Arrows) -> Vec<Vec<Module>> {
                 !left.contains(to) || reachable(arrows, to).contains(**module) && reach.contains(to)
             })
         };
-        let floor: Vec<Module> =
+        let layer: Vec<Module> =
             left.iter().filter(stands).map(|module| (*module).clone()).collect();
         // Within a circle every module waits for another: what is left stands together.
-        let floor =
-            if floor.is_empty() { left.iter().map(|m| (*m).clone()).collect() } else { floor };
-        left.retain(|module| !floor.contains(module));
-        floors.push(floor);
+        let layer =
+            if layer.is_empty() { left.iter().map(|m| (*m).clone()).collect() } else { layer };
+        left.retain(|module| !layer.contains(module));
+        layers.push(layer);
     }
-    floors
+    layers
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use source::Module;
 pub(crate) struct Arguments {
     /// The packages, by folder; all that have no circle if none is named
     packages: Vec<String>,
-    /// Print every arrow, not only the floors
+    /// Print every arrow, not only the layers
     #[arg(long)]
     arrows: bool,
 }
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let name = if package == "." { "src" } else { package };
         let top = graph::between_children(&arrows, &[]);
         println!("{name}, from the ground up:");
-        for (floor, modules) in graph::floors(&top).iter().enumerate() {
+        for (layer, modules) in graph::layers(&top).iter().enumerate() {
             let names: Vec<String> = modules.iter().map(shown).collect();
-            println!("  {} {}", floor + 1, names.join(" "));
+            println!("  {} {}", layer + 1, names.join(" "));
         }
         if arguments.arrows {
             for (from, to) in &arrows {

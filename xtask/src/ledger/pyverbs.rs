@@ -9,7 +9,6 @@ use super::reasons::{self, Unused};
 use super::rows::{Outcome, Reason, Row};
 use super::suites;
 use crate::failure::Failure;
-use crate::provider::Provider;
 use crate::wire::Host;
 
 /// The Debian packages that are tested with.
@@ -35,9 +34,35 @@ const CREDENTIALS: (&str, &str) = ("credentials", r#"[{"credential": [0, 0, 0, 0
 /// The longest that a module may take.
 const SECONDS: u32 = 300;
 
-/// Modules of which a test uses in a child process what its parent opened: for that the machine has
-/// to be shared.
-const FORKING: [&str; 1] = ["test_device"];
+/// Lets the simulated kernel create queue pairs of raw packets.
+const RAW: &str = ",raw=on";
+
+/// Modules of which a test uses in a child process what its parent opened, or has two processes that
+/// connect: for that the machine has to be shared.
+const FORKING: [&str; 2] = ["test_device", MANAGED];
+
+/// The module that connects by the address of a port. The tests ask the kernel for it, by the network
+/// interface of the device, which the simulated one has not: they get it from the script that starts
+/// them.
+pub(super) const MANAGED: &str = "test_rdmacm";
+
+/// Its ends post a receive only after they have sent, and try five times to send to one that has none. The
+/// connection manager asks for 655 ms between two tries.
+const PATIENT: &str = ",longest_timer=100ms";
+
+/// The script, and the address of the first simulated port.
+const ADDRESSED: (&str, &str) = (
+    "tests/addressed.py",
+    "import os, runpy
+from importlib.machinery import SourceFileLoader
+folder = os.path.dirname(__file__)
+SourceFileLoader('tests', os.path.join(folder, '__init__.py')).load_module()
+from tests.base import RDMATestCase
+RDMATestCase._get_ip_mac = lambda self, device, port, gid: self.args.append(
+    [device, port, gid, '10.0.0.1', None])
+runpy.run_path(os.path.join(folder, 'run_tests.py'), run_name='__main__')
+",
+);
 
 /// Modules that are left out, and why.
 pub(crate) const LEFT_OUT: [(&str, &str); 5] = [
@@ -118,6 +143,8 @@ impl Suite {
         suite.modules.sort();
         let credentials = suite.folder.join(CREDENTIALS.0);
         fs::write(&credentials, CREDENTIALS.1).map_err(at(&credentials))?;
+        let addressed = suite.folder.join(ADDRESSED.0);
+        fs::write(&addressed, ADDRESSED.1).map_err(at(&addressed))?;
         if !packed.is_empty() {
             let status = Command::new("gzip")
                 .arg("--decompress")
@@ -148,7 +175,7 @@ impl Suite {
         let name = format!("tests.{module}");
         let credentials = self.folder.join(CREDENTIALS.0);
         let credentials = format!("MLX5_CRYPTO_TEST_INFO={}", credentials.display());
-        let script = "tests/run_tests.py";
+        let script = if module == MANAGED { ADDRESSED.0 } else { "tests/run_tests.py" };
         let arguments = [&*credentials, PYTHON, script, "--dev", DEVICE, "-v", &name];
         let machine = match FORKING.contains(&module) {
             true => Some(door.machine(&about_machine, link)?),
@@ -167,7 +194,7 @@ impl Suite {
         link: Link,
         module: &str,
     ) -> Result<Result<String, String>, Failure> {
-        let ended = self.start(door, link, module, ["", ",trace"])?;
+        let ended = self.start(door, link, module, [RAW, ",trace"])?;
         let trouble = ended.trouble.as_deref();
         let found = results(&ended.stderr, trouble).len();
         let trouble = untold(&ended.stderr, found, trouble)
@@ -186,9 +213,8 @@ impl Suite {
         module: &str,
         unused: &mut Unused,
     ) -> Result<Vec<Row>, Failure> {
-        // Our libibverbs makes no raw packet queue pairs.
-        let raw = if door.provider == Provider::C { ",raw=on" } else { "" };
-        let ended = self.start(door, link, module, [raw, ""])?;
+        let settings = if module == MANAGED { format!("{RAW}{PATIENT}") } else { RAW.to_owned() };
+        let ended = self.start(door, link, module, [&settings, ""])?;
         let row = |(test, outcome, said): (String, Outcome, String)| Row {
             suite: suites::PYVERBS,
             link: link.name,

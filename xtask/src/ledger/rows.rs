@@ -183,7 +183,7 @@ impl Ledger {
         &self.rows
     }
 
-    /// The rows of what this chore runs.
+    /// The rows of what this task runs.
     pub(super) fn shown(&self) -> Vec<Shown> {
         let ours = self.values.iter().filter(|(key, _)| key.1 == RUNG && is_run(&key.0));
         ours.map(|(_, value)| Shown::new(value)).collect()
@@ -221,7 +221,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Whether a test of what this chore runs passes.
+    /// Whether a test of what this task runs passes.
     pub(super) fn has_passes(&self) -> bool {
         self.passes().next().is_some()
     }
@@ -240,7 +240,7 @@ impl Ledger {
     }
 }
 
-/// Whether this chore runs a suite.
+/// Whether this task runs a suite.
 fn is_run(suite: &str) -> bool {
     suites::ALL.contains(&suite)
 }

@@ -1,4 +1,4 @@
-//! The names of the suites that this chore runs, as the ledger has them.
+//! The names of the suites that this task runs, as the ledger has them.
 
 /// rdma-core's tests.
 pub(super) const PYVERBS: &str = "pyverbs";
@@ -16,7 +16,7 @@ pub(super) const INTEROP: &str = "interop";
 pub(super) const CONFORMANCE: &str = "conformance";
 pub(super) const CONFORMANCE_SHARED: &str = "conformance, shared machine";
 
-/// Every one. Rows of other suites in the ledger are of other chores.
+/// Every one. Rows of other suites in the ledger are of other tasks.
 pub(super) const ALL: [&str; 8] =
     [PYVERBS, TOOLS, UCX, PINGPONG, PERFTEST, INTEROP, CONFORMANCE, CONFORMANCE_SHARED];
 

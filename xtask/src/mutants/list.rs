@@ -25,6 +25,9 @@ const PLANTED: [&str; 6] = [
     "src/tag_matching/**",
 ];
 
+/// The sources of the packages that these are of.
+const SOURCES: [&str; 3] = ["src", "wqe/src", "cq/src"];
+
 /// What is a test among that.
 const TESTS: [&str; 2] = ["**/tests.rs", "**/tests/**"];
 
@@ -60,7 +63,7 @@ pub(super) fn diff(root: &Path, base: &str) -> Result<Option<PathBuf>, Failure> 
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", "--find-renames"]);
     // Whole crates: a file that was moved from elsewhere has only the lines that changed.
-    command.args([base, "--", "src", "wqe/src", "cq/src"]);
+    command.args([base, "--"]).args(SOURCES);
     let diff = output(command)?;
     if diff.is_empty() {
         return Ok(None);

@@ -5,14 +5,15 @@ mod door;
 use std::path::Path;
 use std::process::Command;
 
+use crate::build;
 use crate::failure::Failure;
 
 /// Look for data races, with ThreadSanitizer, at doorbell registers and at the door for C programs
 ///
-/// The device is a stranger to Rust's memory model: a queue shares its memory with it by volatile
-/// access. But two threads may ring one register, and those stores are Rust's business. So is what
-/// threads do that call C's functions at the same time: the stress program of verbs/programs runs for some
-/// seconds on the simulated device, whose own accesses to memory are not looked at.
+/// Accesses to memory shared with the device are volatile, and are not checked. Stores of two threads to
+/// one doorbell register are atomic, and are. So is what threads do that call C's functions at the same
+/// time: the stress program of verbs/programs runs for some seconds on the simulated device, whose own
+/// accesses to memory are not checked.
 ///
 /// Needs a toolchain that has the sanitizer's run time, as those of rustup have; the door also needs the
 /// sources of the standard library (rustup component add rust-src), gcc and rdma-core's headers.
@@ -56,11 +57,9 @@ struct Toolchain {
 
 impl Toolchain {
     fn here() -> Result<Self, Failure> {
-        let libraries = says(&["--print", "target-libdir"])?;
-        let version = says(&["-vV"])?;
-        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-        let host = host.unwrap_or_default().to_owned();
-        let toolchain = Self { host, libraries, root: says(&["--print", "sysroot"])? };
+        let libraries = build::rustc(&["--print", "target-libdir"])?;
+        let root = build::rustc(&["--print", "sysroot"])?;
+        let toolchain = Self { host: build::host()?, libraries, root };
         if toolchain.run_time().is_none() {
             let what =
                 "this toolchain has no ThreadSanitizer (no librustc-*_rt.tsan.a): use rustup's";
@@ -78,7 +77,7 @@ impl Toolchain {
     /// A command of cargo that builds with the sanitizer.
     fn cargo(&self, command: &str) -> Command {
         let mut cargo = Command::new("cargo");
-        // Without a target, build scripts were to be sanitized, too.
+        // With --target, build scripts are compiled without the sanitizer.
         cargo.args([command, "--quiet", "--target", &self.host, "--target-dir", FOLDER]);
         cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
         cargo
@@ -96,11 +95,4 @@ fn doorbells(toolchain: &Toolchain) -> Result<(), Failure> {
         }
         Err(error) => Err(Failure::Run { program: "cargo".into(), error }),
     }
-}
-
-/// What the compiler answers.
-fn says(arguments: &[&str]) -> Result<String, Failure> {
-    let output = Command::new("rustc").args(arguments).output();
-    let output = output.map_err(|error| Failure::Run { program: "rustc".into(), error })?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -17,6 +17,11 @@ const FOLDER: &str = "verbs/programs";
 /// The simulated devices that each runs on.
 const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
 
+/// Those with raw packets: one that needs no header in a request, and one that needs that of Ethernet.
+const PACKETS: [&str; 2] = ["link=roce,raw=on", "link=roce,raw=on,inline=l2"];
+/// Programs that need them.
+const WITH_PACKETS: &[&str] = &["packets"];
+
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
 
@@ -47,7 +52,9 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
             compile(&source, &again, newer)?;
         }
         let expected = fs::read_to_string(source.with_extension("txt")).ok();
-        for device in DEVICES {
+        let packets = WITH_PACKETS.contains(&&*name);
+        let devices: &[&str] = if packets { &PACKETS } else { &DEVICES };
+        for &device in devices {
             let host = match WITH_CHILDREN.contains(&&*name) {
                 true => {
                     let served = build::program("mlx5-sim-wire", Profile::Release)?;
@@ -65,7 +72,7 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
                 None => println!("{name}, {device}: {} lines", ours.lines().count()),
                 Some(difference) => faults.push(format!("{name}, {device}: {difference}")),
             }
-            if newer.is_some() && device == DEVICES[0] {
+            if newer.is_some() && device == devices[0] {
                 let theirs = match &expected {
                     Some(expected) => expected.clone(),
                     None => output(&again, &simulator, &machine, None)?,

@@ -56,10 +56,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 900, global = true)]
     limit: u64,
 
-    /// Begin no machine that would need more than this for all; one that is left out is told as SKIP
-    #[arg(long, value_name = "MINUTES", conflicts_with = "write")]
-    minutes: Option<u64>,
-
     /// The program that serves the devices [default: mlx5-sim-pci, which is built]
     #[arg(long, value_name = "PATH", global = true)]
     device_program: Option<PathBuf>,

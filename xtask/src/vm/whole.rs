@@ -22,9 +22,6 @@ use crate::verbs;
 /// How many devices a machine has: two ends may be on one, or on two.
 const HCAS: u32 = 2;
 
-/// What a machine takes that runs all its steps, unless one has taken longer here.
-const MACHINE: Duration = Duration::from_secs(360);
-
 /// Lines of a step that failed that are shown.
 const SHOWN: usize = 30;
 
@@ -43,7 +40,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let verbs = verbs.then(verbs::build).transpose()?;
     let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     let mut ran = 0;
-    let mut machine = MACHINE;
     for version in Version::ALL {
         let links: Vec<Link> =
             machines.iter().filter(|(of, _)| *of == version).map(|&(_, link)| link).collect();
@@ -65,12 +61,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
         for link in links {
             let name = format!("{} {}", version.name(), link.name());
-            if is_late(begun.elapsed() + machine, arguments.minutes) {
-                let said = format!("SKIP {name}: the time is short");
-                eprintln!("vm: {said}");
-                skipped.push(said);
-                continue;
-            }
             let folder = logs().join(format!("{}-{}", version.name(), link.name()));
             eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
             // What is named runs, however long it takes.
@@ -90,7 +80,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 folder: &folder,
             };
             let record = follow(&guest, &name)?;
-            machine = machine.max(record.elapsed);
             ran += 1;
             let expected: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
             let told = table(&record, &expected, version, link, &parts.kernel.release);
@@ -128,11 +117,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         begun.elapsed().as_secs()
     );
     if troubles.is_empty() { Ok(()) } else { Err(Failure::Vm(troubles.join("\n  "))) }
-}
-
-/// Whether a machine that ends then ends too late.
-fn is_late(end: Duration, minutes: Option<u64>) -> bool {
-    minutes.is_some_and(|minutes| end > Duration::from_secs(60 * minutes))
 }
 
 /// What a machine with a kernel is made of; no other process changes the cache meanwhile.
@@ -297,14 +281,6 @@ mod tests {
             ],
             ..Record::default()
         }
-    }
-
-    #[test]
-    fn a_machine_that_would_end_too_late_is_not_begun() {
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        assert!(!is_late(minutes(1000), None));
-        assert!(!is_late(minutes(10), Some(10)));
-        assert!(is_late(minutes(11), Some(10)));
     }
 
     #[test]

@@ -232,3 +232,18 @@ fn a_ring_that_is_gone_is_told_once_and_the_others_go_on() {
     fake.send(0);
     assert_eq!(places(&look(&mut queues, &fake)), [(SEND, 0)]);
 }
+
+#[test]
+fn a_device_whose_descriptor_was_closed_lives_on_under_a_copy() {
+    let (mut queues, mut told) = (Queues::default(), Vec::new());
+    queues.apply(DEVICE, &cq(), &mut told);
+    queues.apply(DEVICE + 1, &qp(), &mut told);
+    queues.renumber(DEVICE, 30);
+    assert!(!queues.has_device(DEVICE) && queues.has_device(30) && queues.has_device(DEVICE + 1));
+    told.clear();
+    // What is closed under the old number is another file.
+    queues.apply(DEVICE, &QueueCall::Closed(Default::default()), &mut told);
+    assert_eq!(told, []);
+    queues.apply(30, &QueueCall::Closed(Default::default()), &mut told);
+    assert_eq!(told, [Event::Ended { name: Name { kind: Kind::Completion, number: 0x40 } }]);
+}

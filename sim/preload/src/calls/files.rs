@@ -12,7 +12,7 @@ use mlx5_uapi::rdma_cm;
 
 use super::events;
 use super::paths::Description;
-use crate::descriptors::{Channel, Device, Entry, may_be_ours, unmark};
+use crate::descriptors::{Channel, Device, Entry, may_be_ours, unmark, unmark_range};
 use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::{self, failed};
@@ -169,6 +169,10 @@ pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
 /// Hears that a range was closed.
 pub(crate) fn closed_range(first: c_uint, last: c_uint, flags: c_int, answer: c_int) -> c_int {
     let closed = answer == 0 && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
+    if closed && inherited::waits() {
+        // As for `close`.
+        unmark_range(first, last);
+    }
     if let Some(door) = Door::if_open().filter(|_| closed) {
         let _inside = Inside::enter();
         let gone = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));

@@ -55,6 +55,7 @@ impl Device {
             return Err(Error::Busy);
         }
         self.destroy_qp(rqn)?;
+        self.ethernet.taken.remove(&rqn);
         self.ethernet.rqs.remove(&rqn);
         Ok(())
     }
@@ -66,6 +67,9 @@ impl Device {
             Transport::Ethernet => QpState::Rts,
             _ => QpState::Rtr,
         };
+        if matches!(state, QpState::Reset | QpState::Error) {
+            self.ethernet.taken.remove(&number);
+        }
         match state {
             QpState::Rts | QpState::Rtr => self.set_qp_state(number, ready),
             state => self.set_qp_state(number, state),

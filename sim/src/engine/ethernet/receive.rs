@@ -3,11 +3,13 @@
 use mlx5_prm::cmd::flow::FlowTableType;
 use mlx5_prm::cmd::steering::self_lb_block;
 use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, hds_ip_ext, l4_l3_hdr_type};
-use mlx5_prm::ethernet::{FLOW_TAG_MASK, FRAME_CHECK, header_type, path_flags, tunnel_flags};
+use mlx5_prm::ethernet::{
+    FLOW_TAG_MASK, FRAME_CHECK, header_type, path_flags, striding, tunnel_flags,
+};
 
 use crate::engine::ethernet::hash::{self, Hashed};
 use crate::engine::respond::vendor;
-use crate::engine::state::ethernet::TirConfig;
+use crate::engine::state::ethernet::{Strides, TirConfig};
 use crate::engine::state::mkey::Side;
 use crate::engine::state::qp::QpState;
 use crate::engine::state::receive::Receive;
@@ -21,6 +23,31 @@ use crate::frame::{checksum, matching, tag};
 pub(crate) struct Sender {
     pub(crate) sqn: u32,
     pub(crate) domain: Option<u32>,
+}
+
+/// Where a packet goes in its receive WQE.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its first byte, and the end of what it takes.
+    start: u64,
+    end: u64,
+    /// What its completion names: the WQE, or its first stride.
+    counter: u16,
+    /// Strides that it takes; none where WQEs have none.
+    strides: u32,
+}
+
+impl Strides {
+    /// Bytes before a packet in its first stride.
+    fn shift(self) -> usize {
+        if self.shifted { 2 } else { 0 }
+    }
+
+    /// Strides that a packet takes; `None` if a WQE has fewer.
+    fn needed(self, bytes: usize) -> Option<u32> {
+        let needed = (bytes + self.shift()).div_ceil(1 << self.log_bytes).max(1);
+        (needed <= 1 << self.log_count).then_some(needed as u32)
+    }
 }
 
 /// Flags of TCP.
@@ -106,31 +133,48 @@ impl Device {
             self.ethernet.counts.not_ready += 1;
             return;
         }
-        let Some(receive) = self.take_receive(rqn) else {
-            self.ethernet.counts.out_of_buffer += 1;
-            let count = self.ethernet.out_of_buffer.entry(config.counter_set).or_default();
-            *count = count.wrapping_add(1);
-            return;
-        };
         let mut bytes = arrival.frame.to_vec();
         let stripped = if config.strip_vlan { tag::strip(&mut bytes) } else { None };
         if config.scatter_fcs {
             bytes.extend(crc32(u32::MAX, arrival.frame).to_le_bytes());
         }
-        self.retire_receive(rqn, &receive);
-        if bytes.len() as u64 > receive.capacity() {
+        let place = match config.strides {
+            None => self.take_receive(rqn).map(|receive| {
+                self.retire_receive(rqn, &receive);
+                let place =
+                    Place { start: 0, counter: receive.index, end: bytes.len() as u64, strides: 0 };
+                (receive, place)
+            }),
+            Some(strides) => match strides.needed(bytes.len()) {
+                Some(needed) => self.take_strides(rqn, strides, needed),
+                // No WQE would do.
+                None => return self.ethernet.counts.too_long += 1,
+            },
+        };
+        let Some((receive, place)) = place else {
+            self.ethernet.counts.out_of_buffer += 1;
+            let count = self.ethernet.out_of_buffer.entry(config.counter_set).or_default();
+            *count = count.wrapping_add(1);
+            return;
+        };
+        if place.end > receive.capacity() {
             self.ethernet.counts.too_long += 1;
+            self.end_strides(rqn, &receive);
             return self.receive_error(rqn, &receive, Syndrome::LocalLength, vendor::LENGTH);
         }
         let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
-        if self.scatter(user, &receive.entries, 0, &bytes).is_err() {
+        if self.scatter(user, &receive.entries, place.start, &bytes).is_err() {
             let syndrome = Syndrome::LocalProtection;
+            self.end_strides(rqn, &receive);
             self.receive_error(rqn, &receive, syndrome, vendor::PROTECTION);
             return self.fail_qp(rqn, None);
         }
         self.ethernet.counts.delivered += 1;
-        let mut cqe = self.entry(rqn, CqeOpcode::ResponderSend, 0, receive.index);
-        cqe.byte_count.set(bytes.len() as u32);
+        let mut cqe = self.entry(rqn, CqeOpcode::ResponderSend, 0, place.counter);
+        if config.strides.is_some() {
+            cqe.wqe_id.set(receive.index);
+        }
+        cqe.byte_count.set(place.strides << striding::STRIDES_SHIFT | bytes.len() as u32);
         cqe.sop_drop_qpn.set(flow_tag & FLOW_TAG_MASK);
         cqe.rss_hash_result.set(hashed.hash);
         cqe.rss_hash_type = hashed.kind;
@@ -140,6 +184,44 @@ impl Device {
         }
         describe(&mut cqe, arrival, tir.tunneled);
         self.complete(rqn, true, complete::bytes(&cqe), &[], false);
+    }
+
+    /// Takes strides of a queue's first WQE, or of the next one if too few are left; what is left of the
+    /// first one is skipped then, and a completion says so. `None` if there is no WQE.
+    fn take_strides(
+        &mut self,
+        rqn: u32,
+        strides: Strides,
+        needed: u32,
+    ) -> Option<(Receive, Place)> {
+        let count = 1_u32 << strides.log_count;
+        let mut receive = self.take_receive(rqn)?;
+        let mut first = self.ethernet.taken.get(&rqn).copied().unwrap_or(0);
+        if first + needed > count {
+            self.end_strides(rqn, &receive);
+            let mut cqe = self.entry(rqn, CqeOpcode::ResponderSend, 0, first as u16);
+            cqe.wqe_id.set(receive.index);
+            cqe.byte_count.set(striding::FILLER | (count - first) << striding::STRIDES_SHIFT);
+            self.complete(rqn, true, complete::bytes(&cqe), &[], false);
+            receive = self.take_receive(rqn)?;
+            first = 0;
+        }
+        let end = first + needed;
+        if end == count {
+            self.end_strides(rqn, &receive);
+        } else {
+            self.ethernet.taken.insert(rqn, end);
+        }
+        let bytes = |strides_before: u32| u64::from(strides_before) << strides.log_bytes;
+        let start = bytes(first) + strides.shift() as u64;
+        let place = Place { start, counter: first as u16, end: bytes(end), strides: needed };
+        Some((receive, place))
+    }
+
+    /// Ends the first WQE of a queue, whatever is left of it.
+    fn end_strides(&mut self, rqn: u32, receive: &Receive) {
+        self.ethernet.taken.remove(&rqn);
+        self.retire_receive(rqn, receive);
     }
 
     fn receive_error(&mut self, rqn: u32, receive: &Receive, syndrome: Syndrome, vendor: u8) {

@@ -78,6 +78,7 @@ impl Device {
         if !table.groups.is_empty()
             || !table.entries.is_empty()
             || steering.leads_to(FlowTarget::Table(number))
+            || steering.tables.iter().any(|(_, table)| table.config.miss == Some(number))
         {
             return Err(Error::Busy);
         }

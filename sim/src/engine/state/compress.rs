@@ -9,6 +9,7 @@
 use mlx5_prm::cqe::{
     APP_TAG_MATCHING, Cqe, CqeOpcode, Format, MiniCqe, MiniFormat, OPCODE_SHIFT, OWNER,
 };
+use mlx5_prm::ethernet::striding;
 use zerocopy::IntoBytes;
 
 /// The most entries of a run (`cqe_compression_max_num`).
@@ -21,6 +22,13 @@ pub(crate) struct Run {
     /// How many there are up to the last urgent one.
     pub(crate) urgent: usize,
     pub(crate) since_ns: u64,
+    /// They are of a queue with strides.
+    pub(crate) strides: bool,
+}
+
+/// The strides that an entry takes.
+fn taken(entry: &Cqe) -> u16 {
+    (entry.byte_count.get() >> striding::STRIDES_SHIFT & striding::STRIDES_MASK) as u16
 }
 
 impl Run {
@@ -32,9 +40,14 @@ impl Run {
     pub(crate) fn takes(&self, entry: &Cqe, format: MiniFormat) -> bool {
         let Some(title) = self.entries.first() else { return true };
         let count = self.entries.len() as u16;
-        let consecutive = title.wqe_counter.get().wrapping_add(count) == entry.wqe_counter.get();
+        let expected = match self.strides {
+            true => self.entries.iter().map(taken).fold(title.wqe_counter.get(), u16::wrapping_add),
+            false => title.wqe_counter.get().wrapping_add(count),
+        };
+        // With an index of its own, an entry need not follow.
+        let told = self.strides && format == MiniFormat::ChecksumStride;
         count < LONGEST_RUN
-            && (is_request(title) || consecutive)
+            && (is_request(title) || told || expected == entry.wqe_counter.get())
             && common(title, format).as_bytes() == common(entry, format).as_bytes()
     }
 }
@@ -84,15 +97,18 @@ fn common(entry: &Cqe, format: MiniFormat) -> Cqe {
 }
 
 /// What an entry does not share.
-pub(crate) fn mini(entry: &Cqe, format: MiniFormat) -> MiniCqe {
+pub(crate) fn mini(entry: &Cqe, format: MiniFormat, strides: bool) -> MiniCqe {
     let unique = if is_request(entry) {
         u32::from(entry.wqe_counter.get()) << MiniCqe::COUNTER_SHIFT
             | entry.sop_drop_qpn.get() >> 24 << MiniCqe::OPCODE_SHIFT
     } else if format == MiniFormat::Hash {
         entry.rss_hash_result.get()
     } else {
-        // No receive queue here has strides.
-        u32::from(entry.check_sum.get()) << MiniCqe::COUNTER_SHIFT
+        let stride = match strides && format == MiniFormat::ChecksumStride {
+            true => entry.wqe_counter.get(),
+            false => 0,
+        };
+        u32::from(entry.check_sum.get()) << MiniCqe::COUNTER_SHIFT | u32::from(stride)
     };
     MiniCqe { unique: unique.into(), byte_count: entry.byte_count }
 }

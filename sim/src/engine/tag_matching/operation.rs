@@ -117,7 +117,7 @@ impl Device {
         cqe.app_op = event as u8;
         cqe.app_info.set(place);
         let bytes = complete::bytes(&cqe);
-        if !self.write_entry(cqn, bytes, &[], false)
+        if !self.write_entry(cqn, bytes, &[], false, false)
             && let Some(srq) = self.srqs.get_mut(srqn)
             && !std::mem::replace(&mut srq.failed, true)
         {

@@ -5,7 +5,7 @@ use mlx5_prm::wqe::Opcode;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::rig::{Cq, Rig, Wqe, data};
-use crate::engine::{CompletionConfig, Event, Moderation, QpState, Transport};
+use crate::engine::{CompletionConfig, Event, Moderation, QpConfig, QpState, Transport};
 
 fn op_own(cq: &Cq, index: usize) -> u8 {
     cq.descriptor(index)[63]
@@ -135,6 +135,24 @@ fn a_full_ring_counts_what_is_kept_back() {
     rig.run();
     assert_eq!((op_own(&cq, 0), count(&cq, 0)), (3 << 2, 4));
     assert_eq!(rig.events(0)[0], Event::CqError { cqn: cq.cqn, syndrome: 1 });
+}
+
+#[test]
+fn entries_of_64_bytes_have_no_room_for_as_much_data() {
+    for (entry, limit, fits) in [(64, 32, true), (64, 64, false), (128, 64, true)] {
+        let rig = Rig::one_device();
+        let cq = rig.cq(0, 4, entry);
+        let qp = rig.qp(0, Transport::Rc, &cq, None, 3);
+        let mut engine = rig.lock();
+        let device = engine.device_mut(0);
+        let config = device.qps.get(qp.qpn).expect("a QP").config.clone();
+        for (inline_answers, inline_receives) in [(limit, 0), (0, limit)] {
+            let completion =
+                CompletionConfig { inline_answers, inline_receives, ..config.completion };
+            let made = device.create_qp(QpConfig { completion, ..config.clone() });
+            assert_eq!(made.is_ok(), fits, "{limit} bytes in {entry}: {made:?}");
+        }
+    }
 }
 
 #[test]

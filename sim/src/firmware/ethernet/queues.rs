@@ -9,7 +9,7 @@ use mlx5_prm::cmd::srq::{WorkQueue, WorkQueueType};
 
 use crate::engine::{
     CompletionConfig, Device, Error, QpConfig, QpState, ReceiveQueueConfig, RingConfig,
-    SendQueueConfig, Transport,
+    SendQueueConfig, Strides, Transport,
 };
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
@@ -44,6 +44,26 @@ fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer 
     Ok(())
 }
 
+/// How packets share the WQEs of a receive queue: not at all in a cyclic one.
+fn strides(wq: &WorkQueue) -> Result<Option<Strides>, Failure> {
+    match WorkQueueType(wq.wq_type()) {
+        WorkQueueType::CYCLIC => return Ok(None),
+        WorkQueueType::CYCLIC_STRIDING_RQ => {}
+        _ => return Err(Failure::param(syndrome::RECEIVE_QUEUE)),
+    }
+    let log_bytes = Strides::LOG_BYTES.start() + wq.log_wqe_stride_size();
+    // The numbers from 10 on are negative.
+    let log_count = match wq.log_wqe_num_of_strides() {
+        number @ 10.. => Strides::LOG_COUNT_BASE + number - 16,
+        number => Strides::LOG_COUNT_BASE + number,
+    };
+    if !Strides::LOG_BYTES.contains(&log_bytes) || !Strides::LOG_COUNT.contains(&log_count) {
+        return Err(Failure::param(syndrome::RECEIVE_QUEUE));
+    }
+    let (log_bytes, log_count) = (log_bytes as u8, log_count as u8);
+    Ok(Some(Strides { log_bytes, log_count, shifted: wq.two_byte_shift_en() }))
+}
+
 fn completion(device: &Device, format: u32) -> Result<CompletionConfig, Failure> {
     let real_time = TimestampFormat(format) == TimestampFormat::REAL_TIME;
     if real_time && !device.config().capabilities.real_time {
@@ -61,9 +81,6 @@ impl Firmware {
         tail: &[u8],
         context: (u32, u32, CompletionConfig),
     ) -> Result<(QpConfig, [Option<Part>; 2]), Failure> {
-        if WorkQueueType(wq.wq_type()) != WorkQueueType::CYCLIC {
-            return Err(Failure::param(syndrome::RECEIVE_QUEUE));
-        }
         let ring = RingConfig {
             offset: 0,
             log_size: wq.log_wq_sz() as u8,
@@ -104,6 +121,9 @@ impl Firmware {
         out: &mut CreateSqOut,
     ) -> Answer {
         let mut context = *input.ctx();
+        if WorkQueueType(context.wq().wq_type()) != WorkQueueType::CYCLIC {
+            return Err(Failure::param(syndrome::RECEIVE_QUEUE));
+        }
         let completion = completion(device, context.ts_format())?;
         let common = (context.cqn(), context.user_index(), completion);
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
@@ -160,11 +180,13 @@ impl Firmware {
         if context.mem_rq_type() != INLINE_MEMORY {
             return Err(Failure::param(syndrome::RECEIVE_QUEUE));
         }
+        let strides = strides(context.wq())?;
         let completion = completion(device, context.ts_format())?;
         let common = (context.cqn(), context.user_index(), completion);
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
         let ring = QpConfig { sq: None, rq: ring.sq, ..ring };
         let config = ReceiveQueueConfig {
+            strides,
             strip_vlan: !context.vsd(),
             scatter_fcs: context.scatter_fcs(),
             counter_set: context.counter_set_id() as u8,

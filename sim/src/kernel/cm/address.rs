@@ -3,16 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use mlx5_uapi::Errno;
-use mlx5_uapi::rdma_cm::{AF_IB, IbAddress, PortSpace, service_id};
-use zerocopy::{FromBytes, IntoBytes};
+use mlx5_uapi::rdma_cm::{
+    AF_IB, AF_INET, AF_INET6, IbAddress, Ipv4Address, Ipv6Address, PortSpace, service_id,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::engine::Gid;
-
-const AF_INET: u16 = 2;
-const AF_INET6: u16 = 10;
-/// Bytes of the C library's structures.
-const INET_BYTES: usize = 16;
-const INET6_BYTES: usize = 28;
 
 /// The bits of a service ID that are a port.
 const PORT_BITS: u64 = 0xffff;
@@ -28,20 +24,16 @@ impl Address {
     /// Reads an address; `None` for no family.
     pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Errno> {
         let (family, _) = u16::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
-        let port = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
         Ok(Some(match family {
             0 => return Ok(None),
             AF_INET => {
-                let bytes = bytes.get(..INET_BYTES).ok_or(Errno::EINVAL)?;
-                let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
-                Self::Ip((ip, port(bytes)).into())
+                let (ip, _) = Ipv4Address::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+                Self::Ip((Ipv4Addr::from(ip.addr), u16::from_be_bytes(ip.port)).into())
             }
             AF_INET6 => {
-                let bytes = bytes.get(..INET6_BYTES).ok_or(Errno::EINVAL)?;
-                let (ip, _) =
-                    <[u8; 16]>::read_from_prefix(&bytes[8..]).map_err(|_| Errno::EINVAL)?;
-                let (scope, _) = u32::read_from_prefix(&bytes[24..]).map_err(|_| Errno::EINVAL)?;
-                Self::Ip(SocketAddrV6::new(ip.into(), port(bytes), 0, scope).into())
+                let (ip, _) = Ipv6Address::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
+                let (addr, port) = (ip.addr.into(), u16::from_be_bytes(ip.port));
+                Self::Ip(SocketAddrV6::new(addr, port, 0, ip.scope_id).into())
             }
             AF_IB => {
                 let (ib, _) = IbAddress::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
@@ -59,35 +51,32 @@ impl Address {
     /// Bytes of the C library's structure.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Ip(SocketAddr::V4(_)) => INET_BYTES,
-            Self::Ip(SocketAddr::V6(_)) => INET6_BYTES,
+            Self::Ip(SocketAddr::V4(_)) => size_of::<Ipv4Address>(),
+            Self::Ip(SocketAddr::V6(_)) => size_of::<Ipv6Address>(),
             Self::Ib { .. } => size_of::<IbAddress>(),
         }
     }
 
     /// Writes it as the C library has it.
     pub(super) fn write<const N: usize>(&self) -> [u8; N] {
-        let mut bytes = [0; N];
         match self {
-            Self::Ip(SocketAddr::V4(address)) => {
-                bytes[..2].copy_from_slice(&AF_INET.to_ne_bytes());
-                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-                bytes[4..8].copy_from_slice(&address.ip().octets());
-            }
-            Self::Ip(SocketAddr::V6(address)) => {
-                bytes[..2].copy_from_slice(&AF_INET6.to_ne_bytes());
-                bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-                bytes[8..24].copy_from_slice(&address.ip().octets());
-                bytes[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
-            }
+            Self::Ip(SocketAddr::V4(address)) => padded(&Ipv4Address {
+                family: AF_INET,
+                port: address.port().to_be_bytes(),
+                addr: address.ip().octets(),
+                ..Ipv4Address::default()
+            }),
+            Self::Ip(SocketAddr::V6(address)) => padded(&Ipv6Address {
+                family: AF_INET6,
+                port: address.port().to_be_bytes(),
+                addr: address.ip().octets(),
+                scope_id: address.scope_id(),
+                ..Ipv6Address::default()
+            }),
             Self::Ib { gid, pkey, service, mask } => {
-                let address = ib_address(*gid, *pkey, *service, *mask);
-                if let Some(to) = bytes.get_mut(..size_of::<IbAddress>()) {
-                    to.copy_from_slice(address.as_bytes());
-                }
+                padded(&ib_address(*gid, *pkey, *service, *mask))
             }
         }
-        bytes
     }
 
     /// The GID that it is: an IPv4 address in the manner of IPv6.
@@ -168,6 +157,16 @@ impl Address {
             Self::Ib { pkey, service, mask, .. } => Self::Ib { gid, pkey, service, mask },
         }
     }
+}
+
+/// An address with zeros behind it; none where it has no room.
+fn padded<const N: usize>(address: &(impl IntoBytes + Immutable)) -> [u8; N] {
+    let mut bytes = [0; N];
+    let address = address.as_bytes();
+    if let Some(to) = bytes.get_mut(..address.len()) {
+        to.copy_from_slice(address);
+    }
+    bytes
 }
 
 /// An address of InfiniBand.

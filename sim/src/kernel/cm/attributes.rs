@@ -22,6 +22,8 @@ const PACKET_LIFE_TIME: u8 = 18;
 const RATE: u8 = 16;
 /// Hops of a packet over IP.
 const HOP_LIMIT: u8 = 64;
+/// The most retries that the messages and the queue pairs have room for.
+pub(super) const MOST_RETRIES: u8 = 7;
 
 /// The GIDs of both ends: on InfiniBand those of the ports, whatever their IP addresses.
 pub(super) fn gids(network: &Network, id: &Id) -> Option<(Gid, Gid)> {
@@ -146,7 +148,7 @@ pub(super) fn attributes(network: &Network, id: &Id, state: u32) -> Result<QpAtt
             mask |= QpAttrMask::SQ_PSN;
             if matches!(id.qp_type, QpType::Rc | QpType::XrcIni) {
                 attr.retry_cnt = id.retry_count;
-                attr.rnr_retry = id.other.rnr_retry_count;
+                attr.rnr_retry = id.other.rnr_retry_count.min(MOST_RETRIES);
                 attr.max_rd_atomic = id.own.initiator_depth;
                 mask |=
                     QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY | QpAttrMask::MAX_QP_RD_ATOMIC;

@@ -359,7 +359,8 @@ impl Call<'_> {
         }
         Self::check_data(id, &it.conn_param, true)?;
         (id.own, id.own_ece) = (it.conn_param, it.ece);
-        id.retry_count = it.conn_param.retry_count;
+        // As the kernel does, which takes larger ones.
+        id.retry_count = it.conn_param.retry_count.min(attributes::MOST_RETRIES);
         id.state = State::Connect;
         let (link, message) = match id.is_ud() {
             true => (Link::SidrReqSent, CmMessage::SidrReq),

@@ -142,6 +142,9 @@ impl Ends<'_> {
             }
             return;
         }
+        if self.is_of_an_older_one(from, from) {
+            return;
+        }
         let Some(asking) = self.id(from) else { return };
         let is_ud = asking.is_ud();
         let Some(listener) = self.listener(from) else {
@@ -205,6 +208,37 @@ impl Ends<'_> {
         }
     }
 
+    /// Whether somebody else has a connection with the queue pair that the sender of a message names,
+    /// and has not heard of its end. Then the message is rejected, and that connection ends
+    /// (`cm_insert_remote_qpn`).
+    fn is_of_an_older_one(&mut self, from: u32, to: u32) -> bool {
+        let Some(sender) = self.id(from).filter(|id| !id.is_ud()) else { return false };
+        let (qp_num, device) = (sender.own.qp_num, sender.place.map(|place| place.device));
+        let has_it = |id: &Id| {
+            let knows_it = matches!(
+                id.link,
+                Link::ReqReceived
+                    | Link::RepSent
+                    | Link::RepReceived
+                    | Link::Established
+                    | Link::DreqSent
+                    | Link::DreqReceived
+            );
+            let there = id.remote.map(|place| place.device);
+            knows_it && id.other.qp_num == qp_num && there == device
+        };
+        let mut others = self.table.ids.iter().filter(|(number, _)| **number != to);
+        let Some((&older, _)) = others.find(|(_, id)| has_it(id)) else { return false };
+        if self.arrives(older, CmMessage::Rej) {
+            let stale = Rejection { reason: reject_reason::STALE_CONNECTION, data: &[] };
+            self.rejected(from, &stale);
+        }
+        if self.id(older).is_some_and(|id| id.link == Link::Established) {
+            self.disconnect(older);
+        }
+        true
+    }
+
     /// Hears that the request has come, and waits longer for its answer.
     fn be_patient(&mut self, from: u32) {
         let each = u64::from(self.table.config.response_ms) * 1_000_000 * PATIENCE;
@@ -220,6 +254,10 @@ impl Ends<'_> {
             let unknown = Rejection { reason: reject_reason::INVALID_COMM_ID, data: &[] };
             return self.rejected(from, &unknown);
         };
+        let waits = self.id(to).is_some_and(|id| id.link == Link::ReqSent);
+        if waits && self.is_of_an_older_one(from, to) {
+            return;
+        }
         let Some(accepting) = self.id(from) else { return };
         let (other, psn) = (seen(&accepting.own, private_data::REPLY), accepting.psn);
         let ece = accepting.own_ece;
@@ -301,6 +339,9 @@ impl Ends<'_> {
         param.private_data[..data.len()].copy_from_slice(data);
         let reason = rejection.reason as i32;
         self.table.tell(number, EventType::Rejected, reason, &Param::Conn(param));
+        if rejection.reason == reject_reason::STALE_CONNECTION {
+            self.linger(number);
+        }
     }
 
     /// Answers a request for datagrams.

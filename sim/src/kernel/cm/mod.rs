@@ -163,6 +163,10 @@ impl OpenChannel {
         let (header, command) = Header::read_from_prefix(call).map_err(|_| Errno::EINVAL)?;
         let id = CommandId::from_raw(header.cmd).ok_or(Errno::EINVAL)?;
         let command = command.get(..header.in_len.into()).ok_or(Errno::EINVAL)?;
+        // What cannot be handed out is not made, and an event that cannot be read is still there.
+        if let (Some(errno), CommandId::CreateId | CommandId::GetEvent) = (late, id) {
+            return Err(errno);
+        }
         self.manager.with(|table, network| {
             let (channel, room) = (&self.channel, header.out_len.into());
             Call { table, network, channel, command, room }.run(id)

@@ -179,6 +179,10 @@ impl Objects {
         for parent in &object.parents {
             if let Some(parent) = self.table.get_mut(parent) {
                 parent.users -= 1;
+                // With their last rule the kernel forgets what counters count.
+                if let (0, Body::Counters(counters)) = (parent.users, &mut parent.body) {
+                    counters.described.clear();
+                }
             }
         }
         self.order.retain(|other| *other != handle);

@@ -386,7 +386,7 @@ fn a_matcher_leads_by_the_devices_own_parameters() {
         let rule = matcher::CreateRule {
             matcher: made,
             value: &value,
-            destination,
+            destination: Some(destination),
             tag,
             actions: &[],
             counter: None,

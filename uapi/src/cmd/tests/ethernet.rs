@@ -300,13 +300,13 @@ fn a_matcher_has_its_priority_in_its_type() {
     let rule = matcher::CreateRule {
         matcher: 8,
         value: &[1; 64],
-        destination: matcher::Destination::Qp(6),
+        destination: Some(matcher::Destination::Qp(6)),
         tag: Some(0x1234),
         actions: &[],
         counter: None,
     };
     assert_eq!(matcher::create_rule(&file, &rule), Ok(9));
-    let destination = matcher::Destination::Flags(MatcherFlowFlags::DROP);
+    let destination = Some(matcher::Destination::Flags(MatcherFlowFlags::DROP));
     let drops = matcher::CreateRule { destination, tag: None, actions: &[5], ..rule };
     assert_eq!(matcher::create_rule(&file, &drops), Err(Errno::EINVAL));
     assert_eq!(matcher::destroy(&file, 8), Ok(()));

@@ -13,6 +13,8 @@ const TABLES: u32 = 1 << 16;
 /// A packet is followed through so many tables, copies of it included: tables cannot lead back, but an
 /// entry may lead to many.
 const MOST_VISITS: usize = 1 << 12;
+/// A packet is received so often; further copies are dropped.
+const MOST_COPIES: usize = 1 << 12;
 /// Bytes of a part of what is matched.
 const PART: usize = 64;
 
@@ -171,6 +173,7 @@ impl Steering {
             for target in &entry.targets {
                 match target {
                     FlowTarget::Table(next) => waiting.push(*next),
+                    FlowTarget::Tir(_) if way.tirs.len() == MOST_COPIES => way.dropped += 1,
                     FlowTarget::Tir(tir) => way.tirs.push((*tir, entry.tag)),
                 }
             }

@@ -5,6 +5,7 @@ pub(crate) mod flow;
 pub(crate) mod request;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use crate::engine::state::ethernet::flow::Steering;
 use crate::engine::state::port::Mac;
@@ -35,6 +36,28 @@ pub struct ReceiveQueueConfig {
     pub scatter_fcs: bool,
     /// The counter set that counts what finds no buffer; zero for none.
     pub counter_set: u8,
+    /// How packets share WQEs, if they do.
+    pub strides: Option<Strides>,
+}
+
+/// The strides of a receive WQE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Strides {
+    /// Base-two logarithm of the bytes of one.
+    pub log_bytes: u8,
+    /// Base-two logarithm of their number.
+    pub log_count: u8,
+    /// Each packet starts two bytes behind the start of its first stride.
+    pub shifted: bool,
+}
+
+impl Strides {
+    /// What [`Strides::log_bytes`] can be.
+    pub(crate) const LOG_BYTES: RangeInclusive<u32> = 6..=13;
+    /// What [`Strides::log_count`] can be, with `ext_stride_num_range`.
+    pub(crate) const LOG_COUNT: RangeInclusive<u32> = 3..=16;
+    /// From where contexts count it; the least without.
+    pub(crate) const LOG_COUNT_BASE: u32 = 9;
 }
 
 /// Where a transport interface sends packets on.
@@ -194,6 +217,8 @@ pub struct Vport {
 pub(crate) struct Ethernet {
     pub(crate) sqs: BTreeMap<u32, SendQueueConfig>,
     pub(crate) rqs: BTreeMap<u32, ReceiveQueueConfig>,
+    /// Of receive queues with strides: how many strides of the first WQE are taken.
+    pub(crate) taken: BTreeMap<u32, u32>,
     pub(crate) tises: Table<TisConfig>,
     pub(crate) tirs: Table<TirConfig>,
     pub(crate) rqts: Table<Vec<u32>>,
@@ -209,6 +234,7 @@ impl Ethernet {
         Self {
             sqs: BTreeMap::new(),
             rqs: BTreeMap::new(),
+            taken: BTreeMap::new(),
             tises: Table::new(1, OBJECTS),
             tirs: Table::new(1, OBJECTS),
             rqts: Table::new(1, OBJECTS),

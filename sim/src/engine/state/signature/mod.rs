@@ -116,7 +116,10 @@ impl Format {
     pub(crate) fn wire_bytes(&self, memory: u64) -> u64 {
         let data = self.data_bytes(memory);
         match self.wire {
-            Some(domain) => data + data / domain.block * domain.bytes(),
+            // A key may be as long as the address space.
+            Some(domain) => {
+                data.saturating_add((data / domain.block).saturating_mul(domain.bytes()))
+            }
             None => data,
         }
     }

@@ -144,6 +144,94 @@ fn an_end_that_is_not_agreed_to_comes_all_the_same() {
     pair.end();
 }
 
+/// Asks with the queue pair of the connection that there is.
+fn ask_again(pair: &Pair) -> u32 {
+    let id = resolved(&pair.client, CLIENT + 1, PortSpace::Tcp);
+    let conn_param = param(0x10 + pair.id, b"");
+    call(&*pair.client.0, Connect { id, conn_param, ..Default::default() }).expect("asked");
+    id
+}
+
+#[test]
+fn a_queue_pair_that_asks_again_ends_the_connection_of_which_no_end_was_heard() {
+    let mut pair = Pair::new(PortSpace::Tcp);
+    pair.connect();
+    pair.machine.lose_cm_messages(CmMessage::Dreq, 1);
+    pair.client.destroy(pair.id).expect("destroyed");
+    assert!(pair.server.event().is_none(), "nobody told it");
+    let id = ask_again(&pair);
+    let rejected = pair.client.expect(EventType::Rejected);
+    assert_eq!(rejected.status() as u32, reject_reason::STALE_CONNECTION);
+    assert_eq!(pair.server.expect(EventType::Disconnected).status(), 0);
+    // One at the server, one at the client: both of the pair that is no more.
+    while pair.machine.pass_cm_time() {}
+    pair.server.expect(EventType::TimewaitExit);
+    pair.client.expect(EventType::TimewaitExit);
+    pair.client.destroy(id).expect("destroyed");
+    pair.id = ask_again(&pair);
+    pair.server.expect(EventType::ConnectRequest);
+    assert!(pair.client.event().is_none());
+    pair.end();
+}
+
+#[test]
+fn a_queue_pair_that_is_connected_asks_in_vain_and_so_does_one_whose_request_waits() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let request = pair.ask();
+    ask_again(&pair);
+    let rejected = pair.client.expect(EventType::Rejected);
+    assert_eq!(rejected.status() as u32, reject_reason::STALE_CONNECTION);
+    assert!(pair.server.event().is_none());
+    pair.server.accept(request, b"").expect("accepted");
+    pair.client.expect(EventType::ConnectResponse);
+    pair.client.ready(pair.id).expect("ready");
+    pair.server.expect(EventType::Established);
+    // The older connection ends, at both ends.
+    pair.machine.lose_cm_messages(CmMessage::Rej, 1);
+    ask_again(&pair);
+    assert_eq!(pair.client.expect(EventType::Disconnected).0.id, pair.id);
+    assert!(pair.client.event().is_none(), "the rejection was lost");
+    pair.end();
+}
+
+#[test]
+fn an_answer_of_a_queue_pair_that_is_in_use_is_rejected() {
+    let pair = Pair::new(PortSpace::Tcp);
+    let server = pair.connect();
+    let id = resolved(&pair.client, CLIENT + 1, PortSpace::Tcp);
+    pair.client.connect(id, b"").expect("asked");
+    let request = pair.server.expect(EventType::ConnectRequest).0.id;
+    let conn_param = param(0x20 + server, b"");
+    let accept = Accept { id: request, uid: SERVER, conn_param, ..Default::default() };
+    call(&*pair.server.0, accept).expect("accepted");
+    let rejected = pair.server.expect(EventType::Rejected);
+    assert_eq!(
+        (rejected.0.id, rejected.status() as u32),
+        (request, reject_reason::STALE_CONNECTION)
+    );
+    assert_eq!(pair.server.expect(EventType::Disconnected).0.id, server);
+    pair.end();
+}
+
+#[test]
+fn an_event_that_cannot_be_read_is_still_there_and_what_cannot_be_told_of_is_not_made() {
+    let pair = Pair::new(PortSpace::Tcp);
+    pair.client.connect(pair.id, b"").expect("asked");
+    pair.machine.fail_call_late(1, Errno::EFAULT);
+    assert_eq!(call(&*pair.server.0, GetEvent::default()).map(drop), Err(Errno::EFAULT));
+    pair.server.expect(EventType::ConnectRequest);
+    let ids = pair.machine.cm_counts().ids;
+    pair.machine.fail_call_late(1, Errno::EFAULT);
+    let create = CreateId { ps: PortSpace::Tcp.raw(), ..Default::default() };
+    assert_eq!(call(&*pair.client.0, create).map(drop), Err(Errno::EFAULT));
+    assert_eq!(pair.machine.cm_counts().ids, ids);
+    // Another is destroyed all the same.
+    pair.machine.fail_call_late(1, Errno::EFAULT);
+    assert_eq!(pair.client.destroy(pair.id), Err(Errno::EFAULT));
+    assert!(pair.machine.cm_counts().ids < ids);
+    pair.end();
+}
+
 /// Where in a connection a program may be killed.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 enum Step {

@@ -191,7 +191,8 @@ fn call_with_room<C: Command>(
 #[repr(transparent)]
 struct Ask(Query);
 
-impl Command for Ask {
+// SAFETY: `response` is the only address, and `call_with_room` sets it to memory that has the room it tells.
+unsafe impl Command for Ask {
     const ID: CommandId = CommandId::Query;
     type Response = ();
     fn respond_at(&mut self, address: u64) {

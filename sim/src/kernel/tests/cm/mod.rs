@@ -104,11 +104,11 @@ impl Program {
     }
 
     fn connect(&self, id: u32, data: &[u8]) -> Result<(), Errno> {
-        call(&*self.0, Connect { id, conn_param: param(0x11, data), ..Default::default() })
+        call(&*self.0, Connect { id, conn_param: param(0x10 + id, data), ..Default::default() })
     }
 
     fn accept(&self, id: u32, data: &[u8]) -> Result<(), Errno> {
-        let conn_param = param(0x22, data);
+        let conn_param = param(0x20 + id, data);
         call(&*self.0, Accept { id, uid: SERVER, conn_param, ..Default::default() })
     }
 

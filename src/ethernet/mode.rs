@@ -1,0 +1,192 @@
+//! How packets get into the buffers of a queue: each into one of its own ([`Single`]), or several into the
+//! memory of one receive ([`Striding`](super::Striding)).
+
+use super::buffers::{Buffers, FreeList, GiveBack, Slot};
+use super::store::Store;
+use super::{EthernetError, EthernetQueue};
+use crate::cq::{CompletionQueue, Completions, PollError};
+use crate::error::Error;
+use crate::flow::{FlowRule, Rule};
+use crate::qp::WhyNotDone;
+use mlx5_cq::{CompletionOpcode, WorkCompletion};
+use std::fmt;
+
+/// How packets get into the buffers of an [`EthernetQueue`]: [`Single`] or [`Striding`](super::Striding).
+///
+/// A function that works with both takes a queue of any mode:
+///
+/// ```
+/// use mlx5::ethernet::{EthernetError, EthernetQueue, Mode};
+///
+/// fn count<M: Mode>(queue: &mut EthernetQueue<M>) -> Result<usize, EthernetError> {
+///     queue.receive(|mut packets| {
+///         let mut bytes = 0;
+///         while let Some(packet) = packets.next() {
+///             bytes += packet.len();
+///         }
+///         bytes
+///     })
+/// }
+/// ```
+pub trait Mode: Inbound {}
+
+impl<M: Inbound> Mode for M {}
+
+/// What the modes do differently. Nobody outside names it, so nobody adds one.
+pub trait Inbound: GiveBack + Sized + Send {
+    /// What receives.
+    type Receiver: Send;
+    /// Completions of packets, one by one.
+    type Cursor<'q>;
+
+    /// Starts to poll.
+    fn cursor(cq: &mut CompletionQueue) -> Result<Self::Cursor<'_>, PollError>;
+    /// Takes the next packet, of so many bytes, and passes over up to `left` completions of others.
+    ///
+    /// # Safety
+    /// The completion is not used after the next use of the cursor.
+    unsafe fn next<'other>(
+        store: &Store<Self>,
+        cursor: &mut Self::Cursor<'_>,
+        left: &mut usize,
+    ) -> Option<(WorkCompletion<'other>, Slot, u32)>;
+    /// A buffer for a frame, if one is free, and the bytes of it.
+    fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)>;
+    /// The bytes that the slot of a packet of this length is the right to.
+    fn room(&self, buffers: &Buffers, length: u32) -> u32;
+    /// Buffers for frames that are free.
+    fn free(&self) -> usize;
+    /// Posts receives again, where as many are missing as are worth a doorbell.
+    fn refill(queue: &mut EthernetQueue<Self>) -> Result<(), EthernetError>;
+    /// Whether no packet can be received, because there was no buffer to post.
+    fn is_starved(queue: &EthernetQueue<Self>) -> bool;
+    /// Attaches a rule to what receives.
+    fn attach(queue: &EthernetQueue<Self>, rule: &Rule) -> Result<FlowRule, Error>;
+    /// See [`EthernetQueue::restart`].
+    fn restart(queue: &mut EthernetQueue<Self>) -> Result<(), Error>;
+}
+
+/// Each packet gets a buffer of its own.
+pub struct Single {
+    pub(super) free: FreeList,
+}
+
+impl fmt::Debug for Single {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Single").field("free", &self.free.len()).finish()
+    }
+}
+
+/// How many receives are posted.
+#[derive(Clone, Copy, Debug)]
+pub struct Receives {
+    /// At most: more than asked for, by as many as may be missing.
+    pub(super) most: usize,
+    /// How many must be missing to be posted.
+    pub(super) worth_a_doorbell: usize,
+}
+
+impl GiveBack for Single {
+    #[inline(always)]
+    fn give_back(&self, slot: Slot) {
+        self.free.push(slot);
+    }
+}
+
+impl Inbound for Single {
+    type Receiver = Receives;
+    type Cursor<'q> = Completions<'q>;
+
+    #[inline(always)]
+    fn cursor(cq: &mut CompletionQueue) -> Result<Completions<'_>, PollError> {
+        cq.completions()
+    }
+
+    #[inline(always)]
+    unsafe fn next<'other>(
+        store: &Store<Self>,
+        cursor: &mut Completions<'_>,
+        left: &mut usize,
+    ) -> Option<(WorkCompletion<'other>, Slot, u32)> {
+        loop {
+            *left = left.checked_sub(1)?;
+            // SAFETY: by the caller's contract.
+            let completion = unsafe { cursor.next_detached() }?;
+            let slot = Slot::from_number(completion.wr_id() as u32);
+            let length = completion.byte_count();
+            if completion.is_success() && length <= store.buffers.size() {
+                return Some((completion, slot, length));
+            }
+            // Longer than a buffer, or flushed.
+            store.counters.bad.add(1);
+            store.mode.free.push(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)> {
+        Some((self.free.pop()?, buffers.size()))
+    }
+
+    #[inline(always)]
+    fn room(&self, buffers: &Buffers, _length: u32) -> u32 {
+        buffers.size()
+    }
+
+    fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    #[inline(always)]
+    fn refill(queue: &mut EthernetQueue<Self>) -> Result<(), EthernetError> {
+        let posted = (queue.qp.caps().max_recv_wr - queue.qp.free_receives()) as usize;
+        let Receives { most, worth_a_doorbell } = queue.receiver;
+        let missing = most - posted.min(most);
+        if missing < worth_a_doorbell {
+            return Ok(());
+        }
+        queue.post_receives(missing)
+    }
+
+    fn is_starved(queue: &EthernetQueue<Self>) -> bool {
+        queue.qp.free_receives() == queue.qp.caps().max_recv_wr
+    }
+
+    fn attach(queue: &EthernetQueue<Self>, rule: &Rule) -> Result<FlowRule, Error> {
+        queue.qp.attach(queue.port, rule)
+    }
+
+    fn restart(queue: &mut EthernetQueue<Self>) -> Result<(), Error> {
+        // What was sent is told of as such; an error here is one of the queue that ends.
+        let _ = queue.reap();
+        queue.qp.reset()?;
+        let EthernetQueue { qp, recv_cq, send_cq, in_flight, store, .. } = queue;
+        // Completions that wait name buffers; so do the requests without one.
+        let reclaim = |wr_id: u64| store.mode.free.push(Slot::from_number(wr_id as u32));
+        let received = recv_cq.poll(usize::MAX, |completion| reclaim(completion.wr_id()));
+        let sent = send_cq.poll(usize::MAX, |_| {});
+        let not_done = qp.quiesce(&mut [recv_cq, send_cq], |completion| {
+            if completion.opcode() == CompletionOpcode::Receive {
+                reclaim(completion.wr_id());
+            }
+        });
+        let not_done = not_done.map_err(invalid)?;
+        store.drop_outgoing();
+        let unknown = not_done.iter().filter(|request| request.why == WhyNotDone::Unknown);
+        for request in unknown.filter(|request| request.receive) {
+            reclaim(request.wr_id);
+        }
+        store.counters.failed.add(in_flight.retire(in_flight.put(), &store.mode));
+        // Their buffers are free now: another restart after an error must not find them again.
+        let forgotten = qp.forget();
+        received.and(sent).map_err(invalid)?;
+        forgotten?;
+        queue.qp.activate(queue.port)?;
+        queue.post_receives(queue.receiver.most).map_err(invalid)
+    }
+}
+
+/// An error of [`EthernetQueue::restart`].
+pub(super) fn invalid(error: impl fmt::Display) -> Error {
+    Error::invalid("restart", error.to_string())
+}

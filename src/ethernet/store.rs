@@ -1,0 +1,37 @@
+//! The buffers of a queue, and what happens with them during a burst.
+
+use super::Counters;
+use super::buffers::{Buffers, GiveBack};
+use super::outgoing::Outgoing;
+use std::fmt;
+use std::sync::Arc;
+
+/// What packets of a queue use of it.
+pub struct Store<M> {
+    pub(super) buffers: Arc<Buffers>,
+    /// Whose the buffers are.
+    pub(super) mode: M,
+    pub(super) outgoing: Outgoing,
+    pub(super) counters: Counters,
+}
+
+impl<M> fmt::Debug for Store<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("buffers", &self.buffers).finish_non_exhaustive()
+    }
+}
+
+impl<M: GiveBack> Store<M> {
+    /// Takes the buffers back that frames left behind.
+    pub(super) fn take_returned(&self) {
+        self.buffers.take_returned(|slot| self.mode.give_back(slot));
+    }
+
+    /// Drops the packets that are to be sent.
+    pub(super) fn drop_outgoing(&self) {
+        for (slot, _) in self.outgoing.take() {
+            self.counters.not_sent.add(1);
+            self.mode.give_back(slot);
+        }
+    }
+}

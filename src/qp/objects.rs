@@ -1,0 +1,36 @@
+//! The device's objects of a raw packet queue pair.
+
+use mlx5_uapi::mlx5::{CreateQpResp, CreateQpRespMask};
+
+/// Numbers of the device's objects that a raw packet queue pair consists of. Zero is what it has not, and
+/// what the kernel does not tell: it does to contexts with DEVX.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PacketObjects {
+    /// Its receiving end, to which rules send packets (TIR).
+    pub tirn: u32,
+    /// Its sending end (TIS).
+    pub tisn: u32,
+    /// Its receive queue.
+    pub rqn: u32,
+    /// Its send queue.
+    pub sqn: u32,
+    /// Where the receiving end is in the device's memory.
+    pub tir_icm_addr: u64,
+}
+
+impl PacketObjects {
+    pub(crate) fn new(told: &CreateQpResp) -> Self {
+        let mask = CreateQpRespMask::from_bits_retain(told.comp_mask);
+        let number = |bit, number| if mask.contains(bit) { number } else { 0 };
+        Self {
+            tirn: number(CreateQpRespMask::TIRN, told.tirn),
+            tisn: number(CreateQpRespMask::TISN, told.tisn),
+            rqn: number(CreateQpRespMask::RQN, told.rqn),
+            sqn: number(CreateQpRespMask::SQN, told.sqn),
+            tir_icm_addr: match mask.contains(CreateQpRespMask::TIR_ICM_ADDR) {
+                true => told.tir_icm_addr,
+                false => 0,
+            },
+        }
+    }
+}

@@ -1,0 +1,662 @@
+/*
+ * Packets: queue pairs for them, what they send and receive, rules, counters, work queues and tables.
+ *
+ * Two contexts of one device send to each other: a device shows a context its own packets only if others
+ * have it open too.
+ */
+#include "bed.h"
+
+#include <arpa/inet.h>
+#include <infiniband/mlx5dv.h>
+#include <unistd.h>
+
+enum {
+	FRAME = 256,
+	PLACES = 16,
+	HEADERS = 14 + 20 + 20,
+	TAG = 0x1234,
+};
+
+static const uint8_t HERE[6] = { 0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8 };
+/* A group address: what is for a single one goes to the wire. */
+static const uint8_t THERE[6] = { 0x01, 0x50, 0x56, 0x19, 0x20, 0xa7 };
+
+struct end {
+	struct bed bed;
+	struct ibv_cq_ex *cq;
+	struct ibv_qp *qp;
+	struct ibv_qp_ex *ex;
+};
+
+static struct ibv_qp_init_attr_ex attributes(const struct end *end)
+{
+	return (struct ibv_qp_init_attr_ex){
+		.send_cq = ibv_cq_ex_to_cq(end->cq),
+		.recv_cq = ibv_cq_ex_to_cq(end->cq),
+		.cap = { .max_send_wr = PLACES, .max_recv_wr = PLACES, .max_send_sge = 2,
+			 .max_recv_sge = 1, .max_inline_data = 64 },
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			     IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
+		.pd = end->bed.pd,
+		.max_tso_header = HEADERS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO,
+	};
+}
+
+static int become(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state, .port_num = 1 };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
+}
+
+static void activate(struct ibv_qp *qp)
+{
+	must(!become(qp, IBV_QPS_INIT), "INIT");
+	must(!become(qp, IBV_QPS_RTR), "RTR");
+	must(!become(qp, IBV_QPS_RTS), "RTS");
+}
+
+static struct end open_end(void)
+{
+	struct end end = { .bed = open_bed() };
+	struct ibv_qp_init_attr_ex attr;
+
+	end.cq = make_cq(&end.bed, NULL, IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_FLOW_TAG |
+						 IBV_WC_EX_WITH_CVLAN);
+	attr = attributes(&end);
+	end.qp = ibv_create_qp_ex(end.bed.context, &attr);
+	must(end.qp, "ibv_create_qp_ex");
+	end.ex = ibv_qp_to_qp_ex(end.qp);
+	must(end.ex, "ibv_qp_to_qp_ex");
+	must(attr.cap.max_send_wr >= PLACES && attr.cap.max_recv_wr >= PLACES, "sizes");
+	activate(end.qp);
+	return end;
+}
+
+static void close_end(struct end *end)
+{
+	must(!ibv_destroy_qp(end->qp), "ibv_destroy_qp");
+	must(!ibv_destroy_cq(ibv_cq_ex_to_cq(end->cq)), "ibv_destroy_cq");
+	close_bed(&end->bed);
+}
+
+static void put(uint8_t *at, unsigned int value, int bytes)
+{
+	while (bytes--)
+		*at++ = value >> (8 * bytes);
+}
+
+/* The headers of a TCP or UDP packet of so much payload, without checksums. */
+static unsigned int headers(uint8_t *frame, uint8_t protocol, unsigned int payload)
+{
+	unsigned int l4 = protocol == IPPROTO_TCP ? 20 : 8;
+	uint8_t *ip = frame + 14, *transport = ip + 20;
+
+	memset(frame, 0, HEADERS);
+	memcpy(frame, THERE, 6);
+	memcpy(frame + 6, HERE, 6);
+	put(frame + 12, 0x0800, 2);
+	ip[0] = 0x45;
+	put(ip + 2, 20 + l4 + payload, 2);
+	ip[8] = 64;
+	ip[9] = protocol;
+	put(ip + 12, 0xc0000201, 4);
+	put(ip + 16, 0xc0000202, 4);
+	put(transport, 1000, 2);
+	put(transport + 2, 2000, 2);
+	if (protocol == IPPROTO_TCP) {
+		put(transport + 4, 1, 4);
+		transport[12] = 0x50;
+		transport[13] = 0x10;
+	} else {
+		put(transport + 4, 8 + payload, 2);
+	}
+	return 14 + 20 + l4;
+}
+
+static void receive(struct end *end, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct ibv_sge sge = { (uintptr_t)end->bed.to + FRAME * i, FRAME, end->bed.mr->lkey };
+		struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+		must(!ibv_post_recv(end->qp, &wr, &bad), "ibv_post_recv");
+	}
+}
+
+/* The rules here: an Ethernet header, then what is given. */
+struct rule {
+	struct ibv_flow_attr attr;
+	struct ibv_flow_spec_eth eth;
+	uint8_t more[128];
+};
+
+static struct rule to_mac(const uint8_t *mac)
+{
+	struct rule rule = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof(rule), .num_of_specs = 1,
+			  .port = 1 },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.eth) },
+	};
+
+	memcpy(rule.eth.val.dst_mac, mac, 6);
+	memset(rule.eth.mask.dst_mac, 0xff, 6);
+	return rule;
+}
+
+static void add(struct rule *rule, unsigned int *at, const void *spec, size_t size)
+{
+	memcpy(rule->more + *at, spec, size);
+	*at += size;
+	rule->attr.num_of_specs++;
+}
+
+static struct ibv_flow *make_rule(struct ibv_qp *qp, struct rule *rule, const char *what)
+{
+	struct ibv_flow *flow;
+
+	errno = 0;
+	flow = ibv_create_flow(qp, &rule->attr);
+	printf("rule, %s: %s\n", what, flow ? "made" : name_of(errno));
+	return flow;
+}
+
+static void refused_rules(struct end *end)
+{
+	struct ibv_counters_init_attr none = {};
+	struct ibv_counters *counters = ibv_create_counters(end->bed.context, &none);
+	struct ibv_flow_spec_counter_action count = { IBV_FLOW_SPEC_ACTION_COUNT, sizeof(count), counters };
+	struct ibv_flow_spec_ipv6 ipv6 = { IBV_FLOW_SPEC_IPV6, sizeof(ipv6), {}, {} };
+	struct ibv_flow_spec_ipv4_ext ipv4 = { IBV_FLOW_SPEC_IPV4_EXT, 20, {}, {} };
+	/* A header of which each filter has four bytes more. */
+	struct {
+		struct ibv_flow_spec_tunnel tunnel;
+		uint32_t more[2];
+	} longer = { { IBV_FLOW_SPEC_VXLAN_TUNNEL, sizeof(longer), {}, {} }, { 0, 1 } };
+	struct ibv_flow_spec_action_tag tag = { IBV_FLOW_SPEC_ACTION_TAG, sizeof(tag), 1 << 24 };
+	struct ibv_counter_attach_attr attach = { .counter_desc = 7 };
+	struct ibv_counters_init_attr unknown = { 1 };
+	struct rule rule = to_mac(THERE);
+	unsigned int at = 0;
+
+	must(counters, "ibv_create_counters");
+	rule.attr.type = 9;
+	make_rule(end->qp, &rule, "of no type");
+	rule = to_mac(THERE);
+	rule.eth.type = 0x77;
+	make_rule(end->qp, &rule, "of no header");
+	rule = to_mac(THERE);
+	rule.attr.port = 9;
+	make_rule(end->qp, &rule, "of no port");
+	rule = to_mac(THERE);
+	add(&rule, &at, &count, sizeof(count));
+	make_rule(end->qp, &rule, "that counts nothing");
+	add(&rule, &at, &count, sizeof(count));
+	make_rule(end->qp, &rule, "that counts twice");
+	rule = to_mac(THERE);
+	at = 0;
+	memset(&ipv6.mask.hop_limit + 1, 1, 1);
+	add(&rule, &at, &ipv6, sizeof(ipv6));
+	make_rule(end->qp, &rule, "with a longer header");
+	rule = to_mac(THERE);
+	at = 0;
+	add(&rule, &at, &ipv4, sizeof(ipv4));
+	make_rule(end->qp, &rule, "with a shorter header");
+	rule = to_mac(THERE);
+	at = 0;
+	add(&rule, &at, &longer, sizeof(longer));
+	make_rule(end->qp, &rule, "with a longer tunnel");
+	rule = to_mac(THERE);
+	at = 0;
+	add(&rule, &at, &tag, sizeof(tag));
+	make_rule(end->qp, &rule, "with a long tag");
+	printf("counter of no kind: %s\n",
+	       name_of(ibv_attach_counters_point_flow(counters, &attach, NULL)));
+	attach = (struct ibv_counter_attach_attr){ .comp_mask = 1 };
+	printf("counter of unknown attributes: %s\n",
+	       name_of(ibv_attach_counters_point_flow(counters, &attach, NULL)));
+	printf("counters of unknown attributes: %s\n",
+	       ibv_create_counters(end->bed.context, &unknown) ? "made" : name_of(errno));
+	must(!ibv_destroy_counters(counters), "ibv_destroy_counters");
+}
+
+/* What comes in the order in which it was sent. */
+static void see(struct end *end, int count, int lines)
+{
+	for (int i = 0; i < count; i++) {
+		start(end->cq);
+		if (i < lines)
+			printf("received %" PRIu64 ": status %d, opcode %d, %u bytes, flags %x, tag %x, vlan %x, id %x\n",
+			       end->cq->wr_id, end->cq->status, ibv_wc_read_opcode(end->cq),
+			       ibv_wc_read_byte_len(end->cq), ibv_wc_read_wc_flags(end->cq),
+			       ibv_wc_read_flow_tag(end->cq), ibv_wc_read_cvlan(end->cq),
+			       end->bed.to[FRAME * end->cq->wr_id + 18] << 8 |
+				       end->bed.to[FRAME * end->cq->wr_id + 19]);
+		ibv_end_poll(end->cq);
+	}
+}
+
+static void sent(struct end *end, const char *what, enum ibv_wc_status expected)
+{
+	struct ibv_wc wc;
+
+	poll_one(ibv_cq_ex_to_cq(end->cq), &wc);
+	printf("%s: %" PRIu64 ", status %d, opcode %d, flags %x\n", what, wc.wr_id, wc.status, wc.opcode,
+	       wc.wc_flags);
+	must(wc.status == expected, what);
+}
+
+static void traffic(struct end *here, struct end *there)
+{
+	struct ibv_counters_init_attr none = {};
+	struct ibv_counters *counters = ibv_create_counters(there->bed.context, &none);
+	struct ibv_counter_attach_attr packets = { IBV_COUNTER_PACKETS, 1, 0 };
+	struct ibv_counter_attach_attr bytes = { IBV_COUNTER_BYTES, 0, 0 };
+	struct ibv_flow_spec_counter_action count = { IBV_FLOW_SPEC_ACTION_COUNT, sizeof(count), counters };
+	struct ibv_flow_spec_action_tag tag = { IBV_FLOW_SPEC_ACTION_TAG, sizeof(tag), TAG };
+	struct ibv_sge sge = { (uintptr_t)here->bed.from, 0, here->bed.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM }, *bad;
+	struct rule rule = to_mac(THERE);
+	struct ibv_flow *flow, *again;
+	uint64_t values[2] = {};
+	uint8_t head[HEADERS];
+	unsigned int at = 0;
+	struct ibv_wc wc;
+
+	must(counters, "ibv_create_counters");
+	printf("attached: %s", name_of(ibv_attach_counters_point_flow(counters, &packets, NULL)));
+	printf(" %s\n", name_of(ibv_attach_counters_point_flow(counters, &bytes, NULL)));
+	add(&rule, &at, &count, sizeof(count));
+	add(&rule, &at, &tag, sizeof(tag));
+	flow = make_rule(there->qp, &rule, "tag and count");
+	must(flow, "ibv_create_flow");
+	printf("attached too late: %s\n", name_of(ibv_attach_counters_point_flow(counters, &packets, NULL)));
+	printf("counters in use: %s\n", name_of(ibv_destroy_counters(counters)));
+	printf("queue pair in use: %s\n", name_of(ibv_destroy_qp(there->qp)));
+	receive(there, 8);
+
+	/* A packet whose checksums the device computes, one by pieces, and one whose are wrong. */
+	sge.length = headers(here->bed.from, IPPROTO_UDP, 60) + 60;
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	see(there, 1, 1);
+	ibv_wr_start(here->ex);
+	here->ex->wr_id = 2;
+	here->ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(here->ex);
+	ibv_wr_set_sge_list(here->ex, 2, (struct ibv_sge[]){
+		{ (uintptr_t)here->bed.from, 20, here->bed.mr->lkey },
+		{ (uintptr_t)here->bed.from + 20, sge.length - 20, here->bed.mr->lkey } });
+	here->ex->wr_id = 3;
+	ibv_wr_send(here->ex);
+	ibv_wr_set_inline_data(here->ex, here->bed.from, 60);
+	printf("batch: %s\n", name_of(ibv_wr_complete(here->ex)));
+	sent(here, "sent", IBV_WC_SUCCESS);
+	sent(here, "sent", IBV_WC_SUCCESS);
+	see(there, 2, 2);
+
+	/* The device cuts a packet: by a list, and by a batch. */
+	headers(head, IPPROTO_TCP, 300);
+	sge.length = 300;
+	wr = (struct ibv_send_wr){ .wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_TSO,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM,
+		.tso = { head, sizeof(head), 150 } };
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "cut", IBV_WC_SUCCESS);
+	see(there, 2, 2);
+	ibv_wr_start(here->ex);
+	here->ex->wr_id = 5;
+	here->ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM;
+	ibv_wr_send_tso(here->ex, head, sizeof(head), 100);
+	memset(head, 0xff, sizeof(head));
+	ibv_wr_set_sge(here->ex, here->bed.mr->lkey, (uintptr_t)here->bed.from, 300);
+	printf("batch: %s\n", name_of(ibv_wr_complete(here->ex)));
+	sent(here, "cut", IBV_WC_SUCCESS);
+	see(there, 3, 3);
+	printf("read: %s", name_of(ibv_read_counters(counters, values, 2, 0)));
+	printf(" %" PRIu64 " packets, %" PRIu64 " bytes\n", values[1], values[0]);
+
+	/* Headers that are too short or too long. */
+	wr.tso.hdr_sz = 13;
+	bad = NULL;
+	printf("short headers: %s", name_of(ibv_post_send(here->qp, &wr, &bad)));
+	printf(", bad %d\n", bad == &wr);
+	wr.tso.hdr_sz = HEADERS + 64;
+	bad = NULL;
+	printf("long headers: %s", name_of(ibv_post_send(here->qp, &wr, &bad)));
+	printf(", bad %d\n", bad == &wr);
+	ibv_wr_start(here->ex);
+	ibv_wr_send_tso(here->ex, head, HEADERS + 64, 100);
+	ibv_wr_set_sge(here->ex, here->bed.mr->lkey, (uintptr_t)here->bed.from, 300);
+	printf("long headers: %s\n", name_of(ibv_wr_complete(here->ex)));
+
+	rule = to_mac(THERE);
+	printf("destroyed: %s\n", name_of(ibv_destroy_flow(flow)));
+	again = make_rule(there->qp, &rule, "alone");
+	must(again, "ibv_create_flow");
+	receive(there, 1);
+	wr = (struct ibv_send_wr){ .wr_id = 6, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM };
+	sge.length = headers(here->bed.from, IPPROTO_TCP, 100) + 100;
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	poll_one(ibv_cq_ex_to_cq(there->cq), &wc);
+	printf("polled: %" PRIu64 ", status %d, opcode %d, %u bytes, flags %x\n", wc.wr_id, wc.status,
+	       wc.opcode, wc.byte_len, wc.wc_flags);
+	printf("counters: %s\n", name_of(ibv_destroy_counters(counters)));
+	must(!ibv_destroy_flow(again), "ibv_destroy_flow");
+}
+
+/* Queue pairs that cannot be. */
+static void refused_queues(struct end *end)
+{
+	struct ibv_qp_init_attr_ex attr = attributes(end);
+	struct ibv_qp *qp;
+
+	attr.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING | IBV_QP_CREATE_SCATTER_FCS;
+	attr.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("stripping, with check sequences: %s\n", qp ? "made" : name_of(errno));
+	must(qp && !ibv_destroy_qp(qp), "a queue pair");
+	attr.create_flags = IBV_QP_CREATE_SOURCE_QPN;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("of another number: %s\n", qp ? "made" : name_of(errno));
+	attr = attributes(end);
+	attr.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("that writes: %s\n", qp ? "made" : name_of(errno));
+	attr = attributes(end);
+	attr.qp_type = IBV_QPT_RC;
+	attr.send_ops_flags = 0;
+	attr.comp_mask &= ~IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	printf("headers of a connection: %s\n",
+	       ibv_create_qp_ex(end->bed.context, &attr) ? "made" : "refused");
+	attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	attr.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
+	printf("stripping of a connection: %s\n",
+	       ibv_create_qp_ex(end->bed.context, &attr) ? "made" : name_of(errno));
+	attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+	printf("check sequences of a connection: %s\n",
+	       ibv_create_qp_ex(end->bed.context, &attr) ? "made" : name_of(errno));
+	attr.create_flags = IBV_QP_CREATE_PCI_WRITE_END_PADDING;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("padding of a connection: %s\n", qp ? "made" : name_of(errno));
+	attr.create_flags = 1 << 20;
+	printf("unknown flags: %s\n",
+	       ibv_create_qp_ex(end->bed.context, &attr) ? "made" : name_of(errno));
+	attr.qp_type = IBV_QPT_RAW_PACKET;
+	printf("unknown flags of packets: %s\n",
+	       ibv_create_qp_ex(end->bed.context, &attr) ? "made" : name_of(errno));
+	attr.create_flags = IBV_QP_CREATE_PCI_WRITE_END_PADDING;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("padding: %s\n", qp ? "made" : name_of(errno));
+	must(!qp || !ibv_destroy_qp(qp), "ibv_destroy_qp");
+	attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+	qp = ibv_create_qp_ex(end->bed.context, &attr);
+	printf("without its own: %s\n", qp ? "made" : name_of(errno));
+	must(!qp || !ibv_destroy_qp(qp), "ibv_destroy_qp");
+}
+
+static struct ibv_wq *make_wq(struct end *end, uint32_t flags)
+{
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ, .max_wr = 10, .max_sge = 1, .pd = end->bed.pd,
+		.cq = ibv_cq_ex_to_cq(end->cq), .comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
+		.create_flags = flags, .wq_context = end,
+	};
+	struct ibv_wq *wq = ibv_create_wq(end->bed.context, &attr);
+
+	must(!wq || (attr.max_wr >= 10 && attr.max_sge >= 1), "sizes");
+	must(!wq || (wq->wq_context == end && wq->state == IBV_WQS_RESET), "a work queue");
+	return wq;
+}
+
+static int set_state(struct ibv_wq *wq, enum ibv_wq_state state)
+{
+	struct ibv_wq_attr attr = { .attr_mask = IBV_WQ_ATTR_STATE, .wq_state = state };
+
+	return ibv_modify_wq(wq, &attr);
+}
+
+static void fill(struct end *end, struct ibv_wq *wq, uint64_t wr_id)
+{
+	struct ibv_sge sge = { (uintptr_t)end->bed.to, FRAME, end->bed.mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	must(!ibv_post_wq_recv(wq, &wr, &bad), "ibv_post_wq_recv");
+}
+
+static void spread(struct end *here, struct end *there)
+{
+	uint8_t key[40] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	struct ibv_wq *queues[2] = { make_wq(there, 0), make_wq(there, IBV_WQ_FLAGS_CVLAN_STRIPPING) };
+	struct ibv_rwq_ind_table_init_attr init = { 1, queues, 0 };
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = there->bed.pd,
+		.rx_hash_conf = { IBV_RX_HASH_FUNC_TOEPLITZ, sizeof(key), key,
+				  IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 },
+	};
+	struct ibv_sge sge = { (uintptr_t)here->bed.from, 0, here->bed.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM }, *bad;
+	struct ibv_wq_init_attr no_queue = { .wq_type = 5, .max_wr = 1, .pd = there->bed.pd,
+		.cq = ibv_cq_ex_to_cq(there->cq) };
+	struct ibv_wq_attr change = { .attr_mask = IBV_WQ_ATTR_FLAGS,
+		.flags = IBV_WQ_FLAGS_CVLAN_STRIPPING, .flags_mask = IBV_WQ_FLAGS_CVLAN_STRIPPING };
+	struct rule rule = to_mac(THERE);
+	struct ibv_rwq_ind_table *table;
+	struct ibv_qp_init_attr query;
+	struct ibv_qp_attr state;
+	struct mlx5dv_rwq parts;
+	struct mlx5dv_obj obj = { .rwq = { queues[0], &parts } };
+	struct ibv_flow *flow;
+	struct ibv_qp *qp;
+	struct ibv_wc wc;
+
+	must(queues[0] && queues[1], "ibv_create_wq");
+	printf("of no type: %s\n", ibv_create_wq(there->bed.context, &no_queue) ? "made" : "refused");
+	no_queue = (struct ibv_wq_init_attr){ .max_wr = 0, .pd = there->bed.pd,
+		.cq = ibv_cq_ex_to_cq(there->cq) };
+	printf("without room: %s\n",
+	       ibv_create_wq(there->bed.context, &no_queue) ? "made" : name_of(errno));
+	no_queue = (struct ibv_wq_init_attr){ .max_wr = 1, .pd = there->bed.pd,
+		.cq = ibv_cq_ex_to_cq(there->cq), .comp_mask = 1, .create_flags = 1 << 9 };
+	printf("with unknown flags: %s\n",
+	       ibv_create_wq(there->bed.context, &no_queue) ? "made" : name_of(errno));
+	no_queue.comp_mask = 2;
+	printf("with unknown attributes: %s\n",
+	       ibv_create_wq(there->bed.context, &no_queue) ? "made" : name_of(errno));
+	printf("parts: %s", name_of(mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ)));
+	printf(", %u of %u bytes\n", parts.wqe_cnt, parts.stride);
+
+	for (int i = 0; i < 2; i++) {
+		printf("ready: %s", name_of(set_state(queues[i], IBV_WQS_RDY)));
+		printf(", state %d\n", queues[i]->state);
+		for (int wr_id = 0; wr_id < 2; wr_id++)
+			fill(there, queues[i], wr_id);
+	}
+	table = ibv_create_rwq_ind_table(there->bed.context, &init);
+	must(table, "ibv_create_rwq_ind_table");
+	printf("work queue in use: %s\n", name_of(ibv_destroy_wq(queues[0])));
+	init.comp_mask = 1;
+	printf("table of unknown attributes: %s\n",
+	       ibv_create_rwq_ind_table(there->bed.context, &init) ? "made" : "refused");
+
+	attr.rwq_ind_tbl = table;
+	attr.rx_hash_conf.rx_hash_key_len = 39;
+	printf("short key: %s\n", ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.rx_hash_conf.rx_hash_key_len = 40;
+	attr.rx_hash_conf.rx_hash_function = 2;
+	printf("another hash: %s\n", ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.rx_hash_conf.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+	attr.rx_hash_conf.rx_hash_fields_mask |= IBV_RX_HASH_SRC_IPV6;
+	printf("both kinds of addresses: %s\n",
+	       ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.rx_hash_conf.rx_hash_fields_mask &= ~IBV_RX_HASH_SRC_IPV6;
+	attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+	attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	printf("that sends: %s\n", ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.comp_mask &= ~IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	qp = ibv_create_qp_ex(there->bed.context, &attr);
+	must(qp, "ibv_create_qp_ex with a hash");
+	printf("number %u; modified: %s", qp->qp_num, name_of(become(qp, IBV_QPS_INIT)));
+	printf(", asked: %s\n", name_of(ibv_query_qp(qp, &state, IBV_QP_STATE, &query)));
+	printf("table in use: %s\n", name_of(ibv_destroy_rwq_ind_table(table)));
+	flow = make_rule(qp, &rule, "spread");
+	must(flow, "ibv_create_flow");
+	sge.length = headers(here->bed.from, IPPROTO_UDP, 60) + 60;
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	poll_one(ibv_cq_ex_to_cq(there->cq), &wc);
+	printf("polled: %" PRIu64 ", status %d, opcode %d, %u bytes, flags %x\n", wc.wr_id, wc.status,
+	       wc.opcode, wc.byte_len, wc.wc_flags);
+
+	/* The error state flushes what was posted; a reset forgets it. */
+	printf("flags: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	change.flags_mask = 1 << 9;
+	printf("unknown flags: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	change.attr_mask = 1 << 9;
+	printf("unknown attributes: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
+		.wq_state = IBV_WQS_RDY, .curr_wq_state = IBV_WQS_ERR };
+	printf("from another state: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	printf("reset: %s", name_of(set_state(queues[0], IBV_WQS_RESET)));
+	printf(", ready: %s\n", name_of(set_state(queues[0], IBV_WQS_RDY)));
+	fill(there, queues[0], 7);
+	printf("error: %s", name_of(set_state(queues[0], IBV_WQS_ERR)));
+	printf(", state %d\n", queues[0]->state);
+	poll_one(ibv_cq_ex_to_cq(there->cq), &wc);
+	printf("flushed: %" PRIu64 ", status %d\n", wc.wr_id, wc.status);
+	printf("more: %d\n", ibv_poll_cq(ibv_cq_ex_to_cq(there->cq), 1, &wc));
+	must(!ibv_destroy_flow(flow), "ibv_destroy_flow");
+	must(!ibv_destroy_qp(qp), "ibv_destroy_qp");
+	must(!ibv_destroy_rwq_ind_table(table), "ibv_destroy_rwq_ind_table");
+	for (int i = 0; i < 2; i++)
+		must(!ibv_destroy_wq(queues[i]), "ibv_destroy_wq");
+}
+
+struct match {
+	size_t size;
+	uint8_t bytes[64];
+};
+
+/* The device's own match parameters. */
+static void match(struct end *here, struct end *there)
+{
+	struct match mask = { 64, {} }, value = { 64, {} };
+	struct mlx5dv_flow_matcher_attr attr = { .type = IBV_FLOW_ATTR_NORMAL,
+		.match_criteria_enable = 1, .match_mask = (void *)&mask };
+	struct mlx5dv_flow_action_attr actions[3] = {
+		{ .type = MLX5DV_FLOW_ACTION_DEST_IBV_QP, .qp = there->qp },
+		{ .type = MLX5DV_FLOW_ACTION_TAG, .tag_value = TAG },
+		{ .type = MLX5DV_FLOW_ACTION_TAG, .tag_value = TAG },
+	};
+	struct ibv_sge sge = { (uintptr_t)here->bed.from, 0, here->bed.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM }, *bad;
+	struct mlx5dv_flow_matcher *matcher;
+	struct ibv_flow *flow;
+
+	/* The destination. */
+	memset(mask.bytes + 8, 0xff, 6);
+	memcpy(value.bytes + 8, THERE, 6);
+	attr.comp_mask = 1 << 9;
+	printf("matcher of unknown attributes: %s\n",
+	       mlx5dv_create_flow_matcher(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.comp_mask = 0;
+	attr.type = IBV_FLOW_ATTR_SNIFFER;
+	printf("matcher of copies: %s\n",
+	       mlx5dv_create_flow_matcher(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.type = IBV_FLOW_ATTR_NORMAL;
+	matcher = mlx5dv_create_flow_matcher(there->bed.context, &attr);
+	must(matcher, "mlx5dv_create_flow_matcher");
+	printf("two tags: %s\n",
+	       mlx5dv_create_flow(matcher, (void *)&value, 3, actions) ? "made" : name_of(errno));
+	actions[2] = actions[0];
+	printf("two destinations: %s\n",
+	       mlx5dv_create_flow(matcher, (void *)&value, 3, actions) ? "made" : name_of(errno));
+	actions[2].type = 77;
+	printf("no action: %s\n",
+	       mlx5dv_create_flow(matcher, (void *)&value, 3, actions) ? "made" : name_of(errno));
+	printf("no destination: %s\n",
+	       mlx5dv_create_flow(matcher, (void *)&value, 0, actions) ? "made" : name_of(errno));
+	flow = mlx5dv_create_flow(matcher, (void *)&value, 2, actions);
+	must(flow, "mlx5dv_create_flow");
+	printf("matcher in use: %s\n", name_of(mlx5dv_destroy_flow_matcher(matcher)));
+	receive(there, 1);
+	sge.length = headers(here->bed.from, IPPROTO_UDP, 60) + 60;
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	see(there, 1, 1);
+	must(!ibv_destroy_flow(flow), "ibv_destroy_flow");
+	printf("matcher: %s\n", name_of(mlx5dv_destroy_flow_matcher(matcher)));
+}
+
+static void limits(struct end *end)
+{
+	struct ibv_qp_rate_limit_attr limit = { .comp_mask = 1 };
+
+	printf("limit with unknown attributes: %s\n", name_of(ibv_modify_qp_rate_limit(end->qp, &limit)));
+	limit = (struct ibv_qp_rate_limit_attr){ .max_burst_sz = 100 };
+	printf("bursts without a limit: %s\n", name_of(ibv_modify_qp_rate_limit(end->qp, &limit)));
+}
+
+/* The device's objects that a queue pair consists of. */
+static void objects(struct end *end)
+{
+	struct mlx5dv_qp parts = { .comp_mask = MLX5DV_QP_MASK_RAW_QP_HANDLES };
+	struct mlx5dv_obj obj = { .qp = { end->qp, &parts } };
+
+	printf("objects: %s", name_of(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP)));
+	printf(", told %d, sends by its own number %d, and has", !!parts.comp_mask,
+	       parts.sqn == end->qp->qp_num);
+	printf(" %d %d %d\n", !!parts.rqn, !!parts.tirn, !!parts.tisn);
+}
+
+/* A reset takes back what was posted, and what has completed. */
+static void reset(struct end *here, struct end *there)
+{
+	struct rule rule = to_mac(THERE);
+	struct ibv_sge sge = { (uintptr_t)here->bed.from, 0, here->bed.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM }, *bad;
+	struct ibv_flow *flow = make_rule(there->qp, &rule, "of a queue pair that is reset");
+	struct ibv_wc wc;
+
+	must(flow, "ibv_create_flow");
+	receive(there, 3);
+	sge.length = headers(here->bed.from, IPPROTO_UDP, 60) + 60;
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	usleep(1000);
+	printf("reset: %s\n", name_of(become(there->qp, IBV_QPS_RESET)));
+	printf("left: %d\n", ibv_poll_cq(ibv_cq_ex_to_cq(there->cq), 1, &wc));
+	activate(there->qp);
+	receive(there, 1);
+	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
+	sent(here, "sent", IBV_WC_SUCCESS);
+	see(there, 1, 1);
+	must(!ibv_destroy_flow(flow), "ibv_destroy_flow");
+}
+
+int main(void)
+{
+	struct end here = open_end(), there = open_end();
+
+	refused_queues(&here);
+	refused_rules(&there);
+	traffic(&here, &there);
+	spread(&here, &there);
+	match(&here, &there);
+	limits(&here);
+	objects(&here);
+	reset(&here, &there);
+	close_end(&here);
+	close_end(&there);
+	return 0;
+}

@@ -1,0 +1,41 @@
+//! Flags of send requests: the provider's, by C's.
+
+use super::CTransport;
+use crate::abi::*;
+use mlx5::SendFlags;
+use mlx5::transport::Rc;
+
+/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the index has.
+macro_rules! by_bits {
+    ($Flags:ident[$entries:literal]: $($bit:ident $flag:ident,)*) => {{
+        let mut table = [$Flags::empty(); $entries];
+        let mut bits = 0;
+        while bits < table.len() {
+            $(if bits & $bit as usize != 0 {
+                table[bits] = table[bits].union($Flags::$flag);
+            })*
+            bits += 1;
+        }
+        table
+    }};
+}
+pub(super) use by_bits;
+
+/// `enum ibv_send_flags` without `INLINE`, as the provider has them.
+const FLAGS: [SendFlags; 32] = by_bits! { SendFlags[32]:
+    IBV_SEND_FENCE FENCE,
+    IBV_SEND_SIGNALED SIGNALED,
+    IBV_SEND_SOLICITED SOLICITED,
+    IBV_SEND_IP_CSUM IP_CSUM,
+};
+
+/// The provider's flags of an operation. As in C, those that say nothing of it are passed over.
+#[inline(always)]
+pub(super) fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
+    FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
+}
+
+/// The provider's flags of a request of libmlx5.
+pub(super) fn driver_flags(given: c_uint) -> SendFlags {
+    flags::<Rc>(given, SendFlags::all())
+}

@@ -1,0 +1,301 @@
+//! Receive work queues, and the tables of them over which a queue pair spreads packets.
+
+use crate::abi::*;
+use crate::close;
+use crate::context::{ContextObject, wait_for_acks};
+use crate::cq::CqObject;
+use crate::environment;
+use crate::object::{Blank, boxed, destroy};
+use crate::parent::Purpose;
+use crate::pd::PdObject;
+use crate::refusal::{Refusal, Verb, object, status};
+use crate::request::{only, receive_errno, receives, refused, single_receive};
+use crate::spin::Spin;
+use mlx5::{CompletionQueue, IndirectionTable, RawWorkQueue, WorkQueue, WorkQueueTarget};
+use mlx5_uapi::verbs::WqFlags;
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+
+/// A receive work queue.
+#[repr(C)]
+pub(crate) struct WqObject {
+    /// Written by who acknowledges events, and by who changes the state.
+    c: UnsafeCell<ibv_wq>,
+    lock: Spin,
+    queue: UnsafeCell<ManuallyDrop<WorkQueue>>,
+}
+
+impl WqObject {
+    /// # Safety
+    /// `wq` is a work queue that was not destroyed.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(wq: *mut ibv_wq) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*wq.cast() }
+    }
+
+    /// Runs `body` with the queue, and the lock held.
+    #[inline(always)]
+    fn with<R>(&self, body: impl FnOnce(&mut WorkQueue) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
+    }
+
+    fn target(&self) -> WorkQueueTarget {
+        self.with(|queue| queue.target())
+    }
+
+    /// The parts of the queue in memory.
+    pub(crate) fn raw_parts(&self) -> Verb<RawWorkQueue> {
+        Ok(self.with(|queue| queue.raw_parts())?)
+    }
+}
+
+/// Makes a work queue.
+///
+/// # Safety
+/// As for [`create_wq`].
+pub(crate) unsafe fn make(
+    context: *mut ibv_context,
+    init: *mut ibv_wq_init_attr,
+) -> Verb<*mut ibv_wq> {
+    const RQ: c_uint = 0;
+    // SAFETY: by the contract.
+    let wanted = unsafe { &mut *init };
+    if wanted.wq_type != RQ
+        || wanted.comp_mask >= IBV_WQ_INIT_ATTR_RESERVED
+        || wanted.max_wr == 0
+        || wanted.pd.is_null()
+        || wanted.cq.is_null()
+    {
+        return Err(Refusal::INVALID);
+    }
+    let has_flags = wanted.comp_mask & IBV_WQ_INIT_ATTR_FLAGS != 0;
+    let flags = if has_flags { wanted.create_flags } else { 0 };
+    let flags = WqFlags::from_bits(flags).ok_or(Refusal::NOT_SUPPORTED)?;
+    // SAFETY: by the contract.
+    let (this, pd) = unsafe { (ContextObject::of(context), PdObject::of(wanted.pd)) };
+    // SAFETY: by the contract. No lock is held while the program's functions are called.
+    let cq = unsafe { CqObject::of(wanted.cq) }.with(CompletionQueue::target);
+    let allocator = pd.allocator(Purpose::ReceiveWorkQueue).or_else(|| this.dv.allocator());
+    let builder = pd
+        .domain
+        .create_wq_on(cq)
+        .max_wr(wanted.max_wr)
+        .max_sge(wanted.max_sge)
+        .vlan_stripping(flags.contains(WqFlags::CVLAN_STRIPPING))
+        .scatter_fcs(flags.contains(WqFlags::SCATTER_FCS))
+        .delay_drop(flags.contains(WqFlags::DELAY_DROP))
+        .end_padding(flags.contains(WqFlags::PCI_WRITE_END_PADDING));
+    let builder = match &allocator {
+        Some(allocator) => builder.allocator(allocator),
+        None => builder.huge_pages(environment::pages("MLX_RWQ_ALLOC_TYPE")),
+    };
+    let queue = builder.build()?;
+    wanted.max_wr = queue.capacity();
+    wanted.max_sge = queue.max_sge();
+    pd.hold();
+    let id = queue.id();
+    let mut c = ibv_wq::blank();
+    c.context = context;
+    c.wq_context = wanted.wq_context;
+    c.pd = wanted.pd;
+    c.cq = wanted.cq;
+    c.wq_num = queue.wq_num();
+    c.handle = queue.kernel_handle().unwrap_or(0);
+    c.state = IBV_WQS_RESET;
+    c.wq_type = wanted.wq_type;
+    c.post_recv = Some(post_recv);
+    c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+    c.cond = libc::PTHREAD_COND_INITIALIZER;
+    let locks = this.environment.locks && pd.thread_domain().is_none();
+    let made: *mut ibv_wq = boxed(WqObject {
+        c: UnsafeCell::new(c),
+        lock: Spin::new(locks),
+        queue: UnsafeCell::new(ManuallyDrop::new(queue)),
+    });
+    this.objects.wqs.add(id, made);
+    Ok(made)
+}
+
+/// The operation behind `ibv_create_wq`.
+///
+/// # Safety
+/// `context` is open; `init` is readable, its sizes are writable; what it names exists.
+pub unsafe extern "C" fn create_wq(
+    context: *mut ibv_context,
+    init: *mut ibv_wq_init_attr,
+) -> *mut ibv_wq {
+    // SAFETY: by the contract.
+    object(unsafe { make(context, init) })
+}
+
+unsafe fn modify(wq: *mut ibv_wq, attr: &ibv_wq_attr) -> Verb {
+    // SAFETY: by the contract of `modify_wq`.
+    let this = unsafe { WqObject::of(wq) };
+    let has = |bit: c_uint| attr.attr_mask & bit != 0;
+    if attr.attr_mask == 0 || attr.attr_mask >= IBV_WQ_ATTR_RESERVED {
+        return Err(Refusal::INVALID);
+    }
+    // SAFETY: the field is valid.
+    let before = unsafe { (&raw const (*wq).state).read_volatile() };
+    if has(IBV_WQ_ATTR_CURR_STATE) && attr.curr_wq_state != before {
+        return Err(Refusal::INVALID);
+    }
+    if has(IBV_WQ_ATTR_FLAGS) {
+        const KNOWN: u32 = IBV_WQ_FLAGS_RESERVED - 1;
+        if attr.flags_mask & !KNOWN != 0
+            || attr.flags_mask & IBV_WQ_FLAGS_PCI_WRITE_END_PADDING != 0
+        {
+            return Err(Refusal::NOT_SUPPORTED);
+        }
+        // The kernel passes over the others.
+        if attr.flags_mask & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0 {
+            let strip = attr.flags & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0;
+            this.with(|queue| queue.set_vlan_stripping(strip))?;
+        }
+    }
+    if !has(IBV_WQ_ATTR_STATE) || attr.wq_state == before && before != IBV_WQS_RESET {
+        return Ok(());
+    }
+    match attr.wq_state {
+        IBV_WQS_RESET => this.with(|queue| queue.reset())?,
+        IBV_WQS_RDY => {
+            let target = this.target();
+            // SAFETY: a completion queue outlives its work queues. No lock of the work queue is held: a
+            // thread that polls in steps has that of the completion queue, and may post meanwhile.
+            unsafe { CqObject::of((*wq).cq) }.with_mut(|cq| target.purge(cq))?;
+            this.with(|queue| queue.start())?;
+        }
+        IBV_WQS_ERR => this.with(|queue| queue.to_error())?,
+        _ => return Err(Refusal::INVALID),
+    }
+    // SAFETY: the field is only written here, with the lock held.
+    this.with(|_| unsafe { (&raw mut (*wq).state).write_volatile(attr.wq_state) });
+    Ok(())
+}
+
+/// The operation behind `ibv_modify_wq`.
+///
+/// # Safety
+/// `wq` was not destroyed, `attr` is readable.
+pub unsafe extern "C" fn modify_wq(wq: *mut ibv_wq, attr: *mut ibv_wq_attr) -> c_int {
+    // SAFETY: by the contract.
+    status(unsafe { modify(wq, &*attr) })
+}
+
+/// The operation behind `ibv_destroy_wq`: EBUSY as long as a table has it; waits until its events are
+/// acknowledged.
+///
+/// # Safety
+/// `wq` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
+    let this: *mut WqObject = wq.cast();
+    // SAFETY: by the contract. Other threads may post to a queue that is in use, and until they have
+    // acknowledged its events also to one that is not: so its kernel object goes under the lock, its
+    // memory last. After that no event of it is told any more, so the count that is waited for is final.
+    status(unsafe {
+        let context = ContextObject::of((*wq).context);
+        let id = (*this).with(|queue| queue.id());
+        (*this).with(WorkQueue::withdraw).map_err(Into::into).map(|()| {
+            let parent = PdObject::counting((*wq).pd);
+            let told = context.objects.wqs.remove(&id);
+            let (mutex, cond) = (&raw mut (*wq).mutex, &raw mut (*wq).cond);
+            wait_for_acks(mutex, cond, &raw const (*wq).events_completed, told);
+            ManuallyDrop::drop(&mut *(*this).queue.get());
+            drop(Box::from_raw(this));
+            // Its functions have the memory back now.
+            parent.inspect(|parent| parent.release_queue());
+            close::again();
+        })
+    })
+}
+
+/// The operation behind `ibv_post_wq_recv`.
+///
+/// # Safety
+/// `wq` was not destroyed; `wr` is a list of requests; `bad_wr` is writable.
+pub unsafe extern "C" fn post_recv(
+    wq: *mut ibv_wq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: by the contract.
+    let this = unsafe { WqObject::of(wq) };
+    // SAFETY: by the contract.
+    let posted = this.with(|queue| match unsafe { single_receive(wr) } {
+        Some((wr_id, sge)) => queue.recv(wr_id, sge).map_err(only),
+        // SAFETY: by the contract.
+        None => queue.post_recv_iter(unsafe { receives(wr) }).map(drop),
+    });
+    match posted {
+        Ok(()) => 0,
+        // SAFETY: by the contract.
+        Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
+    }
+}
+
+/// A table of work queues.
+#[repr(C)]
+pub(crate) struct TableObject {
+    c: ibv_rwq_ind_table,
+    table: UnsafeCell<ManuallyDrop<IndirectionTable>>,
+}
+
+impl TableObject {
+    /// The table.
+    ///
+    /// # Safety
+    /// `table` was not destroyed.
+    pub(crate) unsafe fn table(table: *mut ibv_rwq_ind_table) -> IndirectionTable {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { IndirectionTable::clone(&*(*table.cast::<Self>()).table.get()) }
+    }
+}
+
+/// The largest table that is looked at; the device has less.
+const MAX_LOG_TABLE: u32 = 24;
+
+unsafe fn make_table(
+    context: *mut ibv_context,
+    init: &ibv_rwq_ind_table_init_attr,
+) -> Verb<*mut ibv_rwq_ind_table> {
+    if init.comp_mask != 0 || init.log_ind_tbl_size > MAX_LOG_TABLE {
+        return Err(Refusal::INVALID);
+    }
+    // SAFETY: by the contract of `create_rwq_ind_table`, there are as many work queues.
+    let table = unsafe {
+        let entries = std::slice::from_raw_parts(init.ind_tbl, 1 << init.log_ind_tbl_size);
+        let targets = entries.iter().map(|wq| WqObject::of(*wq).target());
+        ContextObject::of(context).context.create_indirection_table_on(targets)?
+    };
+    let c = ibv_rwq_ind_table {
+        context,
+        ind_tbl_handle: table.kernel_handle().unwrap_or(0) as c_int,
+        ind_tbl_num: table.number() as c_int,
+        comp_mask: 0,
+    };
+    Ok(boxed(TableObject { c, table: UnsafeCell::new(ManuallyDrop::new(table)) }))
+}
+
+/// The operation behind `ibv_create_rwq_ind_table`.
+///
+/// # Safety
+/// `context` is open; `init` is readable, and has as many work queues as it says, which exist.
+pub unsafe extern "C" fn create_rwq_ind_table(
+    context: *mut ibv_context,
+    init: *mut ibv_rwq_ind_table_init_attr,
+) -> *mut ibv_rwq_ind_table {
+    // SAFETY: by the contract.
+    object(unsafe { make_table(context, &*init) })
+}
+
+/// The operation behind `ibv_destroy_rwq_ind_table`: EBUSY as long as a queue pair has it.
+///
+/// # Safety
+/// `table` was not destroyed. If the call succeeds, it is used no more.
+pub unsafe extern "C" fn destroy_rwq_ind_table(table: *mut ibv_rwq_ind_table) -> c_int {
+    let this: *mut TableObject = table.cast();
+    // SAFETY: by the contract.
+    status(unsafe { destroy(this, (*this).table.get(), IndirectionTable::destroy) })
+}
