@@ -7,9 +7,9 @@ const LONG_ABOUT: &str = "\
 Lists, describes and measures mlx5 (NVIDIA/Mellanox ConnectX) devices, and decodes
 their queues.
 
-Every command uses the first mlx5 device of this machine, or the one that --device
-names. Where there is none, it uses a simulated ConnectX inside this process, which
-needs neither hardware nor privileges. The first line on stderr says which.";
+A command that needs a device uses the first mlx5 device of this machine, or the one
+that --device names. Where there is none, it uses a simulated ConnectX inside this
+process, which needs neither hardware nor privileges, and says so on stderr.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Ends after so many seconds
+    /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Bytes to keep of each packet, as 64, 4k

@@ -31,21 +31,22 @@ Decodes the queues and completions of a running program as they move: each reque
 that it posts and each completion that the device writes, one line each, with the
 decoder of `mlx5 dump`.
 
-The program is started here, behind `--`, or is one that runs, by its number. The
-queues become known by the calls that make them, so of a program that runs already
-on a device of this machine only those show that it makes from then on. A program
-on a simulated device (cargo xtask with-sim) shows all. Devices that a program
-simulates within itself, with SimConfig, make no calls and show nothing.
+Give a program and its arguments behind `--`, which starts it, or the number of a
+process that runs. Queues are known by the calls that make them: of a process that
+runs already on a device of this machine, only those show that it makes from then on.
+A program on a simulated device (cargo xtask with-sim) shows all. Devices that a
+program simulates within itself, with SimConfig, make no calls and show nothing.
 
-The program runs on as it would. Its rings are read from outside, every --interval
-and whenever it makes, resets or destroys a queue, or ends. What was overwritten
-between two looks is counted, and told. Threads and processes that the program
+The program does what it would do untraced. Its rings are read from outside, every
+--interval and whenever it makes, resets or destroys a queue, or ends. What was
+overwritten between two looks is counted, and told. Threads and processes that the program
 starts are followed. Each system call of the program stops twice for a moment, so
 one that makes many is slower; a thread that waits in epoll_wait when the trace
 begins or ends gets EINTR, as after SIGSTOP.
 
-Ends with the program, after --duration, or at Ctrl-C. A process that was attached to
-stays; a program that the trace has started gets the Ctrl-C of the terminal as well.";
+Ends with the program, after --duration, or at Ctrl-C. After --duration the program
+runs on, also one that the trace has started. At Ctrl-C a process that was given by
+its number runs on; a program that the trace has started gets the Ctrl-C as well.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,13 +63,14 @@ follows. Requests of send queues are numbered in blocks of 64 bytes, as in the
 completions that name them.
 
 Exit status: that of the program, or 128 and the signal that ended it; 0 if a process
-was traced by its number; 1 failed, 2 wrong usage, 130 ended by Ctrl-C.";
+was traced by its number, or if --duration has ended the trace; 1 failed, 2 wrong
+usage, 130 ended by Ctrl-C.";
 
 /// Options of `mlx5 trace`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES, override_usage = "mlx5 trace [OPTIONS] <PID>\n       mlx5 trace [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub(crate) struct Args {
-    /// The process
+    /// The number of a process that runs
     #[arg(value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "program")]
     pid: Option<i32>,
     /// The program to run, and its arguments
@@ -98,7 +100,7 @@ pub(crate) struct Args {
     /// Time between two looks: 100us, 1ms, 0.5s
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     interval: Duration,
-    /// End after so many seconds
+    /// End the trace after so many seconds; the program runs on
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
 }
