@@ -5,8 +5,8 @@
 //! cargo run --example two_processes -- call 127.0.0.1:7000
 //! ```
 //!
-//! On a machine without a device, both name the socket of a simulated one, which
-//! `cargo run -p mlx5-sim-wire -- /tmp/machine` serves, behind the address.
+//! On a machine without a device, `cargo run -p mlx5-sim-wire -- /tmp/machine --stay` serves a
+//! simulated one, and both are given its socket after the address.
 
 use mlx5::{Access, ConnectOptions, Context, RemoteSlice, SendFlags, Sge, transport::Rc};
 use mlx5_sim_wire::Wire;
