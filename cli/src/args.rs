@@ -14,7 +14,7 @@ process, which needs neither hardware nor privileges, and says so on stderr.";
 const EXAMPLES: &str = "\
 Examples:
   mlx5 list                              list the devices
-  mlx5 info -v                           limits and capabilities of the first one
+  mlx5 info -v                           their limits and capabilities
   mlx5 doctor                            is this machine fit for RDMA, and if not, what to do
   mlx5 pingpong                          send and verify messages, in one process
   mlx5 pingpong --sim-link roce          the same over simulated RoCE

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Device to use, as in `mlx5 list` [default: the first one]
+    /// Device to use, as in `mlx5 list` [default: the first one; list and info: all]
     #[arg(short, long, value_name = "NAME")]
     device: Option<String>,
     /// Use the simulated device even if there is a real one
