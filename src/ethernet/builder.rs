@@ -213,7 +213,7 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     }
 
     /// Lets the device compress the completions of packets that are alike: less is written over the bus, but
-    /// each packet takes more work, and all but the first of a run have its time. Default: none. See
+    /// each packet takes more work, and those of a run have no timestamps. Default: none. See
     /// [`CompletionQueueBuilder::compression`](crate::CompletionQueueBuilder::compression).
     pub fn compression(mut self, format: MiniFormat) -> Self {
         self.compression = Some(format);
