@@ -41,7 +41,7 @@ fn kernel(sim: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
         let socket = socket.display();
         format!(
             "no simulated machine is served at {socket} ({errno}); start one with `cargo run -p \
-             mlx5-sim-wire -- {socket}`"
+             mlx5-sim-wire -- {socket} --stay`"
         )
     })?;
     Ok(Arc::new(wire))
