@@ -96,24 +96,29 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
         return Ok(Some("needs controls that only a simulated device has".to_owned()));
     }
     let context = place.device.open()?;
+    let ethernet = context.query_port(place.port)?.link_layer == mlx5::LinkLayer::Ethernet;
+    let ports = if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
+        Some("the device has one port")
+    } else if need.contains(Need::INFINIBAND) && ethernet {
+        Some("the port is Ethernet")
+    } else if need.intersects(Need::ROCE | Need::RAW_PACKETS) && !ethernet {
+        Some("the port is InfiniBand")
+    } else {
+        None
+    };
+    if let Some(reason) = ports {
+        return Ok(Some(reason.to_owned()));
+    }
+    // A device may lack, on ports of one kind, what it has on the other: so the port is the reason above.
     if need.intersects(Need::capabilities())
         && let Some(missing) = need.lacking(Need::of_real(&context)?)
     {
         return Ok(Some(missing.to_owned()));
     }
-    let ethernet = context.query_port(place.port)?.link_layer == mlx5::LinkLayer::Ethernet;
-    let reason = if need.contains(Need::TWO_PORTS) && context.num_ports() < 2 {
-        "the device has one port"
-    } else if need.contains(Need::INFINIBAND) && ethernet {
-        "the port is Ethernet"
-    } else if need.intersects(Need::ROCE | Need::RAW_PACKETS) && !ethernet {
-        "the port is InfiniBand"
-    } else if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
-        "the device grants no BlueFlame register"
-    } else {
-        return refused(&context, need);
-    };
-    Ok(Some(reason.to_owned()))
+    if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
+        return Ok(Some("the device grants no BlueFlame register".to_owned()));
+    }
+    refused(&context, need)
 }
 
 /// What is answered to a program that asks for what a case needs, where the device or its kernel
