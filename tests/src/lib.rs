@@ -23,6 +23,7 @@ mod hosts;
 mod ledger;
 mod options;
 mod pair;
+mod panics;
 mod pattern;
 mod prelude;
 mod replug;

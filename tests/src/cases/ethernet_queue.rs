@@ -1,6 +1,7 @@
 //! Queues of packets: buffers that are handed out and come back, bursts, frames that are sent.
 
 use crate::frames::{ETHERNET, Flow, plain, tagged};
+use crate::panics::panic_of;
 use crate::prelude::*;
 use mlx5::VlanTag;
 use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame};
@@ -540,7 +541,7 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
     }
     bed.settle();
     a.recv(8);
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    panic_of(|| {
         let burst = queue.receive(|mut packets| {
             let mut first = packets.next().expect("a packet");
             first[..6].copy_from_slice(&BACK);
@@ -549,8 +550,7 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
             panic!("on purpose");
         });
         burst.expect("never comes here")
-    }));
-    assert!(panicked.is_err());
+    });
     assert_eq!(copies(bed, &mut queue, 3), [plain(62), plain(63), plain(64)]);
     assert_eq!(a.next(bed).frame, returned(&plain(60)));
     sent(bed, &mut queue);
@@ -567,10 +567,7 @@ fn a_panic_of_who_gives_frames_leaves_none_under_way(bed: &Bed) -> Outcome {
     let (mut queue, _rule) = small(bed)?;
     let before = queue.free_buffers();
     let mut frames: Vec<Frame> = (0..3).map(|_| filled(&mut queue, &plain(60))).collect();
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        queue.send(std::iter::from_fn(|| Some(frames.pop().expect("as it is meant to"))))
-    }));
-    assert!(panicked.is_err());
+    panic_of(|| queue.send(std::iter::from_fn(|| Some(frames.pop().expect("as it is meant to")))));
     queue.reap()?;
     // The third was not put among them yet.
     assert_eq!((queue.sending(), queue.counts().sent, queue.counts().not_sent), (0, 0, 2));
