@@ -72,6 +72,20 @@ const OURS_ALONE: &[OursAlone] = &[OursAlone {
           and makes no queue",
 }];
 
+/// Tests of functions that our library has none of: it makes no call beyond the ones of C's.
+struct TheirsAlone {
+    /// What the test's name begins with.
+    test: &'static str,
+    link: &'static str,
+    why: &'static str,
+}
+
+const THEIRS_ALONE: &[TheirsAlone] = &[TheirsAlone {
+    test: "test_mlx5_dr.",
+    link: "roce",
+    why: "our libmlx5 has no software steering, and refuses the first call of each test",
+}];
+
 /// Tests that make as many objects as a random number says, or that end their processes while these work:
 /// that both make a call is compared, not how often.
 const RANDOM: [&str; 2] =
@@ -145,6 +159,9 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
     // Those of `OURS_ALONE` that may show, and those that do.
     let (mut may_be_alone, mut alone) =
         (vec![false; OURS_ALONE.len()], vec![false; OURS_ALONE.len()]);
+    // The same of `THEIRS_ALONE`.
+    let (mut may_be_theirs, mut theirs_alone) =
+        (vec![false; THEIRS_ALONE.len()], vec![false; THEIRS_ALONE.len()]);
     for test in tests {
         let of = |calls: &Calls, call: &str| {
             calls.get(test).and_then(|calls: &BTreeMap<_, _>| calls.get(call)).copied().unwrap_or(0)
@@ -158,6 +175,11 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
                 continue;
             }
         }
+        let is_row = |row: &TheirsAlone| row.link == link && test.starts_with(row.test);
+        let at_theirs = THEIRS_ALONE.iter().position(is_row);
+        if let Some(at) = at_theirs {
+            may_be_theirs[at] = true;
+        }
         let calls = [theirs, ours].into_iter().filter_map(|calls| calls.get(test));
         let calls: BTreeSet<&String> = calls.flat_map(BTreeMap::keys).collect();
         for call in calls {
@@ -167,9 +189,10 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
             }
             let (c, rust) = (of(theirs, call), of(ours, call));
             let random = RANDOM.contains(&test.as_str()) && c > 0 && rust > 0;
-            match known {
+            match (known, at_theirs) {
                 _ if c == rust || random => {}
-                Some(at) if c > 0 && rust == 0 => seen[at] = true,
+                (Some(at), _) if c > 0 && rust == 0 => seen[at] = true,
+                (_, Some(at)) if c > rust => theirs_alone[at] = true,
                 _ => faults.push(format!(
                     "{test} ({link}): {call}: {c} times over C's library, {rust} times over ours"
                 )),
@@ -188,6 +211,14 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
     {
         let OursAlone { test, why, .. } = row;
         faults.push(format!("{test} ({link}): C's library runs it too, but it is known: {why}"));
+    }
+    for (row, _) in THEIRS_ALONE
+        .iter()
+        .zip(may_be_theirs.iter().zip(theirs_alone))
+        .filter(|(_, (may, is))| **may && !is)
+    {
+        let TheirsAlone { test, why, .. } = row;
+        faults.push(format!("{test} ({link}): ours makes all calls too, but it is known: {why}"));
     }
     faults
 }
@@ -257,5 +288,18 @@ ok
         assert!(!differing(&c, &ours, "ib").is_empty());
         let told = differing(&ours, &ours, "roce");
         assert!(told.len() == 1 && told[0].contains("C's library runs it too"), "{told:?}");
+    }
+
+    #[test]
+    fn a_test_of_what_our_library_has_none_of_makes_no_call_beyond_those_of_c() {
+        const HEADER: &str =
+            "test_x (tests.test_mlx5_dr.Mlx5DrTest.test_x) ... mlx5-sim: uverbs0: ";
+        let call = |name| made(&format!("{HEADER}{name}\n"));
+        let (c, more) = (call("UVERBS_METHOD_FLOW_DESTROY"), call("UVERBS_METHOD_MW_DESTROY"));
+        assert_eq!(differing(&c, &Calls::new(), "roce"), [""; 0]);
+        assert!(!differing(&c, &Calls::new(), "ib").is_empty());
+        assert!(differing(&c, &more, "roce")[0].contains("0 times over C's library, 1 times over"));
+        let told = differing(&c, &c, "roce");
+        assert!(told.len() == 1 && told[0].contains("ours makes all calls too"), "{told:?}");
     }
 }
