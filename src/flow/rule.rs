@@ -374,6 +374,9 @@ impl Rule {
         if specs.len() > MAX_SPECS {
             return Err(RuleError::TooMany(specs.len()));
         }
+        if self.priority > LAST_PRIORITY {
+            return Err(RuleError::Priority(self.priority));
+        }
         Ok(Built {
             kind: self.kind,
             priority: self.priority,
@@ -388,6 +391,9 @@ impl Rule {
 const MAX_TAG: u32 = 0xff_ffff;
 /// The most specifications of a rule (`IB_FLOW_SPEC_SUPPORT_LAYERS`).
 const MAX_SPECS: usize = 10;
+
+/// The last priority (`MLX5_IB_FLOW_LAST_PRIO`). The kernel's answer to a greater one is ENOMEM.
+const LAST_PRIORITY: u16 = 15;
 
 /// A rule as the kernel takes it.
 pub(super) struct Built {
@@ -412,6 +418,8 @@ pub enum RuleError {
     CountersDestroyed,
     /// More headers and actions than the kernel takes.
     TooMany(usize),
+    /// The priority is beyond the last.
+    Priority(u16),
 }
 
 impl fmt::Display for RuleError {
@@ -423,6 +431,9 @@ impl fmt::Display for RuleError {
             Self::CountersDestroyed => f.write_str("the counters were destroyed"),
             Self::TooMany(count) => {
                 write!(f, "{count} headers and actions; the kernel takes {MAX_SPECS} in a rule")
+            }
+            Self::Priority(priority) => {
+                write!(f, "priority {priority}; the last is {LAST_PRIORITY}")
             }
         }
     }

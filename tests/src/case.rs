@@ -26,6 +26,8 @@ bitflags::bitflags! {
         const EVERY_MODEL = 1 << 6;
         /// No other case beside it in the process: it forks, or counts what is the process's.
         const SERIAL = 1 << 7;
+        /// Rules that give a queue pair copies of all packets of a port.
+        const SNIFFER = 1 << 17;
         /// A device that matches tags.
         const TAG_MATCHING = 1 << 20;
         /// What it leaves behind, objects or violations, is part of the case: it looks itself.

@@ -8,6 +8,7 @@ use crate::ledger::{Ledger, Outcome};
 use crate::options::{Options, find};
 use crate::replug::replug;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use mlx5::flow::Rule;
 use mlx5::transport::{RawPacket, Rc, Ud};
 use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, Timestamps};
 use mlx5_sim::{LinkLayer, Model, PortConfig, SimConfig};
@@ -118,12 +119,12 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
     if need.contains(Need::BLUEFLAME) && !has_blueflame(place, other)? {
         return Ok(Some("the device grants no BlueFlame register".to_owned()));
     }
-    refused(&context, need)
+    refused(&context, place.port, need)
 }
 
 /// What is answered to a program that asks for what a case needs, where the device or its kernel
 /// cannot do it.
-fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error> {
+fn refused(context: &Context, port: u8, need: Need) -> Result<Option<String>, mlx5::Error> {
     let asked = Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME | Need::RAW_PACKETS;
     if !need.intersects(asked) {
         return Ok(None);
@@ -141,6 +142,10 @@ fn refused(context: &Context, need: Need) -> Result<Option<String>, mlx5::Error>
     }
     if need.contains(Need::RAW_PACKETS) {
         answers.push(pd.create_qp::<RawPacket>(&cq, &cq).build().map(drop));
+    }
+    if need.contains(Need::SNIFFER) {
+        let qp = pd.create_qp::<RawPacket>(&cq, &cq).build();
+        answers.push(qp.and_then(|qp| qp.attach(port, &Rule::sniffer())).map(drop));
     }
     for answer in answers {
         match answer {

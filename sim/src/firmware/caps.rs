@@ -157,6 +157,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_log_max_sq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_tir(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_tis(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_wq_sz(if ethernet { limits.log_sq_blocks.into() } else { 0 })
         .set_log_max_rqt(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
         .set_log_max_rqt_size(if ethernet { LOG_RQ_TABLE } else { 0 })
         .set_roce(ethernet)

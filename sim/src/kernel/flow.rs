@@ -70,7 +70,7 @@ pub(crate) fn create(
     let specs = Specs::parse(specs, rule.num_of_specs)?;
     let target = transport_interface(state, request.qp_handle)?;
     if rule.priority > LAST_PRIORITY {
-        return Err(Errno::ENOSPC);
+        return Err(Errno::ENOMEM);
     }
     if rule.port == 0 || rule.port > hca.ports() {
         return Err(Errno::EINVAL);

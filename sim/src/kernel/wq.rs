@@ -113,7 +113,7 @@ pub(crate) fn create(
     let (wqes, log_stride) = (driver.rq_wqe_count, driver.rq_wqe_shift);
     let max_wr = request.number_u32(id::MAX_WR)?;
     if !wqes.is_power_of_two()
-        || wqes > 1 << hca.caps.log_max_qp_sz()
+        || wqes > 1 << hca.caps.log_max_wq_sz()
         || max_wr > wqes
         || !(4..=LOG_LARGEST_STRIDE).contains(&log_stride)
     {

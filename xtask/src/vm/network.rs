@@ -1,6 +1,7 @@
 //! What a machine does with the kernel's network interfaces, and with its connection manager.
 
 use super::guest::Step;
+use super::initramfs::VERBS;
 
 /// A step between two namespaces, which it makes if none before it did.
 fn step(name: &str, seconds: u64, script: &str) -> Step {
@@ -26,8 +27,8 @@ fn long() -> Step {
 }
 
 /// Steps of a machine whose ports are Ethernet. They end with the interfaces where they were. `all`
-/// adds those that take long.
-pub(super) fn steps(all: bool) -> Vec<Step> {
+/// adds those that take long, `ours` those in which one side runs over our libibverbs.
+pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
     let mut steps = vec![
         step(
             "net-ping",
@@ -70,7 +71,16 @@ pub(super) fn steps(all: bool) -> Vec<Step> {
         ),
     ];
     steps.extend(all.then(long));
-    steps.extend(managed());
+    for one in MANAGED {
+        steps.push(one.step("", "", ""));
+    }
+    if ours {
+        let ours = format!("LD_LIBRARY_PATH=/{VERBS} ");
+        for one in MANAGED {
+            steps.push(one.step("-ours-serves", &ours, ""));
+            steps.push(one.step("-ours-calls", "", &ours));
+        }
+    }
     steps.push(step("net-together", 120, "together && ours_works"));
     steps
 }
@@ -92,18 +102,40 @@ const VLANS: &str = "\
         both_ends ethtool -K INTERFACE rxvlan on txvlan on || exit 1
     for end in 0 1; do inside $end ip link del vlan5 || exit 1; done";
 
-/// Programs of rdma-core over the kernel's connection manager.
-fn managed() -> Vec<Step> {
-    [
-        ("rping", "rping -s -a 10.9.0.2 -C 10 -V", "rping -c -a 10.9.0.2 -C 10 -V"),
-        ("ucmatose", "ucmatose -b 10.9.0.2", "ucmatose -b 10.9.0.1 -s 10.9.0.2"),
-        ("udaddy", "udaddy -b 10.9.0.2", "udaddy -b 10.9.0.1 -s 10.9.0.2"),
-    ]
-    .map(|(name, server, client)| {
-        let script = format!("managed {name} '{server}' '{client}'");
-        step(name, 60, &script)
-    })
-    .into()
+/// A program of rdma-core that serves at one end and calls from the other.
+#[derive(Clone, Copy)]
+struct Managed {
+    name: &'static str,
+    server: &'static str,
+    client: &'static str,
+}
+
+/// Programs over the kernel's connection manager.
+const MANAGED: [Managed; 3] = [
+    Managed {
+        name: "rping",
+        server: "rping -s -a 10.9.0.2 -C 10 -V",
+        client: "rping -c -a 10.9.0.2 -C 10 -V",
+    },
+    Managed {
+        name: "ucmatose",
+        server: "ucmatose -b 10.9.0.2",
+        client: "ucmatose -b 10.9.0.1 -s 10.9.0.2",
+    },
+    Managed {
+        name: "udaddy",
+        server: "udaddy -b 10.9.0.2",
+        client: "udaddy -b 10.9.0.1 -s 10.9.0.2",
+    },
+];
+
+impl Managed {
+    /// The step that runs both, each with assignments before its command.
+    fn step(self, which: &str, for_server: &str, for_client: &str) -> Step {
+        let Self { name, server, client } = self;
+        let script = format!("managed {name} '{for_server}{server}' '{for_client}{client}'");
+        step(&format!("{name}{which}"), 60, &script)
+    }
 }
 
 #[cfg(test)]
@@ -118,7 +150,7 @@ mod tests {
     #[test]
     fn every_script_is_one_that_a_shell_understands() {
         let common = include_str!("guest/network.sh");
-        let scripts = steps(true).into_iter().map(|step| (step.name, step.script));
+        let scripts = steps(true, true).into_iter().map(|step| (step.name, step.script));
         for (name, script) in scripts.chain([("network.sh".into(), common.into())]) {
             let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn();
             let shell = shell.as_mut().expect("a shell");
@@ -131,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_step_has_a_name_and_the_last_one_brings_the_interfaces_back() {
-        let steps = steps(true);
+        let steps = steps(true, true);
         let names: BTreeSet<&str> = steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(names.len(), steps.len());
         assert!(names.contains(LAST_OF_TRAFFIC));

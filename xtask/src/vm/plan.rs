@@ -61,12 +61,13 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String], all: bool) -
     ];
     steps.extend(programs(link));
     steps.extend(interop(link));
+    let ours = has_ours(version) && CHOICE.contains(&(version, link));
     if link == Link::Eth {
-        steps.extend(network::steps(all));
+        steps.extend(network::steps(all, ours));
     }
     let modules = modules(version, link, tests);
     steps.extend(pyverbs(PYVERBS, "", &modules));
-    if has_ours(version) && CHOICE.contains(&(version, link)) {
+    if ours {
         steps.extend(over_ours(link, &modules));
     }
     steps.extend(removals());

@@ -56,11 +56,14 @@ pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
         .set_scatter_fcs(true)
         .set_self_lb_en_modifiable(true)
         .set_max_lso_cap(LOG_SEGMENTED)
+        .set_multi_pkt_send_wqe(1)
+        .set_enhanced_multi_pkt_send_wqe(true)
         .set_wqe_inline_mode(inline.0)
         .set_rss_ind_tbl_cap(LOG_RQ_TABLE);
 }
 
 pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {
+    caps.set_nic_rx_multi_path_tirs(true);
     let receive = caps.nic_receive_mut();
     receive
         .set_ft_support(true)

@@ -320,7 +320,7 @@ fn specifications_that_lie_or_contradict_are_refused() {
         rule_of(&bench.two, pair.far.qp.handle, kind, priority, flags, specs)
     };
     let none = FlowFlags::empty();
-    assert_eq!(of(FlowType::Normal, 16, none, &[to_group()]), Err(Errno::ENOSPC));
+    assert_eq!(of(FlowType::Normal, 16, none, &[to_group()]), Err(Errno::ENOMEM));
     assert_eq!(of(FlowType::Normal, 0, FlowFlags::EGRESS, &[]), Err(Errno::EOPNOTSUPP));
     assert_eq!(of(FlowType::AllDefault, 0, FlowFlags::DONT_TRAP, &[]), Err(Errno::EINVAL));
     assert_eq!(bench.sim.object_counts(0).ethernet, 4, "a TIS and a TIR of either");
