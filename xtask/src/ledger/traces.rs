@@ -72,7 +72,8 @@ const OURS_ALONE: &[OursAlone] = &[OursAlone {
           and makes no queue",
 }];
 
-/// Tests of functions that our library has none of: it makes no call beyond the ones of C's.
+/// Tests of functions that our library has none of: it makes no call beyond the ones of C's, and leaves
+/// no more objects to the end of the process.
 struct TheirsAlone {
     /// What the test's name begins with.
     test: &'static str,
@@ -151,6 +152,20 @@ fn name(call: &str) -> String {
     }
 }
 
+/// How many more objects these calls made than they ended.
+fn left_over(calls: &BTreeMap<String, u32>) -> i64 {
+    let of = |(call, count): (&String, &u32)| {
+        let any = |words: [&str; 3]| words.iter().any(|word| call.contains(word));
+        match i64::from(*count) {
+            _ if call.contains(": ") => 0,
+            count if any(["DESTROY", "DEALLOC", "DEREG"]) => -count,
+            count if any(["CREATE", "ALLOC", "REG"]) => count,
+            _ => 0,
+        }
+    };
+    calls.iter().map(of).sum()
+}
+
 fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
     let mut faults = Vec::new();
     // Known differences that may show, and those that do.
@@ -179,6 +194,15 @@ fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
         let at_theirs = THEIRS_ALONE.iter().position(is_row);
         if let Some(at) = at_theirs {
             may_be_theirs[at] = true;
+        }
+        if at_theirs.is_some() {
+            let left = [theirs, ours].map(|calls| calls.get(test).map_or(0, left_over));
+            if left[0] != left[1] {
+                faults.push(format!(
+                    "{test} ({link}): {} objects left over C's library, {} over ours",
+                    left[0], left[1]
+                ));
+            }
         }
         let calls = [theirs, ours].into_iter().filter_map(|calls| calls.get(test));
         let calls: BTreeSet<&String> = calls.flat_map(BTreeMap::keys).collect();
@@ -295,11 +319,20 @@ ok
         const HEADER: &str =
             "test_x (tests.test_mlx5_dr.Mlx5DrTest.test_x) ... mlx5-sim: uverbs0: ";
         let call = |name| made(&format!("{HEADER}{name}\n"));
-        let (c, more) = (call("UVERBS_METHOD_FLOW_DESTROY"), call("UVERBS_METHOD_MW_DESTROY"));
+        let (c, more) = (call("IB_USER_VERBS_CMD_MODIFY_QP"), call("IB_USER_VERBS_CMD_ATTACH_MCAST"));
         assert_eq!(differing(&c, &Calls::new(), "roce"), [""; 0]);
         assert!(!differing(&c, &Calls::new(), "ib").is_empty());
         assert!(differing(&c, &more, "roce")[0].contains("0 times over C's library, 1 times over"));
         let told = differing(&c, &c, "roce");
         assert!(told.len() == 1 && told[0].contains("ours makes all calls too"), "{told:?}");
+        // What it has not ended is told.
+        let both = format!(
+            "{HEADER}UVERBS_METHOD_DEVX_OBJ_CREATE\nmlx5-sim: uverbs0: UVERBS_METHOD_DEVX_OBJ_DESTROY\n"
+        );
+        let (both, made) = (made(&both), call("UVERBS_METHOD_DEVX_OBJ_CREATE"));
+        assert_eq!((left_over(&both["test_mlx5_dr.Mlx5DrTest.test_x"]), both.len()), (0, 1));
+        let told = differing(&both, &made, "roce");
+        assert!(told[0].contains("0 objects left over C's library, 1 over ours"), "{told:?}");
+        assert_eq!(differing(&both, &Calls::new(), "roce"), [""; 0]);
     }
 }
