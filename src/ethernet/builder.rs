@@ -7,7 +7,7 @@ use super::send::{PACKETS, SendOptions};
 use super::store::Store;
 use super::striding::{Receiver, Shape, Striding};
 use super::{Counters, EthernetQueue, POSTED_AT_ONCE, VERB};
-use crate::context::{Context, EthernetCaps};
+use crate::context::Context;
 use crate::cq::{CompletionChannel, CompletionQueue};
 use crate::error::Error;
 use crate::memory::ProtectionDomain;
@@ -302,7 +302,8 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         let send_cq = context.create_cq(sends).build()?;
         let caps = context.query_device().ethernet;
         let inline_header = caps.inline_mode != InlineMode::None;
-        let multi_packet = self.multi_packet && sends_several(&caps) && !inline_header;
+        let enhanced = caps.multi_packet_send.contains(MultiPacketSend::ENHANCED);
+        let multi_packet = self.multi_packet && enhanced && !inline_header;
         let builder = buffers.pd().create_qp::<RawPacket>(&send_cq, &recv_cq);
         // A request of that many packets has eight blocks, of one packet one: of few packets each, the
         // queue has room for fewer requests than frames, but a batch is filled to the last frame.
@@ -376,32 +377,5 @@ impl EthernetQueueBuilder<'_, Striding> {
         let mut queue = self.assemble((buffers, mode), (receiver, 0), recv_cq)?;
         Inbound::refill(&mut queue).map_err(|error| Error::invalid(VERB, error.to_string()))?;
         Ok(queue)
-    }
-}
-
-/// Whether a request can have several packets. A kernel opens send queues for that on devices with the
-/// older form, of packets of one length, and on no others.
-fn sends_several(caps: &EthernetCaps) -> bool {
-    caps.multi_packet_send.contains(MultiPacketSend::LEGACY | MultiPacketSend::ENHANCED)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_of_several_packets_need_both_forms() {
-        let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new());
-        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
-        let mut caps = context.query_device().ethernet;
-        for (forms, several) in [
-            (MultiPacketSend::empty(), false),
-            (MultiPacketSend::LEGACY, false),
-            (MultiPacketSend::ENHANCED, false),
-            (MultiPacketSend::all(), true),
-        ] {
-            caps.multi_packet_send = forms;
-            assert_eq!(sends_several(&caps), several, "{forms:?}");
-        }
     }
 }

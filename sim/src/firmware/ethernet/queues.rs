@@ -131,7 +131,6 @@ impl Firmware {
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
         let config = SendQueueConfig {
             tis: if context.tis_lst_sz() == 0 { 0 } else { context.tis_num_0() },
-            multi_packet: context.allow_multi_pkt_send_wqe(),
         };
         let sqn = device.create_sq(ring, config)?;
         self.umems.lend(Queue::Qp(sqn), parts);

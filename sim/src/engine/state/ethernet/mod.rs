@@ -23,8 +23,6 @@ const OBJECTS: u32 = 1 << 16;
 pub struct SendQueueConfig {
     /// Its transport interface; zero for none.
     pub tis: u32,
-    /// One WQE may carry several packets.
-    pub multi_packet: bool,
 }
 
 /// What is special about a receive queue, and can be changed.

@@ -257,7 +257,7 @@ fn several_packets_of_one_request_are_several_frames() {
     let rig = rig(2);
     let (one, mut two) = (Nic::new(&rig, 0), Nic::new(&rig, 1));
     let mut cq = rig.cq(0, 3, 64);
-    let mut sq = rig.sq_with(0, &cq, 7, true, 4);
+    let mut sq = rig.sq(0, &cq, 7);
     two.fill(3);
     let frames = [plain(60), udp4(&[3; 70]), plain(120)];
     one.sent.memory.write(0, &frames[0]);
@@ -274,10 +274,18 @@ fn several_packets_of_one_request_are_several_frames() {
     for frame in &frames {
         two.expect(frame);
     }
-    // Only a queue that was made for it takes such a request.
+}
+
+#[test]
+fn a_device_that_needs_headers_in_requests_takes_none_with_several_packets() {
+    let config = SimConfig::new().ports([PortConfig::ROCE]).inline_mode(InlineMode::L2);
+    let rig = Rig::new(config);
+    let nic = Nic::new(&rig, 0);
     let mut cq = rig.cq(0, 3, 64);
     let mut sq = rig.sq(0, &cq, 7);
-    sq.post(&wqe);
+    nic.sent.memory.write(0, &plain(60));
+    let wqe = Wqe::new(Opcode::EnhancedMpw).segment(&EthernetSegment::default());
+    sq.post(&wqe.data(nic.sent.at(0), 60, nic.sent.key));
     rig.run();
     assert_eq!(cq.expect_error(), (0, Syndrome::LocalQpOperation));
 }

@@ -55,17 +55,7 @@ impl Rig {
 
     /// A send queue that is ready.
     pub(in crate::engine::tests) fn sq(&self, device: usize, cq: &Cq, domain: u32) -> Qp {
-        self.sq_with(device, cq, domain, false, 4)
-    }
-
-    pub(in crate::engine::tests) fn sq_with(
-        &self,
-        device: usize,
-        cq: &Cq,
-        domain: u32,
-        multi_packet: bool,
-        log_blocks: u8,
-    ) -> Qp {
+        let log_blocks = 4;
         let sq_blocks = 1 << log_blocks;
         let (memory, record) = (Memory::new(sq_blocks * 64), Memory::new(8));
         let sq = RingConfig { offset: 0, log_size: log_blocks, log_stride: 6 };
@@ -73,7 +63,7 @@ impl Rig {
         let mut engine = self.lock();
         let this = engine.device_mut(device);
         let tis = this.create_tis(TisConfig { domain, priority: 0, port: 0 }).expect("a TIS");
-        let qpn = this.create_sq(ring, SendQueueConfig { tis, multi_packet }).expect("an SQ");
+        let qpn = this.create_sq(ring, SendQueueConfig { tis }).expect("an SQ");
         this.set_queue_state(qpn, QpState::Rts).expect("an SQ");
         drop(engine);
         let uar = self.uar_address(device);
