@@ -19,7 +19,7 @@ mod trace;
 
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Pingpong(args) => pingpong::run(args, out),
         Command::Perf(args) => perf::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
-        Command::Capture(args) => capture::run(args, out),
+        Command::Capture(args) => capture::run(args, io::stdout().is_terminal(), out),
         Command::Dump(args) => dump::run(args, out),
         Command::Trace(args) => trace::run(args, out),
         Command::Completions(args) => shell::completions(args, args::Cli::command(), out),

@@ -196,13 +196,13 @@ const CANCEL: &[(&str, Ends)] = &[
 ];
 
 const CAPTURE: &[(&str, Ends)] = &[
-    ("capture --sim --write FILE --count 3 --snap 64 --seconds 20 --port 1", Well),
+    ("capture --sim --write FILE --count 3 --snap 64 --duration 20 --port 1", Well),
     ("capture --sim-model cx6 -w FILE -n 1", Well),
     ("capture --sim-link roce -d mlx5_0 -w FILE -n 1", Well),
     ("capture --sim --device mlx5_0 -w FILE -n 1", Well),
     ("capture --sim --write /proc/no/such/file", Failing),
     ("capture --count 0", Refused),
-    ("capture --seconds none", Refused),
+    ("capture --duration none", Refused),
     ("capture --snap 64x", Refused),
     ("capture --sim --port 5", Failing),
     ("capture --sim-link ib", Failing),

@@ -4,7 +4,7 @@ mod pcapng;
 
 use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
-use crate::numbers::parse_size;
+use crate::numbers::{parse_seconds, parse_size};
 use mlx5::Clock;
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
@@ -26,22 +26,22 @@ const EXAMPLES: &str = "\
 Examples:
   mlx5 capture -n 100 -w first.pcapng    the first hundred packets
   mlx5 capture | tcpdump -r -            show them as they arrive
-  mlx5 capture --seconds 5 --snap 128 -w headers.pcapng";
+  mlx5 capture --duration 5 --snap 128 -w headers.pcapng";
 
 /// Options of `mlx5 capture`.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// File to write [default: stdout]
+    /// File to write [default: stdout, if that is no terminal]
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Packets to capture [default: until Ctrl-C; 10 on the simulated device]
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
+    /// End after so many seconds, as 10 or 0.5
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
     /// Bytes to keep of each packet, as 64, 4k
     #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_size)]
     snap: usize,
@@ -59,7 +59,16 @@ const RECEIVES: u32 = 1024;
 /// Packets that a simulated device gets to receive.
 const SIMULATED: u64 = 10;
 
-pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+/// Captures to `out`, or to the file that the arguments name.
+pub(crate) fn run(
+    args: &Args,
+    out_is_a_terminal: bool,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    if args.write.is_none() && out_is_a_terminal {
+        let failure = Failure::usage("a capture is no text, and would go to a terminal");
+        return Err(failure.hint("-w FILE writes a file; `mlx5 capture | tcpdump -r -` shows it"));
+    }
     let opened = args.device.with_packets().open()?;
     match &args.write {
         Some(path) => {
@@ -90,7 +99,7 @@ fn capture(args: &Args, opened: &Opened, out: &mut impl Write) -> Result<(), Fai
         Some(_) => Some(Traffic::new(opened, args.port, count.unwrap_or(SIMULATED))?),
         None => None,
     };
-    let deadline = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
     let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
     pcapng::begin(out, opened.device.name(), snap)?;
     let mut written = 0;
@@ -211,7 +220,7 @@ mod tests {
     fn captured(line: &[&str]) -> Vec<(u32, Vec<u8>)> {
         let line = Line::parse_from([&["capture", "--sim"], line].concat());
         let mut out = Vec::new();
-        run(&line.args, &mut out).expect("a capture");
+        run(&line.args, false, &mut out).expect("a capture");
         pcapng::tests::blocks(&out)
     }
 
@@ -258,7 +267,28 @@ mod tests {
     #[test]
     fn an_infiniband_port_is_refused_by_name() {
         let line = Line::parse_from(["capture", "--sim-link", "ib"]);
-        let failure = run(&line.args, &mut Vec::new()).expect_err("no Ethernet");
+        let failure = run(&line.args, false, &mut Vec::new()).expect_err("no Ethernet");
         assert_eq!(failure.cause(), "port 1 is no Ethernet port");
+    }
+
+    #[test]
+    fn a_capture_does_not_go_to_a_terminal() {
+        let line = Line::parse_from(["capture", "--sim", "-n", "1"]);
+        let mut out = Vec::new();
+        let failure = run(&line.args, true, &mut out).expect_err("a terminal");
+        assert!(failure.cause().contains("to a terminal"), "{failure:?}");
+        assert!(out.is_empty(), "nothing was written");
+        // It goes to a file from there.
+        let line = Line::parse_from(["capture", "--sim", "-n", "1", "-w", "/dev/null"]);
+        run(&line.args, true, &mut out).expect("a capture");
+        assert!(out.is_empty(), "nothing was written here");
+    }
+
+    #[test]
+    fn a_capture_ends_when_its_time_is_over() {
+        let line = Line::parse_from(["capture", "--sim", "--duration", "0.001"]);
+        // More than arrives on a simulated network.
+        let args = Args { count: Some(u64::MAX), ..line.args };
+        run(&args, false, &mut Vec::new()).expect("a capture");
     }
 }
