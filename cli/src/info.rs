@@ -71,7 +71,7 @@ fn describe_device(
         port(out, number, &attributes, verbose)?;
         if verbose {
             let of_port = gids.iter().filter(|gid| gid.port_num == u32::from(number));
-            addresses(out, of_port)?;
+            addresses(out, context, of_port)?;
             partitions(out, context, number, attributes.pkey_tbl_len)?;
         }
     }
@@ -270,11 +270,17 @@ fn port(out: &mut impl Sheet, number: u8, port: &PortAttr, verbose: bool) -> io:
     out.field(8, "pkey_tbl_len", port.pkey_tbl_len)
 }
 
-fn addresses<'a>(out: &mut impl Sheet, gids: impl Iterator<Item = &'a GidEntry>) -> io::Result<()> {
+fn addresses<'a>(
+    out: &mut impl Sheet,
+    context: &Context,
+    gids: impl Iterator<Item = &'a GidEntry>,
+) -> io::Result<()> {
     for entry in gids {
-        let interface = match entry.netdev_ifindex {
-            Some(index) => format!(", interface {index}"),
-            None => String::new(),
+        // An interface that is going away has no name.
+        let interface = match (entry.netdev_ifindex, context.net_interface(entry)) {
+            (Some(index), Ok(Some(name))) => format!(", interface {name} ({index})"),
+            (Some(index), _) => format!(", interface {index}"),
+            (None, _) => String::new(),
         };
         let text = format!("{}, {}{interface}", entry.gid, gid_type(entry.gid_type));
         out.field(8, &format!("GID[{}]", entry.gid_index), text)?;

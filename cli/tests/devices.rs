@@ -56,6 +56,11 @@ fn more_is_told_on_demand() {
     assert_eq!(value(&long, "P_Key[0]"), Some("0xffff"));
     let roce = mlx5("info --sim-link roce -v").done();
     assert!(value(&roce, "GID[3]").is_some_and(|gid| gid.contains("RoCE v2")), "{roce}");
+    // Interfaces by name, and by number.
+    assert!(
+        value(&roce, "GID[3]").is_some_and(|gid| gid.ends_with(", interface eth2 (2)")),
+        "{roce}"
+    );
 }
 
 /// The JSON has what the text has, under the same names.
