@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         printer.summary(out)?;
     }
     out.flush()?;
-    conclude(args, &printer, why, session.ended)
+    conclude(args, &printer, why, &session)
 }
 
 /// Why a trace ended.
@@ -189,12 +189,7 @@ enum Why {
 }
 
 /// Says on stderr what the trace has seen.
-fn conclude(
-    args: &Args,
-    printer: &Printer,
-    why: Why,
-    ended: Option<Result<u8, i32>>,
-) -> Result<(), Failure> {
+fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Result<(), Failure> {
     let sums = printer.sums();
     let mut told = format!(
         "{} requests and {} completions at {} queues",
@@ -217,7 +212,13 @@ fn conclude(
              (SimConfig) shows none: run it with\n  `cargo xtask with-sim`, or let it use MLX5_SIM."
         );
     }
-    match (why, ended) {
+    // Who gave a number knows the process; who started a program does not, and may look for it.
+    if let (Why::Time, None, None, Some(pid)) =
+        (why, session.ended, args.pid, session.tracer.first())
+    {
+        eprintln!("the program runs on, as process {pid}");
+    }
+    match (why, session.ended) {
         (Why::Interrupted, _) => Err(Failure::interrupted("interrupted")),
         (Why::Program, Some(Ok(0))) | (Why::Time, _) => Ok(()),
         (Why::Program, Some(_)) if args.pid.is_some() => Ok(()),

@@ -9,7 +9,7 @@ use common::{command, interrupted};
 use libtest_mimic::{Arguments, Failed, Trial};
 use program::CASE;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ("summaries", summaries),
         ("a_running_process_goes_on", a_running_process_goes_on),
         ("ctrl_c_leaves_the_program", ctrl_c_leaves_the_program),
+        ("a_program_that_runs_on_is_named", a_program_that_runs_on_is_named),
         ("the_status_is_that_of_the_program", the_status_is_that_of_the_program),
         ("bad_input_is_refused_with_advice", bad_input_is_refused_with_advice),
         ("output_goes_to_a_file", output_goes_to_a_file),
@@ -444,6 +445,39 @@ fn ctrl_c_leaves_the_program() {
     let output = trace.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("ended with exit status 0"));
+}
+
+fn a_program_that_runs_on_is_named() {
+    // It runs until its stdin ends.
+    let mut trace = command(&["trace", "--duration", "0.1", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut input = trace.stdin.take().expect("a pipe");
+    let mut out = BufReader::new(trace.stdout.take().expect("a pipe"));
+    // The program has these pipes as well: they do not end with the trace.
+    let err = BufReader::new(trace.stderr.take().expect("a pipe"));
+    let told = err.lines().map(|line| line.expect("text"));
+    let pid = told
+        .filter_map(|line| Some(line.strip_prefix("the program runs on, as process ")?.to_owned()));
+    let pid = pid.take(1).last().expect("it is named");
+    assert_eq!(trace.wait().expect("it ends").code(), Some(0));
+    input.write_all(b"still there\n").expect("it runs on");
+    let mut line = String::new();
+    out.read_line(&mut line).expect("text");
+    assert_eq!(line, "still there\n");
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs on");
+    assert_eq!(name, "cat\n");
+    drop(input);
+    assert_eq!(out.read_line(&mut line).expect("it ends"), 0);
+    // Who gives a number knows it.
+    let running = Running::start();
+    let pid = running.0.id().to_string();
+    let output = command(&["trace", "--duration", "0.1", &pid]).output().expect("it runs");
+    assert!(!text(&output.stderr).contains("runs on"), "{}", text(&output.stderr));
+    running.end();
 }
 
 fn the_status_is_that_of_the_program() {
