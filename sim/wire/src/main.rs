@@ -29,19 +29,21 @@ struct Arguments {
     stay: bool,
 }
 
-fn arguments() -> Result<Arguments, String> {
+/// What the command line says; none where it asks for help.
+fn arguments() -> Result<Option<Arguments>, String> {
     let (mut path, mut list, mut stay) = (None, String::new(), false);
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         match &*argument {
             "--sim" => list = given.next().ok_or("--sim needs a list")?,
             "--stay" => stay = true,
+            "-h" | "--help" => return Ok(None),
             _ if path.is_none() && !argument.starts_with('-') => path = Some(argument.into()),
             _ => return Err(format!("cannot understand \"{argument}\"")),
         }
     }
     let settings = list.parse::<Settings>().map_err(|error| error.to_string())?;
-    Ok(Arguments { path: path.ok_or("no socket is named")?, settings, stay })
+    Ok(Some(Arguments { path: path.ok_or("no socket is named")?, settings, stay }))
 }
 
 /// Waits until the other one that is to serve there does.
@@ -82,7 +84,11 @@ fn serve(arguments: &Arguments) -> std::io::Result<usize> {
 
 fn main() -> ExitCode {
     let arguments = match arguments() {
-        Ok(arguments) => arguments,
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         Err(error) => {
             eprintln!("mlx5-sim-wire: {error}\n{USAGE}");
             return ExitCode::from(2);
