@@ -76,7 +76,7 @@ fn what_cannot_work_is_told_in_one_line() {
     let nobody = machine.start("lock", &["hold", "1", "--server", "10.0.0.1:1"]).fail();
     assert!(nobody.starts_with("error: there is no server at 10.0.0.1:1: "), "{nobody}");
     machine.end();
-    let missing = ["hold", "1", "--server", "10.0.0.1:1", "--sim", "/nowhere"];
+    let missing = ["hold", "1", "--server", "10.0.0.1:1", "--wire", "/nowhere"];
     let missing = Process::start("lock", &missing).fail();
     assert!(missing.contains("cargo run -p mlx5-sim-wire -- /nowhere"), "{missing}");
 }

@@ -31,12 +31,12 @@ impl Machine {
 
     /// Starts a program on the machine.
     pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Process {
-        Process::start(program, &[arguments, &["--sim", self.socket()]].concat())
+        Process::start(program, &[arguments, &["--wire", self.socket()]].concat())
     }
 
     /// Starts one that is killed at its so many-th call into the machine's kernel.
     pub(crate) fn start_mortal(&self, program: &str, arguments: &[&str], calls: u32) -> Process {
-        let arguments = [arguments, &["--sim", self.socket()]].concat();
+        let arguments = [arguments, &["--wire", self.socket()]].concat();
         Process::start_with(program, &arguments, &[("MLX5_SIM_WIRE_KILL", &calls.to_string())])
     }
 

@@ -29,14 +29,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 struct Cli<C: Subcommand> {
     /// Use the simulated machine that `mlx5-sim-wire SOCKET` serves, with other processes
     #[arg(long, value_name = "SOCKET", global = true)]
-    sim: Option<PathBuf>,
+    wire: Option<PathBuf>,
     #[command(subcommand)]
     command: C,
 }
 
 /// The kernel of this machine, or of a simulated one.
-fn kernel(sim: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
-    let Some(socket) = sim else { return Ok(Arc::new(LinuxKernel::new())) };
+fn kernel(wire: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
+    let Some(socket) = wire else { return Ok(Arc::new(LinuxKernel::new())) };
     let wire = Wire::connect(&socket).map_err(|errno| {
         let socket = socket.display();
         format!(
@@ -49,8 +49,8 @@ fn kernel(sim: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
 
 /// Does what the command line says; a failure is told in words, on standard error.
 pub(crate) fn run<C: Subcommand>(work: impl FnOnce(Arc<dyn Kernel>, C) -> Outcome) -> ExitCode {
-    let Cli { sim, command } = Cli::parse();
-    match kernel(sim).and_then(|kernel| work(kernel, command)) {
+    let Cli { wire, command } = Cli::parse();
+    match kernel(wire).and_then(|kernel| work(kernel, command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
