@@ -30,7 +30,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Opens the device of the simulated machine that is served at a socket.
 fn simulated(socket: &str) -> Result<Context, Box<dyn Error>> {
-    let machine = Wire::connect(Path::new(socket))?;
+    let machine = Wire::connect(Path::new(socket)).map_err(|errno| {
+        format!(
+            "no simulated machine is served at {socket} ({errno}); start one with `cargo run -p \
+             mlx5-sim-wire -- {socket} --stay`"
+        )
+    })?;
     Ok(mlx5::devices_on(Arc::new(machine))?.first().ok_or("no device")?.open()?)
 }
 

@@ -23,3 +23,14 @@ fn without_a_role_it_says_how_it_is_used() {
     let (success, said) = Process::start("two_processes", &[]).end();
     assert!(!success && said.contains("serve|call ADDRESS"), "{said}");
 }
+
+#[test]
+fn without_a_machine_it_says_what_to_start() {
+    for role in ["serve", "call"] {
+        let lonely = Process::start("two_processes", &[role, "127.0.0.1:0", "/nowhere"]);
+        let (success, said) = lonely.end();
+        assert!(!success, "{said}");
+        assert!(said.contains("no simulated machine is served at /nowhere (ENOENT"), "{said}");
+        assert!(said.contains("`cargo run -p mlx5-sim-wire -- /nowhere --stay`"), "{said}");
+    }
+}
