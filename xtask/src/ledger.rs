@@ -35,7 +35,9 @@ pub(crate) struct Arguments {
     /// Write nothing; fail if a test that passes in the ledger does not pass
     #[arg(long, group = "partial")]
     check: bool,
-    /// Run this part alone, print the result of each test, and write nothing
+    /// Only this part
+    ///
+    /// Prints the result of each of its tests, and writes nothing.
     #[arg(long, value_enum, group = "partial")]
     only: Option<Part>,
     /// Run this module of the pyverbs tests alone

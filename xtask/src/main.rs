@@ -10,6 +10,7 @@ mod debian;
 mod elf;
 mod failure;
 mod fuzz;
+mod help;
 mod hil;
 mod imports;
 mod ledger;
@@ -28,14 +29,14 @@ mod with_verbs;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask with-sim -- ibv_devinfo -v   a program of rdma-core's on a simulated device
-  cargo xtask with-sim --sim wire=/tmp/wire -- ibv_rc_pingpong   one of two that reach each other
   cargo xtask with-sim --provider rust -- ibv_devinfo -v   the same on this provider
-  cargo xtask with-verbs -- ib_write_bw    a program of rdma-core's on this provider and this machine's ConnectX
+  cargo xtask with-sim --sim wire=/tmp/wire -- ibv_rc_pingpong   one of two that reach each other
+  cargo xtask with-verbs -- ib_write_bw    one of perftest's on this provider and a real ConnectX
   cargo xtask asm                          did the hot functions change?
   cargo xtask bench --short --check        are posting and polling as fast as they were?
   cargo xtask aarch64 suite                the suite on the other architecture, emulated
@@ -85,7 +86,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().task {
+    let matches = help::broken(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match arguments.task {
         Task::Aarch64(arguments) => aarch64::run(&arguments),
         Task::Asm(arguments) => asm::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
@@ -115,5 +118,28 @@ fn main() -> ExitCode {
             eprintln!("xtask: {failure}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_help_fits_a_page() {
+        let mut commands = vec![help::broken(Arguments::command())];
+        let (mut seen, mut wide) = (0, Vec::new());
+        while let Some(mut command) = commands.pop() {
+            command.build();
+            for text in [command.render_help(), command.render_long_help()] {
+                let text = text.to_string();
+                let lines = text.lines().filter(|line| line.chars().count() > help::WIDTH);
+                wide.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
+            }
+            seen += 1;
+            commands.extend(command.get_subcommands().cloned());
+        }
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(seen > 20, "{seen} commands were seen");
     }
 }

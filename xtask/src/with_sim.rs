@@ -27,7 +27,9 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "LIST")]
     sim: Option<String>,
 
-    /// Whose libibverbs and libmlx5 the program finds: rdma-core's, or ours
+    /// Whose libibverbs it finds
+    ///
+    /// c is rdma-core's, and rust is ours. libmlx5 goes with it.
     #[arg(long, value_enum, default_value_t = Provider::C)]
     provider: Provider,
 
