@@ -1,5 +1,6 @@
 //! `cargo xtask crates`: whether the packages can be published, beside what `cargo xtask package` shows.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::build;
@@ -73,7 +74,7 @@ fn deny() -> Result<(), Failure> {
 fn semver(base: Option<&str>, packages: &[String]) -> Result<(), Failure> {
     let base = match base {
         Some(base) => base.to_owned(),
-        None => match newest_tag()? {
+        None => match newest_tag(Path::new("."))? {
             Some(tag) => tag,
             None => {
                 println!("interfaces are left out: there is no tag v*, and --base names no commit");
@@ -92,9 +93,41 @@ fn semver(base: Option<&str>, packages: &[String]) -> Result<(), Failure> {
     build::succeeds(&mut command)
 }
 
-/// The tag of the newest release; none if there was none.
-fn newest_tag() -> Result<Option<String>, Failure> {
+/// The tag of the newest release of a repository; none if there was none.
+fn newest_tag(repository: &Path) -> Result<Option<String>, Failure> {
     let mut command = Command::new("git");
-    command.args(["tag", "--list", "v*", "--sort=-version:refname"]);
+    // A version with a suffix comes before the version itself.
+    command.args(["-c", "versionsort.suffix=-", "tag", "--list", "v*", "--sort=-version:refname"]);
+    command.current_dir(repository);
     Ok(build::says(&mut command)?.lines().next().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_newest_tag_is_that_of_the_highest_version() {
+        let folder = std::env::temp_dir().join(format!("mlx5-tags-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let git = |words: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(["-c", "user.name=nobody", "-c", "user.email=nobody@nowhere"]);
+            build::succeeds(command.args(words).current_dir(&folder)).expect("git");
+        };
+        git(&["init", "--quiet"]);
+        git(&["commit", "--quiet", "--allow-empty", "--message=first"]);
+        for (tags, newest) in [
+            (&["release"][..], None),
+            (&["v0.9.0", "v0.10.0-rc.1"], Some("v0.10.0-rc.1")),
+            (&["v0.10.0", "v0.10.0-rc.2", "v0.2.0"], Some("v0.10.0")),
+        ] {
+            for tag in tags {
+                git(&["tag", tag]);
+            }
+            assert_eq!(newest_tag(&folder).expect("git").as_deref(), newest, "{tags:?}");
+        }
+        fs::remove_dir_all(&folder).expect("the folder");
+    }
 }
