@@ -102,6 +102,21 @@ impl OneSge {
     const fn length(&self) -> u32 {
         self.rest as u32
     }
+
+    /// Writes it by three stores: of numbers in registers of their own these take fewer instructions than two.
+    ///
+    /// # Safety
+    /// The address is the place of the data in a request of a queue.
+    #[inline(always)]
+    pub(crate) unsafe fn write_numbers(self, at: NonNull<u8>) {
+        let segment = DataSegment {
+            byte_count: self.length().into(),
+            lkey: ((self.rest >> 32) as u32).into(),
+            address: self.addr.into(),
+        };
+        // SAFETY: there is room for one SGE.
+        unsafe { at.cast().write(segment) };
+    }
 }
 
 // SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.

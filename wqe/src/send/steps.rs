@@ -203,7 +203,7 @@ impl<T: Transport> Steps<'_, T> {
             return false;
         }
         // SAFETY: the data of the request goes there. The head already counts one unit of data.
-        unsafe { sge.write(data) };
+        unsafe { sge.write_numbers(data) };
         self.state.pending = NONE;
         self.state.set_cursor(self.state.cursor().after(1));
         true

@@ -319,7 +319,8 @@ ok
         const HEADER: &str =
             "test_x (tests.test_mlx5_dr.Mlx5DrTest.test_x) ... mlx5-sim: uverbs0: ";
         let call = |name| made(&format!("{HEADER}{name}\n"));
-        let (c, more) = (call("IB_USER_VERBS_CMD_MODIFY_QP"), call("IB_USER_VERBS_CMD_ATTACH_MCAST"));
+        let (c, more) =
+            (call("IB_USER_VERBS_CMD_MODIFY_QP"), call("IB_USER_VERBS_CMD_ATTACH_MCAST"));
         assert_eq!(differing(&c, &Calls::new(), "roce"), [""; 0]);
         assert!(!differing(&c, &Calls::new(), "ib").is_empty());
         assert!(differing(&c, &more, "roce")[0].contains("0 times over C's library, 1 times over"));
