@@ -29,6 +29,23 @@ fn read<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Errno
     T::read_from_prefix(bytes).map(|(spec, _)| spec).map_err(|_| Errno::EINVAL)
 }
 
+/// A header with its mask. Each may be shorter than the kernel's, and then ends with zeros, or longer, if the
+/// mask has nothing there.
+fn header<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Errno> {
+    let (head, filters) = bytes.split_at(size_of::<SpecHeader>());
+    let known = (size_of::<T>() - head.len()) / 2;
+    let (value, mask) = filters.split_at(filters.len() / 2);
+    if mask.get(known..).is_some_and(|beyond| beyond.iter().any(|byte| *byte != 0)) {
+        return Err(Errno::EINVAL);
+    }
+    let whole = |filter: &[u8]| {
+        let mut whole = filter.to_vec();
+        whole.resize(known, 0);
+        whole
+    };
+    read(&[head, &whole(value), &whole(mask)].concat())
+}
+
 /// Whether a mask has bits of what the driver does not match.
 fn refuse(bytes: &[u8]) -> Result<(), Errno> {
     if bytes.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
@@ -89,14 +106,14 @@ impl Specs {
 
     fn add(&mut self, kind: SpecKind, inner: bool, bytes: &[u8]) -> Result<(), Errno> {
         match kind {
-            SpecKind::Eth => self.ethernet(inner, &read(bytes)?),
-            SpecKind::Ipv4 => self.ipv4(inner, &read(bytes)?),
-            SpecKind::Ipv6 => self.ipv6(inner, &read(bytes)?),
+            SpecKind::Eth => self.ethernet(inner, &header(bytes)?),
+            SpecKind::Ipv4 => self.ipv4(inner, &header(bytes)?),
+            SpecKind::Ipv6 => self.ipv6(inner, &header(bytes)?),
             SpecKind::Tcp | SpecKind::Udp => {
-                self.ports(kind == SpecKind::Tcp, inner, &read(bytes)?)
+                self.ports(kind == SpecKind::Tcp, inner, &header(bytes)?)
             }
             SpecKind::VxlanTunnel => {
-                let spec: TunnelSpec = read(bytes)?;
+                let spec: TunnelSpec = header(bytes)?;
                 self.mask
                     .misc_parameters_mut()
                     .set_vxlan_vni(u32::from_be_bytes(spec.mask.tunnel_id));
@@ -105,7 +122,7 @@ impl Specs {
                     .set_vxlan_vni(u32::from_be_bytes(spec.value.tunnel_id));
                 Ok(())
             }
-            SpecKind::Gre => self.gre(inner, &read(bytes)?),
+            SpecKind::Gre => self.gre(inner, &header(bytes)?),
             SpecKind::ActionTag => {
                 let spec: TagAction = read(bytes)?;
                 if spec.tag_id >> TAG_BITS != 0 || spec.reserved1 != 0 {

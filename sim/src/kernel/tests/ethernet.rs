@@ -326,6 +326,28 @@ fn specifications_that_lie_or_contradict_are_refused() {
     assert_eq!(bench.sim.object_counts(0).ethernet, 4, "a TIS and a TIR of either");
 }
 
+/// `struct ibv_flow_spec_ipv4` has two addresses, and no more.
+#[test]
+fn a_header_may_be_shorter_or_longer_than_the_kernel_has_it() {
+    let bench = Bench::new();
+    let mut pair = Pair::new(&bench);
+    let whole = from_host(1);
+    let (value, mask) = (&whole[8..16], &whole[20..28]);
+    let sized = |parts: &[&[u8]]| {
+        let mut spec = [&[&whole[..8]], parts].concat().concat();
+        let size = spec.len() as u16;
+        spec[4..6].copy_from_slice(&size.to_ne_bytes());
+        spec
+    };
+    let short = rule(&bench.two, &pair.far, &[sized(&[value, mask])]).expect("a rule");
+    assert!(pair.send(&bench, &udp4(&[1; 60])).is_some());
+    flow::destroy(&*bench.two.file, short).expect("a rule");
+    let long = sized(&[&whole[8..20], &[0; 4], &whole[20..], &[0; 4]]);
+    rule(&bench.two, &pair.far, &[long]).expect("a rule");
+    let unknown = sized(&[&whole[8..20], &[0; 4], &whole[20..], &[0, 0, 1, 0]]);
+    assert_eq!(rule(&bench.two, &pair.far, &[unknown]), Err(Errno::EINVAL));
+}
+
 #[test]
 fn counters_count_what_a_rule_takes() {
     let bench = Bench::new();
