@@ -502,6 +502,19 @@ static void spread(struct end *here, struct end *there)
 	attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	printf("that sends: %s\n", ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
 	attr.comp_mask &= ~IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr.recv_cq = ibv_cq_ex_to_cq(there->cq);
+	printf("that completes receives: %s\n",
+	       ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.recv_cq = NULL;
+	attr.send_cq = ibv_cq_ex_to_cq(there->cq);
+	attr.cap.max_send_wr = 1;
+	printf("with room for sends: %s\n",
+	       ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.cap.max_send_wr = 0;
+	qp = ibv_create_qp_ex(there->bed.context, &attr);
+	printf("that would complete sends: %s\n", qp ? "made" : name_of(errno));
+	must(qp && !ibv_destroy_qp(qp), "a queue pair");
+	attr.send_cq = NULL;
 	qp = ibv_create_qp_ex(there->bed.context, &attr);
 	must(qp, "ibv_create_qp_ex with a hash");
 	printf("number %u; modified: %s", qp->qp_num, name_of(become(qp, IBV_QPS_INIT)));

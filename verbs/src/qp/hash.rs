@@ -80,13 +80,15 @@ pub(super) unsafe fn create_hash(
         || has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
         || init.cap.max_recv_wr != 0
         || init.cap.max_recv_sge != 0
+        // Without sends, their completion queue has no meaning, and C's library passes over it.
+        || init.cap.max_send_wr != 0
+        || !init.recv_cq.is_null()
         || !init.srq.is_null()
     {
         return Err(Refusal::INVALID);
     }
     let create_flags = if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) { init.create_flags } else { 0 };
     if create_flags != 0
-        || !init.send_cq.is_null()
         || init.qp_type != IBV_QPT_RAW_PACKET
         || c_uint::from(conf.rx_hash_function) != IBV_RX_HASH_FUNC_TOEPLITZ
     {
