@@ -8,7 +8,7 @@ use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::Context;
 use mlx5_uapi::cmd::counters as command;
 use mlx5_uapi::mlx5::FlowCountersDesc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is counted.
 #[derive(Default)]
@@ -19,31 +19,14 @@ pub(crate) struct Counted {
     rules: u32,
 }
 
-/// Counters.
-#[repr(C)]
-pub(crate) struct CountersObject {
-    c: ibv_counters,
-    pub(crate) handle: u32,
-    counted: Mutex<Counted>,
-    /// The context may be closed before they are destroyed.
-    _kept: Context,
-}
+/// What counters share with the rules that count: another thread may destroy them as soon as the kernel has
+/// ended the last rule.
+#[derive(Default)]
+pub(crate) struct Shared(Mutex<Counted>);
 
-impl CountersObject {
-    /// # Safety
-    /// `counters` were not destroyed.
-    pub(crate) unsafe fn of<'a>(counters: *mut ibv_counters) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
-        unsafe { &*counters.cast() }
-    }
-
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn file(&self) -> &dyn mlx5_uapi::DeviceFile {
-        // SAFETY: counters have a context, which they keep.
-        unsafe { ContextObject::of(self.c.context) }.file()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a rule that counts, with what is counted if no other one has told the kernel.
@@ -61,9 +44,40 @@ impl CountersObject {
         Ok(made)
     }
 
-    /// A rule that counted was destroyed.
-    pub(crate) fn release(&self) {
-        self.lock().rules -= 1;
+    /// Ends a rule that counts. No other is made before the kernel has forgotten what the last one counted.
+    pub(crate) fn end_rule(&self, end: impl FnOnce() -> Verb) -> Verb {
+        let mut counted = self.lock();
+        end()?;
+        counted.rules -= 1;
+        Ok(())
+    }
+}
+
+/// Counters.
+#[repr(C)]
+pub(crate) struct CountersObject {
+    c: ibv_counters,
+    pub(crate) handle: u32,
+    counted: Arc<Shared>,
+    /// The context may be closed before they are destroyed.
+    _kept: Context,
+}
+
+impl CountersObject {
+    /// # Safety
+    /// `counters` were not destroyed.
+    pub(crate) unsafe fn of<'a>(counters: *mut ibv_counters) -> &'a Self {
+        // SAFETY: by the contract, it is the first field of an object of this type.
+        unsafe { &*counters.cast() }
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.counted)
+    }
+
+    fn file(&self) -> &dyn mlx5_uapi::DeviceFile {
+        // SAFETY: counters have a context, which they keep.
+        unsafe { ContextObject::of(self.c.context) }.file()
     }
 }
 
@@ -86,7 +100,7 @@ pub unsafe extern "C" fn create_counters(
         let c = ibv_counters { context };
         // SAFETY: by the contract.
         let _kept = unsafe { ContextObject::of(context) }.kept();
-        boxed(CountersObject { c, handle, counted: Mutex::default(), _kept })
+        boxed(CountersObject { c, handle, counted: Arc::default(), _kept })
     }))
 }
 
@@ -123,7 +137,7 @@ pub unsafe extern "C" fn attach_counters_point_flow(
         {
             return Err(Refusal::NOT_SUPPORTED);
         }
-        let mut counted = this.lock();
+        let mut counted = this.counted.lock();
         if counted.rules != 0 {
             return Err(Refusal(libc::EBUSY));
         }

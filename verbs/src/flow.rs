@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::close;
 use crate::context::ContextObject;
-use crate::counters::CountersObject;
+use crate::counters::{CountersObject, Shared};
 use crate::object::boxed;
 use crate::qp::QpObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -11,14 +11,14 @@ use mlx5::Context;
 use mlx5_uapi::cmd::flow as command;
 use mlx5_uapi::flow::{FlowFlags, FlowType, INNER};
 use std::mem::{offset_of, size_of};
-use std::ptr;
+use std::sync::Arc;
 
 /// A rule in force.
 #[repr(C)]
 pub(crate) struct FlowObject {
     c: ibv_flow,
-    /// The counters that it counts in, or NULL.
-    counters: *mut ibv_counters,
+    /// What its counters share with it, if it counts.
+    counters: Option<Arc<Shared>>,
     /// The context may be closed before it is destroyed.
     _kept: Context,
 }
@@ -30,7 +30,7 @@ pub(crate) struct FlowObject {
 pub(crate) unsafe fn wrap(
     context: *mut ibv_context,
     handle: u32,
-    counters: *mut ibv_counters,
+    counters: Option<Arc<Shared>>,
 ) -> *mut ibv_flow {
     // SAFETY: by the contract.
     let _kept = unsafe { ContextObject::of(context) }.kept();
@@ -191,13 +191,14 @@ unsafe fn create(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> Verb<*mut ibv_flo
         };
         Ok(command::create(this.context().file(), &request)?)
     };
-    let handle = match specs.counters {
-        // SAFETY: by the contract.
-        Some(counters) => unsafe { CountersObject::of(counters) }.count(make)?,
+    // SAFETY: by the contract.
+    let counters = specs.counters.map(|counters| unsafe { CountersObject::of(counters) }.shared());
+    let handle = match &counters {
+        Some(counters) => counters.count(make)?,
         None => make(None)?,
     };
     // SAFETY: the queue pair has a context.
-    Ok(unsafe { wrap((*qp).context, handle, specs.counters.unwrap_or(ptr::null_mut())) })
+    Ok(unsafe { wrap((*qp).context, handle, counters) })
 }
 
 /// The operation behind `ibv_create_flow`.
@@ -216,14 +217,15 @@ pub unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) 
 /// `flow` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
     let this: *mut FlowObject = flow.cast();
-    // SAFETY: by the contract; the box was made by `wrap`. Counters are there as long as a rule counts.
+    // SAFETY: by the contract; the box was made by `wrap`.
     status(unsafe {
         let FlowObject { c, counters, .. } = &*this;
-        let done = command::destroy(ContextObject::of(c.context).file(), c.handle);
-        done.map_err(Into::into).map(|()| {
-            if !counters.is_null() {
-                CountersObject::of(*counters).release();
-            }
+        let end = || Ok(command::destroy(ContextObject::of(c.context).file(), c.handle)?);
+        let done = match counters {
+            Some(counters) => counters.end_rule(end),
+            None => end(),
+        };
+        done.map(|()| {
             drop(Box::from_raw(this));
             close::again();
         })

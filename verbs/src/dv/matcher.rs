@@ -177,7 +177,7 @@ unsafe fn create_rule(
         },
     )?;
     // SAFETY: a matcher has a context, which it keeps.
-    Ok(unsafe { flow::wrap(matcher.context, handle, ptr::null_mut()) })
+    Ok(unsafe { flow::wrap(matcher.context, handle, None) })
 }
 
 /// `mlx5dv_create_flow`. The rule is destroyed by `ibv_destroy_flow`.
