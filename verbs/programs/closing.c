@@ -6,6 +6,7 @@
 #include "bed.h"
 
 #include <dirent.h>
+#include <infiniband/mlx5dv.h>
 
 /* The descriptors of this process. */
 static int descriptors(void)
@@ -34,8 +35,14 @@ static void too_late(void)
 	struct ibv_td *thread = ibv_alloc_td(bed.context, &none);
 	struct ibv_alloc_dm_attr length = { .length = 64 };
 	struct ibv_dm *memory = ibv_alloc_dm(bed.context, &length);
+	/* ALLOC_PD. */
+	uint8_t in[16] = { 0x08, 0x00 }, out[16];
+	struct mlx5dv_devx_obj *object = mlx5dv_devx_obj_create(bed.context, in, 16, out, 16);
+	struct mlx5dv_devx_umem *umem =
+		mlx5dv_devx_umem_reg(bed.context, bed.from, HALF, IBV_ACCESS_LOCAL_WRITE);
+	struct mlx5dv_devx_uar *page = mlx5dv_devx_alloc_uar(bed.context, MLX5DV_UAR_ALLOC_TYPE_BF);
 
-	must(channel && cq && srq && mw && thread && memory, "objects");
+	must(channel && cq && srq && mw && thread && memory && object && umem && page, "objects");
 	printf("closed: %s\n", name_of(ibv_close_device(bed.context)));
 	spoil();
 	printf("device memory: %s\n", name_of(ibv_free_dm(memory)));
@@ -55,6 +62,10 @@ static void too_late(void)
 	printf("domain in use: %s\n", name_of(ibv_dealloc_pd(bed.pd)));
 	drop_pair(&datagrams);
 	printf("domain: %s\n", name_of(ibv_dealloc_pd(bed.pd)));
+	printf("firmware's object: %s\n", name_of(mlx5dv_devx_obj_destroy(object)));
+	printf("its memory: %s\n", name_of(mlx5dv_devx_umem_dereg(umem)));
+	/* The last one, which closes the device. */
+	mlx5dv_devx_free_uar(page);
 	free(bed.from);
 }
 

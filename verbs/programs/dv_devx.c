@@ -118,6 +118,23 @@ static void on_queues(void)
 	drop_pair(&pair);
 }
 
+/* The receiving end of an extended connection has a number, too. */
+static void on_target(void)
+{
+	struct pair pair = make_pair(&bed, IBV_QPT_XRC_SEND, 0);
+	uint8_t in[LONG] = {}, out[LONG] = {};
+
+	put16(in, TO_ERR);
+	put32(in + 8, pair.peer->qp_num);
+	say("a target to the error state", mlx5dv_devx_qp_modify(pair.peer, in, SHORT, out, SHORT), out);
+	put16(in, QUERY_QP);
+	say("it", mlx5dv_devx_qp_query(pair.peer, in, SHORT, out, 512), out);
+	printf("its state %d\n", out[24] >> 4);
+	put16(in, TO_RESET);
+	say("and to the reset state", mlx5dv_devx_qp_modify(pair.peer, in, SHORT, out, SHORT), out);
+	drop_pair(&pair);
+}
+
 static void umems(void)
 {
 	struct mlx5dv_devx_umem *umem, *second;
@@ -222,6 +239,7 @@ int main(void)
 	general();
 	objects();
 	on_queues();
+	on_target();
 	umems();
 	pages();
 	lacking();

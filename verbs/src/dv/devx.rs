@@ -4,11 +4,12 @@
 use super::{bytes, room};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::object::boxed;
 use crate::qp::QpObject;
 use crate::refusal::{Verb, object, status};
-use mlx5::QueueState;
+use mlx5::{Context, QueueState};
 use mlx5_prm::cmd::CommandOpcode as Opcode;
 use mlx5_uapi::cmd::devx as command;
 use mlx5_uapi::{DeviceFile, Errno};
@@ -18,6 +19,8 @@ use mlx5_uapi::{DeviceFile, Errno};
 pub(super) struct DevxObject {
     context: *mut ibv_context,
     pub(super) handle: u32,
+    /// The context may be closed before it is destroyed.
+    _kept: Context,
 }
 
 impl DevxObject {
@@ -29,7 +32,7 @@ impl DevxObject {
     }
 
     pub(super) fn context(&self) -> &ContextObject {
-        // SAFETY: the context outlives the object.
+        // SAFETY: the object keeps its context.
         unsafe { ContextObject::of(self.context) }
     }
 
@@ -70,11 +73,13 @@ pub unsafe extern "C" fn obj_create(
     output_len: usize,
 ) -> *mut mlx5dv_devx_obj {
     // SAFETY: by the contract.
-    let made = unsafe {
-        let file = ContextObject::of(context).file();
-        command::obj_create(file, bytes(input, input_len), room(output, output_len))
+    let (this, made) = unsafe {
+        let this = ContextObject::of(context);
+        let (input, output) = (bytes(input, input_len), room(output, output_len));
+        (this, command::obj_create(this.file(), input, output))
     };
-    object(made.map(|handle| boxed(DevxObject { context, handle })).map_err(Into::into))
+    let wrap = |handle| boxed(DevxObject { context, handle, _kept: this.kept() });
+    object(made.map(wrap).map_err(Into::into))
 }
 
 /// `mlx5dv_devx_obj_destroy`. If it is refused, the object is there still.
@@ -88,6 +93,7 @@ pub unsafe extern "C" fn obj_destroy(obj: *mut mlx5dv_devx_obj) -> c_int {
         let destroyed = command::obj_destroy(this.context().file(), this.handle);
         if destroyed.is_ok() {
             drop(Box::<DevxObject>::from_raw(obj.cast()));
+            close::again();
         }
         status(destroyed.map_err(Into::into))
     }
@@ -199,14 +205,10 @@ pub unsafe extern "C" fn qp_modify(
     status(unsafe {
         let this = QpObject::of(qp);
         let state = state_after(bytes(input, input_len));
-        this.with_control(|control| {
+        this.change_beside(|| {
             let object = (this.context(), (*qp).handle);
             pass(command::obj_modify, object, (input, input_len), (output, output_len))?;
-            if let Some(state) = state {
-                control.note_state(state);
-                this.set_state(state);
-            }
-            Ok(())
+            Ok(state)
         })
     })
 }

@@ -3,9 +3,11 @@
 use super::bytes;
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::object::boxed;
 use crate::refusal::{Refusal, object};
+use mlx5::Context;
 use mlx5_uapi::cmd::devx as command;
 
 /// An entry.
@@ -14,6 +16,8 @@ struct PpObject {
     c: mlx5dv_pp,
     context: *mut ibv_context,
     handle: u32,
+    /// The context may be closed before it is freed.
+    _kept: Context,
 }
 
 /// `mlx5dv_pp_alloc`.
@@ -32,12 +36,13 @@ pub unsafe extern "C" fn pp_alloc(
         return object(Err(Refusal::NOT_SUPPORTED));
     }
     // SAFETY: by the contract.
-    let made = unsafe {
-        let file = ContextObject::of(context).file();
-        command::alloc_pp(file, bytes(description, description_len), flags.into())
+    let (this, made) = unsafe {
+        let this = ContextObject::of(context);
+        (this, command::alloc_pp(this.file(), bytes(description, description_len), flags.into()))
     };
     object(made.map_err(Into::into).map(|rate| {
-        boxed(PpObject { c: mlx5dv_pp { index: rate.index }, context, handle: rate.handle })
+        let c = mlx5dv_pp { index: rate.index };
+        boxed(PpObject { c, context, handle: rate.handle, _kept: this.kept() })
     }))
 }
 
@@ -48,6 +53,8 @@ pub unsafe extern "C" fn pp_alloc(
 pub unsafe extern "C" fn pp_free(pp: *mut mlx5dv_pp) {
     // SAFETY: by the contract; the box was made by `pp_alloc`.
     let this = unsafe { Box::<PpObject>::from_raw(pp.cast()) };
-    // SAFETY: the context outlives the entry. If the kernel refuses, the entry goes with the context.
+    // SAFETY: the entry keeps its context. If the kernel refuses, the entry goes with the context.
     let _ = command::free_pp(unsafe { ContextObject::of(this.context) }.file(), this.handle);
+    drop(this);
+    close::again();
 }

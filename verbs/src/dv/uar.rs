@@ -2,10 +2,12 @@
 
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::dv_state::{DvState, lock};
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object};
+use mlx5::Context;
 use mlx5_uapi::cmd::{devx, uar as command};
 use mlx5_uapi::mlx5::UarType;
 use mlx5_uapi::{Access, Mapping};
@@ -28,6 +30,8 @@ pub(super) struct UarObject {
     context: *mut ibv_context,
     page: Mapping,
     handle: u32,
+    /// The context may be closed before it is freed.
+    kept: Context,
 }
 
 // SAFETY: the pointers are those of C, which hands them to any thread.
@@ -36,7 +40,8 @@ unsafe impl Send for UarObject {}
 impl UarObject {
     fn new(context: *mut ibv_context, kind: UarType) -> Verb<Self> {
         // SAFETY: by the contract of `alloc_uar`.
-        let file = unsafe { ContextObject::of(context) }.file();
+        let this = unsafe { ContextObject::of(context) };
+        let file = this.file();
         let uar = command::alloc(file, kind)?;
         let length = uar.mmap_len as usize;
         let page = match file.map(uar.mmap_offset, length, Access::Write) {
@@ -54,15 +59,17 @@ impl UarObject {
             mmap_off: uar.mmap_offset as i64,
             comp_mask: 0,
         };
-        Ok(Self { c, context, page, handle: uar.handle })
+        Ok(Self { c, context, page, handle: uar.handle, kept: this.kept() })
     }
 
     fn free(self) {
-        let Self { context, page, handle, .. } = self;
+        let Self { context, page, handle, kept, .. } = self;
         drop(page);
-        // SAFETY: the context outlives the page. If the kernel refuses, a queue uses the page, which
-        // then goes with the context.
+        // SAFETY: the page keeps its context. If the kernel refuses, a queue uses the page, which then goes
+        // with the context.
         let _ = command::destroy(unsafe { ContextObject::of(context) }.file(), handle);
+        drop(kept);
+        close::again();
     }
 }
 
@@ -116,6 +123,8 @@ struct VarObject {
     c: mlx5dv_var,
     context: *mut ibv_context,
     handle: u32,
+    /// The context may be closed before it is freed.
+    _kept: Context,
 }
 
 /// `mlx5dv_alloc_var`.
@@ -127,7 +136,8 @@ pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mu
         return object(Err(Refusal::NOT_SUPPORTED));
     }
     // SAFETY: by the contract.
-    let made = devx::alloc_var(unsafe { ContextObject::of(context) }.file());
+    let this = unsafe { ContextObject::of(context) };
+    let made = devx::alloc_var(this.file());
     object(made.map_err(Into::into).map(|var| {
         let c = mlx5dv_var {
             page_id: var.page_id,
@@ -135,7 +145,7 @@ pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mu
             mmap_off: var.mmap_offset as i64,
             comp_mask: 0,
         };
-        boxed(VarObject { c, context, handle: var.handle })
+        boxed(VarObject { c, context, handle: var.handle, _kept: this.kept() })
     }))
 }
 
@@ -146,6 +156,8 @@ pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mu
 pub unsafe extern "C" fn free_var(var: *mut mlx5dv_var) {
     // SAFETY: by the contract; the box was made by `alloc_var`.
     let this = unsafe { Box::<VarObject>::from_raw(var.cast()) };
-    // SAFETY: the context outlives the page. If the kernel refuses, the page goes with the context.
+    // SAFETY: the page keeps its context. If the kernel refuses, the page goes with the context.
     let _ = devx::free_var(unsafe { ContextObject::of(this.context) }.file(), this.handle);
+    drop(this);
+    close::again();
 }

@@ -2,11 +2,12 @@
 
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
+use crate::close;
 use crate::context::ContextObject;
 use crate::fork::Kept;
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object, status};
-use mlx5::AccessFlags;
+use mlx5::{AccessFlags, Context};
 use mlx5_uapi::cmd::devx::{self as command, PageSizes, UmemReg};
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +18,9 @@ struct UmemObject {
     context: *mut ibv_context,
     handle: u32,
     /// Its memory is kept from forked children, where that is needed.
-    _kept: Option<Kept>,
+    _from_children: Option<Kept>,
+    /// The context may be closed before it is deregistered.
+    _kept: Context,
 }
 
 unsafe fn register(context: *mut ibv_context, what: &UmemReg<'_>) -> Verb<*mut mlx5dv_devx_umem> {
@@ -26,9 +29,12 @@ unsafe fn register(context: *mut ibv_context, what: &UmemReg<'_>) -> Verb<*mut m
         Some(_) => None,
     };
     // SAFETY: by the contracts of the callers.
-    let umem = unsafe { command::umem_reg(ContextObject::of(context).file(), what) }?;
+    let this = unsafe { ContextObject::of(context) };
+    // SAFETY: by the contracts of the callers.
+    let umem = unsafe { command::umem_reg(this.file(), what) }?;
     let c = mlx5dv_devx_umem { umem_id: umem.id };
-    Ok(boxed(UmemObject { c, context, handle: umem.handle, _kept: kept }))
+    let handle = umem.handle;
+    Ok(boxed(UmemObject { c, context, handle, _from_children: kept, _kept: this.kept() }))
 }
 
 /// `mlx5dv_devx_umem_reg`.
@@ -109,6 +115,7 @@ pub unsafe extern "C" fn umem_dereg(umem: *mut mlx5dv_devx_umem) -> c_int {
         let done = command::umem_dereg(file, (*this).handle);
         if done.is_ok() {
             drop(Box::from_raw(this));
+            close::again();
         }
         status(done.map_err(Into::into))
     }

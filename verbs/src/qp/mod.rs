@@ -305,6 +305,20 @@ impl QpObject {
         }
     }
 
+    /// Runs `change`, which changes the state by a firmware command, and notes the state that it answers. A
+    /// queue pair without queues of its own asks the device when it needs to know.
+    pub(crate) fn change_beside(&self, change: impl FnOnce() -> Verb<Option<QueueState>>) -> Verb {
+        let _held = self.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = change()? {
+            // SAFETY: the lock is held.
+            if let Some(control) = unsafe { &mut *self.control.get() } {
+                control.note_state(state);
+            }
+            self.set_state(state);
+        }
+        Ok(())
+    }
+
     /// A queue pair without queues of its own.
     pub(crate) fn without_queues(c: ibv_qp_ex, functions: &'static Functions) -> Self {
         Self {
