@@ -2,8 +2,8 @@
  * Makes up completions for rdma-core's mlx5 provider, and says what it reads from them. The device
  * must not act by itself. Lines on standard input, one completion each:
  *
- *	send API QP OP WR_ID ENTRY	posts a request (QP: rc, ud), and completes it
- *	recv API QP WR_ID ENTRY		posts a receive (QP: rc, ud, srq, xrc, tm), and completes it
+ *	send API QP OP WR_ID ENTRY	posts a request (QP: rc, ud, raw), and completes it
+ *	recv API QP WR_ID ENTRY		posts a receive (QP: rc, ud, srq, xrc, tm, raw, wq), and completes it
  *	tag OP FLAGS COUNT WR_ID ENTRY	posts an operation on the list of tags, and completes it
  *	match WR_ID ENTRY		a message that matches the tag last added
  *
@@ -26,6 +26,8 @@ enum {
 	/* Stands where nothing was written. */
 	POISON = 0xa5,
 	TAG_SIGNALED = IBV_OPS_SIGNALED,
+	OBJECT_WQ = 12,
+	HEADERS = 54,
 };
 
 /* Who a completion is of. */
@@ -33,6 +35,7 @@ struct target {
 	const char *name;
 	struct ibv_qp *qp;
 	struct ibv_srq *srq;
+	struct ibv_wq *wq;
 	struct mlx5dv_qp dv;
 	uint32_t uidx;
 	uint16_t received;
@@ -50,14 +53,15 @@ static struct ibv_mw *window;
 static struct mlx5dv_mkey *plain_key, *signed_key;
 static struct ibv_ah *ah;
 static struct target rc = {.name = "rc"}, ud = {.name = "ud"}, srq = {.name = "srq"},
-		     xrc = {.name = "xrc"}, tm = {.name = "tm"};
-static struct target *const targets[] = {&rc, &ud, &srq, &xrc, &tm};
-/* What the driver told the kernel of the last shared receive queue and of the last queue pair: of the
- * one the third word is its user index, of the other the fifth. */
+		     xrc = {.name = "xrc"}, tm = {.name = "tm"}, raw = {.name = "raw"},
+		     wq = {.name = "wq"};
+static struct target *const targets[] = {&rc, &ud, &srq, &xrc, &tm, &raw, &wq};
+/* What the driver told the kernel of the last shared receive queue, queue pair and work queue: of the
+ * first and the last one the third word is its user index, of the other the fifth. */
 static struct {
 	uint64_t buffer, record;
 	uint32_t words[8];
-} told_srq, told_qp;
+} told_srq, told_qp, told_wq;
 /* Of the list of tags. */
 static uint32_t list_posted, handles;
 
@@ -73,10 +77,13 @@ int ioctl(int fd, unsigned long request, ...)
 
 	const void *qp = creation(OBJECT_QP, request, argument);
 	const void *shared = creation(OBJECT_SRQ, request, argument);
+	const void *work = creation(OBJECT_WQ, request, argument);
 	if (qp)
 		memcpy(&told_qp, qp, 40);
 	if (shared)
 		memcpy(&told_srq, shared, 32);
+	if (work)
+		memcpy(&told_wq, work, 32);
 	return next_ioctl(fd, request, argument);
 }
 
@@ -169,6 +176,44 @@ static void make_qp(struct target *to, enum ibv_qp_type type)
 	connect_to_nowhere(to);
 }
 
+static void make_packets(void)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = ibv_cq_ex_to_cq(cq),
+		.recv_cq = ibv_cq_ex_to_cq(cq),
+		.cap = {.max_send_wr = 32, .max_recv_wr = 16, .max_send_sge = 4, .max_recv_sge = 2},
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			     IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
+		.pd = pd,
+		.max_tso_header = HEADERS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO,
+	};
+	struct ibv_wq_init_attr work = {
+		.wq_type = IBV_WQT_RQ,
+		.max_wr = 16,
+		.max_sge = 2,
+		.pd = pd,
+		.cq = ibv_cq_ex_to_cq(cq),
+	};
+	struct ibv_wq_attr ready = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	struct ibv_qp_attr state = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	struct mlx5dv_obj obj = {.qp = {.out = &raw.dv}};
+
+	CHECK("create_qp", (raw.qp = ibv_create_qp_ex(context, &attr)));
+	raw.uidx = told_qp.words[4];
+	obj.qp.in = raw.qp;
+	CHECK("init_obj", !mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
+	CHECK("to INIT", !ibv_modify_qp(raw.qp, &state, IBV_QP_STATE | IBV_QP_PORT));
+	state.qp_state = IBV_QPS_RTR;
+	CHECK("to RTR", !ibv_modify_qp(raw.qp, &state, IBV_QP_STATE));
+	state.qp_state = IBV_QPS_RTS;
+	CHECK("to RTS", !ibv_modify_qp(raw.qp, &state, IBV_QP_STATE));
+	CHECK("create_wq", (wq.wq = ibv_create_wq(context, &work)));
+	wq.uidx = told_wq.words[2];
+	CHECK("modify_wq", !ibv_modify_wq(wq.wq, &ready));
+}
+
 static void make_srqs(bool tags)
 {
 	struct ibv_srq_init_attr plain = {.attr = {.max_wr = 16, .max_sge = 2}};
@@ -252,6 +297,8 @@ static void build(struct ibv_qp_ex *to, const char *what)
 
 	if (!strcmp(what, "send"))
 		ibv_wr_send(to);
+	else if (!strcmp(what, "tso"))
+		ibv_wr_send_tso(to, buffer, HEADERS, 100);
 	else if (!strcmp(what, "send_imm"))
 		ibv_wr_send_imm(to, htobe32(7));
 	else if (!strcmp(what, "send_inv"))
@@ -324,6 +371,10 @@ static uint16_t post_recv(struct target *to, uint64_t wr_id)
 	struct mlx5dv_srq dv = {0};
 	struct mlx5dv_obj obj = {.srq = {.in = to->srq, .out = &dv}};
 
+	if (to->wq) {
+		CHECK("post_wq_recv", !ibv_post_wq_recv(to->wq, &wr, &bad));
+		return to->received++;
+	}
 	if (!to->srq) {
 		CHECK("post_recv", !ibv_post_recv(to->qp, &wr, &bad));
 		return to->received++;
@@ -416,6 +467,22 @@ static int poll_list(void)
 	return wc.status;
 }
 
+/* What no verb reads: of the entry as mlx5dv.h has it. */
+static void tell_headers(void)
+{
+	const uint8_t *entry = (uint8_t *)ring.buf +
+			       ((completed - 1) & (ring.cqe_cnt - 1)) * ring.cqe_size +
+			       ring.cqe_size - DESCRIPTOR;
+	const struct mlx5_cqe64 *cqe = (const void *)entry;
+	unsigned network = cqe->l4_hdr_type_etc >> 2 & 3;
+
+	tell("network_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L3_OK));
+	tell("transport_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L4_OK));
+	tell("network", network == MLX5_CQE_L3_HDR_TYPE_IPV4   ? 4
+			: network == MLX5_CQE_L3_HDR_TYPE_IPV6 ? 6
+							       : 0);
+}
+
 static int poll_ex(void)
 {
 	struct ibv_poll_cq_attr attr = {0};
@@ -443,6 +510,7 @@ static int poll_ex(void)
 	tell("wallclock", ibv_wc_read_completion_wallclock_ns(cq));
 	tell("vlan", ibv_wc_read_cvlan(cq));
 	tell("flow_tag", ibv_wc_read_flow_tag(cq));
+	tell_headers();
 	ibv_wc_read_tm_info(cq, &info);
 	tell("tm_tag", info.tag);
 	tell("tm_priv", info.priv);
@@ -584,6 +652,8 @@ int main(void)
 	make_qp(&rc, IBV_QPT_RC);
 	make_qp(&ud, IBV_QPT_UD);
 	make_qp(&srq, IBV_QPT_RC);
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
+		make_packets();
 	while (fgets(line, sizeof(line), stdin))
 		run(line);
 	return 0;

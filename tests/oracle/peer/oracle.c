@@ -8,7 +8,9 @@
 #define _GNU_SOURCE
 #define PROGRAM "oracle"
 #include <endian.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
+#include <sys/mman.h>
 
 #include "peer.h"
 
@@ -35,6 +37,33 @@ enum {
 	CORE_IN = 0,
 	WRITE_CMD = 2,
 	QP_CAP = 8,
+	OBJECT_WQ = 12,
+	/* What a rule's counters are, to which the driver's part points. */
+	POINTED = 0xfff0,
+};
+
+/* The methods of mlx5's own, which have no driver's part. */
+#define MATCHER_CREATE (MLX5_IB_OBJECT_FLOW_MATCHER << 16 | MLX5_IB_METHOD_FLOW_MATCHER_CREATE)
+#define MATCHER_DESTROY (MLX5_IB_OBJECT_FLOW_MATCHER << 16 | MLX5_IB_METHOD_FLOW_MATCHER_DESTROY)
+#define MATCH (UVERBS_OBJECT_FLOW << 16 | MLX5_IB_METHOD_CREATE_FLOW)
+
+/* The calls that are told, by object and method. */
+static const uint32_t told_methods[] = {
+	UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_INVOKE_WRITE,
+	UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_GET_CONTEXT,
+	UVERBS_OBJECT_CQ << 16 | UVERBS_METHOD_CQ_CREATE,
+	UVERBS_OBJECT_QP << 16 | UVERBS_METHOD_QP_CREATE,
+	UVERBS_OBJECT_SRQ << 16 | UVERBS_METHOD_SRQ_CREATE,
+	UVERBS_OBJECT_WQ << 16 | UVERBS_METHOD_WQ_CREATE,
+	UVERBS_OBJECT_WQ << 16 | UVERBS_METHOD_WQ_DESTROY,
+	UVERBS_OBJECT_QP << 16 | UVERBS_METHOD_QP_DESTROY,
+	UVERBS_OBJECT_RWQ_IND_TBL << 16 | UVERBS_METHOD_RWQ_IND_TBL_DESTROY,
+	UVERBS_OBJECT_COUNTERS << 16 | UVERBS_METHOD_COUNTERS_CREATE,
+	UVERBS_OBJECT_COUNTERS << 16 | UVERBS_METHOD_COUNTERS_DESTROY,
+	UVERBS_OBJECT_FLOW << 16 | UVERBS_METHOD_FLOW_DESTROY,
+	MATCHER_CREATE,
+	MATCHER_DESTROY,
+	MATCH,
 };
 
 static void hex(const void *from, size_t length)
@@ -48,54 +77,90 @@ static void hex(const void *from, size_t length)
 /* Calls to the kernel. */
 
 static bool listening;
-/* The user index that the last CREATE_QP named. */
+/* The user index that the last CREATE_QP or CREATE_WQ named. */
 static uint32_t user_index;
 
-static bool is_input(uint16_t object, uint16_t method, const struct ib_uverbs_attr *attr)
+static bool is_input(uint32_t method, const struct ib_uverbs_attr *attr)
 {
-	if (attr->attr_id == DRIVER_IN)
+	if (method == MATCHER_CREATE && attr->attr_id == MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK)
 		return true;
-	if (object == 0 && method == 0)
+	if (method == MATCH && attr->attr_id == MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE)
+		return true;
+	if (attr->attr_id == DRIVER_IN)
+		return attr->len;
+	if (!method)
 		return attr->attr_id == CORE_IN || attr->attr_id == WRITE_CMD;
-	if (object == 4 && attr->attr_id == QP_CAP)
+	if (method >> 16 == OBJECT_QP && attr->attr_id == QP_CAP)
 		return true;
 	/* A longer one is where the kernel answers to, or is none of those looked at. */
 	return attr->len && attr->len <= sizeof(attr->data);
 }
 
 /* Outputs that are short look like inputs; their identifiers tell them apart. */
-static bool is_output(uint16_t object, uint16_t method, uint16_t id)
+static bool is_output(uint32_t method, uint16_t id)
 {
+	if (method == MATCHER_CREATE || method == MATCHER_DESTROY || method == MATCH)
+		return false;
 	if (id == DRIVER_OUT)
 		return true;
-	switch (object << 16 | method) {
-	case 0 << 16 | 3:
+	switch (method) {
+	case UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_GET_CONTEXT:
 		return id == 0 || id == 1;
-	case 3 << 16 | 0:
+	case UVERBS_OBJECT_CQ << 16 | UVERBS_METHOD_CQ_CREATE:
 		return id == 6;
-	case 4 << 16 | 0:
+	case UVERBS_OBJECT_QP << 16 | UVERBS_METHOD_QP_CREATE:
 		return id == 13 || id == 14;
-	case 5 << 16 | 0:
+	case UVERBS_OBJECT_SRQ << 16 | UVERBS_METHOD_SRQ_CREATE:
 		return id >= 11 && id <= 13;
+	case UVERBS_OBJECT_WQ << 16 | UVERBS_METHOD_WQ_CREATE:
+		return id >= 9 && id <= 11;
+	case UVERBS_OBJECT_WQ << 16 | UVERBS_METHOD_WQ_DESTROY:
+	case UVERBS_OBJECT_QP << 16 | UVERBS_METHOD_QP_DESTROY:
+		return id == 1;
 	default:
 		return false;
 	}
 }
 
+/* Tells what a rule's counters are, if that is what the driver's part of a call says. */
+static void tell_counted(const struct ib_uverbs_ioctl_hdr *header)
+{
+	const struct ib_uverbs_attr *driver = NULL;
+	uint64_t command = 0, address;
+	uint32_t count;
+
+	for (int i = 0; i < header->num_attrs; i++) {
+		if (header->attrs[i].attr_id == DRIVER_IN)
+			driver = &header->attrs[i];
+		else if (header->attrs[i].attr_id == WRITE_CMD)
+			command = header->attrs[i].data;
+	}
+	const uint64_t rule = IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_CREATE_FLOW;
+	if ((uint32_t)command != (uint32_t)rule || !driver || driver->len < 24)
+		return;
+	memcpy(&address, (const uint8_t *)(uintptr_t)driver->data + 8, sizeof(address));
+	memcpy(&count, (const uint8_t *)(uintptr_t)driver->data + 16, sizeof(count));
+	if (!count)
+		return;
+	printf("attr %x ", POINTED);
+	hex((const void *)(uintptr_t)address, 8 * count);
+	printf("\n");
+}
+
 static void tell_call(const struct ib_uverbs_ioctl_hdr *header)
 {
-	const uint32_t method = header->object_id << 16 | header->method_id;
-	bool known = method == (0 << 16 | 0) || method == (0 << 16 | 3) || method == (3 << 16 | 0) ||
-		     method == (4 << 16 | 0) || method == (5 << 16 | 0);
+	const uint32_t method = (uint32_t)header->object_id << 16 | header->method_id;
+	bool known = false;
 
+	for (size_t i = 0; i < sizeof(told_methods) / sizeof(told_methods[0]); i++)
+		known |= told_methods[i] == method;
 	if (!known)
 		return;
 	printf("call %x/%x\n", header->object_id, header->method_id);
 	for (int i = 0; i < header->num_attrs; i++) {
 		const struct ib_uverbs_attr *attr = &header->attrs[i];
 
-		if (is_output(header->object_id, header->method_id, attr->attr_id) ||
-		    !is_input(header->object_id, header->method_id, attr))
+		if (is_output(method, attr->attr_id) || !is_input(method, attr))
 			continue;
 		printf("attr %x ", attr->attr_id);
 		if (attr->len <= sizeof(attr->data))
@@ -104,6 +169,8 @@ static void tell_call(const struct ib_uverbs_ioctl_hdr *header)
 			hex((const void *)(uintptr_t)attr->data, attr->len);
 		printf("\n");
 	}
+	if (!method)
+		tell_counted(header);
 	printf("done\n");
 }
 
@@ -139,6 +206,9 @@ int ioctl(int fd, unsigned long request, ...)
 	const uint8_t *told = creation(OBJECT_QP, request, argument);
 	if (told)
 		memcpy(&user_index, told + 32, sizeof(user_index));
+	const uint8_t *work = creation(OBJECT_WQ, request, argument);
+	if (work)
+		memcpy(&user_index, work + 24, sizeof(user_index));
 	if (listening && request == RDMA_VERBS_IOCTL)
 		tell_call(argument);
 	int result = next_ioctl(fd, request, argument);
@@ -194,6 +264,7 @@ static bool word_is(const char *wanted)
 /* The queue at hand. */
 
 static void destroy_windows(void);
+static struct ibv_qp *create_packet(struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_qp_cap *cap, int sig);
 
 static struct ibv_device *device;
 static struct {
@@ -263,6 +334,7 @@ static void open_queue(void)
 	q.type = !strcmp(type, "rc")   ? IBV_QPT_RC
 		 : !strcmp(type, "uc") ? IBV_QPT_UC
 		 : !strcmp(type, "ud") ? IBV_QPT_UD
+		 : !strcmp(type, "raw") ? IBV_QPT_RAW_PACKET
 				       : IBV_QPT_XRC_SEND;
 	q.builder = word_is("builder");
 	listening = true;
@@ -332,6 +404,8 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_qp
 {
 	struct ibv_qp *made;
 
+	if (q.type == IBV_QPT_RAW_PACKET)
+		return create_packet(pd, cq, cap, sig);
 	if (q.builder) {
 		struct ibv_qp_init_attr_ex attr = {
 			.send_cq = cq,
@@ -718,12 +792,12 @@ static void post_case(void)
 }
 
 /* Makes up completions. */
-static void complete(uint8_t opcode, uint16_t counter)
+static void complete_of(uint32_t owner, uint8_t opcode, uint16_t counter)
 {
 	uint32_t index = q.completed++;
 	uint8_t *cqe = (uint8_t *)q.dv_cq.buf + (index & (q.dv_cq.cqe_cnt - 1)) * q.dv_cq.cqe_size;
 	struct ibv_wc wc;
-	__be32 uidx = htobe32(q.uidx);
+	__be32 uidx = htobe32(owner);
 	__be32 what = 0;
 	__be16 which = htobe16(counter);
 
@@ -739,6 +813,11 @@ static void complete(uint8_t opcode, uint16_t counter)
 			polled == 1 ? (int)wc.status : 0);
 		exit(1);
 	}
+}
+
+static void complete(uint8_t opcode, uint16_t counter)
+{
+	complete_of(q.uidx, opcode, counter);
 }
 
 static void drain(void)
@@ -903,6 +982,7 @@ static void read_filler(void)
 }
 
 #include "operations.h"
+#include "packets.h"
 
 int main(void)
 {
@@ -923,6 +1003,14 @@ int main(void)
 		{"keys", make_keys}, {"dvpost", post_rare},
 		{"sqd", to_sqd},       {"cancel", cancel},
 		{"windows", make_windows}, {"sigerr", signature_error},
+		{"packets", packet_attributes}, {"ready", ready},
+		{"pkpost", post_packets}, {"work", make_work},
+		{"state", set_state},  {"strip", set_strip},
+		{"wrecv", post_work},  {"wdrain", drain_work},
+		{"table", make_table}, {"hash", make_hash},
+		{"counters", make_counters}, {"count", count},
+		{"rule", make_rule},   {"matcher", make_matcher},
+		{"match", make_match}, {"unmake", unmake},
 	};
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);

@@ -1,10 +1,17 @@
 //! Calls to the kernel: which are compared, and what their bytes mean.
 
+use std::mem::offset_of;
+
+use mlx5_uapi::flow::{HandleAction, SpecHeader, SpecKind};
 use mlx5_uapi::ioctl::{Method, attr, method};
+use mlx5_uapi::mlx5::CreateQpRss;
 use mlx5_uapi::verbs::QpAttrMask;
 use mlx5_uapi::write_cmd::WriteCommand;
 
+use zerocopy::FromBytes;
+
 use crate::event::Call;
+use crate::watch::POINTED;
 
 /// How a field is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,6 +24,12 @@ enum Rule {
     Own,
     /// Equal, where this bit of MODIFY_QP's mask is set.
     With(QpAttrMask),
+    /// An address: given on both sides, or on none.
+    Given,
+    /// Handles, of which some are the same: in the same places on both sides.
+    Handles,
+    /// A rule's specifications, equal but for the counters' handle.
+    Specs,
 }
 
 /// A field: attribute, name, offset, bytes, rule.
@@ -25,7 +38,7 @@ type Field = (u16, &'static str, usize, usize, Rule);
 /// A kind of call: its name, its method, its command where it is a write command, its fields.
 type Kind = (&'static str, Method, Option<WriteCommand>, &'static [Field]);
 
-use Rule::{Address, Own, Same, With};
+use Rule::{Address, Given, Handles, Own, Same, Specs, With};
 
 const UHW: u16 = attr::uhw::IN.0;
 const CORE: u16 = attr::invoke_write::CORE_IN.0;
@@ -181,21 +194,175 @@ const KINDS: &[Kind] = &[
             (UHW, "flags", 28, 4, Same),
             (UHW, "uidx", 32, 4, Own),
             (UHW, "bfreg_index", 36, 4, Own),
-            (UHW, "sq_buf_addr", 40, 8, Same),
+            (UHW, "sq_buf_addr", 40, 8, Given),
             (UHW, "ece_options", 48, 4, Same),
             (UHW, "dci_streams", 52, 2, Same),
             (UHW, "reserved", 54, 2, Same),
         ],
     ),
+    (
+        CREATE_HASH_QP,
+        method::QP_CREATE,
+        None,
+        &[
+            (attr::create_qp::USER_HANDLE.0, "user_handle", 0, 8, Own),
+            (attr::create_qp::CAP.0, "cap", 0, 20, Same),
+            (attr::create_qp::TYPE.0, "type", 0, 8, Same),
+            (attr::create_qp::FLAGS.0, "core flags", 0, 4, Same),
+            (attr::create_qp::SOURCE_QPN.0, "source_qpn", 0, 4, Same),
+            (UHW, "rx_hash_fields_mask", 0, 8, Same),
+            (UHW, "rx_hash_function", 8, 1, Same),
+            (UHW, "rx_key_len", 9, 1, Same),
+            (UHW, "reserved", 10, 6, Same),
+            (UHW, "rx_hash_key", 16, 128, Same),
+            (UHW, "comp_mask", 144, 4, Same),
+            (UHW, "flags", 148, 4, Same),
+        ],
+    ),
+    (
+        "CREATE_WQ",
+        method::WQ_CREATE,
+        None,
+        &[
+            (attr::create_wq::USER_HANDLE.0, "user_handle", 0, 8, Own),
+            (attr::create_wq::TYPE.0, "type", 0, 8, Same),
+            (attr::create_wq::MAX_WR.0, "max_wr", 0, 4, Same),
+            (attr::create_wq::MAX_SGE.0, "max_sge", 0, 4, Same),
+            (attr::create_wq::FLAGS.0, "core flags", 0, 4, Same),
+            (UHW, "buf_addr", 0, 8, Address),
+            (UHW, "db_addr", 8, 8, Address),
+            (UHW, "rq_wqe_count", 16, 4, Same),
+            (UHW, "rq_wqe_shift", 20, 4, Same),
+            (UHW, "user_index", 24, 4, Own),
+            (UHW, "flags", 28, 4, Same),
+            (UHW, "comp_mask", 32, 4, Same),
+            (UHW, "single_stride_log_num_of_bytes", 36, 4, Same),
+            (UHW, "single_wqe_log_num_of_strides", 40, 4, Same),
+            (UHW, "two_byte_shift_en", 44, 4, Same),
+        ],
+    ),
+    (
+        "MODIFY_WQ",
+        method::INVOKE_WRITE,
+        Some(WriteCommand::MODIFY_WQ_EX),
+        &[
+            (CORE, "attr_mask", 0, 4, Same),
+            (CORE, "wq_handle", 4, 4, Own),
+            (CORE, "wq_state", 8, 4, Same),
+            (CORE, "curr_wq_state", 12, 4, Same),
+            (CORE, "flags", 16, 4, Same),
+            (CORE, "flags_mask", 20, 4, Same),
+            (UHW, "comp_mask", 0, 4, Same),
+            (UHW, "reserved", 4, 4, Same),
+        ],
+    ),
+    (
+        "CREATE_RWQ_IND_TBL",
+        method::INVOKE_WRITE,
+        Some(WriteCommand::CREATE_RWQ_IND_TBL_EX),
+        &[
+            (CORE, "comp_mask", 0, 4, Same),
+            (CORE, "log_ind_tbl_size", 4, 4, Same),
+            (CORE, "wq_handles", 8, 64, Handles),
+        ],
+    ),
+    (
+        "CREATE_FLOW",
+        method::INVOKE_WRITE,
+        Some(WriteCommand::CREATE_FLOW_EX),
+        &[
+            (CORE, "comp_mask", 0, 4, Same),
+            (CORE, "qp_handle", 4, 4, Own),
+            (CORE, "type", 8, 4, Same),
+            (CORE, "size", 12, 2, Same),
+            (CORE, "priority", 14, 2, Same),
+            (CORE, "num_of_specs", 16, 1, Same),
+            (CORE, "reserved", 17, 2, Same),
+            (CORE, "port", 19, 1, Same),
+            (CORE, "flags", 20, 4, Same),
+            (CORE, "specs", 24, 1024, Specs),
+            (UHW, "ncounters_data", 0, 4, Same),
+            (UHW, "reserved", 4, 4, Same),
+            (UHW, "counters_data", 8, 8, Given),
+            (UHW, "ncounters", 16, 4, Same),
+            (UHW, "reserved1", 20, 4, Same),
+            (POINTED, "counters", 0, 64, Same),
+        ],
+    ),
+    ("DESTROY_FLOW", method::FLOW_DESTROY, None, &[]),
+    ("DESTROY_WQ", method::WQ_DESTROY, None, &[]),
+    ("DESTROY_QP", method::QP_DESTROY, None, &[]),
+    ("DESTROY_RWQ_IND_TBL", method::RWQ_IND_TBL_DESTROY, None, &[]),
+    ("CREATE_COUNTERS", method::COUNTERS_CREATE, None, &[]),
+    ("DESTROY_COUNTERS", method::COUNTERS_DESTROY, None, &[]),
+    (
+        "CREATE_FLOW_MATCHER",
+        method::FLOW_MATCHER_CREATE,
+        None,
+        &[
+            (attr::create_flow_matcher::MATCH_MASK.0, "match_mask", 0, 512, Same),
+            (attr::create_flow_matcher::FLOW_TYPE.0, "priority", 0, 2, Same),
+            (attr::create_flow_matcher::MATCH_CRITERIA.0, "match_criteria", 0, 1, Same),
+            (attr::create_flow_matcher::FLOW_FLAGS.0, "flow_flags", 0, 8, Same),
+            (attr::create_flow_matcher::FT_TYPE.0, "ft_type", 0, 8, Same),
+        ],
+    ),
+    ("DESTROY_FLOW_MATCHER", method::FLOW_MATCHER_DESTROY, None, &[]),
+    (
+        "CREATE_FLOW_OF_MATCHER",
+        method::MLX5_CREATE_FLOW,
+        None,
+        &[
+            (attr::create_matcher_flow::MATCH_VALUE.0, "match_value", 0, 512, Same),
+            (attr::create_matcher_flow::TAG.0, "tag", 0, 4, Same),
+            (attr::create_matcher_flow::FLAGS.0, "flags", 0, 8, Same),
+        ],
+    ),
 ];
+
+/// The call that makes a queue pair that spreads packets: it has a driver's part of its own.
+const CREATE_HASH_QP: &str = "CREATE_HASH_QP";
+
+/// Where the specification of a rule that counts has the counters' handle, by the walk over all.
+fn without_counters(mut specs: &[u8]) -> Vec<u8> {
+    let mut all = specs.to_vec();
+    let mut at = 0;
+    while let Ok((header, _)) = SpecHeader::read_from_prefix(specs)
+        && let Some(rest) = specs.get(usize::from(header.size).max(1)..)
+        && header.size != 0
+    {
+        if header.kind == SpecKind::ActionCount.raw() {
+            all[at + offset_of!(HandleAction, handle)..][..size_of::<u32>()].fill(0);
+        }
+        at += usize::from(header.size);
+        specs = rest;
+    }
+    all
+}
+
+/// Handles by the order in which each appears first.
+fn by_order(handles: &[u8]) -> Vec<usize> {
+    let mut known: Vec<&[u8]> = Vec::new();
+    let mut number = |handle| {
+        known.iter().position(|own| *own == handle).unwrap_or_else(|| {
+            known.push(handle);
+            known.len() - 1
+        })
+    };
+    handles.chunks(size_of::<u32>()).map(&mut number).collect()
+}
 
 /// What a call is, if it is compared.
 fn kind(call: &Call) -> Option<&'static Kind> {
     let command = call.inputs.get(&attr::invoke_write::WRITE_CMD.0);
     let command = command.and_then(|bytes| Some(u32::from_ne_bytes(*bytes.first_chunk()?)));
-    KINDS.iter().find(|(_, method, wanted, _)| {
+    let driver = call.inputs.get(&attr::uhw::IN.0).map(Vec::len);
+    let spreads =
+        call.object == method::QP_CREATE.object && driver == Some(size_of::<CreateQpRss>());
+    KINDS.iter().find(|(name, method, wanted, _)| {
         (method.object, method.id) == (call.object, call.method)
             && wanted.is_none_or(|wanted| Some(wanted.0) == command)
+            && (*name == CREATE_HASH_QP) == (spreads && call.method == method::QP_CREATE.id)
     })
 }
 
@@ -242,6 +409,9 @@ pub(crate) fn compare(peer: &Call, ours: &Call) -> Vec<(String, String, String)>
             Rule::Address => given(&a) && given(&b),
             Rule::Own => true,
             Rule::With(bit) => mask & bit.bits() == 0 || a == b,
+            Rule::Given => given(&a) == given(&b),
+            Rule::Handles => by_order(&a) == by_order(&b),
+            Rule::Specs => without_counters(&a) == without_counters(&b),
         };
         if !good {
             found.push(((*name).to_owned(), value(&a), value(&b)));

@@ -1,5 +1,8 @@
 //! Comparing what happened on both sides.
 
+use std::mem::offset_of;
+
+use mlx5_prm::ethernet::{EthernetSegment, L2_INLINE, segment_units};
 use mlx5_prm::umr::{MkeyContextSegment, umr_flags};
 use mlx5_prm::wqe::{DataSegment, INLINE, INVALID_LKEY, Opcode, UNIT};
 use zerocopy::IntoBytes;
@@ -9,6 +12,8 @@ use crate::event::{Call, Event, Made, Outcome, Post};
 
 /// The name of the section with an extended connection.
 pub(crate) const EXTENDED: &str = "extended";
+/// The name of the section with work queues whose packets share requests.
+pub(crate) const STRIDES: &str = "strides";
 
 /// Something that is not the same on both sides.
 #[derive(Clone, Debug)]
@@ -124,6 +129,39 @@ fn take_out(wqe: &mut [u8], parts: &[std::ops::Range<usize>]) -> String {
     if bytes.iter().all(|byte| *byte == 0) { "zeros".into() } else { hex(&bytes) }
 }
 
+/// Where a packet that the device cuts has nothing, between its headers and the entries.
+fn behind_headers(wqe: &[u8]) -> Option<std::ops::Range<usize>> {
+    if wqe[3] != Opcode::Tso as u8 {
+        return None;
+    }
+    let at = UNIT + offset_of!(EthernetSegment, inline_size_or_insert);
+    let length = u16::from_be_bytes([wqe[at], wqe[at + 1]]);
+    let end = UNIT + offset_of!(EthernetSegment, inline_start_or_tag) + usize::from(length);
+    Some(end..end.next_multiple_of(UNIT))
+}
+
+/// Bytes of a WQE up to its length, and behind that.
+const LENGTH: usize = 7;
+
+/// Whether a WQE is another one that ends with the first bytes of a packet, and these again as data.
+fn is_header_twice(longer: &[u8], shorter: &[u8]) -> bool {
+    let end = UNIT + segment_units(L2_INLINE) * UNIT;
+    shorter.len() == end
+        && longer.len() == end + UNIT
+        && longer[..LENGTH] == shorter[..LENGTH]
+        && longer[LENGTH + 1..IMMEDIATE.start] == shorter[LENGTH + 1..IMMEDIATE.start]
+        && longer[IMMEDIATE.end..end] == shorter[IMMEDIATE.end..]
+}
+
+/// Whether a WQE that cuts a packet is another one without the first piece of the payload.
+fn is_piece_lost(shorter: &[u8], longer: &[u8]) -> bool {
+    let Some(start) = behind_headers(longer).map(|part| part.end) else { return false };
+    shorter.len() + UNIT == longer.len()
+        && shorter[..LENGTH] == longer[..LENGTH]
+        && shorter[LENGTH + 1..start] == longer[LENGTH + 1..start]
+        && shorter[start..] == longer[start + UNIT..]
+}
+
 /// Where a WQE has its immediate data.
 const IMMEDIATE: std::ops::Range<usize> = 12..16;
 
@@ -187,13 +225,30 @@ impl Found<'_> {
             if !sends {
                 if a != b {
                     let empty = without_end(&without_empty(a, head)) == without_end(b);
-                    self.add(if empty { "empty-entry" } else { "wqe" }, hex(a), hex(b));
+                    let unlinked = a.get(..UNIT) == b.get(UNIT..2 * UNIT);
+                    let what = match (empty, unlinked) {
+                        (true, _) => "empty-entry",
+                        (false, true) => "no-link",
+                        (false, false) => "wqe",
+                    };
+                    self.add(what, hex(a), hex(b));
                 }
                 continue;
             }
             let (mut a, mut b) = (normal(a, peer.1), normal(b, ours.1));
+            if let Some(part) = behind_headers(&a).filter(|part| a[part.clone()] != b[part.clone()])
+            {
+                let part = [part];
+                let (peer, ours) = (take_out(&mut a, &part), take_out(&mut b, &part));
+                self.add("behind-headers", peer, ours);
+            }
             if a.len() != b.len() {
-                self.add("wqe", hex(&a), hex(&b));
+                let what = match () {
+                    () if is_header_twice(&a, &b) => "header-twice",
+                    () if is_piece_lost(&a, &b) => "lost-piece",
+                    () => "wqe",
+                };
+                self.add(what, hex(&a), hex(&b));
                 continue;
             }
             if a[IMMEDIATE] != b[IMMEDIATE] && !WITH_IMMEDIATE.contains(&a[3]) {
@@ -293,6 +348,7 @@ fn compare_events(section: (&Section<'_>, &Section<'_>), peer: &Event, ours: &Ev
     let prefix = match peer {
         Event::Post(..) => "post",
         Event::Receive(..) if a.shared => "shared",
+        Event::Receive(..) if a.name == STRIDES => "strides",
         Event::Receive(..) => "receive",
         Event::Overfull { .. } => "overfull",
         _ => "sizes",

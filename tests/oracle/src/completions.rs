@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use mlx5::CqeSize;
 use mlx5_prm::cqe::{CqeOpcode, Format, TagEvent};
 
+pub(crate) use self::rows::Random;
 use self::rows::{Api, Posted, Row, rows};
 use crate::compare::{Comparison, Difference};
 use crate::failure::Failure;
@@ -128,7 +129,11 @@ fn meaning(row: &Row, theirs: &Fields) -> (&'static str, Vec<&'static str>) {
                 Api::List => fields.push("pkey"),
                 Api::Extended => fields.extend(["vlan", "flow_tag"]),
             }
-            ("received", fields)
+            if row.api == Api::Extended && row.format() == Format::Plain {
+                fields.extend(["network", "network_ok", "transport_ok"]);
+            }
+            let work = row.posted == Posted::Receive(rows::Target::Work);
+            (if work { "received-by-work" } else { "received" }, fields)
         }
     }
 }
@@ -192,7 +197,7 @@ impl Peer<'_> {
         let link = if self.link == Link::InfiniBand { "ib" } else { "roce" };
         let bytes = if self.size == CqeSize::Bytes64 { "64" } else { "128" };
         let mut process = Command::new(self.program);
-        process.env("LD_PRELOAD", self.library).env("MLX5_SIM", format!("step,link={link}"));
+        process.env("LD_PRELOAD", self.library).env("MLX5_SIM", format!("step,link={link},raw=on"));
         // It prints every entry of an error.
         process.env("MLX5_CQE_SIZE", bytes).env("MLX5_DEBUG_FILE", "/dev/null");
         let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -234,9 +239,10 @@ pub(crate) fn compare(
             // rdma-core makes no tag-matching queue on Ethernet.
             let tags = link == Link::InfiniBand;
             let seed = seed.wrapping_add(2 * n as u64 + m as u64).max(1);
-            let rows = rows(seed, size == CqeSize::Bytes128, tags);
+            let rows = rows(seed, size == CqeSize::Bytes128, tags, link == Link::Ethernet);
             let theirs = Peer { program, library, link, size }.run(&rows)?;
-            let ours = ours::run(&machine(link), size, tags, &rows, &theirs)?;
+            let has = (tags, link == Link::Ethernet);
+            let ours = ours::run(&machine(link), size, has, &rows, &theirs)?;
             let place = format!("{link:?}, {size:?}");
             let both = rows.iter().zip(theirs.iter().zip(&ours));
             comparisons

@@ -16,6 +16,7 @@ mod known;
 mod memory;
 mod operations;
 mod ours;
+mod packets;
 mod peer;
 mod poster;
 mod report;
@@ -29,6 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mlx5_prm::ethernet::InlineMode;
 use mlx5_sim::{PortConfig, SimConfig, Simulator};
 
 use crate::compare::compare;
@@ -83,6 +85,13 @@ fn machine(link: Link) -> Simulator {
     Simulator::new(SimConfig::new().ports([port]).step(true))
 }
 
+/// A device with packets, for this side; it may need their header in a request.
+fn packet_machine(needs_header: bool) -> Simulator {
+    let inline = if needs_header { InlineMode::L2 } else { InlineMode::None };
+    let config = SimConfig::new().ports([PortConfig::ROCE]).step(true);
+    Simulator::new(config.raw_packets(true).inline_mode(inline))
+}
+
 /// The same device's GIDs.
 fn gids(link: Link) -> Result<Vec<[u8; 16]>, Box<dyn Error>> {
     let devices = mlx5::devices_on(machine(link).kernel())?;
@@ -96,7 +105,7 @@ fn gids(link: Link) -> Result<Vec<[u8; 16]>, Box<dyn Error>> {
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let table = Table::load()?;
     let Arguments { faults, preload, verbs, .. } = arguments;
-    let faults = faults::start(faults.clone(), preload.clone(), verbs.clone());
+    let started = faults::start(faults.clone(), preload.clone(), verbs.clone());
     let (infiniband, ethernet) = (gids(Link::InfiniBand)?, gids(Link::Ethernet)?);
     let own = |link| match link {
         Link::InfiniBand => infiniband.clone(),
@@ -114,6 +123,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
             library: &arguments.preload,
             machine: format!("step,link={link}"),
             plain: script.plain,
+            folder: None,
         };
         let theirs = peer.run(&script.commands)?;
         let door = if script.plain { Door::Plain } else { Door::Own };
@@ -127,18 +137,27 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         library: &arguments.preload,
         machine: "step,link=ib".to_owned(),
         plain: false,
+        folder: None,
     };
     for comparison in operations::compare(&peer, &machine(Link::InfiniBand))? {
+        report.add(&comparison);
+    }
+    for comparison in packets::compare(&arguments.peer, preload, verbs, packet_machine)? {
         report.add(&comparison);
     }
     let simulator = machine(Link::InfiniBand);
     for comparison in tags::compare(&arguments.tags, &arguments.preload, &simulator)? {
         report.add(&comparison);
     }
-    for comparison in completions::compare(&arguments.completions, &arguments.preload, machine)? {
+    let with_packets = |link| match link {
+        Link::InfiniBand => machine(link),
+        Link::Ethernet => packet_machine(false),
+    };
+    let read = completions::compare(&arguments.completions, &arguments.preload, with_packets)?;
+    for comparison in read {
         report.add(&comparison);
     }
-    for comparison in faults::compare(faults, || machine(Link::InfiniBand))? {
+    for comparison in faults::compare(started, || machine(Link::InfiniBand))? {
         report.add(&comparison);
     }
     let (compared, differing) = headers::compare()?;

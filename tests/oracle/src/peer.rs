@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
 use crate::event::{Call, Event, Made, Outcome, Post, Rung};
@@ -16,6 +16,8 @@ pub(crate) struct Peer<'a> {
     pub(crate) machine: String,
     /// Without BlueFlame.
     pub(crate) plain: bool,
+    /// Where the libraries are, if not rdma-core's.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 impl Peer<'_> {
@@ -31,6 +33,9 @@ impl Peer<'_> {
         }
         if self.plain {
             process.env("MLX5_SHUT_UP_BF", "1");
+        }
+        if let Some(folder) = &self.folder {
+            process.env("LD_LIBRARY_PATH", folder);
         }
         let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().ok_or(Failure::Missing("the C program's input"))?;

@@ -79,6 +79,11 @@ impl Report {
              nothing, and compares the 16-byte units of every\nWQE, doorbell records, doorbells or \
              BlueFlame bytes with the half of the register, and the kernel calls.\nCompletions are \
              synthetic, so rings and 16-bit counters wrap.\n\n\
+             Raw packets (`tests/oracle/src/packets`) are compared twice: with this driver's own \
+             interface, and with its libibverbs in\nthe same C program: packets that are sent, cut and \
+             received, work queues, tables, hashes, rules of every kind, matchers\nand counters. Not \
+             compared is what rdma-core does not have: packets with a VLAN tag that the device \
+             inserts, several packets\nin a request, and the hash of a received packet.\n\n\
              Completions are compared field by field: both sides read the same CQE, with random values \
              (their seed is printed)\nin all fields that the device writes, for every operation, kind \
              of receive, error code and form (64 and 128 bytes,\nwith and without inline data) and \

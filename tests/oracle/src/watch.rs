@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlx5_prm::cmd::qp::QpState;
 use mlx5_uapi::ioctl::{IoctlHeader, Method, attr, method};
-use mlx5_uapi::mlx5::MmapCommand;
+use mlx5_uapi::mlx5::{CreateFlow, FlowCountersData, FlowCountersDesc, MmapCommand};
+use mlx5_uapi::write_cmd::WriteCommand;
 use mlx5_uapi::{
     Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
 };
+
+use zerocopy::FromBytes;
 
 use crate::event::Call;
 
@@ -30,7 +33,24 @@ const OUTPUTS: &[(Method, &[u16])] = &[
             attr::create_srq::RESP_SRQ_NUM.0,
         ],
     ),
+    (
+        method::WQ_CREATE,
+        &[
+            attr::create_wq::RESP_MAX_WR.0,
+            attr::create_wq::RESP_MAX_SGE.0,
+            attr::create_wq::RESP_WQ_NUM.0,
+        ],
+    ),
+    (method::WQ_DESTROY, &[attr::destroy_wq::RESP.0]),
+    (method::QP_DESTROY, &[attr::destroy_qp::RESP.0]),
+    (method::RWQ_IND_TBL_DESTROY, &[]),
+    (method::COUNTERS_CREATE, &[]),
+    (method::COUNTERS_DESTROY, &[]),
+    (method::FLOW_DESTROY, &[]),
 ];
+
+/// Where what a call's inputs point to is put among them.
+pub(crate) const POINTED: u16 = 0xfff0;
 
 #[derive(Default)]
 struct Seen {
@@ -152,7 +172,28 @@ unsafe fn inputs(header: *mut IoctlHeader) -> Option<Call> {
         };
         call.inputs.insert(id, bytes);
     }
+    // SAFETY: by the contract, what an input names is readable.
+    if let Some(counted) = unsafe { counted(&call) } {
+        call.inputs.insert(POINTED, counted);
+    }
     Some(call)
+}
+
+/// What a rule's counters are, if a call says so.
+///
+/// # Safety
+/// The call's inputs are those of a call to the kernel.
+unsafe fn counted(call: &Call) -> Option<Vec<u8>> {
+    let command = call.inputs.get(&attr::invoke_write::WRITE_CMD.0)?.first_chunk()?;
+    if u32::from_ne_bytes(*command) != WriteCommand::CREATE_FLOW_EX.0 {
+        return None;
+    }
+    let driver = call.inputs.get(&attr::uhw::IN.0)?;
+    let data = FlowCountersData::read_from_prefix(driver.get(size_of::<CreateFlow>()..)?).ok()?.0;
+    let from = std::ptr::with_exposed_provenance::<u8>(data.counters_data as usize);
+    let length = data.ncounters as usize * size_of::<FlowCountersDesc>();
+    // SAFETY: by the contract, there are as many descriptions.
+    Some(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
 }
 
 /// # Safety

@@ -3,14 +3,14 @@
 use mlx5::mkey::{
     BlockSize, Crc, Domain, Mkey, MkeyAccess, Seed, Signature, SignatureBlock, SignatureBytes,
 };
-use mlx5::transport::{Rc, Ud};
+use mlx5::transport::{RawPacket, Rc, Ud};
 use mlx5::window::TypeTwo;
 use mlx5::{
     Access, AddressHandle, Clock, CompletionErrorKind, CompletionOpcode, CompletionQueue,
-    ConnectOptions, CqeSize, MemoryRegion, MemoryWindow, Opcode, OpsWr, OwnedCompletion,
-    ProtectionDomain, Psn, QueuePair, QueuePairTransport, RawWqe, ReceiveWr, RemoteAddress,
-    SendFlags, Sge, SharedReceiveQueue, Syndrome, TagAdd, TagHandle, TagMatchingQueue,
-    WorkCompletion, XrcDomain, devices_on,
+    ConnectOptions, CqeSize, MemoryRegion, MemoryWindow, NetworkHeader, Opcode, OpsWr,
+    OwnedCompletion, ProtectionDomain, Psn, QueuePair, QueuePairTransport, RawWqe, ReceiveWr,
+    RemoteAddress, Segmented, SendFlags, Sge, SharedReceiveQueue, Syndrome, TagAdd, TagHandle,
+    TagMatchingQueue, WorkCompletion, WorkQueue, XrcDomain, devices_on,
 };
 use mlx5_prm::cqe::DESCRIPTOR;
 use mlx5_prm::wqe::{BLOCK, UNIT};
@@ -29,6 +29,8 @@ use crate::watch::Watch;
 /// Bytes of what a request names, as the C program has it.
 const BUFFER: u32 = 64;
 const COMPLETIONS: u32 = 255;
+/// Bytes of headers of packets that the device cuts.
+const HEADERS: u32 = 54;
 
 /// A queue pair, and what the device would know of it.
 struct Pair<T: QueuePairTransport> {
@@ -55,6 +57,7 @@ struct Side {
     tags: Option<(TagMatchingQueue, Shared, SendRing)>,
     handle: Option<TagHandle>,
     operations: u16,
+    packets: Option<(Pair<RawPacket>, WorkQueue, u32, u16)>,
     rc: Pair<Rc>,
     ud: Pair<Ud>,
     served: Pair<Rc>,
@@ -81,7 +84,11 @@ fn shared(watch: &Watch, requests: u32, entries: u32) -> Result<Shared, Failure>
 fn pair<T: QueuePairTransport>(watch: &Watch, qp: QueuePair<T>) -> Result<Pair<T>, Failure> {
     let driver = driver_input(&watch.take(), method::QP_CREATE)?.to_vec();
     let (blocks, receives) = (u32_at(&driver, 16), u32_at(&driver, 20));
-    let start = address_at(&driver, 0) + (receives << u32_at(&driver, 24)) as usize;
+    // Packets are sent from a ring of its own.
+    let start = match address_at(&driver, 40) {
+        0 => address_at(&driver, 0) + (receives << u32_at(&driver, 24)) as usize,
+        own => own,
+    };
     // SAFETY: the queue pair keeps ring and record; it writes them while nobody else does.
     let (ring, record) = unsafe {
         (
@@ -129,7 +136,12 @@ fn builder<'a, T: QueuePairTransport>(
 }
 
 impl Side {
-    fn new(simulator: &Simulator, size: CqeSize, tags: bool) -> Result<Self, Failure> {
+    fn new(
+        simulator: &Simulator,
+        size: CqeSize,
+        tags: bool,
+        packets: bool,
+    ) -> Result<Self, Failure> {
         let watch = Watch::default();
         let device = devices_on(watch.kernel(simulator.kernel()))?.into_iter().next();
         let context = device.ok_or(Failure::Missing("a device"))?.open()?;
@@ -178,6 +190,19 @@ impl Side {
         let keys = [pd.create_mkey(4).build()?, pd.create_mkey(4).block_signature().build()?];
         let window = pd.alloc_mw::<TypeTwo>()?;
 
+        let packets = if packets {
+            watch.take();
+            let mut qp = builder::<RawPacket>(&pd, &cq).max_tso_header(HEADERS).build()?;
+            qp.activate(1)?;
+            let pair = pair(&watch, qp)?;
+            let mut work = pd.create_wq(&cq).max_wr(16).max_sge(2).build()?;
+            let user_index = u32_at(driver_input(&watch.take(), method::WQ_CREATE)?, 24);
+            work.start()?;
+            Some((pair, work, user_index, 0))
+        } else {
+            None
+        };
+
         let port = context.local_port(1, None)?;
         let (psn, options) = (Psn::wrapping(0), ConnectOptions::default());
         watch.take();
@@ -195,6 +220,7 @@ impl Side {
             tags,
             handle,
             operations,
+            packets,
             rc,
             ud,
             served,
@@ -258,6 +284,7 @@ impl Side {
                 let to = signed.configure().access(MkeyAccess::LOCAL_WRITE).signature(&block);
                 wr.mkey_configure(to);
             }
+            Sent::Cut => return Err(Failure::Missing("a queue pair of packets")),
             Sent::Raw => {
                 // SAFETY: the device executes nothing.
                 let wqe = unsafe { RawWqe::new(&raw) };
@@ -281,6 +308,22 @@ impl Side {
         Ok((self.ud.user_index, self.ud.last()))
     }
 
+    fn packet(&mut self, sent: Sent, wr_id: u64) -> Result<(u32, u16), Failure> {
+        let payload = [self.sge()?];
+        let (pair, ..) = self.packets.as_mut().ok_or(Failure::Missing("packets"))?;
+        let mut batch = pair.qp.wr_start();
+        let wr = batch.wr(wr_id, SendFlags::SIGNALED);
+        match sent {
+            Sent::Send => wr.send().sge(payload[0]),
+            _ => {
+                let header = &[0; HEADERS as usize];
+                wr.send_tso(Segmented { header, mss: 100, payload: &payload });
+            }
+        }
+        batch.complete().map_err(|_| Failure::Missing("room for a request"))?;
+        Ok((pair.user_index, pair.last()))
+    }
+
     fn receive(&mut self, target: Target, wr_id: u64) -> Result<(u32, u16), Failure> {
         let sges = [self.sge()?];
         let list = [ReceiveWr { wr_id, sges: &sges }];
@@ -295,6 +338,16 @@ impl Side {
             Target::Extended => {
                 self.xrc.0.post_recv(&list).map_err(full)?;
                 (self.xrc.1.user_index, self.xrc.1.posted())
+            }
+            Target::Packets | Target::Work => {
+                let packets = self.packets.as_mut().ok_or(Failure::Missing("packets"))?;
+                let (pair, work, user_index, received) = packets;
+                if target == Target::Packets {
+                    return Ok((pair.user_index, pair.receive(&list)?));
+                }
+                work.post_recv(&list).map_err(full)?;
+                *received = received.wrapping_add(1);
+                (*user_index, received.wrapping_sub(1))
             }
             Target::Tags => {
                 let (queue, shared, _) =
@@ -334,6 +387,7 @@ impl Side {
     fn post(&mut self, row: &Row) -> Result<(u32, u16), Failure> {
         match row.posted {
             Posted::Request(Target::Ud, sent) => self.datagram(sent, row.wr_id),
+            Posted::Request(Target::Packets, sent) => self.packet(sent, row.wr_id),
             Posted::Request(_, sent) => self.request(sent, row.wr_id),
             Posted::Receive(target) => self.receive(target, row.wr_id),
             Posted::Tag { .. } => self.operate(row),
@@ -412,6 +466,7 @@ fn opcode(opcode: CompletionOpcode) -> u64 {
         Is::FetchAdd => 4,
         Is::BindWindow => 5,
         Is::LocalInvalidate => 6,
+        Is::Tso => 7,
         Is::Receive => 128,
         Is::ReceiveRdmaWithImm => 129,
         Is::TmAdd => 130,
@@ -441,6 +496,16 @@ fn read(wc: &WorkCompletion<'_>, clock: &Clock, to: &mut Fields) -> Result<(), F
     to.set("path", wc.dlid_path_bits().map(Into::into));
     to.set("vlan", wc.vlan().map(Into::into));
     to.set("flow_tag", wc.flow_tag().map(Into::into));
+    if let Some(headers) = wc.packet_headers() {
+        to.set("network_ok", Some(headers.network_ok().into()));
+        to.set("transport_ok", Some(headers.transport_ok().into()));
+        let network = match headers.network() {
+            Some(NetworkHeader::Ipv4) => 4,
+            Some(NetworkHeader::Ipv6) => 6,
+            None => 0,
+        };
+        to.set("network", Some(network));
+    }
     to.set("pkey", wc.pkey_index().map(Into::into));
     to.set("time", wc.timestamp());
     let relation = clock.now()?;
@@ -466,10 +531,10 @@ fn read(wc: &WorkCompletion<'_>, clock: &Clock, to: &mut Fields) -> Result<(), F
 pub(super) fn run(
     simulator: &Simulator,
     size: CqeSize,
-    tags: bool,
+    (tags, packets): (bool, bool),
     rows: &[Row],
     theirs: &[Fields],
 ) -> Result<Vec<Fields>, Failure> {
-    let mut side = Side::new(simulator, size, tags)?;
+    let mut side = Side::new(simulator, size, tags, packets)?;
     rows.iter().zip(theirs).map(|(row, theirs)| side.run(row, theirs)).collect()
 }

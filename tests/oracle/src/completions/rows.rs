@@ -16,14 +16,16 @@ pub(super) const ENTRY: usize = 2 * DESCRIPTOR;
 
 /// Entries of each kind.
 const EACH: usize = 16;
+/// Packets of each queue: as many for every type of header and every bit of checksums.
+const PACKETS: usize = 256;
 /// Rounds on the list of tags.
 const ROUNDS: usize = 96;
 
 /// Numbers that look random (xorshift).
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -59,6 +61,10 @@ pub(super) enum Target {
     Extended,
     /// A queue with a list of tags.
     Tags,
+    /// A queue pair of packets.
+    Packets,
+    /// A work queue of packets.
+    Work,
 }
 
 impl Target {
@@ -69,6 +75,8 @@ impl Target {
             Self::Shared => "srq",
             Self::Extended => "xrc",
             Self::Tags => "tm",
+            Self::Packets => "raw",
+            Self::Work => "wq",
         }
     }
 }
@@ -89,6 +97,8 @@ pub(super) enum Sent {
     Mkey,
     SignedMkey,
     Raw,
+    /// A packet that the device cuts.
+    Cut,
 }
 
 impl Sent {
@@ -124,6 +134,7 @@ impl Sent {
             Self::Mkey => ("mkey", Opcode::Umr),
             Self::SignedMkey => ("mkey_sig", Opcode::SetPsv),
             Self::Raw => ("raw", Opcode::Nop),
+            Self::Cut => ("tso", Opcode::Tso),
         }
     }
 
@@ -226,6 +237,8 @@ struct Rows {
     random: Random,
     /// Whether entries have 128 bytes.
     long: bool,
+    /// Whether there are queues of packets.
+    packets: bool,
     rows: Vec<Row>,
     /// Messages that matched no tag, and how many of them an operation said were handled.
     unexpected: u16,
@@ -269,9 +282,14 @@ impl Rows {
 
     fn requests(&mut self, api: Api) {
         let formats = self.formats();
-        for target in [Target::Rc, Target::Ud] {
-            let datagram = [Sent::Send, Sent::SendImm];
-            let all = if target == Target::Ud { &datagram[..] } else { &Sent::ALL };
+        let mut targets = vec![Target::Rc, Target::Ud];
+        targets.extend(self.packets.then_some(Target::Packets));
+        for target in targets {
+            let all = match target {
+                Target::Ud => &[Sent::Send, Sent::SendImm][..],
+                Target::Packets => &[Sent::Send, Sent::Cut],
+                _ => &Sent::ALL,
+            };
             for sent in all.iter().copied() {
                 let formats = if sent.is_answered() { formats } else { &formats[..1] };
                 for format in formats.iter().copied() {
@@ -286,6 +304,14 @@ impl Rows {
                     }
                 }
             }
+        }
+    }
+
+    /// Packets, of which no part is in the entry.
+    fn packets(&mut self, api: Api, target: Target) {
+        for _ in 0..PACKETS {
+            let cqe = self.entry(CqeOpcode::ResponderSend, Format::Plain);
+            self.add(api, Posted::Receive(target), cqe.as_bytes());
         }
     }
 
@@ -417,8 +443,9 @@ impl Rows {
 }
 
 /// All that completes on a machine.
-pub(super) fn rows(seed: u64, long: bool, tags: bool) -> Vec<Row> {
-    let mut rows = Rows { random: Random(seed), long, rows: Vec::new(), unexpected: 0, handled: 0 };
+pub(super) fn rows(seed: u64, long: bool, tags: bool, packets: bool) -> Vec<Row> {
+    let random = Random(seed);
+    let mut rows = Rows { random, long, packets, rows: Vec::new(), unexpected: 0, handled: 0 };
     for api in [Api::List, Api::Extended] {
         rows.requests(api);
         let targets = [Target::Rc, Target::Ud, Target::Shared, Target::Extended];
@@ -430,6 +457,13 @@ pub(super) fn rows(seed: u64, long: bool, tags: bool) -> Vec<Row> {
             rows.failures(api, Posted::Request(Target::Rc, sent));
         }
         rows.failures(api, Posted::Request(Target::Ud, Sent::Send));
+        if packets {
+            for target in [Target::Packets, Target::Work] {
+                rows.packets(api, target);
+                rows.failures(api, Posted::Receive(target));
+            }
+            rows.failures(api, Posted::Request(Target::Packets, Sent::Cut));
+        }
     }
     if tags {
         rows.tags();
