@@ -43,6 +43,10 @@ pub(crate) fn modify_ex(
     if driver.comp_mask != 0 || driver.burst_info.reserved != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
+    if request.base.attr_mask & QpAttrMask::RATE_LIMIT.bits() != 0 && request.rate_limit != 0 {
+        // No model has a table of rates.
+        return Err(Errno::EINVAL);
+    }
     apply(file, state, &request.base, STANDARD | QpAttrMask::RATE_LIMIT.bits())?;
     let response_length = size_of::<ExModifyQpResp>() as u32;
     call.respond(&ExModifyQpResp { comp_mask: 0, response_length })?;
