@@ -7,7 +7,7 @@ use crate::testing::{Altered, AlteredCall};
 use crate::transport::RawPacket;
 use mlx5_uapi::ioctl::{AttrId, attr, method};
 use mlx5_uapi::mlx5::{CreateQpRss, CreateWq, QueryDeviceResp};
-use mlx5_uapi::verbs::WqState;
+use mlx5_uapi::verbs::{WqAttrMask, WqState};
 use mlx5_uapi::write_cmd::{CreateFlow, ExQueryDeviceResp, ModifyWq, WriteCommand};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -25,8 +25,14 @@ struct Objects {
     /// The requests that made objects, and their drivers' requests.
     asked: Vec<(&'static str, Vec<u8>, Vec<u8>)>,
     modified: Vec<(u32, u32, u32)>,
+    /// Flags of work queues that were set, and those that changed.
+    flags: Vec<(u32, u32)>,
     /// Fails the next creation.
     refuses: Option<Errno>,
+    /// Fails the next change or destruction.
+    holds: Option<Errno>,
+    /// What happens while the next change is made.
+    meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Objects {
@@ -43,6 +49,9 @@ impl Objects {
 
     fn destroy(&mut self, kind: &'static str, handle: u32) -> Result<(), Errno> {
         assert_eq!(self.live.get(&handle).expect("it is alive").0, kind);
+        if let Some(errno) = self.holds.take() {
+            return Err(errno);
+        }
         if self.live.values().any(|(_, uses)| uses.contains(&handle)) {
             return Err(Errno::EBUSY);
         }
@@ -60,11 +69,17 @@ struct Says {
     raw_packet_caps: u32,
     table_size: u32,
     hash_fields: u64,
+    toeplitz: bool,
     flows: bool,
 }
 
-const ABLE: Says =
-    Says { raw_packet_caps: 0b1111, table_size: 128, hash_fields: 0x8000_00ff, flows: true };
+const ABLE: Says = Says {
+    raw_packet_caps: 0b1111,
+    table_size: 128,
+    hash_fields: 0x8000_00ff,
+    toeplitz: true,
+    flows: true,
+};
 const RAW_TYPE: u32 = 1 << 8;
 const MANAGED_FLOW_STEERING: u32 = 1 << 29;
 
@@ -158,6 +173,16 @@ fn written(call: &mut AlteredCall<'_>, kernel: &mut Objects, says: Says) -> Resu
     match WriteCommand(number(call, id::WRITE_CMD)) {
         WriteCommand::MODIFY_WQ_EX => {
             let request = ModifyWq::read_from_bytes(call.input(id::CORE_IN)).unwrap();
+            if let Some(run) = kernel.meanwhile.take() {
+                run();
+            }
+            if let Some(errno) = kernel.holds.take() {
+                return Err(errno);
+            }
+            if request.attr_mask == WqAttrMask::FLAGS.bits() {
+                kernel.flags.push((request.flags, request.flags_mask));
+                return Ok(());
+            }
             kernel.modified.push((request.wq_handle, request.curr_wq_state, request.wq_state));
             Ok(())
         }
@@ -215,7 +240,7 @@ fn written(call: &mut AlteredCall<'_>, kernel: &mut Objects, says: Says) -> Resu
             let driver = call.output(attr::uhw::OUT);
             let at = offset_of!(QueryDeviceResp, rss_caps);
             driver[at..][..8].copy_from_slice(&says.hash_fields.to_ne_bytes());
-            driver[at + 8] = 1;
+            driver[at + 8] = says.toeplitz.into();
             Ok(())
         }
         _ => call.pass(),
@@ -268,6 +293,57 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
     queue.destroy().unwrap();
     assert_eq!(bed.objects().kinds(), [""; 0]);
     assert_eq!(bed.context.leaked(), 0);
+}
+
+#[test]
+fn a_work_queue_whose_change_is_refused_is_as_it_was() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let mut queue = pd.create_wq(&cq).build().unwrap();
+    queue.start().unwrap();
+    let sge = Sge { addr: 0x1000, length: 1514, lkey: 7 };
+    bed.objects().holds = Some(Errno::EINVAL);
+    queue.reset().unwrap_err();
+    assert_eq!(queue.state(), WqState::Ready);
+    queue.recv(1, sge).unwrap();
+    bed.objects().holds = Some(Errno::EBUSY);
+    queue.withdraw().unwrap_err();
+    queue.recv(2, sge).unwrap();
+    queue.withdraw().unwrap();
+    assert_eq!(queue.recv(3, sge), Err(PostError::State(QueueState::Reset)));
+    assert_eq!(bed.objects().kinds(), [""; 0]);
+}
+
+/// The device may reset its counters before the call returns.
+#[test]
+fn nothing_is_posted_to_a_work_queue_while_the_kernel_resets_it() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, mut cq) = bed.queues();
+    let mut queue = pd.create_wq(&cq).build().unwrap();
+    let target = queue.target();
+    target.purge(&mut cq).unwrap();
+    queue.start().unwrap();
+    target.purge(&mut cq).unwrap_err();
+    let (said, heard) = std::sync::mpsc::channel();
+    bed.objects().meanwhile = Some(Box::new(move || {
+        // What is in its first state can be purged, and takes no requests.
+        said.send(target.purge(&mut cq).is_ok()).unwrap();
+    }));
+    queue.reset().unwrap();
+    assert_eq!(heard.recv(), Ok(true));
+}
+
+#[test]
+fn vlan_tags_are_stripped_from_now_on_or_no_longer() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let mut queue = pd.create_wq(&cq).build().unwrap();
+    queue.set_vlan_stripping(true).unwrap();
+    queue.set_vlan_stripping(false).unwrap();
+    assert_eq!(bed.objects().flags, [(1, 1), (0, 1)]);
 }
 
 #[test]
@@ -330,6 +406,11 @@ fn a_hash_names_its_fields_and_its_key() {
     assert_eq!((table.len(), table.number()), (2, 0x55));
     let fields = RxHashFields::SRC_IPV6 | RxHashFields::DST_PORT_UDP;
     let key = HashKey(std::array::from_fn(|at| at as u8 + 1));
+    for (unicast, multicast, flags) in [(true, false, 1 << 6), (false, true, 1 << 7)] {
+        let qp = pd.create_hash_qp(&table).fields(fields).self_loopback(unicast, multicast);
+        drop(qp.build().unwrap());
+        assert_eq!(CreateQpRss::read_from_bytes(&bed.asked().2).unwrap().flags, flags);
+    }
     let qp = pd.create_hash_qp(&table).fields(fields).key(key).self_loopback(true, true);
     drop(qp.build().unwrap());
     let hash = CreateQpRss::read_from_bytes(&bed.asked().2).unwrap();
@@ -362,6 +443,7 @@ fn what_cannot_be_spread_is_refused_by_name_without_a_call() {
     assert!(
         pd.create_wq(&other_cq).build().unwrap_err().to_string().contains("different contexts")
     );
+    create(&[&queues[0]; 128]).unwrap();
     let table = create(&[&queues[0], &queues[0]]).unwrap();
     let one = create(&[&queues[0]]).unwrap();
     let made = bed.objects().next;
@@ -380,6 +462,13 @@ fn what_cannot_be_spread_is_refused_by_name_without_a_call() {
     pd.create_hash_qp(&one).build().unwrap();
     let inner = Fields::SRC_IPV4 | Fields::INNER;
     pd.create_hash_qp(&table).fields(inner).tunnel_offloads(true).build().unwrap();
+
+    let bed = Bed::new(&simulator, Says { toeplitz: false, ..ABLE });
+    let (pd, cq) = bed.queues();
+    let queue = pd.create_wq(&cq).build().unwrap();
+    let table = bed.context.create_indirection_table([&queue]).unwrap();
+    let error = pd.create_hash_qp(&table).fields(Fields::SRC_IPV4).build().unwrap_err();
+    assert!(error.to_string().contains("computes no Toeplitz hash"), "{error}");
 
     let none = Says { raw_packet_caps: 0, table_size: 0, ..ABLE };
     let bed = Bed::new(&simulator, none);
@@ -526,7 +615,9 @@ fn a_rule_that_makes_no_sense_is_refused_by_name_without_a_call() {
     let gone = bed.context.create_flow_counters().unwrap();
     let of_gone = Rule::new().count(&gone);
     gone.destroy().unwrap();
-    let many = (0..11).fold(Rule::new(), |rule, _| rule.ethernet(Ethernet::new()));
+    let ten = (0..10).fold(Rule::new(), |rule, _| rule.ethernet(Ethernet::new()));
+    drop(qp.attach(1, &ten).unwrap());
+    let many = ten.ethernet(Ethernet::new());
     let made = bed.objects().next;
     for (rule, port, text) in [
         (Rule::sniffer().ethernet(Ethernet::new()), 1, "has no headers"),
@@ -573,6 +664,35 @@ fn the_kernels_refusal_of_a_rule_has_a_name() {
     qp.attach(1, &Rule::new().count(&counters)).unwrap_err();
     let _flow = qp.attach(1, &Rule::new().count(&counters)).unwrap();
     assert_eq!(bed.asked().2.len(), 24);
+}
+
+#[test]
+fn a_rule_that_the_kernel_does_not_end_is_there_still() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
+    let flow = qp.attach(1, &Rule::new()).unwrap();
+    bed.objects().holds = Some(Errno::EBUSY);
+    let refused = flow.destroy().unwrap_err();
+    assert_eq!(bed.objects().kinds(), ["qp", "flow"]);
+    drop(refused);
+    assert_eq!(bed.objects().kinds(), ["qp"]);
+}
+
+/// The kernel reads nothing while no rule counts, and forgets with the last one what was counted.
+#[test]
+fn counters_keep_their_values_when_the_last_rule_ends() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
+    let counters = bed.context.create_flow_counters().unwrap();
+    drop(qp.attach(1, &Rule::new().count(&counters)).unwrap());
+    let values = counters.read().unwrap();
+    assert_eq!((values.packets, values.bytes), (7, 448));
+    let _flow = qp.attach(1, &Rule::new().count(&counters)).unwrap();
+    assert_eq!(bed.asked().2.len(), 24, "what is counted is said again");
 }
 
 #[test]
