@@ -316,6 +316,7 @@ static void traffic(struct end *here, struct end *there)
 	printf("batch: %s\n", name_of(ibv_wr_complete(here->ex)));
 	sent(here, "cut", IBV_WC_SUCCESS);
 	see(there, 3, 3);
+	printf("read as nobody knows: %s\n", name_of(ibv_read_counters(counters, values, 2, 1 << 7)));
 	printf("read: %s", name_of(ibv_read_counters(counters, values, 2, 0)));
 	printf(" %" PRIu64 " packets, %" PRIu64 " bytes\n", values[1], values[0]);
 
@@ -333,8 +334,15 @@ static void traffic(struct end *here, struct end *there)
 	ibv_wr_set_sge(here->ex, here->bed.mr->lkey, (uintptr_t)here->bed.from, 300);
 	printf("long headers: %s\n", name_of(ibv_wr_complete(here->ex)));
 
-	rule = to_mac(THERE);
 	printf("destroyed: %s\n", name_of(ibv_destroy_flow(flow)));
+	packets.index = 0;
+	printf("attached again: %s\n", name_of(ibv_attach_counters_point_flow(counters, &packets, NULL)));
+	rule = to_mac(THERE);
+	at = 0;
+	add(&rule, &at, &count, sizeof(count));
+	flow = make_rule(there->qp, &rule, "counted again");
+	must(flow && !ibv_destroy_flow(flow), "a rule");
+	rule = to_mac(THERE);
 	again = make_rule(there->qp, &rule, "alone");
 	must(again, "ibv_create_flow");
 	receive(there, 1);
@@ -488,6 +496,10 @@ static void spread(struct end *here, struct end *there)
 	       ibv_create_rwq_ind_table(there->bed.context, &init) ? "made" : "refused");
 
 	attr.rwq_ind_tbl = table;
+	attr.comp_mask &= ~IBV_QP_INIT_ATTR_PD;
+	printf("without a domain: %s\n",
+	       ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
 	attr.rx_hash_conf.rx_hash_key_len = 39;
 	printf("short key: %s\n", ibv_create_qp_ex(there->bed.context, &attr) ? "made" : name_of(errno));
 	attr.rx_hash_conf.rx_hash_key_len = 40;
@@ -531,6 +543,8 @@ static void spread(struct end *here, struct end *there)
 
 	/* The error state flushes what was posted; a reset forgets it. */
 	printf("flags: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	change.flags_mask = IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
+	printf("padding: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
 	change.flags_mask = 1 << 9;
 	printf("unknown flags: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
 	change.attr_mask = 1 << 9;
@@ -538,6 +552,7 @@ static void spread(struct end *here, struct end *there)
 	change = (struct ibv_wq_attr){ .attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE,
 		.wq_state = IBV_WQS_RDY, .curr_wq_state = IBV_WQS_ERR };
 	printf("from another state: %s\n", name_of(ibv_modify_wq(queues[0], &change)));
+	printf("ready as it is: %s\n", name_of(set_state(queues[0], IBV_WQS_RDY)));
 	printf("reset: %s", name_of(set_state(queues[0], IBV_WQS_RESET)));
 	printf(", ready: %s\n", name_of(set_state(queues[0], IBV_WQS_RDY)));
 	fill(there, queues[0], 7);
@@ -557,6 +572,28 @@ struct match {
 	size_t size;
 	uint8_t bytes[64];
 };
+
+/* A rule that counts with an object of the firmware's. */
+static void counted(struct end *there, struct mlx5dv_flow_matcher *matcher)
+{
+	/* ALLOC_FLOW_COUNTER. */
+	uint8_t in[16] = { 0x09, 0x39 }, out[16] = {};
+	struct mlx5dv_devx_obj *counter =
+		mlx5dv_devx_obj_create(there->bed.context, in, sizeof(in), out, sizeof(out));
+	struct mlx5dv_flow_action_attr actions[2] = {
+		{ .type = MLX5DV_FLOW_ACTION_DEST_IBV_QP, .qp = there->qp },
+		{ .type = MLX5DV_FLOW_ACTION_COUNTERS_DEVX, .obj = counter },
+	};
+	struct match value = { 64, {} };
+	struct ibv_flow *flow;
+
+	must(counter, "a counter");
+	memcpy(value.bytes + 8, HERE, 6);
+	flow = mlx5dv_create_flow(matcher, (void *)&value, 2, actions);
+	printf("counted by an object: %s\n", flow ? "made" : name_of(errno));
+	must(!flow || !ibv_destroy_flow(flow), "ibv_destroy_flow");
+	must(!mlx5dv_devx_obj_destroy(counter), "mlx5dv_devx_obj_destroy");
+}
 
 /* The device's own match parameters. */
 static void match(struct end *here, struct end *there)
@@ -586,6 +623,10 @@ static void match(struct end *here, struct end *there)
 	printf("matcher of copies: %s\n",
 	       mlx5dv_create_flow_matcher(there->bed.context, &attr) ? "made" : name_of(errno));
 	attr.type = IBV_FLOW_ATTR_NORMAL;
+	attr.flags = 1 << 9;
+	printf("matcher of unknown flags: %s\n",
+	       mlx5dv_create_flow_matcher(there->bed.context, &attr) ? "made" : name_of(errno));
+	attr.flags = 0;
 	matcher = mlx5dv_create_flow_matcher(there->bed.context, &attr);
 	must(matcher, "mlx5dv_create_flow_matcher");
 	printf("two tags: %s\n",
@@ -601,6 +642,7 @@ static void match(struct end *here, struct end *there)
 	flow = mlx5dv_create_flow(matcher, (void *)&value, 2, actions);
 	must(flow, "mlx5dv_create_flow");
 	printf("matcher in use: %s\n", name_of(mlx5dv_destroy_flow_matcher(matcher)));
+	counted(there, matcher);
 	receive(there, 1);
 	sge.length = headers(here->bed.from, IPPROTO_UDP, 60) + 60;
 	must(!ibv_post_send(here->qp, &wr, &bad), "ibv_post_send");
@@ -615,6 +657,8 @@ static void limits(struct end *end)
 	struct ibv_qp_rate_limit_attr limit = { .comp_mask = 1 };
 
 	printf("limit with unknown attributes: %s\n", name_of(ibv_modify_qp_rate_limit(end->qp, &limit)));
+	limit = (struct ibv_qp_rate_limit_attr){ .rate_limit = 1000 };
+	printf("limit: %s\n", name_of(ibv_modify_qp_rate_limit(end->qp, &limit)));
 	limit = (struct ibv_qp_rate_limit_attr){ .max_burst_sz = 100 };
 	printf("bursts without a limit: %s\n", name_of(ibv_modify_qp_rate_limit(end->qp, &limit)));
 }
