@@ -21,6 +21,7 @@ mod queues;
 mod raw;
 mod states;
 mod views;
+mod work_queues;
 
 use crate::*;
 use mlx5_sim::{PortConfig, SimConfig, Simulator};

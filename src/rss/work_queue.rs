@@ -22,7 +22,7 @@ use mlx5_wqe::{
 use std::borrow::Borrow;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The options of a new work queue. See [`ProtectionDomain::create_wq`].
 #[must_use = "a builder makes nothing until `build` is called"]
@@ -292,6 +292,7 @@ impl WorkQueueBuilder<'_> {
             gate,
             index: Arc::new(index),
             memory: Mutex::new(Some((buffer, slot))),
+            quiet: Mutex::new(true),
             cq: self.cq.inner,
             _pd: self.pd.clone(),
         });
@@ -311,6 +312,9 @@ pub(super) struct WqInner {
     gate: Gate,
     index: Arc<UserIndex>,
     memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
+    /// Whether the device surely writes no completions of the queue. Held while that changes, and while
+    /// completions are purged.
+    quiet: Mutex<bool>,
     cq: Arc<CqInner>,
     _pd: ProtectionDomain,
     watch: WatchId,
@@ -321,6 +325,10 @@ impl WqInner {
     pub(super) fn live(&self, verb: &'static str) -> Result<u32, Error> {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         handle.ok_or_else(|| Error::invalid(verb, "the work queue was destroyed".into()))
+    }
+
+    fn quiet(&self) -> MutexGuard<'_, bool> {
+        self.quiet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn destroy(&self) -> Result<(), Error> {
@@ -337,6 +345,7 @@ impl WqInner {
             return Err(error);
         }
         *handle = None;
+        *self.quiet() = true;
         // Before and after, as for a queue pair.
         self.cq.depart(&self.index);
         self.index.depart();
@@ -415,7 +424,8 @@ impl WorkQueueTarget {
             let what = "the work queue does not complete on this completion queue";
             return Err(Error::invalid(VERB, what.into()));
         }
-        if inner.gate.state() != Some(QueueState::Reset) {
+        let quiet = inner.quiet();
+        if !*quiet {
             let what = "the work queue is not in its first state: reset it before, or the device \
                         still writes its completions";
             return Err(Error::invalid(VERB, what.into()));
@@ -450,18 +460,6 @@ impl WorkQueue {
     /// After a reset that fails as long as completions from before wait: poll them, or remove them with
     /// [`WorkQueue::purge`].
     pub fn start(&mut self) -> Result<(), Error> {
-        if self.was_reset && self.inner.cq.holds(&self.inner.index) {
-            let what = "the completion queue still has completions from before the reset: poll \
-                        them first, or remove them with `purge`";
-            return Err(Error::busy(MODIFY, what));
-        }
-        if self.was_reset {
-            self.queue.reset();
-            if let ReceiveSide::Striding(records) = &self.inner.index.records().receive {
-                records.reset();
-            }
-            self.was_reset = false;
-        }
         self.modify(WqState::Ready, QueueState::Init)
     }
 
@@ -473,6 +471,9 @@ impl WorkQueue {
 
     /// Resets the queue, from any state: the device forgets what is posted and completes none of it.
     /// Completions that wait already are returned by the next polls as ever.
+    ///
+    /// After an error [in doubt](Error::in_doubt) nothing can be posted until the queue was reset and
+    /// started.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, WorkQueue};
@@ -520,21 +521,38 @@ impl WorkQueue {
         let inner = &self.inner;
         inner.context.check(MODIFY)?;
         let handle = inner.live(MODIFY)?;
-        let before = inner.gate.state();
-        if to == WqState::Reset {
-            // Nothing may be posted once the device resets its counters.
-            inner.gate.set_state(gate);
+        let mut quiet = inner.quiet();
+        if self.was_reset && to == WqState::Ready {
+            if inner.cq.holds(&inner.index) {
+                let what = "the completion queue still has completions from before the reset: poll \
+                            them first, or remove them with `purge`";
+                return Err(Error::busy(MODIFY, what));
+            }
+            self.queue.reset();
+            if let ReceiveSide::Striding(records) = &inner.index.records().receive {
+                records.reset();
+            }
+            self.was_reset = false;
         }
-        let done =
-            inner.context.run(MODIFY, |file| command::modify(file, handle, Some((from, to)), None));
+        let before = (inner.gate.state(), *quiet);
+        match to {
+            // Nothing may be posted once the device resets its counters.
+            WqState::Reset => inner.gate.set_state(gate),
+            WqState::Ready => *quiet = false,
+            WqState::Error => {}
+        }
+        let done = inner.context.run(MODIFY, |file| command::modify(file, handle, Some(to), None));
         if let Err(error) = done {
-            if let Some(before) = before {
-                inner.gate.set_state(before);
+            // What is posted to a queue that may be in RESET never completes.
+            if let ((Some(gate), was_quiet), false) = (before, error.in_doubt()) {
+                inner.gate.set_state(gate);
+                *quiet = was_quiet;
             }
             return Err(error);
         }
         self.state = to;
         inner.gate.set_state(gate);
+        *quiet = to == WqState::Reset;
         Ok(())
     }
 

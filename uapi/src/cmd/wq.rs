@@ -97,18 +97,18 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     Ok(events)
 }
 
-/// Changes the state of a work queue from `from`, or flags of it, or both (MODIFY_WQ).
+/// Changes the state of a work queue from what the kernel knows, or flags of it, or both (MODIFY_WQ).
 pub fn modify(
     file: &dyn DeviceFile,
     handle: u32,
-    states: Option<(WqState, WqState)>,
+    to: Option<WqState>,
     flags: Option<(WqFlags, WqFlags)>,
 ) -> Result<(), Errno> {
     let mut request = ModifyWq { wq_handle: handle, ..ModifyWq::default() };
     let mut mask = WqAttrMask::empty();
-    if let Some((from, to)) = states {
-        mask |= WqAttrMask::STATE | WqAttrMask::CUR_STATE;
-        (request.curr_wq_state, request.wq_state) = (from.raw(), to.raw());
+    if let Some(to) = to {
+        mask |= WqAttrMask::STATE;
+        request.wq_state = to.raw();
     }
     if let Some((value, changed)) = flags {
         mask |= WqAttrMask::FLAGS;

@@ -483,9 +483,8 @@ fn a_hash_queue_pair_spreads_packets_over_work_queues() {
     let mut pair = Pair::new(&bench);
     let session = &bench.two;
     let mut queues = [0; 4].map(|_: u32| work_queue(session));
-    let run = Some((WqState::Reset, WqState::Ready));
     for queue in &queues {
-        wq::modify(&*session.file, queue.wq.handle, run, None).expect("ready");
+        wq::modify(&*session.file, queue.wq.handle, Some(WqState::Ready), None).expect("ready");
     }
     let handles = [0, 1, 2, 3].map(|n: usize| queues[n].wq.handle);
     let table = wq::create_ind_table(&*session.file, &handles).expect("a table");

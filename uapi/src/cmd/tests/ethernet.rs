@@ -28,7 +28,7 @@ fn a_work_queue_is_made_with_its_ring_and_starts_by_a_modification() {
         .then(|call| {
             assert_eq!(command(call), 0x8000_0000 | 53);
             let request: write_cmd::ModifyWq = core_in(call);
-            assert_eq!((request.attr_mask, request.wq_handle), (3, 5));
+            assert_eq!((request.attr_mask, request.wq_handle), (1, 5));
             assert_eq!((request.curr_wq_state, request.wq_state), (0, 1));
             assert_eq!((request.flags, request.flags_mask), (0, 0));
             assert_eq!(call.input(uhw::IN), [0; 8]);
@@ -65,8 +65,7 @@ fn a_work_queue_is_made_with_its_ring_and_starts_by_a_modification() {
     // SAFETY: the script does not use the memory.
     let made = unsafe { wq::create(&file, &what) };
     assert_eq!(made, Ok(wq::Wq { handle: 5, wq_num: 0x77, max_wr: 16, max_sge: 1 }));
-    let ready = Some((verbs::WqState::Reset, verbs::WqState::Ready));
-    assert_eq!(wq::modify(&file, 5, ready, None), Ok(()));
+    assert_eq!(wq::modify(&file, 5, Some(verbs::WqState::Ready), None), Ok(()));
     let no_stripping = Some((verbs::WqFlags::empty(), verbs::WqFlags::CVLAN_STRIPPING));
     assert_eq!(wq::modify(&file, 5, None, no_stripping), Err(Errno::EOPNOTSUPP));
     assert_eq!(wq::destroy(&file, 5), Ok(3));
