@@ -41,8 +41,9 @@ struct State {
     /// The rules that count. The first one tells the kernel what is counted, which forgets it with the
     /// last one.
     rules: u32,
-    /// What was read last. The kernel reads nothing while no rule counts.
-    last: CounterValues,
+    /// What was read when the last rule ended, or why that failed. The kernel reads nothing while no rule
+    /// counts.
+    last: Result<CounterValues, Error>,
 }
 
 /// The part of counters that rules keep alive.
@@ -61,28 +62,35 @@ impl CountersInner {
         self.state().handle
     }
 
-    fn read(&self, state: &mut State) -> Result<CounterValues, Error> {
+    fn read(&self, state: &State) -> Result<CounterValues, Error> {
         let Some(handle) = state.handle else {
             return Err(Error::invalid(READ, "the counters were destroyed".into()));
         };
-        if state.rules != 0 {
-            let mut values = [0; DESCRIPTIONS.len()];
-            self.context.run(READ, |file| command::read(file, handle, &mut values, false))?;
-            let [packets, bytes] = values;
-            state.last = CounterValues { packets, bytes };
+        if state.rules == 0 {
+            return state.last.clone();
         }
-        Ok(state.last)
+        let mut values = [0; DESCRIPTIONS.len()];
+        self.context.run(READ, |file| command::read(file, handle, &mut values, false))?;
+        let [packets, bytes] = values;
+        Ok(CounterValues { packets, bytes })
     }
 
-    /// Ends a rule. No other is made before the kernel has forgotten what the last one counted.
-    pub(super) fn end_rule(&self, end: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    /// Ends a rule, the operation `verb`. No other is made before the kernel has forgotten what the last
+    /// one counted.
+    pub(super) fn end_rule(
+        &self,
+        verb: &'static str,
+        end: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // In a child the lock may be one of a thread that is not there.
+        self.context.check_process(verb)?;
         let mut state = self.state();
-        if state.rules == 1 {
-            // An error is one of the device, which ending the rule tells as well.
-            let _ = self.read(&mut state);
-        }
+        let last = (state.rules == 1).then(|| self.read(&state));
         end()?;
         state.rules -= 1;
+        if let Some(last) = last {
+            state.last = last;
+        }
         Ok(())
     }
 
@@ -98,9 +106,12 @@ impl CountersInner {
     }
 
     fn destroy(&self) -> Result<(), Error> {
+        const VERB: &str = "destroy_counters";
+        // As in `end_rule`.
+        self.context.check_process(VERB)?;
         let mut state = self.state();
         if let Some(live) = state.handle {
-            self.context.run_destroy("destroy_counters", |file| command::destroy(file, live))?;
+            self.context.run_destroy(VERB, |file| command::destroy(file, live))?;
             state.handle = None;
         }
         Ok(())
@@ -125,7 +136,7 @@ impl Context {
             state: Mutex::new(State {
                 handle: Some(handle),
                 rules: 0,
-                last: CounterValues::default(),
+                last: Ok(CounterValues::default()),
             }),
         };
         Ok(FlowCounters { inner: Arc::new(inner) })
@@ -134,10 +145,11 @@ impl Context {
 
 impl FlowCounters {
     /// Reads the counters (`ibv_read_counters`): the packets of all rules that ever used them. Zero
-    /// before the first rule.
+    /// before the first rule. After the last one, what was counted when it ended, or the error of reading
+    /// that, until another rule counts.
     pub fn read(&self) -> Result<CounterValues, Error> {
         self.inner.context.check(READ)?;
-        self.inner.read(&mut self.inner.state())
+        self.inner.read(&self.inner.state())
     }
 
     /// The kernel's handle, for calls that this crate does not wrap, unless they were destroyed. See

@@ -43,6 +43,7 @@ impl Target {
 }
 
 const CREATE: &str = "create_flow";
+const DESTROY: &str = "destroy_flow";
 
 /// A flow rule in force (`struct ibv_flow`). Dropping it ends it: later packets are the next rule's,
 /// or the network interface's.
@@ -144,9 +145,9 @@ impl FlowRule {
     fn end(&mut self) -> Result<(), Error> {
         if let Some(handle) = self.handle {
             let context = self.target.context();
-            let end = || context.run_destroy("destroy_flow", |file| command::destroy(file, handle));
+            let end = || context.run_destroy(DESTROY, |file| command::destroy(file, handle));
             match &self.counters {
-                Some(counters) => counters.end_rule(end)?,
+                Some(counters) => counters.end_rule(DESTROY, end)?,
                 None => end()?,
             }
             self.handle = None;

@@ -2,7 +2,7 @@
 //! which order, and what is refused before.
 
 use super::*;
-use crate::flow::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, Vxlan};
+use crate::flow::{CounterValues, Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, Vxlan};
 use crate::testing::{Altered, AlteredCall};
 use crate::transport::RawPacket;
 use mlx5_uapi::ioctl::{AttrId, attr, method};
@@ -33,6 +33,8 @@ struct Objects {
     holds: Option<Errno>,
     /// What happens while the next change is made.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
+    /// Fails the next reading of counters.
+    unread: Option<Errno>,
 }
 
 impl Objects {
@@ -159,6 +161,9 @@ fn answer(call: &mut AlteredCall<'_>, kernel: &mut Objects, says: Says) -> Resul
             kernel.destroy("counters", number(call, attr::destroy_counters::HANDLE))
         }
         method::COUNTERS_READ => {
+            if let Some(errno) = kernel.unread.take() {
+                return Err(errno);
+            }
             let values: Vec<u8> = [7_u64, 448].iter().flat_map(|v| v.to_ne_bytes()).collect();
             call.output(attr::read_counters::BUFF).copy_from_slice(&values);
             Ok(())
@@ -602,6 +607,29 @@ fn actions_follow_the_headers() {
         let _flow = qp.attach(1, &rule).unwrap();
         assert_eq!(bed.asked().1[8..12], kind.to_ne_bytes());
     }
+}
+
+#[test]
+fn what_could_not_be_read_before_the_last_rule_ended_is_an_error_until_another_counts() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
+    let counters = bed.context.create_flow_counters().unwrap();
+    let attach = || qp.attach(1, &Rule::new().count(&counters)).unwrap();
+    let counted = CounterValues { packets: 7, bytes: 448 };
+    let (first, last) = (attach(), attach());
+    assert_eq!(counters.read(), Ok(counted));
+    first.destroy().unwrap();
+    bed.objects().unread = Some(Errno::ENOMEM);
+    last.destroy().unwrap();
+    for _ in 0..2 {
+        assert_eq!(counters.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    }
+    let rule = attach();
+    assert_eq!(counters.read(), Ok(counted));
+    rule.destroy().unwrap();
+    assert_eq!(counters.read(), Ok(counted), "as it was when the last rule ended");
 }
 
 #[test]
