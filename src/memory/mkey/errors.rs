@@ -29,6 +29,9 @@ pub enum SignatureErrorKind {
     /// key was known, and the device reports nothing then. The other fields have no meaning. See
     /// [`Mkey::check`](super::Mkey::check).
     Unchecked,
+    /// The transfer was bad, but what the device reported was not kept: 256 earlier errors of its key
+    /// were waiting for [`Mkey::check`](super::Mkey::check). The other fields have no meaning.
+    Lost,
     /// An error that is not known here, with the device's code. The values are as the device wrote
     /// them.
     Other(u16),
@@ -59,6 +62,12 @@ impl fmt::Display for SignatureError {
                      configure it again and repeat the transfer",
                 );
             }
+            SignatureErrorKind::Lost => {
+                return f.write_str(
+                    "bad, but where and why was not kept: too many earlier errors of the key were \
+                     waiting to be checked",
+                );
+            }
             SignatureErrorKind::Guard => "guard",
             SignatureErrorKind::ReferenceTag => "reference tag",
             SignatureErrorKind::ApplicationTag => "application tag",
@@ -84,13 +93,13 @@ impl std::error::Error for SignatureError {}
 
 impl SignatureError {
     /// The result of an unchecked transfer.
-    pub(super) const UNCHECKED: Self = Self {
-        kind: SignatureErrorKind::Unchecked,
-        side: Side::Memory,
-        expected: 0,
-        actual: 0,
-        offset: 0,
-    };
+    pub(super) const UNCHECKED: Self = Self::bare(SignatureErrorKind::Unchecked);
+    /// An error of which nothing was kept.
+    const LOST: Self = Self::bare(SignatureErrorKind::Lost);
+
+    const fn bare(kind: SignatureErrorKind) -> Self {
+        Self { kind, side: Side::Memory, expected: 0, actual: 0, offset: 0 }
+    }
 
     /// Decodes a signature error CQE of a key that is signed as in `block`.
     fn read(entry: &SignatureErrorCqe, block: Option<&SignatureBlock>) -> Self {
@@ -181,7 +190,7 @@ impl Errors {
         let mut found = self.lock();
         found.waiting.pop_front().or_else(|| {
             found.lost = found.lost.checked_sub(1)?;
-            Some(SignatureError::UNCHECKED)
+            Some(SignatureError::LOST)
         })
     }
 
@@ -206,8 +215,8 @@ mod tests {
         assert_eq!(errors.waiting(), MAX_ERRORS as u64 + 3);
         let taken: Vec<_> = std::iter::from_fn(|| errors.take().map(|error| error.kind)).collect();
         let (kept, lost) = taken.split_at(MAX_ERRORS);
-        assert!(!kept.contains(&SignatureErrorKind::Unchecked));
-        assert_eq!(lost, [SignatureErrorKind::Unchecked; 3], "nothing is known of these");
+        assert_eq!(kept, [SignatureErrorKind::Other(0); MAX_ERRORS], "as the device wrote them");
+        assert_eq!(lost, [SignatureErrorKind::Lost; 3], "bad all the same");
         assert_eq!(errors.waiting(), 0);
     }
 
@@ -239,5 +248,7 @@ mod tests {
         }
         let text = SignatureError::UNCHECKED.to_string();
         assert!(text.contains("not checked") && text.contains("repeat the transfer"), "{text}");
+        let text = SignatureError::LOST.to_string();
+        assert!(text.starts_with("bad") && text.contains("not kept"), "{text}");
     }
 }

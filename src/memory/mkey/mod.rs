@@ -331,6 +331,9 @@ impl Mkey {
     /// the reported errors, so that `None` always means that the data was good. The device does not
     /// report which of the transfers a reported error belongs to: treat all of them as failed.
     ///
+    /// Of more than 256 errors that wait, the later ones are [`SignatureErrorKind::Lost`]: bad, without the
+    /// details.
+    ///
     /// Unchecked transfers that were executed are forgotten when the key is configured again: call
     /// this before.
     pub fn check(&self) -> Result<Option<SignatureError>, Error> {
