@@ -375,7 +375,6 @@ fn quiescing_after_a_reset_tells_what_the_device_forgot() {
     assert_eq!(not_done, [2, 3, 4].map(unknown));
 }
 
-/// Requests are forgotten in RESET alone, and not before their completions are gone.
 /// Resets in a call that does its work and fails.
 fn reset_late(bed: &Bed, reset: impl FnOnce() -> Result<(), Error>) {
     bed.simulator.fail_call_late(1, Errno::EFAULT);
@@ -413,6 +412,7 @@ fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
     assert_eq!(near.state(), QueueState::ReadyToSend);
 }
 
+/// Requests are forgotten in RESET alone, and not before their completions are gone.
 #[test]
 fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
     let mut bed = Bed::new();
