@@ -30,6 +30,8 @@ pub(crate) enum Failure {
     NotTaken(String),
     /// Something has to be installed, by this command.
     Missing(String),
+    /// Something that is asked for by name is not there.
+    Unknown(String),
     /// Nobody says where Debian's packages are or are to lie, or they could not be unpacked.
     Packages(String),
     /// The archive does not have packages, or does not answer.
@@ -57,7 +59,9 @@ impl fmt::Display for Failure {
             Self::Status { program, status } => write!(f, "{program} ended with {status}"),
             Self::NotBuilt(what) => write!(f, "cargo has not built {what}"),
             Self::Missing(install) => write!(f, "packages are missing: {install}"),
-            Self::Packages(what) | Self::Vm(what) | Self::NotTaken(what) => write!(f, "{what}"),
+            Self::Unknown(what) | Self::Packages(what) | Self::Vm(what) | Self::NotTaken(what) => {
+                write!(f, "{what}")
+            }
             Self::Unfetched(what) => write!(f, "packages cannot be fetched: {what}"),
             Self::Aarch64(faults) => write!(f, "on aarch64:\n  {}", faults.join("\n  ")),
             Self::Regressed(tests) => {

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Prints the result of each of its tests, and writes nothing.
     #[arg(long, value_enum, group = "partial")]
     only: Option<Part>,
-    /// Run this module of the pyverbs tests alone
+    /// Run this module of the pyverbs tests alone: with --only pyverbs
     #[arg(long, requires = "only")]
     module: Option<String>,
     /// Run over this libibverbs alone
@@ -57,6 +57,21 @@ pub(crate) struct Arguments {
     /// Run nothing; regenerate the page from the ledger
     #[arg(long, conflicts_with = "partial")]
     pub(crate) document: bool,
+}
+
+impl Arguments {
+    /// Refuses a module that is none of these, or of a part that has none.
+    fn check_module(&self, modules: &[String]) -> Result<(), Failure> {
+        let Some(module) = &self.module else { return Ok(()) };
+        if self.only != Some(Part::Pyverbs) {
+            return Err(Failure::Unknown("pyverbs alone has modules: --only pyverbs".into()));
+        }
+        if !modules.contains(module) {
+            let what = format!("pyverbs has no tests {module}, but {}", modules.join(", "));
+            return Err(Failure::Unknown(what));
+        }
+        Ok(())
+    }
 }
 
 /// A part of what is run.
@@ -92,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let peers = pyverbs::peers()?;
     let suite = pyverbs::Suite::unpack()?;
+    arguments.check_module(suite.modules())?;
 
     let mut rows = Vec::new();
     let mut unused = Unused::new();
@@ -230,5 +246,20 @@ mod tests {
             assert_eq!(line.arguments.link.as_deref(), Some("ib"));
         }
         assert!(parse("ledger --check --traces").is_err());
+    }
+
+    #[test]
+    fn a_module_that_would_not_run_is_refused_by_name() {
+        let modules = ["test_cq", "test_qp"].map(String::from);
+        let check = |line: &str| {
+            let line = Line::try_parse_from(line.split(' ')).expect("a line");
+            line.arguments.check_module(&modules).map_err(|refused| refused.to_string())
+        };
+        assert_eq!(check("ledger --only pyverbs --module test_qp"), Ok(()));
+        assert_eq!(check("ledger --only tools"), Ok(()));
+        let refused = check("ledger --only pyverbs --module test_pq").expect_err("a typo");
+        assert!(refused.contains("test_pq") && refused.contains("test_cq, test_qp"), "{refused}");
+        let refused = check("ledger --only tools --module test_qp").expect_err("no modules");
+        assert!(refused.contains("--only pyverbs"), "{refused}");
     }
 }
