@@ -149,7 +149,7 @@ pub struct Strides {
     pub first: u16,
     /// How many. The device is done with the request when its last stride is taken.
     pub count: u16,
-    /// Bytes of the packet, with those of a shift.
+    /// Bytes of the packet.
     pub bytes: u16,
     /// There is no packet: the device skipped the strides, because the next packet did not fit in them.
     pub filler: bool,

@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "TARGET")]
     target: Option<String>,
 
-    /// How long each target runs [default: 10]
+    /// How long each target runs
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 

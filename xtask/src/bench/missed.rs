@@ -53,8 +53,9 @@ missed! {
     "mlx5" "single" "poll_sparse16" Rival::Case("poll1") => 1.302;
     // By 6.5 instructions a packet. Which of them can go is not known yet.
     "mlx5" "single" "eth_recv32" Rival::C => 0.478;
-    // Three times the bar. Nearly all of it is the loop of a burst (`StridePoll::next`, `Striding::next`): the
-    // position of the poll, the strides that are taken and who has a receive are in memory, not in registers.
+    // Three times the bar. Nearly all of it is the loop of a burst (`StridePoll::next`, `Striding::next`):
+    // the position of the poll, the strides that are taken and who has a receive are in memory, not in
+    // registers.
     "mlx5" "single" "eth_recv32_multi" Rival::Nobody => 139.980;
     // Half of it as above. Then a batch is built from the list of packets to be sent (52), its entries are
     // written (23), and buffers are given back when they were sent (24).

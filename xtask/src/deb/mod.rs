@@ -24,8 +24,8 @@ use tree::Tree;
 ///
 /// It has the command with its man pages and shell completions, the libraries in /usr/lib/mlx5, where no
 /// program finds them, and mlx5-verbs-switch, by which the loader gives them to the programs of a system
-/// (rust), or those of rdma-core again (c). The package is written to target/debian, and runs on the Debian that it was
-/// built on and on later ones.
+/// (rust), or those of rdma-core again (c). The package is written to target/debian, and runs on the Debian
+/// that it was built on and on later ones.
 ///
 /// The maintainer is DEBFULLNAME with DEBEMAIL, or the author of the last commit; the time of the
 /// package is SOURCE_DATE_EPOCH, or that of the last commit: the same tree makes the same package.
