@@ -62,6 +62,10 @@ its bytes, and what else the request or the completion says. With -v every field
 follows. Requests of send queues are numbered in blocks of 64 bytes, as in the
 completions that name them.
 
+A queue is known with the descriptor of the device through which it was made. The end of
+one is not seen if it is destroyed or reset through a copy of that descriptor (dup), or
+if the descriptor is closed by dup2 or close_range.
+
 Exit status: that of the program, or 128 and the signal that ended it; 0 if a process
 was traced by its number, or if --duration has ended the trace; 1 failed, 2 wrong
 usage, 130 ended by Ctrl-C.";
