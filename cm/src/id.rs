@@ -422,9 +422,7 @@ impl Id {
         let mut devices = devices.into_iter().filter(|device| device.guid() == Guid(guid));
         match (devices.next(), devices.next()) {
             (Some(device), None) => Ok(device),
-            (None, _) => {
-                Err(none("the address belongs to a device that this provider does not drive"))
-            }
+            (None, _) => Err(none("the address belongs to a device of another driver")),
             // The kernel names it by its GUID alone.
             (Some(_), Some(_)) => Err(none(
                 "several devices have the GUID of the one that the identifier is bound to: give each \

@@ -119,7 +119,7 @@ impl<'a> ConnectParam<'a> {
             ..ConnParam::default()
         };
         param.private_data[..len].copy_from_slice(self.private_data);
-        // This provider uses no option of the vendor.
+        // This driver uses no option of the vendor.
         let (vendor_id, attr_mod) = self.ece.unwrap_or((vendor, 0));
         Ok((param, Ece { vendor_id, attr_mod }))
     }

@@ -1,7 +1,7 @@
 //! Layouts of the ConnectX interface: WQE segments, CQEs, EQEs, doorbell records and commands.
 //!
 //! The crate holds data only: it makes no system call, does not allocate and has no policy. The
-//! provider and the simulated device both use it; `mlx5-uapi` is the only other crate that they
+//! driver and the simulated device both use it; `mlx5-uapi` is the only other crate that they
 //! share. Every layout is big-endian, as the device defines it. Its size and offsets are asserted
 //! at compile time against the section of `mlx5_ifc.h`, `qp.h` or `cq.h` (Linux,
 //! `include/linux/mlx5/`) or of the Programmer's Reference Manual (PRM) that its documentation

@@ -17,7 +17,7 @@ fn read(path: &str) -> Result<String, String> {
 
 /// Where the files of a kind of tests are.
 const KINDS: [(&str, &str); 8] = [
-    ("provider/", "src/"),
+    ("driver/", "src/"),
     ("wqe/", "wqe/src/"),
     ("rings/", "wqe/tests/rings/"),
     ("cases/", "tests/src/cases/"),

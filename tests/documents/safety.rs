@@ -1,4 +1,4 @@
-//! Each `unsafe` block, function, trait and implementation of the provider says why it is sound: a
+//! Each `unsafe` block, function, trait and implementation of the driver says why it is sound: a
 //! `SAFETY:` comment, or a `# Safety` section that says what a caller must ensure.
 //!
 //! Clippy checks public functions, and blocks outside macros. This test reads the source, so it also
@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The provider's packages, by folder.
-const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
+/// The driver's packages, by folder.
+const DRIVER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// A part of a source file: names and signs as they are, literals as `""`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,10 +190,10 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_unsafe_item_of_the_provider_says_why_it_is_sound() {
+fn every_unsafe_item_of_the_driver_says_why_it_is_sound() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut missing = Vec::new();
-    for package in PROVIDER {
+    for package in DRIVER {
         let mut files = Vec::new();
         sources(&root.join(package).join("src"), &mut files);
         files.sort();

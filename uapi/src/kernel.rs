@@ -1,4 +1,4 @@
-//! The traits through which the provider uses the operating system.
+//! The traits through which the driver uses the operating system.
 
 use core::{fmt, ptr::NonNull};
 use std::{

@@ -1,18 +1,18 @@
 //! The kernel interface: uverbs and mlx5 ioctls, sysfs, memory mappings, and the traits that
-//! separate the provider from them.
+//! separate the driver from them.
 //!
 //! * [`kernel`] has the traits. [`real::LinuxKernel`] implements them with system calls; any other
 //!   implementation of [`kernel::Kernel`] can replace it.
 //! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written by hand:
 //!   numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
-//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the provider
+//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the driver
 //!   makes.
 //! * [`names`] displays a call by the kernel's names; [`queues`] says what a call means for queues, to
 //!   tracers; [`numa`] places memory.
 //! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that come and go; [`wait`] waits for event files; [`process`] detects a fork.
 //!
-//! The provider makes system calls and maps memory only through this crate. The simulated device
+//! The driver makes system calls and maps memory only through this crate. The simulated device
 //! and the tools make their own.
 
 #![deny(missing_debug_implementations)]
@@ -53,7 +53,7 @@ pub use real::LinuxKernel;
 #[cfg(test)]
 mod fake;
 
-/// The oldest kernel with every call of [`cmd`] that the provider requires.
+/// The oldest kernel with every call of [`cmd`] that the driver requires.
 ///
 /// The newest of these are QUERY_GID_TABLE and QUERY_GID_ENTRY (5.10). Others need the ioctl forms
 /// of QP and SRQ creation (5.8), the mlx5 UAR object (5.7), GET_CONTEXT and ASYNC_EVENT_ALLOC (5.6)

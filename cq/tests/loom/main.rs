@@ -468,7 +468,7 @@ impl Completions {
         unsafe { self.memory.at(at * 64).cast::<[u8; 64]>().write_volatile(entry) };
     }
 
-    /// What a provider does before it polls.
+    /// What a driver does before it polls.
     fn attend(&self, ring: &mut Ring<Tracked>) {
         if self.attention.swap(false, Ordering::AcqRel) {
             ring.clear_cached_queues();
@@ -478,7 +478,7 @@ impl Completions {
         }
     }
 
-    /// What a provider does once the kernel has destroyed the queue pair.
+    /// What a driver does once the kernel has destroyed the queue pair.
     fn depart(&self, index: u8, keeper: Arc<Keeper>) {
         let end = self.state.end_of(index.into()).unwrap_or_else(|| self.state.consumed());
         self.deferred.push(end, keeper);

@@ -215,7 +215,7 @@ fn all_of_a_full_queue_is_searched() {
     }
 }
 
-/// What a provider does with a queue that is destroyed: it is kept until nothing can name it.
+/// What a driver does with a queue that is destroyed: it is kept until nothing can name it.
 #[test]
 fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     let mut bed = Bed::new(3, 64);

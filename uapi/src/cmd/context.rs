@@ -27,7 +27,7 @@ pub struct GetContext {
     pub lib_caps: bool,
 }
 
-/// Checks whether the kernel has the calls that the provider requires.
+/// Checks whether the kernel has the calls that the driver requires.
 ///
 /// The first check is for the ioctl and the commands that it carries: QUERY_DEVICE without a buffer
 /// for the response, which a kernel with these commands refuses with `ENOSPC`. The second is for

@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     arrows: bool,
 }
 
-/// The provider: its packages have no circle.
-const PROVIDER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
+/// The driver: its packages have no circle.
+const DRIVER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
 /// The others that have none.
 const BESIDE_IT: [&str; 15] = [
@@ -48,7 +48,7 @@ const BESIDE_IT: [&str; 15] = [
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let packages: Vec<&str> = match &arguments.packages[..] {
-        [] => PROVIDER.iter().chain(&BESIDE_IT).copied().collect(),
+        [] => DRIVER.iter().chain(&BESIDE_IT).copied().collect(),
         named => named.iter().map(String::as_str).collect(),
     };
     let mut circles = Vec::new();
@@ -105,7 +105,7 @@ fn shown(module: &Module) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BESIDE_IT, PROVIDER, found, graph, source};
+    use super::{BESIDE_IT, DRIVER, found, graph, source};
     use std::path::Path;
 
     fn has_no_circle(package: &str) {
@@ -121,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_has_no_circle() {
-        PROVIDER.into_iter().for_each(has_no_circle);
+    fn the_driver_has_no_circle() {
+        DRIVER.into_iter().for_each(has_no_circle);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
         let (_, members) = manifest.split_once("members = [").unwrap();
         let (members, _) = members.split_once(']').unwrap();
-        let mut looked_at = PROVIDER.iter().chain(&BESIDE_IT);
+        let mut looked_at = DRIVER.iter().chain(&BESIDE_IT);
         for member in members.split('"').skip(1).step_by(2) {
             assert!(looked_at.clone().any(|package| *package == member), "{member} is not listed");
         }
