@@ -344,11 +344,13 @@ impl<'poll> WorkCompletion<'poll> {
     /// (`IBV_WC_IP_CSUM_OK`).
     #[inline]
     pub fn checksum_ok(&self) -> Option<bool> {
-        const GOOD: u8 = hds_ip_ext::L3_OK | hds_ip_ext::L4_OK;
-        self.has_packet_fields().then(|| {
-            let kind = field!(self, Cqe.l4_l3_hdr_type as u8) >> l4_l3_hdr_type::L3_SHIFT & 3;
-            field!(self, Cqe.hds_ip_ext as u8) & GOOD == GOOD && kind == l4_l3_hdr_type::L3_IPV4
-        })
+        // Both bytes at once: `hds_ip_ext`, and the header types.
+        const _: () = assert!(offset_of!(Cqe, l4_l3_hdr_type) == offset_of!(Cqe, hds_ip_ext) + 1);
+        const OK: u8 = hds_ip_ext::L3_OK | hds_ip_ext::L4_OK;
+        const ASKED: u16 = u16::from_be_bytes([OK, 3 << l4_l3_hdr_type::L3_SHIFT]);
+        const GOOD: u16 =
+            u16::from_be_bytes([OK, l4_l3_hdr_type::L3_IPV4 << l4_l3_hdr_type::L3_SHIFT]);
+        self.has_packet_fields().then(|| field!(self, Cqe.hds_ip_ext as u16) & ASKED == GOOD)
     }
 
     /// The headers of an Ethernet packet, and whether their checksums are right. One read of the

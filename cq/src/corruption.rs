@@ -27,9 +27,6 @@ pub enum Corruption {
     Run(u32),
     /// The resize CQE is missing.
     Resize,
-    /// Not the device's doing: a poll of packets that share receives was leaked, and with it the place to
-    /// go on from.
-    Leaked,
 }
 
 impl fmt::Display for Corruption {
@@ -50,7 +47,6 @@ impl fmt::Display for Corruption {
             Self::Inline(bytes) => write!(f, "CQE with {bytes} bytes of inline data"),
             Self::Run(count) => write!(f, "compressed run of {count} CQEs"),
             Self::Resize => f.write_str("the resize CQE is missing"),
-            Self::Leaked => f.write_str("a poll was leaked (mem::forget)"),
         }
     }
 }

@@ -112,6 +112,12 @@ impl Kind {
         })
     }
 
+    /// The marks of compression alone.
+    #[inline(always)]
+    pub(crate) const fn of_compression(self) -> Self {
+        Self(self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM))
+    }
+
     /// Notes by which side of its queue a completion of tag matching was found.
     pub(crate) const fn found_by(self, side: Side) -> Self {
         match side {
@@ -138,6 +144,11 @@ impl Kind {
     #[inline(always)]
     pub(crate) const fn is_compressed(self) -> bool {
         self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM) != 0
+    }
+
+    /// Whether it has inline data.
+    pub(crate) const fn is_inline(self) -> bool {
+        self.0 & (Self::IN_DESCRIPTOR | Self::BEFORE_DESCRIPTOR) != 0
     }
 
     #[inline(always)]

@@ -38,7 +38,7 @@ pub use kind::CompletionOpcode;
 pub use packet::{
     HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, Strides, TransportHeader,
 };
-pub use queue::{Queue, Sent, SentRequest, Tagged, TaggedOutcome};
+pub use queue::{OldestStrides, Queue, Sent, SentRequest, Tagged, TaggedOutcome};
 pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive, StridePoll};
 pub use state::{RingBuffer, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};

@@ -40,6 +40,17 @@ pub trait Queue {
         let _ = (first, byte_count);
         None
     }
+    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one.
+    #[inline(always)]
+    fn oldest_strides(&self) -> Option<OldestStrides> {
+        None
+    }
+    /// Notes that all strides of that request before `until` were taken, and retires it with its last one. For
+    /// a poller that counts them itself, and in between does not ask.
+    #[inline(always)]
+    fn take_strides(&self, until: u32) {
+        let _ = until;
+    }
     /// The tag that the user gave the queue. Zero for queues without one.
     #[inline(always)]
     fn user_tag(&self) -> &UserTag {
@@ -50,6 +61,17 @@ pub trait Queue {
         let _ = entry;
         None
     }
+}
+
+/// A receive request that packets share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OldestStrides {
+    /// Its identifier.
+    pub wr_id: u64,
+    /// How many of its strides were taken.
+    pub taken: u32,
+    /// How many it has.
+    pub strides: u32,
 }
 
 /// What a CQE reports to a queue with a tag list.

@@ -17,11 +17,13 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::mem::offset_of;
+use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER, SOLICITED};
 use mlx5_prm::signature::SignatureErrorCqe;
+use strides::Lent;
 
 /// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership bit.
 const TAIL: usize = offset_of!(Cqe, wqe_counter);
@@ -83,8 +85,8 @@ pub struct Ring<Q> {
     run: Run,
     /// Resize CQEs that are still expected.
     resizes: u32,
-    /// A [`StridePoll`] has the position.
-    is_lent: bool,
+    /// Of a [`StridePoll`].
+    lent: Lent,
 }
 
 /// Called for each signature error CQE.
@@ -181,7 +183,7 @@ impl<Q: Queue> Ring<Q> {
             end: end_of(&ring_buffer, first),
             run: Run::new(state.compression()),
             resizes: 0,
-            is_lent: false,
+            lent: Lent::not(first),
             stride: state.stride(),
             step: 1,
             consumer,
@@ -227,6 +229,7 @@ impl<Q: Queue> Ring<Q> {
     /// Clears the cached queues. Must be called before destroyed queues are freed.
     pub fn clear_cached_queues(&mut self) {
         (self.sent, self.received) = (Self::NOTHING_CACHED, Self::NOTHING_CACHED);
+        self.lent.forget_queue();
     }
 
     /// Returns the cached queues, which the poller may use again without another lookup.
@@ -440,7 +443,7 @@ impl<Q: Queue> Ring<Q> {
     fn enter_run(&mut self, first: NonNull<u8>) {
         (self.next, self.stride, self.step) = (first, DESCRIPTOR, 0);
         // No descriptor ends here: what ends a chunk is a title, which is never passed.
-        self.end = NonNull::dangling();
+        self.end = first.map_addr(|_| NonZeroUsize::MAX);
         self.marks = Kind::compressed(self.run.format());
     }
 

@@ -33,22 +33,39 @@ impl CompletionQueue {
     /// ```
     #[inline]
     pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
-        if self.ring.needs_attention() {
-            self.attend()?;
-        }
-        Ok(Completions { count: 0, queue: self })
+        self.ready()?;
+        Ok(self.completions_now())
     }
 
-    /// Polls packets that share receives.
+    /// Handles what is to be handled before a poll.
     #[inline(always)]
-    pub(crate) fn poll_strides(&mut self) -> Result<StridePoll<'_, QueuePairRecords>, PollError> {
+    pub(crate) fn ready(&mut self) -> Result<(), PollError> {
         if self.ring.needs_attention() {
             self.attend()?;
         }
-        if !self.ring.has_next() {
+        Ok(())
+    }
+
+    /// As [`CompletionQueue::completions`], of a queue that is [ready](CompletionQueue::ready).
+    #[inline(always)]
+    pub(crate) fn completions_now(&mut self) -> Completions<'_> {
+        Completions { count: 0, queue: self }
+    }
+
+    /// Polls at most so many packets that share receives, of a queue that is [ready](CompletionQueue::ready).
+    #[inline(always)]
+    pub(crate) fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
+        self.ring.poll_strides(most)
+    }
+
+    /// See [`Ring::end_strides`](mlx5_cq::Ring::end_strides).
+    #[inline(always)]
+    pub(crate) fn end_strides(&mut self) -> (u32, Option<u64>) {
+        let (count, ended) = self.ring.end_strides();
+        if count == 0 {
             self.found_nothing();
         }
-        Ok(self.ring.poll_strides())
+        (count, ended)
     }
 
     /// As [`CompletionQueue::poll`], but `each` may fail: the poll ends at its first error, which is

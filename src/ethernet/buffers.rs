@@ -20,26 +20,26 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The right to use a buffer. Nobody else has it, and nobody makes another one.
+/// The right to use a buffer: its address. Nobody else has it, and nobody makes another one.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Slot(u32);
+pub struct Slot(usize);
 
 impl Slot {
     /// The identifier of a receive or a record that has the buffer from here on.
     #[inline(always)]
-    pub(super) fn into_number(self) -> u32 {
+    pub(super) fn into_address(self) -> usize {
         self.0
     }
 
-    /// The right that [`Slot::into_number`] gave up. Each number is taken back once.
+    /// The right that [`Slot::into_address`] gave up. Each address is taken back once.
     #[inline(always)]
-    pub(super) const fn from_number(number: u32) -> Self {
-        Self(number)
+    pub(super) const fn at(address: usize) -> Self {
+        Self(address)
     }
 
-    /// Which buffer it is.
+    /// Where the buffer is.
     #[inline(always)]
-    pub(super) const fn number(&self) -> u32 {
+    pub(super) const fn address(&self) -> usize {
         self.0
     }
 }
@@ -114,16 +114,27 @@ impl Buffers {
         1 << self.log_size
     }
 
-    /// Base-two logarithm of the bytes of a buffer.
+    /// The key of the memory.
+    pub(super) const fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// The address of the first buffer. The others follow.
     #[inline(always)]
-    pub(super) const fn log_size(&self) -> u32 {
-        self.log_size
+    pub(super) fn start(&self) -> usize {
+        self.start.addr().get()
+    }
+
+    /// The addresses of these buffers.
+    pub(super) fn addresses(&self, numbers: Range<u32>) -> impl Iterator<Item = usize> {
+        let (start, log_size) = (self.start(), self.log_size);
+        numbers.map(move |number| start + ((number as usize) << log_size))
     }
 
     /// The first byte of a buffer.
     #[inline(always)]
     fn bytes(&self, slot: &Slot) -> *mut u8 {
-        self.start.as_ptr().wrapping_byte_add((slot.0 as usize) << self.log_size)
+        self.start.as_ptr().with_addr(slot.0)
     }
 
     /// The first bytes of a buffer.
@@ -131,11 +142,11 @@ impl Buffers {
     /// # Safety
     /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
     #[inline(always)]
-    pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: u32) -> &'s [u8] {
+    pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: usize) -> &'s [u8] {
         // SAFETY: the bytes are in the region, which was zeroed at first. Who has the slot has the
         // buffer: the device writes to it only while a receive has the slot (to strides, until their
         // completion), and no other queue can name it, because its protection domain is the queues' own.
-        unsafe { std::slice::from_raw_parts(self.bytes(slot), length as usize) }
+        unsafe { std::slice::from_raw_parts(self.bytes(slot), length) }
     }
 
     /// The same, to change them.
@@ -143,22 +154,26 @@ impl Buffers {
     /// # Safety
     /// As for [`Buffers::slice`].
     #[inline(always)]
-    pub(super) unsafe fn slice_mut<'s>(&'s self, slot: &'s mut Slot, length: u32) -> &'s mut [u8] {
+    pub(super) unsafe fn slice_mut<'s>(
+        &'s self,
+        slot: &'s mut Slot,
+        length: usize,
+    ) -> &'s mut [u8] {
         // SAFETY: as above; the slot is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes(slot), length as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.bytes(slot), length) }
     }
 
-    /// The first bytes of a buffer, as a request names them.
+    /// The first bytes of the buffer at an address, as a request names them.
     #[inline(always)]
-    pub(super) fn sge(&self, number: u32, length: u32) -> Sge {
-        let start = self.start.addr().get() as u64;
-        Sge { addr: start + (u64::from(number) << self.log_size), length, lkey: self.lkey }
+    pub(super) fn sge(&self, address: usize, length: u32) -> Sge {
+        Sge { addr: address as u64, length, lkey: self.lkey }
     }
 
     /// Gives a buffer back, from any thread.
     pub(super) fn give_back(&self, slot: Slot) {
-        let number = slot.into_number();
-        let below = &self.below[number as usize];
+        let number = (slot.into_address() - self.start()) >> self.log_size;
+        let below = &self.below[number];
+        let number = number as u32;
         let mut top = self.returned.load(Relaxed);
         loop {
             below.store(top, Relaxed);
@@ -180,7 +195,7 @@ impl Buffers {
         let mut number = self.returned.swap(NONE, Acquire);
         while number != NONE {
             let below = self.below[number as usize].load(Relaxed);
-            each(Slot::from_number(number));
+            each(Slot(self.start() + ((number as usize) << self.log_size)));
             number = below;
         }
     }
@@ -188,7 +203,7 @@ impl Buffers {
 
 /// Free buffers, of which the queue's owner disposes. There is room for all.
 pub(super) struct FreeList {
-    slots: Box<[Cell<u32>]>,
+    addresses: Box<[Cell<usize>]>,
     count: Cell<usize>,
 }
 
@@ -199,15 +214,10 @@ impl fmt::Debug for FreeList {
 }
 
 impl FreeList {
-    /// A list of these buffers.
-    pub(super) fn new(numbers: Range<u32>) -> Self {
-        Self::of(numbers)
-    }
-
-    /// A list of the buffers with these numbers.
-    pub(super) fn of(numbers: impl Iterator<Item = u32>) -> Self {
-        let slots: Box<[_]> = numbers.map(Cell::new).collect();
-        Self { count: Cell::new(slots.len()), slots }
+    /// A list of the buffers at these addresses.
+    pub(super) fn of(addresses: impl Iterator<Item = usize>) -> Self {
+        let addresses: Box<[_]> = addresses.map(Cell::new).collect();
+        Self { count: Cell::new(addresses.len()), addresses }
     }
 
     /// How many there are.
@@ -219,7 +229,7 @@ impl FreeList {
     #[inline(always)]
     pub(super) fn push(&self, slot: Slot) {
         let count = self.count.get();
-        self.slots[count].set(slot.into_number());
+        self.addresses[count].set(slot.into_address());
         self.count.set(count + 1);
     }
 
@@ -227,7 +237,7 @@ impl FreeList {
     pub(super) fn pop(&self) -> Option<Slot> {
         let count = self.count.get().checked_sub(1)?;
         self.count.set(count);
-        Some(Slot::from_number(self.slots[count].get()))
+        Some(Slot(self.addresses[count].get()))
     }
 }
 
@@ -241,7 +251,8 @@ mod tests {
         let context = crate::devices_on(simulator.kernel()).unwrap()[0].open().unwrap();
         let pd = context.alloc_pd().unwrap();
         let buffers = Buffers::new(&pd, (count, 2048), None, HugePages::None).unwrap();
-        (buffers, FreeList::new(0..count))
+        let free = FreeList::of(buffers.addresses(0..count));
+        (buffers, free)
     }
 
     #[test]
@@ -267,10 +278,10 @@ mod tests {
             }
         });
         buffers.take_returned(|slot| free.push(slot));
-        let mut numbers: Vec<u32> =
-            std::iter::from_fn(|| free.pop()).map(Slot::into_number).collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..64).collect::<Vec<_>>());
+        let mut addresses: Vec<usize> =
+            std::iter::from_fn(|| free.pop()).map(Slot::into_address).collect();
+        addresses.sort_unstable();
+        assert_eq!(addresses, buffers.addresses(0..64).collect::<Vec<_>>());
         buffers.take_returned(|slot| free.push(slot));
         assert_eq!(free.len(), 0);
     }

@@ -298,7 +298,7 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     {
         let context = self.context;
         let sends = self.sends.max(1).next_power_of_two();
-        let burst = self.burst.max(1) as usize;
+        let burst = self.burst.max(1);
         let send_cq = context.create_cq(sends).build()?;
         let caps = context.query_device().ethernet;
         let inline_header = caps.inline_mode != InlineMode::None;
@@ -322,9 +322,9 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
             send_cq,
             in_flight: InFlight::new(sends),
             store: Store {
+                outgoing: Outgoing::new(burst as usize, buffers.lkey()),
                 buffers: Arc::new(buffers),
                 mode,
-                outgoing: Outgoing::new(burst),
                 counters: Counters::default(),
             },
             options: SendOptions { flags, inline_header, multi_packet },
@@ -346,7 +346,7 @@ impl EthernetQueueBuilder<'_> {
         let recv_cq = self.recv_cq(receives)?;
         let count = receives + self.frames;
         let buffers = Buffers::new(&pd, (count, self.size()), self.numa_node, self.huge_pages)?;
-        let mode = Single { free: FreeList::new(0..count) };
+        let mode = Single { free: FreeList::of(buffers.addresses(0..count)) };
         let receiver =
             Receives { most: receives as usize, worth_a_doorbell: worth_a_doorbell as usize };
         let mut queue = self.assemble((buffers, mode), (receiver, receives), recv_cq)?;
@@ -373,7 +373,7 @@ impl EthernetQueueBuilder<'_, Striding> {
         let pages = (self.numa_node, self.huge_pages);
         let buffers = Buffers::new(&pd, (layout.slots, stride), pages.0, pages.1)?;
         let receiver = Receiver { spread, work_queue, posted: layout.posted };
-        let mode = Striding::new(&layout);
+        let mode = Striding::new(&layout, buffers.start());
         let mut queue = self.assemble((buffers, mode), (receiver, 0), recv_cq)?;
         Inbound::refill(&mut queue).map_err(|error| Error::invalid(VERB, error.to_string()))?;
         Ok(queue)

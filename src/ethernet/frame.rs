@@ -91,7 +91,7 @@ impl Deref for Frame {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the frame has the slot, which is of these buffers; `length` is at most `capacity`.
-        unsafe { self.buffers.slice(&self.slot, self.length) }
+        unsafe { self.buffers.slice(&self.slot, self.length as usize) }
     }
 }
 
@@ -99,7 +99,7 @@ impl DerefMut for Frame {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
-        unsafe { self.buffers.slice_mut(&mut self.slot, self.length) }
+        unsafe { self.buffers.slice_mut(&mut self.slot, self.length as usize) }
     }
 }
 

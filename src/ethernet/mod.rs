@@ -91,7 +91,7 @@ pub struct EthernetQueue<M: Mode = Single> {
     in_flight: InFlight,
     store: Store<M>,
     options: SendOptions,
-    burst: usize,
+    burst: u32,
     port: u8,
 }
 
@@ -192,6 +192,16 @@ struct Counters {
 /// Receives that are worth a doorbell.
 const POSTED_AT_ONCE: u32 = 32;
 
+/// A burst, which ends also if whoever looks at its packets panics.
+struct Burst<'q, M: Mode>(&'q mut EthernetQueue<M>);
+
+impl<M: Mode> Drop for Burst<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        M::end(self.0);
+    }
+}
+
 impl<M: Mode> EthernetQueue<M> {
     /// Passes the packets that have arrived to `each`, at most a
     /// [burst](EthernetQueueBuilder::burst) of them, and returns what it returned. Packets that it leaves
@@ -208,8 +218,11 @@ impl<M: Mode> EthernetQueue<M> {
             // Of a burst that panicked.
             self.send_outgoing()?;
         }
-        let cursor = M::cursor(&mut self.recv_cq).map_err(EthernetError::Poll)?;
-        let returned = each(Packets::new(cursor, &self.store, self.burst));
+        self.recv_cq.ready().map_err(EthernetError::Poll)?;
+        let burst = Burst(self);
+        let Self { recv_cq, store, burst: most, .. } = &mut *burst.0;
+        let returned = each(Packets::new(M::cursor(recv_cq, store, *most), store));
+        drop(burst);
         // An error of sending does not keep the queue from receiving.
         let sent = match self.store.outgoing.is_empty() {
             true => Ok(()),
@@ -324,13 +337,13 @@ impl EthernetQueue {
         let mut last = None;
         let slots = std::iter::from_fn(|| store.mode.free.pop()).take(missing);
         let posted = qp.recv_each(slots.map(|slot| {
-            let number = slot.into_number();
-            last = Some(number);
-            (number.into(), store.buffers.sge(number, size))
+            let sge = store.buffers.sge(slot.address(), size);
+            last = Some(slot.into_address());
+            (sge.addr, sge)
         }));
         if let Err(refused) = posted {
-            if let Some(number) = last {
-                store.mode.free.push(Slot::from_number(number));
+            if let Some(address) = last {
+                store.mode.free.push(Slot::at(address));
             }
             return Err(EthernetError::Post(refused.error()));
         }

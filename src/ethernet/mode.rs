@@ -4,7 +4,7 @@
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::store::Store;
 use super::{EthernetError, EthernetQueue};
-use crate::cq::{CompletionQueue, Completions, PollError};
+use crate::cq::{CompletionQueue, Completions};
 use crate::error::Error;
 use crate::flow::{FlowRule, Rule};
 use crate::qp::WhyNotDone;
@@ -39,17 +39,30 @@ pub trait Inbound: GiveBack + Sized + Send {
     /// Completions of packets, one by one.
     type Cursor<'q>;
 
-    /// Starts to poll.
-    fn cursor(cq: &mut CompletionQueue) -> Result<Self::Cursor<'_>, PollError>;
-    /// Takes the next packet, of so many bytes, and passes over up to `left` completions of others.
+    /// Starts a burst of at most so many packets, of a queue that was [attended to](CompletionQueue::ready).
+    fn cursor<'q>(cq: &'q mut CompletionQueue, store: &Store<Self>, burst: u32)
+    -> Self::Cursor<'q>;
+    /// Takes the next packet of a burst, of so many bytes. The one before is gone.
     ///
     /// # Safety
-    /// The completion is not used after the next use of the cursor.
+    /// The completion is not used after the next use of the cursor, and the slot of one that was neither
+    /// [dropped](Inbound::drop_packet) nor [kept](Inbound::keep_packet) is not used then, either.
     unsafe fn next<'other>(
         store: &Store<Self>,
         cursor: &mut Self::Cursor<'_>,
-        left: &mut usize,
-    ) -> Option<(WorkCompletion<'other>, Slot, u32)>;
+    ) -> Option<(WorkCompletion<'other>, Slot, usize)>;
+    /// Passes all packets of a burst to `each`, with their lengths.
+    fn for_each(
+        store: &Store<Self>,
+        cursor: Self::Cursor<'_>,
+        each: impl FnMut(WorkCompletion<'_>, Slot, usize),
+    );
+    /// Takes note of the end of a burst, also if its cursor was leaked.
+    fn end(queue: &mut EthernetQueue<Self>);
+    /// Takes back the buffer of a packet of the burst.
+    fn drop_packet(&self, slot: Slot);
+    /// Lets somebody have the buffer of a packet for longer than the burst, who gives it back.
+    fn keep_packet(&self, slot: &Slot);
     /// A buffer for a frame, if one is free, and the bytes of it.
     fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)>;
     /// The bytes that the slot of a packet of this length is the right to.
@@ -93,35 +106,65 @@ impl GiveBack for Single {
     }
 }
 
+/// Completions of packets, one by one, and how many more a burst may have.
+#[derive(Debug)]
+pub struct Burst<'q> {
+    completions: Completions<'q>,
+    left: u32,
+}
+
 impl Inbound for Single {
     type Receiver = Receives;
-    type Cursor<'q> = Completions<'q>;
+    type Cursor<'q> = Burst<'q>;
 
     #[inline(always)]
-    fn cursor(cq: &mut CompletionQueue) -> Result<Completions<'_>, PollError> {
-        cq.completions()
+    fn cursor<'q>(cq: &'q mut CompletionQueue, _: &Store<Self>, burst: u32) -> Burst<'q> {
+        Burst { completions: cq.completions_now(), left: burst }
     }
 
     #[inline(always)]
     unsafe fn next<'other>(
         store: &Store<Self>,
-        cursor: &mut Completions<'_>,
-        left: &mut usize,
-    ) -> Option<(WorkCompletion<'other>, Slot, u32)> {
+        cursor: &mut Burst<'_>,
+    ) -> Option<(WorkCompletion<'other>, Slot, usize)> {
         loop {
-            *left = left.checked_sub(1)?;
+            cursor.left = cursor.left.checked_sub(1)?;
             // SAFETY: by the caller's contract.
-            let completion = unsafe { cursor.next_detached() }?;
-            let slot = Slot::from_number(completion.wr_id() as u32);
+            let completion = unsafe { cursor.completions.next_detached() }?;
+            let slot = Slot::at(completion.wr_id() as usize);
             let length = completion.byte_count();
             if completion.is_success() && length <= store.buffers.size() {
-                return Some((completion, slot, length));
+                store.counters.received.add(1);
+                return Some((completion, slot, length as usize));
             }
             // Longer than a buffer, or flushed.
             store.counters.bad.add(1);
             store.mode.free.push(slot);
         }
     }
+
+    #[inline(always)]
+    fn for_each(
+        store: &Store<Self>,
+        mut cursor: Burst<'_>,
+        mut each: impl FnMut(WorkCompletion<'_>, Slot, usize),
+    ) {
+        // SAFETY: the completion is gone when the cursor is used next.
+        while let Some((completion, slot, length)) = unsafe { Self::next(store, &mut cursor) } {
+            each(completion, slot, length);
+        }
+    }
+
+    #[inline(always)]
+    fn end(_: &mut EthernetQueue<Self>) {}
+
+    #[inline(always)]
+    fn drop_packet(&self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    #[inline(always)]
+    fn keep_packet(&self, _: &Slot) {}
 
     #[inline(always)]
     fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)> {
@@ -162,7 +205,7 @@ impl Inbound for Single {
         queue.qp.reset()?;
         let EthernetQueue { qp, recv_cq, send_cq, in_flight, store, .. } = queue;
         // Completions that wait name buffers; so do the requests without one.
-        let reclaim = |wr_id: u64| store.mode.free.push(Slot::from_number(wr_id as u32));
+        let reclaim = |wr_id: u64| store.mode.free.push(Slot::at(wr_id as usize));
         let received = recv_cq.poll(usize::MAX, |completion| reclaim(completion.wr_id()));
         let sent = send_cq.poll(usize::MAX, |_| {});
         let not_done = qp.quiesce(&mut [recv_cq, send_cq], |completion| {

@@ -1,6 +1,7 @@
 //! Packets of a burst that are to be sent, and frames that are being sent.
 
 use super::buffers::{Buffers, GiveBack, Slot};
+use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
 use std::mem;
@@ -8,8 +9,10 @@ use std::sync::Arc;
 
 /// Packets of a burst that are to be sent. There is room for a burst.
 pub(super) struct Outgoing {
-    packets: Box<[Cell<(u32, u32)>]>,
+    /// As requests name them.
+    packets: Box<[Cell<Sge>]>,
     count: Cell<usize>,
+    lkey: u32,
 }
 
 impl fmt::Debug for Outgoing {
@@ -19,8 +22,10 @@ impl fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(burst: usize) -> Self {
-        Self { packets: (0..burst).map(|_| Cell::new((0, 0))).collect(), count: Cell::new(0) }
+    /// A list of packets in the memory with this key.
+    pub(super) fn new(burst: usize, lkey: u32) -> Self {
+        let packets = (0..burst).map(|_| Cell::default()).collect();
+        Self { packets, count: Cell::new(0), lkey }
     }
 
     #[inline(always)]
@@ -28,28 +33,61 @@ impl Outgoing {
         self.count.get() == 0
     }
 
+    /// Adds a packet. Returns it if there is no room.
     #[inline(always)]
-    pub(super) fn push(&self, slot: Slot, length: u32) {
+    pub(super) fn push(&self, slot: Slot, length: u32) -> Result<(), Slot> {
         let count = self.count.get();
-        self.packets[count].set((slot.into_number(), length));
+        let Some(place) = self.packets.get(count) else { return Err(slot) };
+        place.set(Sge { addr: slot.into_address() as u64, length, lkey: self.lkey });
         self.count.set(count + 1);
+        Ok(())
     }
 
     /// Takes them all, in order.
     #[inline(always)]
-    pub(super) fn take(&self) -> impl ExactSizeIterator<Item = (Slot, u32)> {
-        let packets = self.packets[..self.count.replace(0)].iter();
-        packets.map(|packet| {
-            let (number, length) = packet.get();
-            (Slot::from_number(number), length)
-        })
+    pub(super) fn take(&self) -> Taken<'_> {
+        Taken(&self.packets[..self.count.replace(0)])
+    }
+}
+
+/// Packets that were taken to be sent. Who has them has their buffers.
+pub(super) struct Taken<'a>(&'a [Cell<Sge>]);
+
+impl<'a> Taken<'a> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes so many of them away, or all, the first ones.
+    #[inline(always)]
+    pub(super) fn split(&mut self, count: usize) -> Self {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        Self(first)
+    }
+
+    /// As a request names them.
+    #[inline(always)]
+    pub(super) fn sges(&self) -> &'a [Cell<Sge>] {
+        self.0
+    }
+}
+
+impl Iterator for Taken<'_> {
+    type Item = (Slot, u32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(Slot, u32)> {
+        let sge = self.0.split_off_first()?.get();
+        Some((Slot::at(sge.addr as usize), sge.length))
     }
 }
 
 /// The frames that are being sent, in order: a ring.
 pub(super) struct InFlight {
-    /// Their buffers.
-    numbers: Box<[u32]>,
+    /// Where their buffers are.
+    addresses: Box<[usize]>,
     /// Where a buffer belongs that is another queue's.
     homes: Box<[Option<Arc<Buffers>>]>,
     /// How many of those there are.
@@ -74,9 +112,9 @@ impl fmt::Debug for InFlight {
 impl InFlight {
     /// A ring of so many frames, a power of two.
     pub(super) fn new(frames: u32) -> Self {
-        let numbers = (0..frames).map(|_| 0).collect();
+        let addresses = (0..frames).map(|_| 0).collect();
         let homes = (0..frames).map(|_| None).collect();
-        Self { numbers, homes, foreign: 0, put: 0, sent: 0, posted: 0 }
+        Self { addresses, homes, foreign: 0, put: 0, sent: 0, posted: 0 }
     }
 
     /// Frames that were put in, ever.
@@ -106,20 +144,20 @@ impl InFlight {
     /// How many more there is room for.
     #[inline(always)]
     pub(super) fn room(&self) -> usize {
-        self.numbers.len() - self.len()
+        self.addresses.len() - self.len()
     }
 
     /// The place of a frame in the ring.
     #[inline(always)]
     fn place(&self, frame: u64) -> usize {
-        frame as usize & (self.numbers.len() - 1)
+        frame as usize & (self.addresses.len() - 1)
     }
 
     /// Adds a frame. There is room.
     #[inline(always)]
     pub(super) fn push(&mut self, slot: Slot, home: Option<Arc<Buffers>>) {
         let at = self.place(self.put);
-        self.numbers[at] = slot.into_number();
+        self.addresses[at] = slot.into_address();
         if home.is_some() {
             self.homes[at] = home;
             self.foreign += 1;
@@ -127,11 +165,24 @@ impl InFlight {
         self.put += 1;
     }
 
+    /// Adds packets of the queue's own. There is room.
+    #[inline(always)]
+    pub(super) fn extend(&mut self, packets: &Taken<'_>) {
+        let (mut put, mask) = (self.put, self.addresses.len() - 1);
+        for sge in packets.sges() {
+            if let Some(place) = self.addresses.get_mut(put as usize & mask) {
+                *place = sge.get().addr as usize;
+            }
+            put += 1;
+        }
+        self.put = put;
+    }
+
     /// Gives a buffer back: to the queue, or home.
     #[inline(always)]
     fn give_back(&mut self, frame: u64, free: &impl GiveBack) {
         let at = self.place(frame);
-        let slot = Slot::from_number(self.numbers[at]);
+        let slot = Slot::at(self.addresses[at]);
         if self.foreign != 0
             && let Some(home) = self.homes[at].take()
         {
@@ -146,10 +197,17 @@ impl InFlight {
     pub(super) fn retire(&mut self, until: u64, free: &impl GiveBack) -> u64 {
         let until = until.min(self.put);
         let count = until.saturating_sub(self.sent);
-        while self.sent < until {
-            self.give_back(self.sent, free);
-            self.sent += 1;
+        if self.foreign == 0 {
+            let mask = self.addresses.len() - 1;
+            for frame in self.sent..until {
+                if let Some(&address) = self.addresses.get(frame as usize & mask) {
+                    free.give_back(Slot::at(address));
+                }
+            }
+        } else {
+            (self.sent..until).for_each(|frame| self.give_back(frame, free));
         }
+        self.sent += count;
         count
     }
 
@@ -182,7 +240,7 @@ impl Drop for InFlight {
         while self.sent < self.put {
             let at = self.place(self.sent);
             if let Some(home) = self.homes[at].take() {
-                home.give_back(Slot::from_number(self.numbers[at]));
+                home.give_back(Slot::at(self.addresses[at]));
             }
             self.sent += 1;
         }

@@ -17,37 +17,35 @@ use std::sync::Arc;
 pub struct Packets<'q, M: Mode = Single> {
     cursor: M::Cursor<'q>,
     store: &'q Store<M>,
-    left: usize,
 }
 
 impl<M: Mode> fmt::Debug for Packets<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packets").field("at_most", &self.left).finish_non_exhaustive()
+        f.debug_struct("Packets").finish_non_exhaustive()
     }
 }
 
 impl<'q, M: Mode> Packets<'q, M> {
-    pub(super) fn new(cursor: M::Cursor<'q>, store: &'q Store<M>, left: usize) -> Self {
-        Self { cursor, store, left }
+    pub(super) fn new(cursor: M::Cursor<'q>, store: &'q Store<M>) -> Self {
+        Self { cursor, store }
     }
 
     /// Returns the next packet, if one has arrived.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<Packet<'_, M>> {
-        // SAFETY: the completion is returned with a borrow of `self`.
-        let next = unsafe { M::next(self.store, &mut self.cursor, &mut self.left) };
-        let (completion, slot, length) = next?;
-        self.store.counters.received.add(1);
+        // SAFETY: completion and slot are returned with a borrow of `self`.
+        let (completion, slot, length) = unsafe { M::next(self.store, &mut self.cursor) }?;
         Some(Packet { store: self.store, completion, slot: ManuallyDrop::new(slot), length })
     }
 
     /// Passes every packet to `each`.
     #[inline]
-    pub fn for_each(mut self, mut each: impl FnMut(Packet<'_, M>)) {
-        while let Some(packet) = self.next() {
-            each(packet);
-        }
+    pub fn for_each(self, mut each: impl FnMut(Packet<'_, M>)) {
+        let Self { cursor, store } = self;
+        M::for_each(store, cursor, move |completion, slot, length| {
+            each(Packet { store, completion, slot: ManuallyDrop::new(slot), length });
+        });
     }
 }
 
@@ -58,7 +56,7 @@ pub struct Packet<'p, M: Mode = Single> {
     store: &'p Store<M>,
     completion: WorkCompletion<'p>,
     slot: ManuallyDrop<Slot>,
-    length: u32,
+    length: usize,
 }
 
 impl<M: Mode> fmt::Debug for Packet<'_, M> {
@@ -79,7 +77,7 @@ impl<'p, M: Mode> Packet<'p, M> {
 
     /// Takes the slot, so that the packet is not dropped.
     #[inline(always)]
-    fn take(self) -> (&'p Store<M>, Slot, u32) {
+    fn take(self) -> (&'p Store<M>, Slot, usize) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is not dropped, and the field is not used again.
         (this.store, unsafe { ManuallyDrop::take(&mut this.slot) }, this.length)
@@ -90,20 +88,24 @@ impl<'p, M: Mode> Packet<'p, M> {
     #[inline]
     pub fn keep(self) -> Frame {
         let (store, slot, length) = self.take();
-        let capacity = store.mode.room(&store.buffers, length);
-        Frame::new(Arc::clone(&store.buffers), slot, length, capacity)
+        store.mode.keep_packet(&slot);
+        let capacity = store.mode.room(&store.buffers, length as u32);
+        Frame::new(Arc::clone(&store.buffers), slot, length as u32, capacity)
     }
 
     /// Sends the packet, as it lies there now, when the burst is over: all of a burst with one doorbell.
     /// What the send queue has no room for then is dropped and counted.
     #[inline]
     pub fn send(self) {
-        if self.length < HEADER as u32 {
+        if self.length < HEADER {
             // The device sends none that is shorter.
             return self.store.counters.not_sent.add(1);
         }
         let (store, slot, length) = self.take();
-        store.outgoing.push(slot, length);
+        store.mode.keep_packet(&slot);
+        if let Err(slot) = store.outgoing.push(slot, length as u32) {
+            store.not_sent(slot);
+        }
     }
 
     /// The same, with the packet cut or extended to so many bytes.
@@ -112,9 +114,9 @@ impl<'p, M: Mode> Packet<'p, M> {
     /// If they do not fit into the buffer.
     #[track_caller]
     pub fn send_resized(mut self, length: usize) {
-        let size = self.store.mode.room(&self.store.buffers, self.length);
+        let size = self.store.mode.room(&self.store.buffers, self.length as u32);
         assert!(length <= size as usize, "{length} bytes in a buffer of {size}");
-        self.length = length as u32;
+        self.length = length;
         self.send();
     }
 }
@@ -126,7 +128,8 @@ impl<M: Mode> Deref for Packet<'_, M> {
     fn deref(&self) -> &[u8] {
         // SAFETY: the packet has the slot, which is of these buffers. The device is done with these bytes:
         // their receive has completed, or their strides were told, which happens once. The receive is posted
-        // again after all its packets are gone. `length` is at most what the slot is the right to.
+        // again after the burst and all packets that were kept are gone. `length` is at most what the slot is
+        // the right to.
         unsafe { self.store.buffers.slice(&self.slot, self.length) }
     }
 }
@@ -144,6 +147,6 @@ impl<M: Mode> Drop for Packet<'_, M> {
     fn drop(&mut self) {
         // SAFETY: the field is not used again.
         let slot = unsafe { ManuallyDrop::take(&mut self.slot) };
-        self.store.mode.give_back(slot);
+        self.store.mode.drop_packet(slot);
     }
 }

@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, Slot};
 use super::frame::Frame;
 use super::mode::Mode;
-use super::outgoing::InFlight;
+use super::outgoing::{InFlight, Taken};
 use super::{EthernetError, EthernetQueue};
 use crate::qp::QueuePair;
 use mlx5_prm::ethernet::{HEADER, L2_INLINE};
@@ -29,6 +29,14 @@ pub(super) struct SendOptions {
     pub(super) inline_header: bool,
     /// A request may send several.
     pub(super) multi_packet: bool,
+}
+
+impl SendOptions {
+    /// The device reports the last request of a batch, and with it all of them.
+    #[inline(always)]
+    fn flags_of(&self, is_last: bool) -> SendFlags {
+        if is_last { self.flags | SendFlags::SIGNALED } else { self.flags }
+    }
 }
 
 /// A frame to be sent: its buffer, its bytes, and the tag to insert.
@@ -88,7 +96,7 @@ impl<'a, 'q> Posting<'a, 'q> {
         is_last: bool,
     ) {
         let Outbound { ref slot, length, tag } = frame;
-        let sge = buffers.sge(slot.number(), length);
+        let sge = buffers.sge(slot.address(), length);
         if self.options.multi_packet && tag.is_none() {
             self.in_flight.push(frame.slot, home);
             self.run[self.count] = sge;
@@ -99,7 +107,7 @@ impl<'a, 'q> Posting<'a, 'q> {
             return;
         }
         self.end_run(false);
-        let (wr_id, flags) = (self.in_flight.put() + 1, self.flags(is_last));
+        let (wr_id, flags) = (self.in_flight.put() + 1, self.options.flags_of(is_last));
         if self.options.inline_header {
             self.add_inline((wr_id, flags), buffers, &mut frame);
         } else {
@@ -112,17 +120,10 @@ impl<'a, 'q> Posting<'a, 'q> {
         self.in_flight.push(frame.slot, home);
     }
 
-    /// The device reports the last request of a batch, and with it all of them.
-    #[inline(always)]
-    fn flags(&self, is_last: bool) -> SendFlags {
-        let flags = self.options.flags;
-        if is_last { flags | SendFlags::SIGNALED } else { flags }
-    }
-
     /// Adds the request of a run.
     #[inline(always)]
     fn end_run(&mut self, is_last: bool) {
-        let (count, flags) = (std::mem::take(&mut self.count), self.flags(is_last));
+        let (count, flags) = (std::mem::take(&mut self.count), self.options.flags_of(is_last));
         let request = self.batch.wr(self.in_flight.put(), flags);
         match &self.run[..count] {
             [] => drop(request),
@@ -141,10 +142,10 @@ impl<'a, 'q> Posting<'a, 'q> {
     ) {
         let shown = frame.length.max(SHORTEST_ON_WIRE.min(buffers.size()));
         // SAFETY: the buffer is one of these, and this has its slot.
-        let bytes = unsafe { buffers.slice_mut(&mut frame.slot, shown) };
+        let bytes = unsafe { buffers.slice_mut(&mut frame.slot, shown as usize) };
         bytes[frame.length as usize..].fill(0);
         let (header, taken) = header(bytes, frame.tag);
-        let sge = buffers.sge(frame.slot.number(), shown);
+        let sge = buffers.sge(frame.slot.address(), shown);
         let rest = Sge { addr: sge.addr + taken as u64, length: shown - taken as u32, ..sge };
         self.batch.wr(wr_id, flags).send().inline_header(&header).sge(rest);
     }
@@ -154,6 +155,27 @@ impl<'a, 'q> Posting<'a, 'q> {
     fn complete(self) -> Result<(), BatchError> {
         self.batch.complete()
     }
+}
+
+/// Sends packets of the queue's own, several by a request, in a batch.
+#[inline(always)]
+fn send_packets(
+    qp: &mut QueuePair<RawPacket>,
+    in_flight: &mut InFlight,
+    options: SendOptions,
+    mut packets: Taken<'_>,
+) -> Result<(), BatchError> {
+    let mut batch = qp.wr_start();
+    while packets.len() != 0 {
+        let now = packets.split(PACKETS);
+        in_flight.extend(&now);
+        let request = batch.wr(in_flight.put(), options.flags_of(packets.len() == 0));
+        match now.sges() {
+            [one] => request.send().sge(one.get()),
+            several => request.send_packets_in(several),
+        }
+    }
+    batch.complete()
 }
 
 impl<M: Mode> EthernetQueue<M> {
@@ -207,20 +229,19 @@ impl<M: Mode> EthernetQueue<M> {
         }
         let Self { qp, store, in_flight, options, .. } = self;
         let store = &*store;
-        let packets = store.outgoing.take();
-        let mut left = packets.len().min(in_flight.room());
-        let mut posting = Posting::new(qp, in_flight, *options);
-        for (slot, length) in packets {
-            if left == 0 {
-                store.counters.not_sent.add(1);
-                store.mode.give_back(slot);
-                continue;
+        let mut rest = store.outgoing.take();
+        let mut packets = rest.split(in_flight.room());
+        let posted = if options.multi_packet {
+            send_packets(qp, in_flight, *options, packets)
+        } else {
+            let mut posting = Posting::new(qp, in_flight, *options);
+            while let Some((slot, length)) = packets.next() {
+                let outbound = Outbound { slot, length, tag: None };
+                posting.add(&store.buffers, None, outbound, packets.len() == 0);
             }
-            left -= 1;
-            let outbound = Outbound { slot, length, tag: None };
-            posting.add(&store.buffers, None, outbound, left == 0);
-        }
-        let posted = posting.complete();
+            posting.complete()
+        };
+        rest.for_each(|(slot, _)| store.not_sent(slot));
         self.posted(posted)
     }
 

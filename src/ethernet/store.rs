@@ -1,7 +1,7 @@
 //! The buffers of a queue, and what happens with them during a burst.
 
 use super::Counters;
-use super::buffers::{Buffers, GiveBack};
+use super::buffers::{Buffers, GiveBack, Slot};
 use super::outgoing::Outgoing;
 use std::fmt;
 use std::sync::Arc;
@@ -29,9 +29,14 @@ impl<M: GiveBack> Store<M> {
 
     /// Drops the packets that are to be sent.
     pub(super) fn drop_outgoing(&self) {
-        for (slot, _) in self.outgoing.take() {
-            self.counters.not_sent.add(1);
-            self.mode.give_back(slot);
-        }
+        self.outgoing.take().for_each(|(slot, _)| self.not_sent(slot));
+    }
+
+    /// Takes back the buffer of a packet that is not sent.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn not_sent(&self, slot: Slot) {
+        self.counters.not_sent.add(1);
+        self.mode.give_back(slot);
     }
 }

@@ -4,13 +4,13 @@ use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::mode::{Inbound, invalid};
 use super::store::Store;
 use super::{Count, EthernetError, EthernetQueue, VERB};
-use crate::cq::{CompletionQueue, PollError};
+use crate::cq::CompletionQueue;
 use crate::error::Error;
 use crate::flow::{FlowRule, Rule};
 use crate::pools::QueuePairRecords;
 use crate::rss::{HashQueuePair, WorkQueue};
 use mlx5_cq::{StridePoll, Strides, WorkCompletion};
-use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_MASK, STRIDES_SHIFT};
+use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
 use std::cell::Cell;
 use std::fmt;
 
@@ -24,22 +24,27 @@ use std::fmt;
 /// The packets come to a [work queue](crate::WorkQueue); the queue pair only sends.
 pub struct Striding {
     receives: Box<[Receive]>,
-    /// Receives that are to be posted.
+    /// Receives that are to be posted, by the first stride of each.
     ready: FreeList,
     /// Buffers for frames, by the first stride of each.
     frames: FreeList,
-    /// The first stride of the first frame.
-    frames_from: u32,
     /// Bytes of a frame.
     frame_size: u32,
-    /// Base-two logarithm of the strides of a receive.
-    log_strides: u32,
+    /// Where the first receive is. The others follow, and then the frames.
+    start: usize,
+    /// Of a burst: the receive whose last strides were taken, and completions that were of no packet.
+    ended: Cell<Option<usize>>,
+    bad: Cell<u32>,
+    /// Base-two logarithms of the bytes of a stride and of a receive.
+    log_stride: u32,
+    log_receive: u32,
 }
 
 /// A receive: posted, and then used up by packets until the last of them is gone.
 #[derive(Default)]
 struct Receive {
-    /// Packets of it that somebody has, and one if the device has it.
+    /// Packets of it that were kept, and one while the device has it and until the burst is over in which
+    /// its last strides were taken: packets of a burst are looked at one at a time, and need no count.
     held: Cell<u32>,
 }
 
@@ -68,6 +73,8 @@ pub(super) struct Layout {
     pub(super) posted: u32,
     /// All of them.
     receives: u32,
+    /// Base-two logarithms of the bytes of a stride, and of the strides of a receive.
+    log_stride: u32,
     log_strides: u32,
     /// Strides of a frame, and bytes.
     frame_strides: u32,
@@ -80,6 +87,8 @@ pub(super) struct Layout {
 /// The most strides of a queue, and bytes of its memory.
 const MOST_STRIDES: u64 = 1 << 24;
 const MOST_BYTES: u64 = 1 << 36;
+/// Base-two logarithm of the most bytes of a stride: as long as a packet can be.
+const LOG_LONGEST: u32 = STRIDES_SHIFT;
 
 impl Shape {
     /// Lays out memory for so many strides that wait for packets, and so many frames of a size.
@@ -98,6 +107,10 @@ impl Shape {
         let receives = u64::from(posted) + u64::from(spares.unwrap_or(posted));
         let frame_strides = frame_size.div_ceil(stride);
         let slots = receives * u64::from(strides) + u64::from(frames) * u64::from(frame_strides);
+        if stride.ilog2() > LOG_LONGEST {
+            let what = format!("strides of {stride} bytes: {} at most", 1 << LOG_LONGEST);
+            return Err(Error::invalid(VERB, what));
+        }
         if slots > MOST_STRIDES || slots * u64::from(stride) > MOST_BYTES {
             let what = format!(
                 "{slots} strides of {stride} bytes: {MOST_STRIDES} strides and {} GiB at most",
@@ -108,6 +121,7 @@ impl Shape {
         Ok(Layout {
             posted,
             receives: receives as u32,
+            log_stride: stride.trailing_zeros(),
             log_strides: strides.trailing_zeros(),
             frame_strides,
             frame_size: frame_strides * stride,
@@ -132,81 +146,156 @@ impl fmt::Debug for Receiver {
     }
 }
 
-/// Completions of packets, with their strides.
-pub struct Cursor<'q>(StridePoll<'q, QueuePairRecords>);
+/// A burst: completions of packets, and where the packets are.
+pub struct Cursor<'q> {
+    poll: StridePoll<'q, QueuePairRecords>,
+    /// Where the next packet lies, if its strides are those behind the last one.
+    next: usize,
+    shape: Bytes,
+}
 
-impl fmt::Debug for Cursor<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// What byte counts mean: how far the number of strides is shifted to be the bytes of them.
+#[derive(Clone, Copy)]
+struct Bytes(u32);
+
+impl Bytes {
+    /// The bytes of the strides.
+    #[inline(always)]
+    fn room(self, bytes: u32) -> usize {
+        (bytes & !BYTES_MASK) as usize >> self.0
+    }
+
+    /// The bytes of the packet.
+    #[inline(always)]
+    fn length(self, bytes: u32) -> usize {
+        (bytes & BYTES_MASK) as usize
+    }
+
+    /// Whether the packet is not longer than its strides.
+    #[inline(always)]
+    fn fits(self, bytes: u32) -> bool {
+        self.length(bytes) <= self.room(bytes)
     }
 }
 
+/// Passes all packets to `each` that lie behind each other in one receive.
+///
+/// Out of line, so that registers are for this alone.
+#[inline(never)]
+fn each_behind(cursor: &mut Cursor<'_>, each: &mut impl FnMut(WorkCompletion<'_>, Slot, usize)) {
+    let Cursor { ref mut poll, ref mut next, shape } = *cursor;
+    let mut at = *next;
+    poll.each_behind(
+        |bytes| shape.fits(bytes),
+        |completion, bytes| {
+            each(completion, Slot::at(at), shape.length(bytes));
+            at += shape.room(bytes);
+        },
+    );
+    *next = at;
+}
+
+/// Passes a packet to `each` out of line.
+#[cold]
+#[inline(never)]
+fn rarely<'p>(
+    each: &mut impl FnMut(WorkCompletion<'p>, Slot, usize),
+    (completion, slot, length): (WorkCompletion<'p>, Slot, usize),
+) {
+    each(completion, slot, length);
+}
+
+impl fmt::Debug for Cursor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.poll.fmt(f)
+    }
+}
+
+/// Returns the completion with another lifetime, of which the types are the same otherwise.
+///
+/// # Safety
+/// It is not used after the next use of the poll that returned it.
+#[inline(always)]
+unsafe fn detached<'other>(completion: WorkCompletion<'_>) -> WorkCompletion<'other> {
+    // SAFETY: by the caller's contract.
+    unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(completion) }
+}
+
 impl Striding {
-    pub(super) fn new(layout: &Layout) -> Self {
-        let Layout { receives, log_strides, frame_strides, frame_size, frames, .. } = *layout;
-        let frames_from = receives << log_strides;
-        let starts = |number: u32| frames_from + number * frame_strides;
+    pub(super) fn new(layout: &Layout, start: usize) -> Self {
+        let Layout { receives, log_stride, log_strides, frame_strides, frame_size, frames, .. } =
+            *layout;
+        let log_receive = log_stride + log_strides;
+        let place = move |number: u32| start + ((number as usize) << log_receive);
+        let frame_bytes = (frame_strides as usize) << log_stride;
+        let frame = |number: u32| place(receives) + number as usize * frame_bytes;
         Self {
             receives: (0..receives).map(|_| Receive::default()).collect(),
-            ready: FreeList::new(0..receives),
-            frames: FreeList::of((0..frames).map(starts)),
-            frames_from,
+            ready: FreeList::of((0..receives).map(place)),
+            frames: FreeList::of((0..frames).map(frame)),
             frame_size,
-            log_strides,
+            start,
+            ended: Cell::new(None),
+            bad: Cell::new(0),
+            log_stride,
+            log_receive,
         }
     }
 
-    /// Strides of a receive.
+    /// Which receive a slot is part of. `None` for a frame.
     #[inline(always)]
-    const fn strides(&self) -> u32 {
-        1 << self.log_strides
+    fn receive(&self, slot: &Slot) -> Option<&Receive> {
+        self.receives.get((slot.address() - self.start) >> self.log_receive)
     }
 
-    /// The slot and the length of a packet, from the strides that its completion tells. They were retired
-    /// there: nobody had them before, and with the last ones the device lets go of the receive. `None` if
-    /// strides were skipped, or the packet is longer than they are.
+    /// The first stride of the receive that a slot is part of.
     #[inline(always)]
-    fn packet(&self, number: u32, strides: (u16, u32), buffers: &Buffers) -> Option<(Slot, u32)> {
-        let (first, bytes) = (u32::from(strides.0), strides.1);
-        let count = bytes >> STRIDES_SHIFT & STRIDES_MASK;
-        // With the bit of a filler it is longer than any packet.
-        let length = bytes & (FILLER | BYTES_MASK);
-        let receive = self.receives.get(number as usize)?;
-        if length > count << buffers.log_size() {
-            return None;
-        }
-        let is_last = first + count == self.strides();
-        receive.held.set(receive.held.get() + 1 - u32::from(is_last));
-        Some((Slot::from_number((number << self.log_strides) + first), length))
+    fn first(&self, slot: &Slot) -> Slot {
+        let before = slot.address() - self.start;
+        Slot::at(self.start + (before >> self.log_receive << self.log_receive))
     }
 
-    /// Takes note of strides without a packet.
+    /// Where the packet lies whose strides are the next ones, if that is known.
+    #[inline(always)]
+    fn next(&self, poll: &StridePoll<'_, QueuePairRecords>) -> usize {
+        let (wr_id, stride) = poll.behind();
+        wr_id as usize + (usize::from(stride) << self.log_stride)
+    }
+
+    /// Finds the packet in strides of the receive at `start`: its place and its length. With the last strides
+    /// the burst has the receive, in place of one that it had, which it is done with.
     #[cold]
     #[inline(never)]
-    fn no_packet(&self, number: u32, strides: Strides, bad: &Count) {
-        if u32::from(strides.first) + u32::from(strides.count) == self.strides() {
-            self.fail(number);
+    fn find(&self, start: usize, (first, bytes): (u16, u32), bad: &Count) -> Option<(Slot, usize)> {
+        let Strides { count, bytes: length, filler, .. } = Strides::new(first, bytes);
+        let (before, room) = (usize::from(first), usize::from(count) << self.log_stride);
+        if (before + usize::from(count)) << self.log_stride == 1 << self.log_receive
+            && let Some(ended) = self.ended.replace(Some(start))
+        {
+            self.let_go(Slot::at(ended));
         }
-        if !strides.filler {
-            bad.add(1);
+        if filler || usize::from(length) > room {
+            self.bad.set(self.bad.get() + 1);
+            bad.add(u64::from(!filler));
+            return None;
         }
+        Some((Slot::at(start + (before << self.log_stride)), length.into()))
     }
 
-    /// Takes a receive back that the device ended.
-    #[cold]
-    fn fail(&self, number: u32) {
-        if let Some(receive) = self.receives.get(number as usize) {
-            self.let_go(number, receive);
-        }
+    /// Takes back the receive at `start`, all of whose strides were taken.
+    #[inline(never)]
+    fn end_receive(&self, start: usize) {
+        self.let_go(Slot::at(start));
     }
 
     /// Takes back what somebody had of a receive.
     #[inline(always)]
-    fn let_go(&self, number: u32, receive: &Receive) {
+    fn let_go(&self, slot: Slot) {
+        let Some(receive) = self.receive(&slot) else { return self.frames.push(slot) };
         let held = receive.held.get() - 1;
         receive.held.set(held);
         if held == 0 {
-            self.ready.push(Slot::from_number(number));
+            self.ready.push(self.first(&slot));
         }
     }
 
@@ -220,31 +309,57 @@ impl Striding {
         while missing != 0
             && let Some(slot) = self.ready.pop()
         {
-            let number = slot.number();
-            let bytes = self.strides() * buffers.size();
-            let sge = buffers.sge(number << self.log_strides, bytes);
-            if let Err(error) = queue.recv(number.into(), sge) {
+            let sge = buffers.sge(slot.address(), 1 << self.log_receive);
+            if let Err(error) = queue.recv(sge.addr, sge) {
                 self.ready.push(slot);
                 return Err(EthernetError::Post(error));
             }
-            let receive = &self.receives[number as usize];
-            receive.held.set(1);
+            if let Some(receive) = self.receive(&slot) {
+                receive.held.set(1);
+            }
             missing -= 1;
         }
         Ok(missing)
     }
 }
 
+impl Cursor<'_> {
+    /// Looks for the next packet off the fast path.
+    ///
+    /// # Safety
+    /// The completion is not used after the next use of the cursor.
+    #[inline(always)]
+    unsafe fn find<'other>(
+        &mut self,
+        store: &Store<Striding>,
+    ) -> Option<(WorkCompletion<'other>, Slot, usize)> {
+        let Store { mode, counters, .. } = store;
+        while self.poll.has_next() {
+            let ended = |wr_id: u64, good: bool| {
+                mode.let_go(Slot::at(wr_id as usize));
+                counters.bad.add(u64::from(!good));
+            };
+            let (completion, first, bytes) = self.poll.find(ended)?;
+            // SAFETY: by the caller's contract.
+            let completion = unsafe { detached(completion) };
+            self.next = mode.next(&self.poll);
+            let start = completion.wr_id() as usize;
+            if let Some((slot, length)) = mode.find(start, (first, bytes), &counters.bad) {
+                return Some((completion, slot, length));
+            }
+            if bytes & FILLER != 0 {
+                // Strides that were skipped are none of the burst: a packet may wait behind them.
+                self.poll.allow_another();
+            }
+        }
+        None
+    }
+}
+
 impl GiveBack for Striding {
     #[inline(always)]
     fn give_back(&self, slot: Slot) {
-        if slot.number() >= self.frames_from {
-            return self.frames.push(slot);
-        }
-        let number = slot.into_number() >> self.log_strides;
-        if let Some(receive) = self.receives.get(number as usize) {
-            self.let_go(number, receive);
-        }
+        self.let_go(slot);
     }
 }
 
@@ -253,35 +368,66 @@ impl Inbound for Striding {
     type Cursor<'q> = Cursor<'q>;
 
     #[inline(always)]
-    fn cursor(cq: &mut CompletionQueue) -> Result<Self::Cursor<'_>, PollError> {
-        Ok(Cursor(cq.poll_strides()?))
+    fn cursor<'q>(cq: &'q mut CompletionQueue, store: &Store<Self>, burst: u32) -> Cursor<'q> {
+        let poll = cq.poll_strides(burst);
+        let mode = &store.mode;
+        let (next, shape) = (mode.next(&poll), Bytes(STRIDES_SHIFT - mode.log_stride));
+        Cursor { poll, next, shape }
     }
 
     #[inline(always)]
     unsafe fn next<'other>(
         store: &Store<Self>,
         cursor: &mut Self::Cursor<'_>,
-        left: &mut usize,
-    ) -> Option<(WorkCompletion<'other>, Slot, u32)> {
-        let Store { mode, buffers, counters, .. } = store;
-        loop {
-            *left = left.checked_sub(1)?;
-            let failed = |wr_id| {
-                mode.fail(wr_id as u32);
-                counters.bad.add(1);
-            };
-            let (completion, first, bytes) = cursor.0.next(failed)?;
-            let number = completion.wr_id() as u32;
-            if let Some((slot, length)) = mode.packet(number, (first, bytes), buffers) {
-                // SAFETY: the types differ in their lifetime alone, for which the caller answers.
-                let completion = unsafe {
-                    std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(completion)
-                };
-                return Some((completion, slot, length));
+    ) -> Option<(WorkCompletion<'other>, Slot, usize)> {
+        let shape = cursor.shape;
+        match cursor.poll.next_behind(|bytes| shape.fits(bytes)) {
+            Some((completion, bytes)) => {
+                let at = cursor.next;
+                cursor.next += shape.room(bytes);
+                // SAFETY: by the caller's contract.
+                Some((unsafe { detached(completion) }, Slot::at(at), shape.length(bytes)))
             }
-            // Strides that were skipped are none of the burst: a packet may wait behind them.
-            *left += usize::from(bytes & FILLER != 0);
-            mode.no_packet(number, Strides::new(first, bytes), &counters.bad);
+            // SAFETY: by the caller's contract.
+            None => unsafe { cursor.find(store) },
+        }
+    }
+
+    #[inline(always)]
+    fn for_each(
+        store: &Store<Self>,
+        mut cursor: Self::Cursor<'_>,
+        mut each: impl FnMut(WorkCompletion<'_>, Slot, usize),
+    ) {
+        loop {
+            each_behind(&mut cursor, &mut each);
+            // SAFETY: the completion is gone when the cursor is used next.
+            let Some(found) = (unsafe { cursor.find(store) }) else { return };
+            rarely(&mut each, found);
+        }
+    }
+
+    #[inline(always)]
+    fn end(queue: &mut EthernetQueue<Self>) {
+        let Store { mode, counters, .. } = &queue.store;
+        let (count, ended) = queue.recv_cq.end_strides();
+        counters.received.add(u64::from(count - mode.bad.take()));
+        if let Some(wr_id) = ended {
+            mode.end_receive(wr_id as usize);
+        }
+        if let Some(start) = mode.ended.take() {
+            mode.end_receive(start);
+        }
+    }
+
+    /// The burst has the receive.
+    #[inline(always)]
+    fn drop_packet(&self, _: Slot) {}
+
+    #[inline(always)]
+    fn keep_packet(&self, slot: &Slot) {
+        if let Some(receive) = self.receive(slot) {
+            receive.held.set(receive.held.get() + 1);
         }
     }
 
@@ -454,9 +600,9 @@ mod tests {
         let shape = |stride, strides, spares| Shape { stride, strides, spares };
         let layout = shape(64, 8, None).layout(17, 3, 512).unwrap();
         assert_eq!((layout.posted, layout.receives, layout.slots), (3, 6, 48 + 24));
-        let mode = Striding::new(&layout);
-        let starts: Vec<u32> =
-            std::iter::from_fn(|| mode.frames.pop().map(Slot::into_number)).collect();
+        let mode = Striding::new(&layout, 1 << 20);
+        let starts = std::iter::from_fn(|| mode.frames.pop().map(Slot::into_address));
+        let starts = Vec::from_iter(starts.map(|address| (address - (1 << 20)) / 64));
         assert_eq!(starts, [64, 56, 48]);
         let layout = shape(2048, 8, Some(0)).layout(0, 1, 64).unwrap();
         assert_eq!((layout.posted, layout.slots, layout.frame_size), (2, 17, 2048));
@@ -466,6 +612,7 @@ mod tests {
             (shape(64, 8, Some(u32::MAX)), 1),
             (shape(64, 1 << 16, None), u32::MAX),
             (shape(8192, 1 << 16, None), 1 << 23),
+            (shape(1 << 17, 8, None), 1),
         ] {
             shape.layout(waiting, 1, 64).expect_err("impossible");
         }

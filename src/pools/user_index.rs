@@ -1,6 +1,8 @@
 //! User indexes: the numbers by which CQEs name queues.
 
-use mlx5_cq::{Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag};
+use mlx5_cq::{
+    OldestStrides, Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag,
+};
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{
     Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, StridingRecords,
@@ -78,6 +80,20 @@ impl Queue for QueuePairRecords {
         match &self.receive {
             ReceiveSide::Striding(records) => records.retire(first, byte_count),
             _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn oldest_strides(&self) -> Option<OldestStrides> {
+        let ReceiveSide::Striding(records) = &self.receive else { return None };
+        let (wr_id, taken, strides) = records.left()?;
+        Some(OldestStrides { wr_id, taken, strides })
+    }
+
+    #[inline(always)]
+    fn take_strides(&self, until: u32) {
+        if let ReceiveSide::Striding(records) = &self.receive {
+            records.take(until);
         }
     }
 

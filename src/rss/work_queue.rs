@@ -616,6 +616,7 @@ impl WorkQueue {
     }
 
     /// Returns how many receive requests can be posted now.
+    #[inline]
     pub fn free(&self) -> u32 {
         self.queue.free()
     }

@@ -70,13 +70,13 @@ pub fn send_multi(
 /// that packets share.
 #[inline(never)]
 pub fn receive_multi(queue: &mut EthernetQueue<Striding>, sum: &mut u64) -> Option<usize> {
-    let burst = queue.receive(|mut packets| {
+    let burst = queue.receive(|packets| {
         let mut count = 0;
-        while let Some(packet) = packets.next() {
+        packets.for_each(|packet| {
             let good = packet.completion().checksum_ok() == Some(true);
             *sum += (packet.as_ptr().addr() + packet.len()) as u64 + u64::from(good);
             count += 1;
-        }
+        });
         count
     });
     burst.ok()
@@ -85,16 +85,16 @@ pub fn receive_multi(queue: &mut EthernetQueue<Striding>, sum: &mut u64) -> Opti
 /// Sends back the packets of a burst, with other addresses.
 #[inline(always)]
 fn send_back<M: Mode>(queue: &mut EthernetQueue<M>, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
-    let burst = queue.receive(|mut packets| {
+    let burst = queue.receive(|packets| {
         let mut count = 0;
-        while let Some(mut packet) = packets.next() {
+        packets.for_each(|mut packet| {
             if let Some(addresses) = packet.first_chunk_mut::<12>() {
                 addresses[..6].copy_from_slice(&to);
                 addresses[6..].copy_from_slice(&from);
                 packet.send();
                 count += 1;
             }
-        }
+        });
         count
     });
     burst.ok()

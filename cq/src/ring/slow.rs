@@ -71,6 +71,9 @@ impl<Q: Queue> Ring<Q> {
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
             let found = match Self::retire(queue, opcode, counter) {
                 Err(Corruption::Opcode(_)) if opcode == STRIDED && queue.has_strides() => {
+                    if marks.is_inline() {
+                        return self.latch(Corruption::Format(Format::of(tail as u8)));
+                    }
                     let bytes = byte_count(descriptor);
                     self.found_strides = (counter, bytes);
                     let wr_id = queue.retire_strides(counter, bytes);

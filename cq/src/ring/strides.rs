@@ -1,146 +1,354 @@
 //! Polling packets that share receives.
+//!
+//! The packets of a request lie one behind the other, so it is known which stride the next CQE names. One
+//! comparison finds that the CQE is written, that it is of a packet, and that its strides are the next ones.
 
 use super::{Ring, byte_count, index_after_owner, read_tail};
 use crate::completion::WorkCompletion;
-use crate::corruption::Corruption;
 use crate::kind::Kind;
 use crate::queue::Queue;
 use core::fmt;
 use core::ptr::NonNull;
 use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT, OWNER, SOLICITED};
+use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
 
 /// The last byte of the new CQE of a packet, as [`REQUEST`](super::REQUEST) that of a request.
 const PACKET: u8 = (CqeOpcode::ResponderSend as u8) << OPCODE_SHIFT;
+/// What is compared of the last four bytes of a CQE: all but the signature and the bit of a solicited event.
+const COMPARED: u32 = 0xffff_00ff & !(SOLICITED as u32);
+/// Position of the first stride in these four bytes. The byte count has the number of strides there, too.
+const FIRST_SHIFT: u32 = 16;
+const _: () = assert!(FIRST_SHIFT == STRIDES_SHIFT);
+/// What is compared with no CQE: nothing is left of it.
+const UNKNOWN: u64 = u64::MAX;
 
-/// A poll of a completion queue on which the packets of a queue with strides complete. It returns with each
-/// completion its first stride and byte count as they were when its strides were retired: a device may change
-/// the CQE later. As [`super::Poll`],
-/// it keeps its position to itself, and must be dropped.
-#[must_use = "a poll is made to look at CQEs, and is dropped"]
-pub struct StridePoll<'a, Q> {
+/// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
+/// request has.
+#[inline(always)]
+fn taken(bytes: u32) -> u64 {
+    u64::from(bytes & !BYTES_MASK)
+}
+
+/// Where a poll is, and what it expects there.
+#[derive(Clone, Copy)]
+struct Position {
+    next: NonNull<u8>,
+    /// The CQE before which the fast path stops: the end of the ring, or of the poll.
+    stop: NonNull<u8>,
+    /// What is compared of the last four bytes of the next CQE, if its packet lies behind the last one.
+    expected: u64,
+    /// What would be expected behind the last stride of the request.
+    end: u64,
+    /// The request.
+    wr_id: u64,
+}
+
+/// How far a poll came, which the ring knows at the end, also after a panic.
+struct Passed<'a, Q> {
     ring: &'a mut Ring<Q>,
     next: NonNull<u8>,
-    owner: u32,
-    /// CQEs that were consumed here, and whether there were others.
-    count: u32,
+    expected: u64,
+}
+
+impl<Q> Drop for Passed<'_, Q> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        (self.ring.lent.at.next, self.ring.lent.at.expected) = (self.next, self.expected);
+    }
+}
+
+/// What a ring knows of a poll of packets that share receives.
+pub(super) struct Lent {
+    /// There is one, and it has the position of the ring.
+    is_lent: bool,
+    /// It consumed CQEs that are of no packet.
     others: bool,
-    /// The ring's queue of receives, and its index.
-    queue: (u64, NonNull<Q>),
-    marks: Kind,
+    /// Packets that it returned, up to the position of the ring, and the most that it may.
+    count: u32,
+    most: u32,
+    /// How far it came.
+    at: Position,
+}
+
+impl Lent {
+    /// No poll. Its CQEs would begin with `first`.
+    pub(super) fn not(first: NonNull<u8>) -> Self {
+        let at = Position { next: first, stop: first, expected: UNKNOWN, end: UNKNOWN, wr_id: 0 };
+        Self { is_lent: false, others: false, count: 0, most: 0, at }
+    }
+
+    /// Forgets the queue whose strides are expected.
+    pub(super) fn forget_queue(&mut self) {
+        (self.at.expected, self.at.end) = (UNKNOWN, UNKNOWN);
+    }
+}
+
+/// A poll of a completion queue on which the packets of a queue with strides complete. It tells the strides
+/// and the byte count of a packet as they were when the strides were taken: a device may change the CQE
+/// later. The ring knows how far the poll came, but stays where it was until
+/// [`Ring::end_strides`], before which nothing else polls it.
+#[must_use = "a poll is made to look at CQEs"]
+pub struct StridePoll<'a, Q> {
+    ring: &'a mut Ring<Q>,
 }
 
 impl<Q> fmt::Debug for StridePoll<'_, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StridePoll").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("StridePoll").field("next", &self.ring.lent.at.next).finish_non_exhaustive()
     }
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// Starts a poll of packets that share receives.
+    /// Starts a poll of at most so many packets that share receives.
     #[inline(always)]
-    pub fn poll_strides(&mut self) -> StridePoll<'_, Q> {
-        if core::mem::replace(&mut self.is_lent, true) {
-            // The last one was leaked, and with it how far it came. A CQE names strides, not their request:
-            // those that were told already would be taken for strides of the next one.
-            self.latch(Corruption::Leaked);
+    pub fn poll_strides(&mut self, most: u32) -> StridePoll<'_, Q> {
+        if self.lent.is_lent {
+            self.end_unended();
         }
-        StridePoll {
-            next: self.next,
-            owner: self.owner,
-            count: 0,
-            others: false,
-            queue: self.received,
-            marks: self.marks,
-            ring: self,
+        (self.lent.is_lent, self.lent.others) = (true, false);
+        (self.lent.count, self.lent.most) = (0, most);
+        self.lent.at = self.position();
+        StridePoll { ring: self }
+    }
+
+    /// Ends a poll of packets that share receives, if there is one: the ring goes on where it stopped.
+    /// Returns how many packets it returned, and the request whose last strides were those of the last one,
+    /// if [`StridePoll::next_behind`] returned that.
+    #[inline(always)]
+    pub fn end_strides(&mut self) -> (u32, Option<u64>) {
+        if !core::mem::take(&mut self.lent.is_lent) {
+            return (0, None);
         }
+        let ended = self.take_over();
+        let Lent { count, others, .. } = self.lent;
+        if count != 0 || others {
+            self.publish();
+        }
+        (count, ended)
+    }
+
+    /// Ends a poll that nobody ended.
+    #[cold]
+    #[inline(never)]
+    fn end_unended(&mut self) {
+        self.end_strides();
+    }
+
+    /// What a poll finds where the ring is.
+    #[inline(always)]
+    fn position(&self) -> Position {
+        let (index, queue) = self.received;
+        let known = index != Self::NOT_CACHED;
+        // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed, which
+        // the poller does, and not during a poll.
+        let oldest = if known { unsafe { queue.as_ref() }.oldest_strides() } else { None };
+        let (expected, end, wr_id) = match oldest {
+            // Of more strides the bit of a filler would be one of their number.
+            Some(oldest) if oldest.strides <= FILLER >> STRIDES_SHIFT => {
+                let last_byte = u32::from(PACKET) | self.owner;
+                let place = |stride: u32| u64::from(stride) << FIRST_SHIFT | u64::from(last_byte);
+                (place(oldest.taken), place(oldest.strides), oldest.wr_id)
+            }
+            _ => (UNKNOWN, UNKNOWN, 0),
+        };
+        Position { next: self.next, stop: self.stop(), expected, end, wr_id }
+    }
+
+    /// Makes the completion of a packet. With marks of compression alone: a packet with inline data is none.
+    #[inline(always)]
+    fn packet<'poll>(
+        &self,
+        descriptor: NonNull<u8>,
+        wr_id: u64,
+        marks: Kind,
+    ) -> WorkCompletion<'poll>
+    where
+        Q: 'poll,
+    {
+        let kind = Kind::received(CqeOpcode::ResponderSend as u8);
+        // SAFETY: the queue was looked up, and is valid as in `position`; callers bound the lifetime by a
+        // borrow of the poll.
+        let tag = Some(unsafe { self.received.1.as_ref() }.user_tag());
+        WorkCompletion::new(descriptor, wr_id, kind, marks.of_compression(), tag)
+    }
+
+    /// Returns the byte count of the next packet, if its CQE is at `next` and it takes the strides that are
+    /// expected, as many of them as are left, and if `accept` takes the byte count.
+    #[inline(always)]
+    fn look_behind(
+        &self,
+        next: NonNull<u8>,
+        (expected, left): (u64, u64),
+        accept: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
+        if (expected as u32 ^ read_tail(next)) & COMPARED != 0
+            || index_after_owner(next) != self.received.0 as u32
+        {
+            return None;
+        }
+        let bytes = byte_count(next);
+        let taken = taken(bytes);
+        (taken != 0 && taken <= left && accept(bytes)).then_some(bytes)
+    }
+
+    /// Where a poll stops that goes on from the position of the ring.
+    #[inline(always)]
+    fn stop(&self) -> NonNull<u8> {
+        let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
+        self.next.map_addr(|next| next.saturating_add(left as usize).min(self.end.addr()))
+    }
+
+    /// Goes on where the poll is, and returns the request that it ended, if it did.
+    #[inline(always)]
+    fn take_over(&mut self) -> Option<u64> {
+        let Position { next, expected, end, wr_id, .. } = self.lent.at;
+        let bytes = next.addr().get() - self.next.addr().get();
+        let count = (bytes >> self.stride.trailing_zeros()) as u32;
+        self.lent.count += count;
+        // All of them are of one kind: a compressed run begins and ends off the fast path.
+        self.pass_slots(count);
+        self.next = next;
+        if next == self.end {
+            self.next = self.first;
+            self.owner ^= u32::from(OWNER);
+        }
+        if expected == UNKNOWN {
+            return None;
+        }
+        // SAFETY: strides of a cached queue were expected; it is valid as in `position`.
+        let queue = unsafe { self.received.1.as_ref() };
+        queue.take_strides((expected >> FIRST_SHIFT) as u32);
+        (expected == end).then_some(wr_id)
+    }
+
+    /// Finds the next packet of a poll in any way, and returns whether there is one.
+    #[cold]
+    #[inline(never)]
+    fn find_packet(&mut self, ended: &mut dyn FnMut(u64, bool)) -> bool {
+        if let Some(wr_id) = self.take_over() {
+            ended(wr_id, true);
+        }
+        let mut found = false;
+        if self.lent.count < self.lent.most {
+            found = self.find_plain_packet();
+            while !found && self.find_completion() {
+                self.lent.others = true;
+                found = self.found.2.is(CqeOpcode::ResponderSend);
+                if !found {
+                    // Of such a queue no other receive succeeds.
+                    ended(self.found.1, false);
+                }
+            }
+            self.lent.count += u32::from(found);
+        }
+        self.lent.at = self.position();
+        found
+    }
+
+    /// Finds the next packet, if it is of the cached queue and there is nothing else to be done.
+    #[inline(always)]
+    fn find_plain_packet(&mut self) -> bool {
+        let descriptor = self.next;
+        let tail = read_tail(descriptor) ^ self.owner;
+        if tail as u8 & !SOLICITED != PACKET
+            || u64::from(index_after_owner(descriptor)) != self.received.0
+        {
+            return false;
+        }
+        // SAFETY: as in `position`.
+        let queue = unsafe { self.received.1.as_ref() };
+        let (first, bytes) = ((tail >> FIRST_SHIFT) as u16, byte_count(descriptor));
+        let Some(wr_id) = queue.retire_strides(first, bytes) else { return false };
+        self.pass(descriptor);
+        let kind = Kind::received(CqeOpcode::ResponderSend as u8);
+        self.found = (descriptor, wr_id, kind.with(self.marks));
+        self.found_strides = (first, bytes);
+        true
     }
 }
 
 impl<Q: Queue> StridePoll<'_, Q> {
-    /// Returns the completion of the next packet, if there is one, with its first stride and its byte count
-    /// ([`Strides::new`](crate::Strides::new)). Receives that failed are passed to `failed`, by their
-    /// identifiers.
+    /// Returns the completion of the next packet and its byte count, if the packet takes the strides
+    /// [behind](StridePoll::behind) the last one, and if `accept` takes the byte count. Otherwise
+    /// [`StridePoll::find`] looks for it.
     #[inline(always)]
-    pub fn next(&mut self, mut failed: impl FnMut(u64)) -> Option<(WorkCompletion<'_>, u16, u32)> {
-        let ((descriptor, wr_id, first, bytes), kind) = match self.fast() {
-            Some(found) => (found, Kind::received(CqeOpcode::ResponderSend as u8)),
-            // With its own marks: the ring is past the last CQE of a run already.
-            None => (self.slow(&mut failed)?, self.ring.found.2),
-        };
-        // SAFETY: as in `fast`.
-        let tag = Some(unsafe { self.queue.1.as_ref() }.user_tag());
-        Some((WorkCompletion::new(descriptor, wr_id, kind, self.marks, tag), first, bytes))
-    }
-
-    /// The next packet, if there is nothing else to be done.
-    #[inline(always)]
-    fn fast(&mut self) -> Option<(NonNull<u8>, u64, u16, u32)> {
-        let descriptor = self.next;
-        let tail = read_tail(descriptor) ^ self.owner;
-        if tail as u8 & !SOLICITED != PACKET
-            || u64::from(index_after_owner(descriptor)) != self.queue.0
-        {
+    pub fn next_behind(
+        &mut self,
+        accept: impl FnOnce(u32) -> bool,
+    ) -> Option<(WorkCompletion<'_>, u32)> {
+        let Position { next, stop, expected, end, wr_id } = self.ring.lent.at;
+        if next == stop {
             return None;
         }
-        // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed, which
-        // the poller does, and not during a poll.
-        let queue = unsafe { self.queue.1.as_ref() };
-        let (first, bytes) = ((tail >> 16) as u16, byte_count(descriptor));
-        let wr_id = queue.retire_strides(first, bytes)?;
-        let after = descriptor.as_ptr().wrapping_byte_add(self.ring.stride);
-        self.next = if after == self.ring.end.as_ptr() {
-            self.owner ^= u32::from(OWNER);
-            self.ring.first
-        } else {
-            // SAFETY: the address is inside the buffer, or inside the expanded CQEs of a run.
-            unsafe { NonNull::new_unchecked(after) }
-        };
-        self.count += 1;
-        Some((descriptor, wr_id, first, bytes))
+        let bytes = self.ring.look_behind(next, (expected, end - expected), accept)?;
+        self.ring.lent.at.expected = expected + taken(bytes);
+        // SAFETY: the address is inside the buffer or at its end, where the ring goes on at its start, or
+        // inside the expanded CQEs of a run.
+        self.ring.lent.at.next = unsafe { next.byte_add(self.ring.stride) };
+        Some((self.ring.packet(next, wr_id, self.ring.marks), bytes))
     }
 
-    /// Lets the ring find the next packet, if there is one.
-    #[cold]
-    #[inline(never)]
-    fn slow(&mut self, failed: &mut dyn FnMut(u64)) -> Option<(NonNull<u8>, u64, u16, u32)> {
-        self.write_back();
-        let found = loop {
-            if !self.ring.find_completion() {
-                break None;
-            }
-            self.others = true;
-            let (descriptor, wr_id, kind) = self.ring.found;
-            if !kind.is(CqeOpcode::ResponderSend) {
-                // Of such a queue no other receive succeeds.
-                failed(wr_id);
-                continue;
-            }
-            let (first, bytes) = self.ring.found_strides;
-            break Some((descriptor, wr_id, first, bytes));
-        };
-        (self.next, self.owner) = (self.ring.next, self.ring.owner);
-        (self.queue, self.marks) = (self.ring.received, self.ring.marks);
-        found
-    }
-}
-
-impl<Q> StridePoll<'_, Q> {
-    /// Tells the ring what was consumed.
+    /// Passes to `each` what [`StridePoll::next_behind`] would return, as long as it returns something.
     #[inline(always)]
-    fn write_back(&mut self) {
-        (self.ring.next, self.ring.owner) = (self.next, self.owner);
-        // All of them are of one kind: a compressed run begins and ends off the fast path.
-        self.ring.pass_slots(core::mem::take(&mut self.count));
-    }
-}
-
-impl<Q> Drop for StridePoll<'_, Q> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.ring.is_lent = false;
-        if self.count != 0 || self.others {
-            self.write_back();
-            self.ring.publish();
+    pub fn each_behind(
+        &mut self,
+        accept: impl Fn(u32) -> bool,
+        mut each: impl FnMut(WorkCompletion<'_>, u32),
+    ) {
+        let Position { next, stop, expected, end, wr_id } = self.ring.lent.at;
+        let (marks, stride, mut left) = (self.ring.marks, self.ring.stride, end - expected);
+        let mut passed = Passed { ring: self.ring, next, expected };
+        while passed.next != stop {
+            let next = passed.next;
+            let looked = passed.ring.look_behind(next, (passed.expected, left), &accept);
+            let Some(bytes) = looked else { break };
+            left -= taken(bytes);
+            // Before somebody looks at the packet, who may panic.
+            passed.expected += taken(bytes);
+            // SAFETY: as in `next_behind`.
+            passed.next = unsafe { next.byte_add(stride) };
+            each(passed.ring.packet(next, wr_id, marks), bytes);
         }
+    }
+
+    /// Returns the request whose strides a packet takes that [`StridePoll::next_behind`] returns next, and
+    /// the first of these strides. Meaningless if it returns none.
+    #[inline(always)]
+    pub fn behind(&self) -> (u64, u16) {
+        let Position { expected, wr_id, .. } = self.ring.lent.at;
+        (wr_id, (expected >> FIRST_SHIFT) as u16)
+    }
+
+    /// Whether [`StridePoll::find`] has something to do: not at the end of most polls.
+    #[inline(always)]
+    pub fn has_next(&self) -> bool {
+        let Position { next, stop, .. } = self.ring.lent.at;
+        next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0
+    }
+
+    /// Looks for the next packet off the fast path, when the one before is gone. Returns its completion, its
+    /// first stride and its byte count ([`Strides::new`](crate::Strides::new)).
+    ///
+    /// It passes to `ended` the identifiers of requests that end before that packet: one whose last strides
+    /// [`StridePoll::next_behind`] returned, with true, and those that failed, with false.
+    #[inline(always)]
+    pub fn find(
+        &mut self,
+        mut ended: impl FnMut(u64, bool),
+    ) -> Option<(WorkCompletion<'_>, u16, u32)> {
+        if !self.ring.find_packet(&mut ended) {
+            return None;
+        }
+        let ((descriptor, wr_id, kind), (first, bytes)) =
+            (self.ring.found, self.ring.found_strides);
+        // With its own marks: the ring is past the last CQE of a run already.
+        Some((self.ring.packet(descriptor, wr_id, kind), first, bytes))
+    }
+
+    /// Lets the poll return one packet more than it was to.
+    #[inline]
+    pub fn allow_another(&mut self) {
+        self.ring.lent.most += 1;
+        self.ring.lent.at.stop = self.ring.stop();
     }
 }

@@ -12,5 +12,6 @@ mod memory;
 mod packets;
 mod parts;
 mod purge;
+mod strides;
 mod threads;
 mod untrusted;

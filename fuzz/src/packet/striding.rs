@@ -3,7 +3,7 @@
 use super::{BACK, GROUP, LONGEST, Sender, TURNS, frame};
 use crate::numbers::Numbers;
 use crate::session::device;
-use mlx5::ethernet::{EthernetError, EthernetQueue, Frame, Striding};
+use mlx5::ethernet::{EthernetError, EthernetQueue, Frame, Packet, Striding};
 use mlx5::flow::{Ethernet, FlowRule, Rule};
 use mlx5::{Context, CqeCompression, PollError, SendFlags};
 use mlx5_sim::{Fault, Simulator};
@@ -40,7 +40,8 @@ impl Bed {
         let Self { queue, kept, .. } = self;
         queue.receive(|mut packets| {
             let mut count = 0;
-            while let Some(mut packet) = packets.next() {
+            let one_by_one = numbers.below(4);
+            let mut look = |mut packet: Packet<'_, Striding>| {
                 count += 1;
                 let _ = format!("{:?}", packet.completion());
                 let bytes = packet.to_vec();
@@ -58,6 +59,17 @@ impl Bed {
                         packet.send();
                     }
                 }
+            };
+            for _ in 0..one_by_one {
+                let Some(packet) = packets.next() else { break };
+                look(packet);
+            }
+            match one_by_one {
+                // What it leaves is for the next burst, whatever becomes of this one.
+                3 => {
+                    let _leaked = std::mem::ManuallyDrop::new(packets);
+                }
+                _ => packets.for_each(look),
             }
             count
         })

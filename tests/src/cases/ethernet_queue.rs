@@ -3,9 +3,9 @@
 use crate::frames::{ETHERNET, Flow, plain, tagged};
 use crate::panics::panic_of;
 use crate::prelude::*;
-use mlx5::VlanTag;
-use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame};
+use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame, Mode};
 use mlx5::flow::{Ethernet, FlowRule, Rule};
+use mlx5::{Error, VlanTag};
 use mlx5_prm::ethernet::InlineMode;
 use std::time::Duration;
 
@@ -42,14 +42,21 @@ fn returned(frame: &[u8]) -> Vec<u8> {
     [&BACK[..], &frame[6..]].concat()
 }
 
+/// A queue of either mode that gets the packets to the group.
+pub(crate) fn queue_by<M: Mode>(
+    bed: &Bed,
+    build: impl FnOnce(EthernetQueueBuilder<'_>) -> Result<EthernetQueue<M>, Error>,
+) -> Result<(EthernetQueue<M>, FlowRule), Failed> {
+    let queue = build(bed.context().create_ethernet_queue(bed.port()))?;
+    let rule = queue.attach(&to_group())?;
+    Ok((queue, rule))
+}
+
 fn queue_with(
     bed: &Bed,
     tune: impl FnOnce(EthernetQueueBuilder<'_>) -> EthernetQueueBuilder<'_>,
 ) -> Result<(EthernetQueue, FlowRule), Failed> {
-    let context = bed.context();
-    let queue = tune(context.create_ethernet_queue(bed.port())).build()?;
-    let rule = queue.attach(&to_group())?;
-    Ok((queue, rule))
+    queue_by(bed, |builder| tune(builder).build())
 }
 
 /// A queue of few buffers.
@@ -84,7 +91,11 @@ fn discard(queue: &mut EthernetQueue) {
 
 /// The next packets of a queue, kept.
 #[track_caller]
-fn kept(bed: &Bed, queue: &mut EthernetQueue, count: usize) -> Vec<Frame> {
+pub(crate) fn kept<M: Mode>(
+    bed: &Bed,
+    queue: &mut EthernetQueue<M>,
+    count: usize,
+) -> Vec<Frame> {
     let mut found = Vec::new();
     bed.until("packets", || {
         let burst = queue.receive(|packets| packets.for_each(|packet| found.push(packet.keep())));

@@ -338,6 +338,10 @@ impl ReceiveQueue {
     #[cold]
     #[inline(never)]
     fn recv_slow(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
+        // Often the queue was full, and is not any more.
+        if self.room(self.head) != 0 && self.recv_fast(&wr_id, &sge) {
+            return Ok(());
+        }
         self.post_list(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error())
     }
 
@@ -503,6 +507,7 @@ impl ReceiveQueue {
     }
 
     /// Returns how many requests can be posted now.
+    #[inline]
     pub fn free(&self) -> u32 {
         let used = self.head.wrapping_sub(self.records.oldest());
         self.layout.requests.saturating_sub(u32::from(used))

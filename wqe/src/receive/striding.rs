@@ -2,7 +2,7 @@
 
 use super::queue::ReceiveRecords;
 use crate::sync::{
-    AtomicU32, AtomicU64,
+    AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::sync::Arc;
@@ -17,8 +17,6 @@ pub struct StridingRecords {
     strides: u32,
     /// Poller: the strides of the oldest request that were taken.
     taken: AtomicU32,
-    /// Poller: its identifier, once some were.
-    wr_id: AtomicU64,
 }
 
 impl fmt::Debug for StridingRecords {
@@ -34,7 +32,7 @@ impl fmt::Debug for StridingRecords {
 impl StridingRecords {
     /// Makes the poller's view of the records of a queue whose requests have `strides` strides.
     pub fn new(records: Arc<ReceiveRecords>, strides: u32) -> Self {
-        Self { records, strides, taken: AtomicU32::new(0), wr_id: AtomicU64::new(0) }
+        Self { records, strides, taken: AtomicU32::new(0) }
     }
 
     /// The records.
@@ -47,7 +45,7 @@ impl StridingRecords {
         self.taken.store(0, Relaxed);
     }
 
-    /// Returns the oldest request, and its identifier, if there is one.
+    /// Poller: returns the oldest request, and its identifier, if there is one.
     #[inline(always)]
     fn oldest(&self) -> Option<(u16, u64)> {
         let oldest = self.records.oldest.load(Relaxed) as u16;
@@ -55,6 +53,25 @@ impl StridingRecords {
             return None;
         }
         Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
+    }
+
+    /// Poller: returns the identifier of the oldest request, how many of its strides were taken and how many it
+    /// has, if there is one.
+    #[inline(always)]
+    pub fn left(&self) -> Option<(u64, u32, u32)> {
+        let (_, wr_id) = self.oldest()?;
+        Some((wr_id, self.taken.load(Relaxed), self.strides))
+    }
+
+    /// Poller: notes that the strides of the oldest request before `until` were taken, and retires it with its
+    /// last one.
+    #[inline(always)]
+    pub fn take(&self, until: u32) {
+        if until == self.strides {
+            self.pass(self.records.oldest.load(Relaxed) as u16);
+        } else {
+            self.taken.store(until, Relaxed);
+        }
     }
 
     /// Ends the oldest request.
@@ -67,7 +84,7 @@ impl StridingRecords {
     /// Poller: takes the strides that a CQE tells, from `first` on, and retires the request with its last
     /// one. Returns the request's identifier. `None` if a correct device never reports that: no request is
     /// outstanding, or the strides were taken before, or the request does not have them.
-    #[inline(always)]
+    #[inline]
     pub fn retire(&self, first: u16, byte_count: u32) -> Option<u64> {
         let taken = self.taken.load(Relaxed);
         let (first, count) = (u32::from(first), byte_count >> STRIDES_SHIFT & STRIDES_MASK);
@@ -75,21 +92,10 @@ impl StridingRecords {
         if first < taken || count == 0 || end > self.strides {
             return None;
         }
-        if taken == 0 || end == self.strides {
-            return self.begin_or_end(end);
-        }
-        self.taken.store(end, Relaxed);
-        Some(self.wr_id.load(Relaxed))
-    }
-
-    /// Takes the first strides of the oldest request, or the last ones.
-    #[inline(never)]
-    fn begin_or_end(&self, end: u32) -> Option<u64> {
         let (oldest, wr_id) = self.oldest()?;
         if end == self.strides {
             self.pass(oldest);
         } else {
-            self.wr_id.store(wr_id, Relaxed);
             self.taken.store(end, Relaxed);
         }
         Some(wr_id)
@@ -145,6 +151,19 @@ mod tests {
         // The bit of a filler is none of the number.
         assert_eq!(records.retire(3, 1 << 31 | 5 << STRIDES_SHIFT), Some(100));
         assert_eq!(records.records().in_flight(), 1);
+    }
+
+    #[test]
+    fn what_a_poller_counted_is_taken_at_once() {
+        let records = records(2);
+        assert_eq!(records.left(), Some((100, 0, 8)));
+        records.take(5);
+        assert_eq!(records.left(), Some((100, 5, 8)));
+        assert_eq!((take(&records, 4, 1), take(&records, 5, 1)), (None, Some(100)));
+        records.take(8);
+        assert_eq!((records.records().in_flight(), records.left()), (1, Some((101, 0, 8))));
+        records.take(8);
+        assert_eq!((records.records().in_flight(), records.left()), (0, None));
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! The Ethernet segment of a packet, and packets that the device cuts into segments.
 
-use crate::request::data::{Data, DataKind, Limits, write_sges};
+use crate::request::data::{Data, DataKind, Limits, OneSge, write_sges};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Segment;
 use crate::request::sge::Sge;
+use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::U16;
 use mlx5_prm::ethernet::{
     EthernetSegment, HEADER, L2_INLINE, checksum_flags, insert, segment_units,
 };
-use mlx5_prm::wqe::UNIT;
+use mlx5_prm::wqe::{MAX_SGE_LENGTH, UNIT};
 
 /// The segment is stored as two words: checksums and segment size; then metadata and inline headers
 /// or tag.
@@ -179,12 +180,38 @@ unsafe impl Data for SegmentedData<'_> {
     }
 }
 
+/// Where a list has the entry of a packet.
+pub(crate) trait Entry {
+    fn sge(&self) -> Sge;
+}
+
+impl Entry for Sge {
+    #[inline(always)]
+    fn sge(&self) -> Sge {
+        *self
+    }
+}
+
+impl Entry for Cell<Sge> {
+    #[inline(always)]
+    fn sge(&self) -> Sge {
+        self.get()
+    }
+}
+
 /// The packets of a request that sends several: one entry for each.
-#[derive(Clone, Copy)]
-pub(crate) struct SeveralPackets<'a>(pub(crate) &'a [Sge]);
+pub(crate) struct SeveralPackets<'a, E>(pub(crate) &'a [E]);
+
+impl<E> Clone for SeveralPackets<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for SeveralPackets<'_, E> {}
 
 // SAFETY: at most `max_sge` entries are written.
-unsafe impl Data for SeveralPackets<'_> {
+unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
     unsafe fn write_checked(
         self,
         at: NonNull<u8>,
@@ -195,13 +222,36 @@ unsafe impl Data for SeveralPackets<'_> {
         if packets.is_empty() {
             return Err(PostError::PacketTooShort { index: 0, length: 0 });
         }
-        let short = packets.iter().position(|packet| packet.length < HEADER as u32);
-        if let Some(index) = short {
-            let length = packets[index].length;
-            return Err(PostError::PacketTooShort { index: index as u32, length });
+        let mut place = at;
+        for (index, packet) in packets.iter().enumerate().take(limits.max_sge as usize) {
+            let sge = packet.sge();
+            if sge.length.wrapping_sub(SHORTEST) > MAX_SGE_LENGTH - SHORTEST {
+                return Err(wrong_length(index, sge.length));
+            }
+            // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet of its
+            // own, so no limit is on their sum.
+            unsafe {
+                OneSge::from(sge).write(place);
+                place = place.byte_add(UNIT);
+            }
         }
-        // SAFETY: there is room for `max_sge` entries. Each is a packet of its own, so no limit is on
-        // their sum.
-        unsafe { write_sges(at, packets, limits.max_sge, None) }
+        if packets.len() > limits.max_sge as usize {
+            let given = u32::try_from(packets.len()).unwrap_or(u32::MAX);
+            return Err(PostError::TooManySges { given, max: limits.max_sge });
+        }
+        Ok(packets.len())
+    }
+}
+
+/// Bytes of the shortest packet: a header.
+const SHORTEST: u32 = HEADER as u32;
+
+/// Why a packet cannot be sent that has so many bytes.
+#[cold]
+fn wrong_length(index: usize, length: u32) -> PostError {
+    let index = index as u32;
+    match length < SHORTEST {
+        true => PostError::PacketTooShort { index, length },
+        false => PostError::SgeTooLong { index, length },
     }
 }

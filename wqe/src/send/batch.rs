@@ -4,7 +4,7 @@ use crate::request::batch_error::BatchError;
 use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
 use crate::request::error::PostError;
 use crate::request::ethernet::{
-    Ethernet, InlineHeader, Segmented, SegmentedData, SeveralPackets, VlanTag,
+    Entry, Ethernet, InlineHeader, Segmented, SegmentedData, SeveralPackets, VlanTag,
 };
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
@@ -18,6 +18,7 @@ use crate::send::build::{Cursor, Parts};
 use crate::send::cancel::RequestHandle;
 use crate::send::journal::Change;
 use crate::send::queue::SendQueue;
+use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -423,6 +424,16 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_packets(self.wr_id, self.flags, packets);
     }
 
+    /// The same, of a list in cells.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn send_packets_in(self, packets: &[Cell<Sge>])
+    where
+        T: Supports<operation::MultiPacket>,
+    {
+        self.batch.add_packets(self.wr_id, self.flags, packets);
+    }
+
     /// Posts a WQE unchanged but for queue pair number, block index and flags
     /// (`mlx5dv_wr_raw_wqe`).
     pub fn raw_wqe(self, wqe: RawWqe<'_>)
@@ -519,7 +530,7 @@ impl<T: Transport> Batch<'_, T> {
     }
 
     #[inline(always)]
-    pub(crate) fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[Sge]) {
+    pub(crate) fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[impl Entry]) {
         let (segment, data) = (Ethernet::new(flags), SeveralPackets(packets));
         self.push_slow_request(|queue, cursor| {
             queue.push_slow::<operation::MultiPacket, Ethernet, _>(

@@ -1,0 +1,441 @@
+//! Packets that share receives, each with the strides that its CQE names.
+
+use crate::bed::{Bed, Entry};
+use crate::compressed::{mini, write_run};
+use mlx5_cq::{Corruption, OldestStrides, Queue, Sent, SentRequest};
+use mlx5_prm::cqe::{Format, MiniFormat};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A queue of requests with strides: the identifiers of those that are outstanding.
+struct Sharing {
+    requests: RefCell<VecDeque<u64>>,
+    strides: u32,
+    taken: Cell<u32>,
+}
+
+impl Sharing {
+    /// A queue with so many requests outstanding, whose identifiers begin with 100.
+    fn new(requests: u64, strides: u32) -> Self {
+        let requests = RefCell::new((100..100 + requests).collect());
+        Self { requests, strides, taken: Cell::new(0) }
+    }
+
+    /// Ends the oldest request, and posts another one.
+    fn pass(&self) -> Option<u64> {
+        let mut requests = self.requests.borrow_mut();
+        let (oldest, last) = (requests.pop_front()?, requests.back().copied());
+        requests.push_back(last.unwrap_or(oldest) + 1);
+        self.taken.set(0);
+        Some(oldest)
+    }
+}
+
+impl Queue for Sharing {
+    fn retire_send(&self, _: u16, _: bool) -> Option<Sent> {
+        None
+    }
+
+    fn retire_next_send(&self, _: u16) -> Option<SentRequest> {
+        None
+    }
+
+    /// Of a request that failed.
+    fn retire_receive(&self, _: u16) -> Option<u64> {
+        self.pass()
+    }
+
+    fn retire_next_receive(&self, _: u16) -> Option<u64> {
+        None
+    }
+
+    fn has_strides(&self) -> bool {
+        true
+    }
+
+    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
+        let (first, end) = (u32::from(first), u32::from(first) + (byte_count >> 16 & 0x7fff));
+        if first < self.taken.get() || end == first || end > self.strides {
+            return None;
+        }
+        if end == self.strides {
+            return self.pass();
+        }
+        self.taken.set(end);
+        self.requests.borrow().front().copied()
+    }
+
+    fn oldest_strides(&self) -> Option<OldestStrides> {
+        let wr_id = self.requests.borrow().front().copied()?;
+        Some(OldestStrides { wr_id, taken: self.taken.get(), strides: self.strides })
+    }
+
+    fn take_strides(&self, until: u32) {
+        assert!((self.taken.get()..=self.strides).contains(&until), "{until} of {}", self.strides);
+        self.taken.set(until);
+        if until == self.strides {
+            self.pass();
+        }
+    }
+}
+
+/// The queue's user index.
+const INDEX: u32 = 5;
+/// The bit of strides that were skipped.
+const FILLER: u32 = 1 << 31;
+
+/// The byte count of a packet of so many bytes that takes so many strides.
+fn told(count: u32, bytes: u32) -> u32 {
+    count << 16 | bytes
+}
+
+fn entry(first: u32, byte_count: u32) -> Entry {
+    Entry::new(2, INDEX, first as u16).byte_count(byte_count)
+}
+
+/// What a poll returns of a packet: its request, its first stride and its byte count, whether its CQE was
+/// compressed, and what it has of its own then.
+type Packet = (u64, u16, u32, bool, Option<u32>);
+
+/// Polls at most so many packets. Returns them, and how many of them the fast path found.
+///
+/// Each request is told to have ended once: when the last packet of it is gone, or by its strides.
+#[track_caller]
+fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usize) {
+    let (mut packets, mut fast, mut last) = (Vec::new(), 0, None);
+    let mut poll = bed.ring.poll_strides(most);
+    loop {
+        let behind = poll.behind();
+        let ((completion, first, bytes), by_fast_path) = match poll.next_behind(|_| true) {
+            Some((completion, bytes)) => {
+                let (wr_id, first) = behind;
+                assert_eq!(completion.wr_id(), wr_id);
+                ((completion, first, bytes), true)
+            }
+            None => match poll.find(|wr_id, good| {
+                assert!(good, "{wr_id} failed");
+                assert_eq!(last.take(), Some(wr_id), "the request of the last packet has ended");
+            }) {
+                Some(found) => (found, false),
+                None => break,
+            },
+        };
+        assert!(completion.is_success() && completion.inline_data().is_none());
+        assert_eq!(completion.timestamp().is_none(), completion.is_compressed());
+        let (id, compressed) = (completion.wr_id(), completion.is_compressed());
+        let hash = compressed.then(|| completion.rss_hash()).flatten();
+        packets.push((id, first, bytes, compressed, hash));
+        fast += usize::from(by_fast_path);
+        assert_eq!(last, None, "a request whose end was not told");
+        last = (by_fast_path && u32::from(first) + (bytes >> 16 & 0x7fff) == strides).then_some(id);
+    }
+    assert_eq!(bed.ring.end_strides(), (packets.len() as u32, last));
+    (packets, fast)
+}
+
+/// Polls packets of requests with eight strides.
+#[track_caller]
+fn poll(bed: &mut Bed<Sharing>, most: u32) -> (Vec<Packet>, usize) {
+    poll_of(bed, 8, most)
+}
+
+#[test]
+fn packets_are_told_with_their_strides_lap_after_lap() {
+    // Rings that a request fills in part, once, and several times.
+    for (log_size, stride, strides) in [(2, 64, 8), (3, 128, 8), (5, 64, 4), (4, 128, 64)] {
+        for most in [1, 3, u32::MAX] {
+            let mut bed = Bed::new(log_size, stride);
+            let queue = Sharing::new(3, strides);
+            bed.register(INDEX, &queue);
+            let (mut request, mut first, mut sum) = (100, 0, 0);
+            for burst in 0..200_u32 {
+                let mut expected = Vec::new();
+                for n in 0..(burst % 7).min(1 << log_size) {
+                    let count = (1 + (burst + n) % 3).min(strides - first);
+                    let bytes = told(count, 100 * burst + n);
+                    let mut entry = entry(first, bytes);
+                    if n % 2 == 1 {
+                        entry = entry.solicited();
+                    }
+                    bed.device.write(entry);
+                    expected.push((request, first as u16, bytes, false, None));
+                    first += count;
+                    if first == strides {
+                        (request, first) = (request + 1, 0);
+                    }
+                }
+                let mut found = Vec::new();
+                loop {
+                    let (some, fast) = poll_of(&mut bed, strides, most);
+                    if some.is_empty() {
+                        break;
+                    }
+                    assert!(some.len() <= most as usize);
+                    sum += fast;
+                    found.extend(some);
+                    assert_eq!(bed.ring.consumer(), bed.told(), "what was consumed is published");
+                }
+                assert_eq!(found, expected);
+                assert_eq!(bed.told(), bed.device.written);
+                assert_eq!(queue.taken.get(), first, "the queue knows what was taken");
+            }
+            assert!(sum > 0, "the fast path finds some");
+            assert_eq!(bed.ring.corruption(), None);
+        }
+    }
+}
+
+#[test]
+fn the_fast_path_takes_what_lies_behind_the_last_packet() {
+    let mut bed = Bed::new(6, 64);
+    let queue = Sharing::new(2, 64);
+    bed.register(INDEX, &queue);
+    // The first packet of all: the queue is looked up.
+    bed.device.write(entry(0, told(1, 60)));
+    assert_eq!(poll_of(&mut bed, 64, 9).1, 0);
+    for first in 1..63 {
+        bed.device.write(entry(first, told(1, 60)));
+    }
+    assert_eq!(poll_of(&mut bed, 64, 99).1, 62);
+    // The last stride, and then those of the next request.
+    bed.device.write(entry(63, told(1, 60)));
+    assert_eq!(poll_of(&mut bed, 64, 99).1, 1);
+    bed.device.write(entry(0, told(63, 60)));
+    bed.device.write(entry(63, told(1, 60)));
+    bed.device.write(entry(0, told(2, 60)));
+    assert_eq!(poll_of(&mut bed, 64, 99).1, 2);
+}
+
+#[test]
+fn strides_that_were_skipped_are_told_as_such_and_the_next_packet_lies_behind_them() {
+    let mut bed = Bed::new(4, 64);
+    let queue = Sharing::new(2, 8);
+    bed.register(INDEX, &queue);
+    bed.device.write(entry(0, told(1, 60)));
+    bed.device.write(entry(1, FILLER | told(2, 0)));
+    // Without a word of the two before it.
+    bed.device.write(entry(5, told(1, 61)));
+    bed.device.write(entry(6, FILLER | told(2, 0)));
+    bed.device.write(entry(0, told(1, 62)));
+    let places = poll(&mut bed, 9).0.into_iter().map(|(id, first, ..)| (id, first));
+    assert_eq!(Vec::from_iter(places), [(100, 0), (100, 1), (100, 5), (100, 6), (101, 0)]);
+}
+
+#[test]
+fn a_poll_returns_as_many_packets_as_it_may() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(2, 9);
+    bed.register(INDEX, &queue);
+    for first in 0..8 {
+        bed.device.write(entry(first, told(1, 60)));
+    }
+    assert_eq!(poll_of(&mut bed, 9, 0).0.len(), 0);
+    assert_eq!(poll_of(&mut bed, 9, 1).0.len(), 1);
+    let mut two = bed.ring.poll_strides(2);
+    assert!(two.next_behind(|_| true).is_some() && two.next_behind(|_| true).is_some());
+    assert!(two.next_behind(|_| true).is_none() && two.find(|_, _| {}).is_none());
+    two.allow_another();
+    assert!(two.next_behind(|_| true).is_some());
+    assert!(two.next_behind(|_| true).is_none() && two.find(|_, _| {}).is_none());
+    assert_eq!(bed.ring.end_strides(), (3, None));
+    assert_eq!(bed.ring.end_strides(), (0, None));
+    // What is left is there, up to the end of the ring.
+    assert_eq!(poll_of(&mut bed, 9, 9).0.len(), 4);
+    assert_eq!(bed.told(), 8);
+}
+
+/// Of a packet that is not accepted, the strides are taken off the fast path.
+#[test]
+fn what_is_not_accepted_is_found() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(2, 8);
+    bed.register(INDEX, &queue);
+    for first in 0..4 {
+        bed.device.write(entry(first, told(1, 60 + first)));
+    }
+    let mut poll = bed.ring.poll_strides(9);
+    assert!(poll.find(|_, _| {}).is_some());
+    assert!(poll.next_behind(|bytes| bytes != told(1, 61)).is_none());
+    assert_eq!(
+        poll.find(|_, _| {}).map(|(_, first, bytes)| (first, bytes)),
+        Some((1, told(1, 61)))
+    );
+    let mut seen = Vec::new();
+    poll.each_behind(|bytes| bytes != told(1, 63), |_, bytes| seen.push(bytes));
+    assert_eq!((seen, poll.behind()), (vec![told(1, 62)], (100, 3)));
+    assert_eq!(bed.ring.end_strides(), (3, None));
+    assert_eq!(queue.taken.get(), 3);
+}
+
+/// What was returned before a panic is consumed, also the packet that somebody looked at then.
+#[test]
+fn a_poll_knows_how_far_it_came_when_somebody_panics() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(2, 8);
+    bed.register(INDEX, &queue);
+    bed.device.write(entry(0, told(1, 60)));
+    assert_eq!(poll(&mut bed, 9).0.len(), 1);
+    for first in 1..8 {
+        bed.device.write(entry(first, told(1, 60)));
+    }
+    for (taken, last) in [(3, None), (4, Some(100))] {
+        let mut seen = 0;
+        let each = AssertUnwindSafe(|| {
+            bed.ring.poll_strides(9).each_behind(
+                |_| true,
+                |_, _| {
+                    seen += 1;
+                    if seen == taken {
+                        resume_unwind(Box::new("a panic"));
+                    }
+                },
+            );
+        });
+        assert!(catch_unwind(each).is_err());
+        assert_eq!(bed.ring.end_strides(), (taken, last));
+    }
+    assert_eq!((bed.told(), queue.oldest_strides().map(|oldest| oldest.wr_id)), (8, Some(101)));
+}
+
+#[test]
+fn strides_that_cannot_be_make_the_ring_corrupt() {
+    // Taken before; more than there are; none.
+    for (first, count) in [(0, 1), (2, 1), (0, 8), (3, 6), (8, 1), (0xffff, 1), (3, 0), (3, 0x7fff)]
+    {
+        let mut bed = Bed::new(3, 64);
+        let queue = Sharing::new(2, 8);
+        bed.register(INDEX, &queue);
+        bed.device.write(entry(0, told(2, 60)));
+        bed.device.write(entry(2, told(1, 60)));
+        bed.device.write(entry(first, told(count, 60)));
+        bed.device.write(entry(3, told(1, 60)));
+        assert_eq!(poll(&mut bed, 9).0.len(), 2, "{count} from {first} on");
+        let corruption = Corruption::Counter { user_index: INDEX, counter: first as u16 };
+        assert_eq!(bed.ring.corruption(), Some(corruption));
+        assert_eq!(poll(&mut bed, 9).0.len(), 0);
+    }
+}
+
+#[test]
+fn a_packet_with_inline_data_is_corrupt() {
+    for known in [false, true] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Sharing::new(2, 8);
+        bed.register(INDEX, &queue);
+        if known {
+            bed.device.write(entry(0, told(1, 60)));
+            assert_eq!(poll(&mut bed, 9).0.len(), 1);
+        }
+        let mut inline = entry(known.into(), 0);
+        inline.0[63] |= 1 << 2;
+        bed.device.write(inline);
+        assert_eq!(poll(&mut bed, 9).0.len(), 0);
+        assert_eq!(bed.ring.corruption(), Some(Corruption::Format(Format::Inline32)));
+    }
+}
+
+#[test]
+fn a_receive_that_failed_is_told_and_the_next_packet_is_of_another() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(3, 8);
+    bed.register(INDEX, &queue);
+    bed.device.write(entry(0, told(3, 60)));
+    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
+    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
+    bed.device.write(entry(0, told(1, 61)));
+    bed.device.write(entry(1, told(1, 62)));
+    let (mut failed, mut places) = (Vec::new(), Vec::new());
+    let mut poll = bed.ring.poll_strides(9);
+    while let Some((completion, first, _)) = poll.find(|wr_id, good| failed.push((wr_id, good))) {
+        places.push((completion.wr_id(), first));
+    }
+    assert_eq!(bed.ring.end_strides(), (3, None));
+    let told = (vec![(100, false), (101, false)], vec![(100, 0), (102, 0), (102, 1)]);
+    assert_eq!((failed, places), told);
+    assert_eq!(bed.told(), 5);
+    // One that finds only such.
+    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
+    let mut poll = bed.ring.poll_strides(9);
+    assert!(poll.find(|_, _| {}).is_none());
+    assert_eq!(bed.ring.end_strides(), (0, None));
+    assert_eq!(bed.told(), 6);
+}
+
+/// A request of one queue is not that of another.
+#[test]
+fn queues_take_strides_in_turn_each_its_own() {
+    let mut bed = Bed::new(4, 64);
+    let queues = [Sharing::new(2, 8), Sharing::new(2, 16)];
+    queues[1].requests.borrow_mut().iter_mut().for_each(|id| *id += 100);
+    bed.register(INDEX, &queues[0]);
+    bed.register(INDEX + 1, &queues[1]);
+    let other = |first: u16| Entry::new(2, INDEX + 1, first).byte_count(told(1, 60));
+    bed.device.write(entry(0, told(1, 60)));
+    bed.device.write(entry(1, told(1, 60)));
+    bed.device.write(other(0));
+    bed.device.write(other(1));
+    bed.device.write(entry(2, told(1, 60)));
+    bed.device.write(other(2));
+    let (found, fast) = poll(&mut bed, 9);
+    let places = found.into_iter().map(|(id, first, ..)| (id, first));
+    let expected = [(100, 0), (100, 1), (200, 0), (200, 1), (100, 2), (200, 2)];
+    assert_eq!((Vec::from_iter(places), fast), (expected.to_vec(), 2));
+    assert_eq!(queues.map(|queue| queue.taken.get()), [3, 3]);
+}
+
+/// The last CQE of a run is as compressed as the others, though the ring is past the run with it.
+#[test]
+fn every_packet_of_a_run_is_marked_as_compressed_and_none_beside_it() {
+    for count in [2, 3, 8, 9, 64, 65, 66, 130] {
+        for most in [1, 2, u32::MAX] {
+            let mut bed = Bed::compressed(8, 64, MiniFormat::Hash);
+            let queue = Sharing::new(3, 512);
+            bed.register(INDEX, &queue);
+            for lap in 0..5_u32 {
+                let start = queue.taken.get();
+                let plain = |first: u32| (100, first as u16, told(1, first), false, None);
+                let packed = |first| (100, first as u16, told(1, first), true, Some(first * 3));
+                bed.device.write(entry(start, told(1, start)));
+                let first = start + 1;
+                let minis = (first..first + count)
+                    .map(|first| mini((first * 3).to_be_bytes(), told(1, first)));
+                write_run(&mut bed.device, entry(first, 0), &Vec::from_iter(minis));
+                let behind = first + count;
+                bed.device.write(entry(behind, told(1, behind)));
+                bed.device.write(entry(behind + 1, told(1, behind + 1)));
+                let mut expected = vec![plain(start)];
+                expected.extend((first..behind).map(packed));
+                expected.extend([plain(behind), plain(behind + 1)]);
+                let mut found = Vec::new();
+                loop {
+                    let some = poll_of(&mut bed, 512, most).0;
+                    if some.is_empty() {
+                        break;
+                    }
+                    found.extend(some);
+                }
+                assert_eq!(found, expected, "lap {lap}: {count}, {most} at a time");
+                assert_eq!(bed.told(), bed.device.written & 0xff_ffff);
+                // The next lap begins with a request of its own.
+                queue.taken.set(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_poll_goes_on_behind_one_that_was_not_ended() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(2, 8);
+    bed.register(INDEX, &queue);
+    for first in 0..6 {
+        bed.device.write(entry(first, told(1, 60)));
+    }
+    assert_eq!(poll(&mut bed, 1).0.len(), 1);
+    assert!(bed.ring.poll_strides(9).next_behind(|_| true).is_some());
+    assert!(bed.ring.poll_strides(9).find(|_, _| {}).is_some());
+    let firsts = poll(&mut bed, 9).0.into_iter().map(|(_, first, ..)| first);
+    assert_eq!(Vec::from_iter(firsts), [3, 4, 5]);
+    assert_eq!((bed.told(), bed.ring.corruption()), (6, None));
+}
