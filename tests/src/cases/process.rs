@@ -1,18 +1,22 @@
 //! What a forked child may do with its parent's handles: nothing, and without harm.
 
+use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::Rig;
 use crate::prelude::*;
+use mlx5::flow::{CounterValues, Rule};
+use mlx5::transport::RawPacket;
 use mlx5::{
     CancelError, CancelMode, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind,
-    PollError, QueueAllocator, SharedReceiveQueue,
+    PollError, QueueAllocator, SharedReceiveQueue, devices_on,
 };
+use mlx5_uapi::ioctl::{Method, method};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 
 pub(crate) const CASES: &[Case] = cases![
     in_a_child_every_handle_says_that_it_is_the_parents: SERIAL,
@@ -24,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_child_can_have_a_device_of_its_own: SERIAL | SIMULATOR,
     a_buffer_of_the_parents_is_not_the_childs: SERIAL,
     a_ring_in_memory_of_a_destroyed_one_is_the_parents: SERIAL,
+    a_child_ends_its_rule_while_the_parent_reads_the_counters: SERIAL | SIMULATOR | RAW_PACKETS,
 ];
 
 /// Memory that is not mapped in children, as huge pages are not.
@@ -396,4 +401,40 @@ fn a_child_can_have_a_device_of_its_own(bed: &Bed) -> Outcome {
         Ok(())
     })?;
     everything.work(bed, 5)
+}
+
+fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outcome {
+    // A thread of the parent is inside of a call when the process forks.
+    let ((asked, asks), (go, goes)) = (mpsc::channel(), mpsc::channel::<()>());
+    let goes = Mutex::new(goes);
+    let calls = move |called: Method| {
+        if called == method::COUNTERS_READ {
+            let _ = asked.send(());
+            // Until all are let go.
+            let _ = goes.lock().map(|goes| goes.recv());
+        }
+        None
+    };
+    let overrides = Overrides { calls: Some(Box::new(calls)), ..Overrides::default() };
+    let (kernel, _) = AlteredKernel::before(bed.simulator().kernel(), overrides);
+    let context = devices_on(kernel)?[0].open()?;
+    let (pd, cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build()?;
+    let counters = context.create_flow_counters()?;
+    let mut rule = Some(qp.attach(bed.port(), &Rule::new().count(&counters))?);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| counters.read());
+        asks.recv().expect("a call that reads the counters");
+        let child = in_child(|| {
+            // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
+            unsafe { libc::alarm(20) };
+            drop(rule.take());
+            let refused = counters.clone().destroy().expect_err("they are the parent's");
+            assert_eq!(refused.error().kind(), ErrorKind::Forked);
+            Ok(())
+        });
+        drop(go);
+        assert_eq!(reads.join().expect("no panic")?, CounterValues::default());
+        child
+    })
 }
