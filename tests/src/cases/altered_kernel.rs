@@ -27,6 +27,8 @@ pub(super) struct Overrides {
     pub(super) answers: Option<Box<Alter>>,
     /// Records that event files hand out before their own.
     pub(super) events: Mutex<VecDeque<Vec<u8>>>,
+    /// How often event files were read.
+    pub(super) reads: AtomicUsize,
     /// Bytes of memory that were allocated and are not given back.
     pub(super) allocated: AtomicUsize,
 }
@@ -168,6 +170,7 @@ impl AsFd for AlteredEvents {
 
 impl EventFile for AlteredEvents {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.overrides.reads.fetch_add(1, Relaxed);
         let mut events = self.overrides.events.lock().unwrap_or_else(PoisonError::into_inner);
         match events.pop_front() {
             Some(record) => {

@@ -15,6 +15,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_receive_of_too_little_memory_ends_with_an_error: RAW_PACKETS | STRIDING | SIMULATOR,
     a_striding_queue_in_error_flushes_its_receives: RAW_PACKETS | STRIDING,
     a_striding_queue_that_is_reset_begins_at_the_first_stride: RAW_PACKETS | STRIDING,
+    packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again:
+        RAW_PACKETS | STRIDING | SIMULATOR | STEP,
     a_burst_that_is_leaked_or_panics_has_what_it_took_and_no_more: RAW_PACKETS | STRIDING,
     strides_that_cannot_be_are_refused_by_name: RAW_PACKETS | STRIDING,
     compressed_completions_say_where_each_packet_lies: RAW_PACKETS | STRIDING | SIMULATOR | STEP,
@@ -205,8 +207,39 @@ fn a_striding_queue_that_is_reset_begins_at_the_first_stride(bed: &Bed) -> Outco
         a.send(bed, &plain(100));
         assert_eq!(b.next(bed), (0, 0, 2, Some(plain(100))));
         b.queue.reset()?;
-        b.queue.purge(&mut b.cq)?;
+        assert_eq!(b.queue.purge(&mut b.cq)?, 0);
         b.queue.start()?;
+    }
+    Ok(())
+}
+
+fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(bed: &Bed) -> Outcome {
+    let formats =
+        [CqeCompression::Hash, CqeCompression::Checksum, CqeCompression::ChecksumStride].map(Some);
+    for format in [None].into_iter().chain(formats) {
+        let mut a = bed.station()?;
+        let mut b = Strided::new(bed, format)?;
+        // None of them was polled, or some, in or out of a run, up to inside of the second receive.
+        for polled in 0..=STRIDES + 2 {
+            for number in 0..RECEIVES {
+                b.recv(number)?;
+            }
+            send_at_once(bed, &mut a, &[60; 2 * STRIDES].map(plain))?;
+            for n in 0..polled {
+                let (receive, first) = ((n / STRIDES) as u64, (n % STRIDES) as u16);
+                assert_eq!(b.next(bed), (receive, first, 1, Some(plain(60))));
+            }
+            b.queue.reset()?;
+            assert_eq!(b.queue.start().expect_err("packets wait").kind(), ErrorKind::Busy);
+            assert_eq!(b.queue.purge(&mut b.cq)? as usize, 2 * STRIDES - polled, "{format:?}");
+            b.queue.start()?;
+            assert_eq!(b.queue.free(), RECEIVES as u32);
+            b.recv(3)?;
+            a.send(bed, &plain(100));
+            assert_eq!(b.next(bed), (3, 0, 2, Some(plain(100))), "{format:?}, {polled} polled");
+            b.queue.reset()?;
+            b.queue.start()?;
+        }
     }
     Ok(())
 }
@@ -281,6 +314,21 @@ fn strides_that_cannot_be_are_refused_by_name(bed: &Bed) -> Outcome {
     Ok(())
 }
 
+/// Sends packets one behind the other, so that the device has a run, and waits for all.
+fn send_at_once(bed: &Bed, a: &mut Station, packets: &[Vec<u8>]) -> Outcome {
+    let sges: Vec<_> = packets.iter().zip(0..).map(|(packet, n)| a.at(n * 512, packet)).collect();
+    a.qp.post(|batch| {
+        for (wr_id, sge) in (1..).zip(&sges) {
+            let last = wr_id as usize == sges.len();
+            let flags = if last { SendFlags::SIGNALED } else { SendFlags::empty() };
+            batch.wr(wr_id, flags).send().sge(*sge);
+        }
+    })?;
+    bed.poll_good(&mut a.send_cq, 1);
+    bed.settle();
+    Ok(())
+}
+
 fn compressed_completions_say_where_each_packet_lies(bed: &Bed) -> Outcome {
     for format in [CqeCompression::Hash, CqeCompression::Checksum, CqeCompression::ChecksumStride] {
         let mut a = bed.station()?;
@@ -289,20 +337,7 @@ fn compressed_completions_say_where_each_packet_lies(bed: &Bed) -> Outcome {
             b.recv(number)?;
         }
         let lengths = [60, 61, 100, 62, 130, 60, 60, 64, 63, 65, 66, 67, 68, 69, 300, 60];
-        let sges: Vec<_> = lengths
-            .iter()
-            .zip(0..)
-            .map(|(&length, n)| a.at(n * 512, &plain(length)))
-            .collect();
-        // One behind the other, so that the device has a run.
-        a.qp.post(|batch| {
-            for (wr_id, sge) in (1..).zip(&sges) {
-                let last = if wr_id == 16 { SendFlags::SIGNALED } else { SendFlags::empty() };
-                batch.wr(wr_id, last).send().sge(*sge);
-            }
-        })?;
-        bed.poll_good(&mut a.send_cq, 1);
-        bed.settle();
+        send_at_once(bed, &mut a, &lengths.map(plain))?;
         let (mut packets, mut compressed) = (Vec::new(), 0);
         let mut place = (0, 0);
         while packets.len() < lengths.len() {
