@@ -7,6 +7,7 @@
 
 use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
 use super::flags::flags;
+use super::packet::cuts;
 use super::post::{Common, by_opcode};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
@@ -375,7 +376,12 @@ unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
         // A length of more than 32 bits. The first bytes of a packet are read before lengths are looked at.
         let long = pieces.iter().find(|piece| piece.lkey != 0);
         let long = long.map(|piece| Sge { addr: piece.addr, ..TOO_LONG });
-        set_inline::<T>(qp, long.as_ref().map_or(pieces, std::slice::from_ref));
+        let pieces = long.as_ref().map_or(pieces, std::slice::from_ref);
+        if const { cuts::<T>() } && QpObject::of(qp.cast()).is_beyond_inline(pieces) {
+            // C's library has another number here than for other queue pairs.
+            return open::<T>(qp).refuse(Refusal::INVALID);
+        }
+        set_inline::<T>(qp, pieces);
     }
 }
 

@@ -26,7 +26,7 @@ use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5::{
     Batch, Binding, Change, ControlHalf, Data, ListTransport, PostError, QpAttributes, QueuePair,
     QueuePairBuilder, QueuePairCaps, QueuePairTransport, QueueState, ReceiveHalf, SendFlags,
-    SendHalf, Steps, TagMatchingQueue,
+    SendHalf, Sge, Steps, TagMatchingQueue,
 };
 use packet::Packets;
 use std::cell::UnsafeCell;
@@ -317,6 +317,13 @@ impl QpObject {
             self.set_state(state);
         }
         Ok(())
+    }
+
+    /// Whether a packet of these pieces has more inline data than a request takes.
+    fn is_beyond_inline(&self, pieces: &[Sge]) -> bool {
+        let length: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
+        let head = if self.heads { packet::HEADER } else { 0 };
+        length > u64::from(self.caps.max_inline_data) + head as u64
     }
 
     /// A queue pair without queues of its own.

@@ -96,20 +96,23 @@ pub(super) fn tso_request<'a, T: CTransport>(
     }
 }
 
+/// A request that is refused.
+pub(super) fn refused() -> SendWr<'static> {
+    let operation = Operation::Unsupported(UnsupportedOperation::Flush);
+    SendWr { operation, ..SendWr::default() }
+}
+
 /// Bytes of a packet that a device needs in its request, where it needs any: as many as C's library copies.
-const HEADER: usize = mlx5_prm::ethernet::L2_INLINE;
-/// More pieces than a request can have.
+pub(super) const HEADER: usize = mlx5_prm::ethernet::L2_INLINE;
+/// As many pieces of a packet are kept without an allocation: more than most requests have.
 const PIECES: usize = 64;
 
-/// The first bytes of a packet whose pieces these are, and the pieces without them, of which `rest` has the
-/// first. Nothing if the packet is shorter, or has more pieces than any request.
+/// The first bytes of a packet whose pieces these are, and the pieces without them, for which `rest` has room.
+/// Nothing if the packet is shorter.
 ///
 /// # Safety
 /// The bytes are readable, as a device that needs them makes C's library read them.
-unsafe fn split<'a>(
-    pieces: &[Sge],
-    rest: &'a mut [Sge; PIECES],
-) -> Option<([u8; HEADER], &'a [Sge])> {
+unsafe fn split<'a>(pieces: &[Sge], rest: &'a mut [Sge]) -> Option<([u8; HEADER], &'a [Sge])> {
     let (mut header, mut copied, mut left) = ([0; HEADER], 0, 0);
     for piece in pieces {
         let length = (HEADER - copied).min(piece.length as usize);
@@ -119,7 +122,8 @@ unsafe fn split<'a>(
         copied += length;
         if length < piece.length as usize {
             let place = rest.get_mut(left)?;
-            let (addr, length) = (piece.addr + length as u64, piece.length - length as u32);
+            let (addr, length) =
+                (piece.addr.wrapping_add(length as u64), piece.length - length as u32);
             *place = Sge { addr, length, lkey: piece.lkey };
             left += 1;
         }
@@ -143,12 +147,18 @@ pub(super) unsafe fn add_headed(
         Data::InlineAt(pieces) => (pieces.pieces(), true),
         _ => (&[][..], false),
     };
-    let mut rest = [Sge::default(); PIECES];
+    let (mut few, mut many) = ([Sge::default(); PIECES], Vec::new());
+    let rest = match few.get_mut(..pieces.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(pieces.len(), Sge::default());
+            &mut many[..]
+        }
+    };
     // SAFETY: by the contract.
-    let split = unsafe { split(pieces, &mut rest) };
+    let split = unsafe { split(pieces, rest) };
     let (IBV_WR_SEND, Some((header, rest))) = (wr.opcode, split) else {
-        let operation = Operation::Unsupported(UnsupportedOperation::Flush);
-        return batch.push_with(|| SendWr { operation, ..SendWr::default() });
+        return batch.push_with(refused);
     };
     let flags = flags::<RawPacket>(wr.send_flags, operation::Send::FLAGS);
     let request = batch.wr(wr.wr_id, flags).send().inline_header(&header);

@@ -1,7 +1,7 @@
 //! Posting requests from C's lists.
 
 use super::flags::flags;
-use super::packet::{cuts, segmented, tso_request};
+use super::packet::{self, cuts, segmented, tso_request};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
 use crate::ah::AhObject;
@@ -275,6 +275,10 @@ unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, 
         // SAFETY: by the contract.
         let packet = unsafe { segmented(wr, &listed_data(wr)) };
         return batch.push_with(|| tso_request::<T>(wr, packet.as_ref()));
+    }
+    // No packet: what a device does with such a request ends the queue.
+    if const { cuts::<T>() } && wr.num_sge < 1 {
+        return batch.push_with(packet::refused);
     }
     if const { cuts::<T>() } && heads {
         // SAFETY: by the contract.
