@@ -287,34 +287,51 @@ impl WorkQueueBuilder<'_> {
             watch: context.watch(Watched::Queue(gate)),
             context: Arc::clone(context),
             handle: Mutex::new(Some(made.handle)),
+            control: Mutex::new(Control { state: WqState::Reset, was_reset: false, quiet: true }),
             number: made.wq_num,
             id,
             gate,
             index: Arc::new(index),
             memory: Mutex::new(Some((buffer, slot))),
-            quiet: Mutex::new(true),
             cq: self.cq.inner,
             _pd: self.pd.clone(),
         });
-        Ok(WorkQueue { queue, inner, state: WqState::Reset, was_reset: false })
+        Ok(WorkQueue { queue, inner })
     }
 }
 
 const CREATE: &str = "create_wq";
 const MODIFY: &str = "modify_wq";
 
+/// What is known of a work queue's state. Locked while that changes, and while completions are purged.
+struct Control {
+    /// The state that was last set.
+    state: WqState,
+    /// Whether requests and completions from before a reset may be left.
+    was_reset: bool,
+    /// Whether the device surely writes no completions of the queue.
+    quiet: bool,
+}
+
+/// What may be posted in a state.
+fn gate_in(state: WqState) -> QueueState {
+    match state {
+        WqState::Reset => QueueState::Reset,
+        WqState::Ready => QueueState::Init,
+        WqState::Error => QueueState::Error,
+    }
+}
+
 /// The part of a work queue that tables keep alive.
 pub(super) struct WqInner {
     pub(super) context: Arc<Inner>,
     handle: Mutex<Option<u32>>,
+    control: Mutex<Control>,
     number: u32,
     id: u64,
     gate: Gate,
     index: Arc<UserIndex>,
     memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
-    /// Whether the device surely writes no completions of the queue. Held while that changes, and while
-    /// completions are purged.
-    quiet: Mutex<bool>,
     cq: Arc<CqInner>,
     _pd: ProtectionDomain,
     watch: WatchId,
@@ -327,11 +344,76 @@ impl WqInner {
         handle.ok_or_else(|| Error::invalid(verb, "the work queue was destroyed".into()))
     }
 
-    fn quiet(&self) -> MutexGuard<'_, bool> {
-        self.quiet.lock().unwrap_or_else(PoisonError::into_inner)
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, or whether VLAN tags are stripped, or both: all of it, or nothing.
+    fn modify(&self, to: Option<WqState>, strip: Option<bool>) -> Result<(), Error> {
+        // In a child process another thread may hold the lock for ever.
+        self.context.check(MODIFY)?;
+        let mut control = self.control();
+        if let Some(to) = to {
+            let from = control.state;
+            let exists = match to {
+                WqState::Ready => from == WqState::Reset,
+                WqState::Error => from != WqState::Error,
+                WqState::Reset => true,
+            };
+            if !exists {
+                let what =
+                    format!("a work queue does not go from {from:?} to {to:?}: `reset` it before");
+                return Err(Error::invalid(MODIFY, what));
+            }
+        }
+        let flag = WqFlags::CVLAN_STRIPPING;
+        let flags = strip.map(|strip| (if strip { flag } else { WqFlags::empty() }, flag));
+        let handle = self.live(MODIFY)?;
+        let change = || self.context.run(MODIFY, |file| command::modify(file, handle, to, flags));
+        // What is posted to a queue that may be in RESET never completes.
+        self.change(&mut control, to, change, |error| !error.in_doubt())
+    }
+
+    /// Runs `change`, which brings the queue to a state, if it names one. An error of which `undone` holds has
+    /// changed nothing.
+    fn change<E: From<Error>>(
+        &self,
+        control: &mut Control,
+        to: Option<WqState>,
+        change: impl FnOnce() -> Result<(), E>,
+        undone: impl FnOnce(&E) -> bool,
+    ) -> Result<(), E> {
+        if to == Some(WqState::Ready) && control.was_reset {
+            let what = "the queue still has requests from before the reset: `rewind` it first";
+            return Err(Error::busy(MODIFY, what).into());
+        }
+        let before = (self.gate.state(), control.quiet);
+        match to {
+            // Nothing may be posted once the device resets its counters.
+            Some(WqState::Reset) => self.gate.set_state(QueueState::Reset),
+            Some(WqState::Ready) => control.quiet = false,
+            Some(WqState::Error) | None => {}
+        }
+        if let Err(error) = change() {
+            if let ((Some(gate), was_quiet), true) = (before, undone(&error)) {
+                self.gate.set_state(gate);
+                control.quiet = was_quiet;
+            }
+            return Err(error);
+        }
+        if let Some(to) = to {
+            control.state = to;
+            control.was_reset |= to == WqState::Reset;
+            control.quiet = to == WqState::Reset;
+            self.gate.set_state(gate_in(to));
+        }
+        Ok(())
     }
 
     fn destroy(&self) -> Result<(), Error> {
+        // A change of the state must not name a handle that is another object's by then. A child process
+        // changes nothing, and another thread may hold the lock there for ever.
+        let held = self.context.check_process("destroy_wq").is_ok().then(|| self.control());
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(live) = *handle else { return Ok(()) };
         let state = self.gate.state();
@@ -345,7 +427,9 @@ impl WqInner {
             return Err(error);
         }
         *handle = None;
-        *self.quiet() = true;
+        if let Some(mut control) = held {
+            control.quiet = true;
+        }
         // Before and after, as for a queue pair.
         self.cq.depart(&self.index);
         self.index.depart();
@@ -394,13 +478,10 @@ impl Drop for WqInner {
 pub struct WorkQueue {
     queue: ReceiveQueue,
     pub(super) inner: Arc<WqInner>,
-    state: WqState,
-    /// Whether requests and completions from before a reset may be left.
-    was_reset: bool,
 }
 
-/// A work queue for who does not post to it: to make a table of it, or to purge its completions while
-/// another thread posts. See [`WorkQueue::target`].
+/// A work queue for who does not post to it: to make a table of it, or to control it while another thread
+/// posts. See [`WorkQueue::target`].
 #[derive(Clone)]
 pub struct WorkQueueTarget {
     pub(super) inner: Arc<WqInner>,
@@ -415,6 +496,36 @@ impl fmt::Debug for WorkQueueTarget {
 }
 
 impl WorkQueueTarget {
+    /// Changes the state, or whether VLAN tags are stripped, or both, by one call of the kernel: all of it,
+    /// or nothing. See [`WorkQueue::start`], [`WorkQueue::to_error`], [`WorkQueue::reset`] and
+    /// [`WorkQueue::set_vlan_stripping`]. A queue that was reset has to be
+    /// [rewound](WorkQueue::rewind) before it receives again.
+    pub fn modify(&self, to: Option<WqState>, strip_vlan: Option<bool>) -> Result<(), Error> {
+        self.inner.modify(to, strip_vlan)
+    }
+
+    /// Runs `change`, which brings the queue to a state by a firmware command, without this crate. Posting
+    /// and later changes go by that state, unless it fails: then nothing has changed. A queue that was reset
+    /// has to be [rewound](WorkQueue::rewind) before it becomes ready.
+    pub fn change_beside<E: From<Error>>(
+        &self,
+        to: Option<WqState>,
+        change: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.inner.context.check(MODIFY)?;
+        self.inner.change(&mut self.inner.control(), to, change, |_| true)
+    }
+
+    /// Returns the state that was last set.
+    pub fn state(&self) -> WqState {
+        self.inner.control().state
+    }
+
+    /// See [`WorkQueue::withdraw`].
+    pub fn withdraw(&self) -> Result<(), Error> {
+        self.inner.destroy()
+    }
+
     /// Removes the completions of the work queue from `cq`. See [`WorkQueue::purge`].
     pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
         const VERB: &str = "purge";
@@ -424,8 +535,8 @@ impl WorkQueueTarget {
             let what = "the work queue does not complete on this completion queue";
             return Err(Error::invalid(VERB, what.into()));
         }
-        let quiet = inner.quiet();
-        if !*quiet {
+        let control = inner.control();
+        if !control.quiet {
             let what = "the work queue is not in its first state: reset it before, or the device \
                         still writes its completions";
             return Err(Error::invalid(VERB, what.into()));
@@ -447,7 +558,7 @@ impl fmt::Debug for WorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue")
             .field("wq_num", &format_args!("{:#x}", self.inner.number))
-            .field("state", &self.state)
+            .field("state", &self.state())
             .field("queue", &self.queue)
             .finish_non_exhaustive()
     }
@@ -460,13 +571,37 @@ impl WorkQueue {
     /// After a reset that fails as long as completions from before wait: poll them, or remove them with
     /// [`WorkQueue::purge`].
     pub fn start(&mut self) -> Result<(), Error> {
-        self.modify(WqState::Ready, QueueState::Init)
+        self.rewind()?;
+        self.inner.modify(Some(WqState::Ready), None)
+    }
+
+    /// Forgets the requests from before a reset, as [`WorkQueue::start`] does. For callers that start the
+    /// queue by [`WorkQueueTarget::modify`], without borrowing it while the kernel is asked.
+    ///
+    /// That fails as long as completions from before wait.
+    pub fn rewind(&mut self) -> Result<(), Error> {
+        self.inner.context.check(MODIFY)?;
+        let mut control = self.inner.control();
+        if !control.was_reset || control.state != WqState::Reset {
+            return Ok(());
+        }
+        if self.inner.cq.holds(&self.inner.index) {
+            let what = "the completion queue still has completions from before the reset: poll \
+                        them first, or remove them with `purge`";
+            return Err(Error::busy(MODIFY, what));
+        }
+        self.queue.reset();
+        if let ReceiveSide::Striding(records) = &self.inner.index.records().receive {
+            records.reset();
+        }
+        control.was_reset = false;
+        Ok(())
     }
 
     /// Moves the queue to the error state: the device completes every request that is posted, or
     /// will be, with [`CompletionError::is_flushed`](crate::CompletionError::is_flushed).
     pub fn to_error(&mut self) -> Result<(), Error> {
-        self.modify(WqState::Error, QueueState::Error)
+        self.inner.modify(Some(WqState::Error), None)
     }
 
     /// Resets the queue, from any state: the device forgets what is posted and completes none of it.
@@ -484,9 +619,7 @@ impl WorkQueue {
     /// # }
     /// ```
     pub fn reset(&mut self) -> Result<(), Error> {
-        self.modify(WqState::Reset, QueueState::Reset)?;
-        self.was_reset = true;
-        Ok(())
+        self.inner.modify(Some(WqState::Reset), None)
     }
 
     /// Removes the completions of the queue, which was not started or was reset, from its completion
@@ -498,65 +631,10 @@ impl WorkQueue {
     /// Strips the VLAN tag from packets that are received from now on, or no longer. The kernel refuses
     /// it on a device that lacks it.
     pub fn set_vlan_stripping(&mut self, strip: bool) -> Result<(), Error> {
-        let flag = WqFlags::CVLAN_STRIPPING;
-        let value = if strip { flag } else { WqFlags::empty() };
-        let inner = &self.inner;
-        inner.context.check(MODIFY)?;
-        let handle = inner.live(MODIFY)?;
-        inner.context.run(MODIFY, |file| command::modify(file, handle, None, Some((value, flag))))
+        self.inner.modify(None, Some(strip))
     }
 
-    fn modify(&mut self, to: WqState, gate: QueueState) -> Result<(), Error> {
-        let from = self.state;
-        let exists = match to {
-            WqState::Ready => from == WqState::Reset,
-            WqState::Error => from != WqState::Error,
-            WqState::Reset => true,
-        };
-        if !exists {
-            let what =
-                format!("a work queue does not go from {from:?} to {to:?}: `reset` it before");
-            return Err(Error::invalid(MODIFY, what));
-        }
-        let inner = &self.inner;
-        inner.context.check(MODIFY)?;
-        let handle = inner.live(MODIFY)?;
-        let mut quiet = inner.quiet();
-        if self.was_reset && to == WqState::Ready {
-            if inner.cq.holds(&inner.index) {
-                let what = "the completion queue still has completions from before the reset: poll \
-                            them first, or remove them with `purge`";
-                return Err(Error::busy(MODIFY, what));
-            }
-            self.queue.reset();
-            if let ReceiveSide::Striding(records) = &inner.index.records().receive {
-                records.reset();
-            }
-            self.was_reset = false;
-        }
-        let before = (inner.gate.state(), *quiet);
-        match to {
-            // Nothing may be posted once the device resets its counters.
-            WqState::Reset => inner.gate.set_state(gate),
-            WqState::Ready => *quiet = false,
-            WqState::Error => {}
-        }
-        let done = inner.context.run(MODIFY, |file| command::modify(file, handle, Some(to), None));
-        if let Err(error) = done {
-            // What is posted to a queue that may be in RESET never completes.
-            if let ((Some(gate), was_quiet), false) = (before, error.in_doubt()) {
-                inner.gate.set_state(gate);
-                *quiet = was_quiet;
-            }
-            return Err(error);
-        }
-        self.state = to;
-        inner.gate.set_state(gate);
-        *quiet = to == WqState::Reset;
-        Ok(())
-    }
-
-    /// Returns what names the queue to tables, and purges it, without borrowing it.
+    /// Returns what names the queue to tables, controls and purges it, without borrowing it.
     pub fn target(&self) -> WorkQueueTarget {
         WorkQueueTarget { inner: Arc::clone(&self.inner) }
     }
@@ -633,7 +711,7 @@ impl WorkQueue {
 
     /// Returns the state that was last set.
     pub fn state(&self) -> WqState {
-        self.state
+        self.inner.control().state
     }
 
     /// Number of the queue in the device.

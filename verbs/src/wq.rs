@@ -12,17 +12,21 @@ use crate::refusal::{Refusal, Verb, object, status};
 use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use mlx5::{CompletionQueue, IndirectionTable, RawWorkQueue, WorkQueue, WorkQueueTarget};
-use mlx5_uapi::verbs::WqFlags;
+use mlx5_uapi::verbs::{WqFlags, WqState};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A receive work queue.
 #[repr(C)]
 pub(crate) struct WqObject {
     /// Written by who acknowledges events, and by who changes the state.
     c: UnsafeCell<ibv_wq>,
+    /// Of the requests.
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<WorkQueue>>,
+    /// Held while the state changes: the other lock is not, as posting threads spin on it.
+    control: Mutex<WorkQueueTarget>,
 }
 
 impl WqObject {
@@ -45,19 +49,70 @@ impl WqObject {
         self.with(|queue| queue.target())
     }
 
+    fn control(&self) -> MutexGuard<'_, WorkQueueTarget> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes the completions from before a reset, as the queue becomes ready.
+    ///
+    /// # Safety
+    /// The completion queue exists.
+    unsafe fn purge(&self) -> Verb {
+        // No lock of the work queue is held: a thread that polls in steps has that of the completion queue,
+        // and may post or change the state meanwhile.
+        let target = self.target();
+        if target.state() == WqState::Reset {
+            // SAFETY: by the contract.
+            unsafe { CqObject::of((*self.c.get()).cq) }.with_mut(|cq| target.purge(cq))?;
+        }
+        Ok(())
+    }
+
+    /// The queue is in this state now, whose change holds the lock.
+    fn set_state(&self, state: WqState) {
+        // SAFETY: the field is valid. Programs only read it.
+        unsafe { (&raw mut (*self.c.get()).state).write_volatile(state.raw()) };
+    }
+
+    /// Runs `change`, which brings the queue to a state by a firmware command, and notes the state.
+    ///
+    /// # Safety
+    /// The completion queue exists.
+    pub(crate) unsafe fn change_beside(
+        &self,
+        to: Option<WqState>,
+        change: impl FnOnce() -> Verb,
+    ) -> Verb {
+        if to == Some(WqState::Ready) {
+            // SAFETY: by the contract.
+            unsafe { self.purge() }?;
+        }
+        let control = self.control();
+        if to == Some(WqState::Ready) {
+            self.with(WorkQueue::rewind)?;
+        }
+        control.change_beside(to, change)?;
+        if let Some(state) = to {
+            self.set_state(state);
+        }
+        Ok(())
+    }
+
     /// The parts of the queue in memory.
     pub(crate) fn raw_parts(&self) -> Verb<RawWorkQueue> {
         Ok(self.with(|queue| queue.raw_parts())?)
     }
 }
 
-/// Makes a work queue.
+/// Makes a work queue. If packets share its requests, `striding` has the bytes of a stride and the strides of
+/// a request.
 ///
 /// # Safety
 /// As for [`create_wq`].
 pub(crate) unsafe fn make(
     context: *mut ibv_context,
     init: *mut ibv_wq_init_attr,
+    striding: Option<(u32, u32)>,
 ) -> Verb<*mut ibv_wq> {
     const RQ: c_uint = 0;
     // SAFETY: by the contract.
@@ -91,6 +146,10 @@ pub(crate) unsafe fn make(
         Some(allocator) => builder.allocator(allocator),
         None => builder.huge_pages(environment::pages("MLX_RWQ_ALLOC_TYPE")),
     };
+    let builder = match striding {
+        Some((stride, strides)) => builder.striding(stride, strides),
+        None => builder,
+    };
     let queue = builder.build()?;
     wanted.max_wr = queue.capacity();
     wanted.max_sge = queue.max_sge();
@@ -111,6 +170,7 @@ pub(crate) unsafe fn make(
     let locks = this.environment.locks && pd.thread_domain().is_none();
     let made: *mut ibv_wq = boxed(WqObject {
         c: UnsafeCell::new(c),
+        control: Mutex::new(queue.target()),
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
@@ -127,7 +187,22 @@ pub unsafe extern "C" fn create_wq(
     init: *mut ibv_wq_init_attr,
 ) -> *mut ibv_wq {
     // SAFETY: by the contract.
-    object(unsafe { make(context, init) })
+    object(unsafe { make(context, init, None) })
+}
+
+/// Whether `attr` has tags stripped, if it says so.
+fn strips(attr: &ibv_wq_attr) -> Verb<Option<bool>> {
+    const KNOWN: u32 = IBV_WQ_FLAGS_RESERVED - 1;
+    const REFUSED: u32 = !KNOWN | IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
+    if attr.attr_mask & IBV_WQ_ATTR_FLAGS == 0 {
+        return Ok(None);
+    }
+    if attr.flags_mask & REFUSED != 0 {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    // The kernel passes over the others.
+    let changed = attr.flags_mask & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0;
+    Ok(changed.then_some(attr.flags & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0))
 }
 
 unsafe fn modify(wq: *mut ibv_wq, attr: &ibv_wq_attr) -> Verb {
@@ -137,41 +212,30 @@ unsafe fn modify(wq: *mut ibv_wq, attr: &ibv_wq_attr) -> Verb {
     if attr.attr_mask == 0 || attr.attr_mask >= IBV_WQ_ATTR_RESERVED {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: the field is valid.
-    let before = unsafe { (&raw const (*wq).state).read_volatile() };
-    if has(IBV_WQ_ATTR_CURR_STATE) && attr.curr_wq_state != before {
+    let strip = strips(attr)?;
+    let to = match has(IBV_WQ_ATTR_STATE) {
+        true => Some(WqState::from_raw(attr.wq_state).ok_or(Refusal::INVALID)?),
+        false => None,
+    };
+    if to == Some(WqState::Ready) {
+        // SAFETY: a completion queue outlives its work queues.
+        unsafe { this.purge() }?;
+    }
+    let control = this.control();
+    let before = control.state();
+    if has(IBV_WQ_ATTR_CURR_STATE) && attr.curr_wq_state != before.raw() {
         return Err(Refusal::INVALID);
     }
-    if has(IBV_WQ_ATTR_FLAGS) {
-        const KNOWN: u32 = IBV_WQ_FLAGS_RESERVED - 1;
-        if attr.flags_mask & !KNOWN != 0
-            || attr.flags_mask & IBV_WQ_FLAGS_PCI_WRITE_END_PADDING != 0
-        {
-            return Err(Refusal::NOT_SUPPORTED);
-        }
-        // The kernel passes over the others.
-        if attr.flags_mask & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0 {
-            let strip = attr.flags & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0;
-            this.with(|queue| queue.set_vlan_stripping(strip))?;
-        }
+    let to = to.filter(|to| *to != before || before == WqState::Reset);
+    if to == Some(WqState::Ready) {
+        this.with(WorkQueue::rewind)?;
     }
-    if !has(IBV_WQ_ATTR_STATE) || attr.wq_state == before && before != IBV_WQS_RESET {
-        return Ok(());
+    if to.is_some() || strip.is_some() {
+        control.modify(to, strip)?;
     }
-    match attr.wq_state {
-        IBV_WQS_RESET => this.with(|queue| queue.reset())?,
-        IBV_WQS_RDY => {
-            let target = this.target();
-            // SAFETY: a completion queue outlives its work queues. No lock of the work queue is held: a
-            // thread that polls in steps has that of the completion queue, and may post meanwhile.
-            unsafe { CqObject::of((*wq).cq) }.with_mut(|cq| target.purge(cq))?;
-            this.with(|queue| queue.start())?;
-        }
-        IBV_WQS_ERR => this.with(|queue| queue.to_error())?,
-        _ => return Err(Refusal::INVALID),
+    if let Some(to) = to {
+        this.set_state(to);
     }
-    // SAFETY: the field is only written here, with the lock held.
-    this.with(|_| unsafe { (&raw mut (*wq).state).write_volatile(attr.wq_state) });
     Ok(())
 }
 
@@ -192,12 +256,13 @@ pub unsafe extern "C" fn modify_wq(wq: *mut ibv_wq, attr: *mut ibv_wq_attr) -> c
 pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
     let this: *mut WqObject = wq.cast();
     // SAFETY: by the contract. Other threads may post to a queue that is in use, and until they have
-    // acknowledged its events also to one that is not: so its kernel object goes under the lock, its
-    // memory last. After that no event of it is told any more, so the count that is waited for is final.
+    // acknowledged its events also to one that is not: so its memory goes last. After its kernel object is
+    // gone no event of it is told any more, so the count that is waited for is final.
     status(unsafe {
         let context = ContextObject::of((*wq).context);
+        let target = (*this).target();
         let id = (*this).with(|queue| queue.id());
-        (*this).with(WorkQueue::withdraw).map_err(Into::into).map(|()| {
+        target.withdraw().map_err(Into::into).map(|()| {
             let parent = PdObject::counting((*wq).pd);
             let told = context.objects.wqs.remove(&id);
             let (mutex, cond) = (&raw mut (*wq).mutex, &raw mut (*wq).cond);

@@ -9,9 +9,12 @@ use crate::context::ContextObject;
 use crate::object::boxed;
 use crate::qp::QpObject;
 use crate::refusal::{Verb, object, status};
+use crate::wq::WqObject;
 use mlx5::{Context, QueueState};
-use mlx5_prm::cmd::CommandOpcode as Opcode;
+use mlx5_prm::cmd::ethernet::{ModifyRqIn, QueueState as RqState};
+use mlx5_prm::cmd::{CommandInput, CommandOpcode as Opcode};
 use mlx5_uapi::cmd::devx as command;
+use mlx5_uapi::verbs::WqState;
 use mlx5_uapi::{DeviceFile, Errno};
 
 /// An object that a command made.
@@ -168,7 +171,6 @@ on_objects! {
     cq_modify = obj_modify cq: ibv_cq, of_verbs!(cq);
     qp_query = obj_query qp: ibv_qp, of_verbs!(qp);
     wq_query = obj_query wq: ibv_wq, of_verbs!(wq);
-    wq_modify = obj_modify wq: ibv_wq, of_verbs!(wq);
     ind_tbl_query = obj_query table: ibv_rwq_ind_table, of_table!(table);
     ind_tbl_modify = obj_modify table: ibv_rwq_ind_table, of_table!(table);
     srq_query = obj_query srq: ibv_srq, of_verbs!(srq);
@@ -209,6 +211,41 @@ pub unsafe extern "C" fn qp_modify(
             let object = (this.context(), (*qp).handle);
             pass(command::obj_modify, object, (input, input_len), (output, output_len))?;
             Ok(state)
+        })
+    })
+}
+
+/// The state that a command leaves a work queue in.
+fn queue_state_after(input: &[u8]) -> Option<WqState> {
+    let command = ModifyRqIn::from_short(input);
+    if command.opcode() != ModifyRqIn::OPCODE.0 {
+        return None;
+    }
+    Some(match RqState(command.ctx().state()) {
+        RqState::RST => WqState::Reset,
+        RqState::RDY => WqState::Ready,
+        RqState::ERR => WqState::Error,
+        _ => return None,
+    })
+}
+
+/// `mlx5dv_devx_wq_modify`: posting goes by the state that the command leaves, and what the program reads of it
+/// stays true.
+///
+/// # Safety
+/// As for [`wq_query`]. The command does no harm.
+pub unsafe extern "C" fn wq_modify(
+    wq: *mut ibv_wq,
+    input: *const c_void,
+    input_len: usize,
+    output: *mut c_void,
+    output_len: usize,
+) -> c_int {
+    // SAFETY: by the contract; a completion queue outlives its work queues.
+    status(unsafe {
+        let state = queue_state_after(bytes(input, input_len));
+        WqObject::of(wq).change_beside(state, || {
+            pass(command::obj_modify, of_verbs!(wq), (input, input_len), (output, output_len))
         })
     })
 }

@@ -1,8 +1,8 @@
 //! `mlx5dv_init_obj`: the parts of objects in memory, for programs that drive queues themselves.
 //!
-//! A queue pair or shared receive queue is then only created, modified and destroyed here. A completion
-//! queue is read no more here, also not for a queue pair that goes or is reset, unless the program polls it
-//! by `ibv_poll_cq` after all.
+//! A queue pair, shared receive queue or work queue is then only created, modified and destroyed here. A
+//! completion queue is read no more here, also not for a queue pair that goes or is reset, unless the program
+//! polls it by `ibv_poll_cq` after all.
 
 use super::devx::DevxObject;
 use crate::abi::mlx5dv::*;

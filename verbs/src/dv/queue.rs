@@ -128,7 +128,16 @@ pub unsafe extern "C" fn create_qp(
     })
 }
 
-/// `mlx5dv_create_wq`: without strides, which no queue has here.
+/// The bytes of a stride and the strides of a request that attributes ask for.
+fn strides(dv: &mlx5dv_striding_rq_init_attr) -> Verb<(u32, u32)> {
+    if dv.two_byte_shift_en != 0 {
+        return Err(Refusal::NOT_SUPPORTED);
+    }
+    let power = |log: u32| 1u32.checked_shl(log).ok_or(Refusal::INVALID);
+    Ok((power(dv.single_stride_log_num_of_bytes)?, power(dv.single_wqe_log_num_of_strides)?))
+}
+
+/// `mlx5dv_create_wq`.
 ///
 /// # Safety
 /// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is NULL or
@@ -142,8 +151,9 @@ pub unsafe extern "C" fn create_wq(
     // SAFETY: by the contract.
     object(unsafe {
         match dv.as_ref().map_or(0, |dv| dv.comp_mask) {
-            0 => wq::make(context, init),
-            STRIDES => Err(Refusal::NOT_SUPPORTED),
+            0 => wq::make(context, init, None),
+            STRIDES => strides(&(*dv).striding_rq_attrs)
+                .and_then(|strides| wq::make(context, init, Some(strides))),
             _ => Err(Refusal::INVALID),
         }
     })
