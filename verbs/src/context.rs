@@ -105,7 +105,9 @@ impl ContextObject {
     }
 
     pub(crate) fn file(&self) -> &dyn DeviceFile {
-        // SAFETY: the calls that are made by it are about objects that no other handle has.
+        // SAFETY: by it the library makes and ends what `mlx5` does not know (rules, counters, objects of
+        // DEVX), and asks about the rest. An object that `mlx5` made is changed by it only with a command of
+        // the program's, which owns the object and promises that the command does no harm.
         &**unsafe { self.context.device_file() }
     }
 }

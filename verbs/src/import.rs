@@ -38,7 +38,7 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
 fn pd(context: *mut ibv_context, handle: u32) -> Verb<*mut ibv_pd> {
     // SAFETY: by the contract of `import_pd`.
     let context_object = unsafe { ContextObject::of(context) };
-    // SAFETY: no queue of packets is made here.
+    // SAFETY: by the contract of `import_pd`, which is the program's affair.
     let domain = unsafe { context_object.context.import_pd(handle) }?;
     let c = ibv_pd { context, handle };
     let domain = ManuallyDrop::new(in_process(context, domain));
@@ -48,7 +48,7 @@ fn pd(context: *mut ibv_context, handle: u32) -> Verb<*mut ibv_pd> {
 /// `ibv_import_pd`.
 ///
 /// # Safety
-/// `context` is open.
+/// `context` is open. Nobody relies on the domain's memory being used by nobody else.
 pub unsafe extern "C" fn import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
     object(pd(context, pd_handle))
 }
@@ -69,11 +69,11 @@ pub unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
 /// `ibv_import_mr`.
 ///
 /// # Safety
-/// `pd` exists.
+/// `pd` exists. Nobody relies on the region's memory being used by nobody else.
 pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
     // SAFETY: by the contract.
     let domain = unsafe { &PdObject::of(pd).domain };
-    // SAFETY: no queue of packets is made here; who deregisters the region is the program's affair.
+    // SAFETY: by the contract; who deregisters the region is the program's affair, too.
     let found = unsafe { domain.import_mr(mr_handle) }.map_err(Into::into);
     object(found.map(|region| {
         let length = region.len();

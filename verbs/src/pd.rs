@@ -79,7 +79,8 @@ pub(crate) fn in_process(
         Arc::new(move |parents| {
             // SAFETY: the context is there as long as a domain of it.
             let context = unsafe { ContextObject::of(ptr::with_exposed_provenance_mut(context)) };
-            // SAFETY: queues of packets are not made here.
+            // SAFETY: the domain is of this library, which makes no `EthernetQueue`: what uses its memory is the
+            // program's affair.
             unsafe { context.context.import_pd(parents.kernel_handle()) }.ok()
         }),
     )

@@ -86,9 +86,21 @@ limited! {
     RnrTimer(u8) <= 31, "RNR NAK timer";
 }
 
-impl Psn {
-    /// Returns the number in the low 24 bits of a counter.
-    pub const fn wrapping(value: u32) -> Self {
-        Self(value & Self::MAX.0)
-    }
+/// Those that are cut to the bits of their field.
+macro_rules! wrapping {
+    ($($name:ident($repr:ty): $bits:literal;)*) => { $(
+        impl $name {
+            #[doc = concat!("Returns the number in the low ", $bits, " bits.")]
+            pub const fn wrapping(value: $repr) -> Self {
+                Self(value & Self::MAX.0)
+            }
+        }
+    )* };
+}
+
+wrapping! {
+    Psn(u32): 24;
+    RetryCount(u8): 3;
+    AckTimeout(u8): 5;
+    RnrTimer(u8): 5;
 }

@@ -18,7 +18,8 @@ fn state(raw: c_uint) -> Verb<QueueState> {
 }
 
 /// The provider's attributes: those that the mask names. A value that no device takes is refused, as
-/// the kernel does.
+/// the kernel does, unless its driver cuts it to the bits of its field: programs rely on that, as fio, which
+/// retries ten times.
 fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
     let mask = mask as u32;
     let has = |bit: c_uint| mask & bit != 0;
@@ -31,9 +32,6 @@ fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
             $(if has($bit) { to.$name = Some($value); })*
         };
     }
-    fn fits<T, E>(value: Result<T, E>) -> Verb<T> {
-        value.map_err(|_| Refusal::INVALID)
-    }
     set! {
         IBV_QP_STATE qp_state = state(attr.qp_state)?;
         IBV_QP_CUR_STATE cur_qp_state = state(attr.cur_qp_state)?;
@@ -45,19 +43,17 @@ fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
         IBV_QP_AV ah_attr = path(&attr.ah_attr);
         IBV_QP_PATH_MTU path_mtu =
             u8::try_from(attr.path_mtu).ok().and_then(Mtu::from_raw).ok_or(Refusal::INVALID)?;
-        // The kernel driver cuts these to the bits of their fields, and programs rely on it: fio retries ten
-        // times.
-        IBV_QP_TIMEOUT timeout = fits(AckTimeout::new(attr.timeout & AckTimeout::MAX.get()))?;
-        IBV_QP_RETRY_CNT retry_cnt = fits(RetryCount::new(attr.retry_cnt & RetryCount::MAX.get()))?;
-        IBV_QP_RNR_RETRY rnr_retry = fits(RetryCount::new(attr.rnr_retry & RetryCount::MAX.get()))?;
+        IBV_QP_TIMEOUT timeout = AckTimeout::wrapping(attr.timeout);
+        IBV_QP_RETRY_CNT retry_cnt = RetryCount::wrapping(attr.retry_cnt);
+        IBV_QP_RNR_RETRY rnr_retry = RetryCount::wrapping(attr.rnr_retry);
         IBV_QP_RQ_PSN rq_psn = Psn::wrapping(attr.rq_psn);
         IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic = attr.max_rd_atomic;
         IBV_QP_ALT_PATH alt_path = AlternatePath {
             ah_attr: mlx5::AhAttr { port_num: attr.alt_port_num, ..path(&attr.alt_ah_attr) },
             pkey_index: attr.alt_pkey_index,
-            timeout: fits(AckTimeout::new(attr.alt_timeout & AckTimeout::MAX.get()))?,
+            timeout: AckTimeout::wrapping(attr.alt_timeout),
         };
-        IBV_QP_MIN_RNR_TIMER min_rnr_timer = fits(RnrTimer::new(attr.min_rnr_timer & RnrTimer::MAX.get()))?;
+        IBV_QP_MIN_RNR_TIMER min_rnr_timer = RnrTimer::wrapping(attr.min_rnr_timer);
         IBV_QP_SQ_PSN sq_psn = Psn::wrapping(attr.sq_psn);
         IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic = attr.max_dest_rd_atomic;
         IBV_QP_PATH_MIG_STATE path_mig_state = u8::try_from(attr.path_mig_state)
@@ -71,7 +67,8 @@ fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
             max_recv_sge: attr.cap.max_recv_sge,
             max_inline_data: attr.cap.max_inline_data,
         };
-        IBV_QP_DEST_QPN dest_qp_num = fits(QpNumber::new(attr.dest_qp_num))?;
+        IBV_QP_DEST_QPN dest_qp_num =
+            QpNumber::new(attr.dest_qp_num).map_err(|_| Refusal::INVALID)?;
         IBV_QP_RATE_LIMIT rate_limit = attr.rate_limit;
     }
     Ok(to)
