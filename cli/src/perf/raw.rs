@@ -10,6 +10,7 @@ use mlx5::ethernet::{EthernetQueue, Frame};
 use mlx5::flow::{Ethernet, FlowRule, Ipv4, Ports, Rule};
 use mlx5::{Context, Gid};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,9 +23,12 @@ pub(crate) const FRAMES: RangeInclusive<usize> = SHORTEST..=LONGEST;
 /// The longest frame of a network interface as it is found.
 pub(crate) const USUAL: usize = 1514;
 
-/// Bytes of the headers of Ethernet and IPv4.
+/// Bytes of the headers of Ethernet, IPv4 and UDP.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
+const UDP: usize = 8;
+/// Bytes of all headers, behind which stands the mark.
+const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// Turns of a run at full rate between looks at the clock.
 const TURNS: u32 = 64;
 /// The first of the UDP ports that belong to nobody.
@@ -57,14 +61,29 @@ impl Address {
     }
 
     /// A frame with a UDP datagram, without checksums: the device computes them.
-    fn frame(&self, to: &Self, size: usize) -> Vec<u8> {
+    fn frame(&self, to: &Self, mark: Mark, size: usize) -> Vec<u8> {
         let ip = ((size - ETHERNET) as u16).to_be_bytes();
         let udp = ((size - ETHERNET - IPV4) as u16).to_be_bytes();
         let head = [0x45, 0, ip[0], ip[1], 0, 0, 0x40, 0, 64, 17, 0, 0];
         let ports = [self.port.to_be_bytes(), to.port.to_be_bytes(), udp, [0, 0]].concat();
         let mut frame = [&to.mac[..], &self.mac, &[8, 0], &head, &self.ip, &to.ip, &ports].concat();
+        frame.extend(mark.0);
         frame.resize(size, 0x5a);
         frame
+    }
+}
+
+/// What the frames of one run have and those of no other: two runs may have the same ports.
+#[derive(Clone, Copy)]
+struct Mark([u8; 8]);
+
+impl Mark {
+    fn new() -> Self {
+        Self(RandomState::new().hash_one(0_u8).to_be_bytes())
+    }
+
+    fn is_in(self, frame: &[u8]) -> bool {
+        frame.get(HEADERS..).is_some_and(|payload| payload.starts_with(&self.0))
     }
 }
 
@@ -73,19 +92,25 @@ struct End {
     queue: EthernetQueue,
     _rule: FlowRule,
     address: Address,
+    mark: Mark,
     /// What is sent, and those that are about to be.
     frame: Vec<u8>,
     frames: Vec<Frame>,
 }
 
 impl End {
-    fn new(context: &Context, port: u8, address: Address, plan: &Plan) -> Result<Self, Failure> {
-        let builder = context.create_ethernet_queue(port).receives(plan.depth.max(64) * 2);
-        let builder = builder.frames(plan.depth.max(64) * 2).sends(plan.depth.max(64) * 2);
-        let size = plan.sizes.largest().max(2048).next_power_of_two() as u32;
+    fn new(
+        context: &Context,
+        port: u8,
+        (address, mark): (Address, Mark),
+        (depth, largest): (u32, usize),
+    ) -> Result<Self, Failure> {
+        let builder = context.create_ethernet_queue(port).receives(depth.max(64) * 2);
+        let builder = builder.frames(depth.max(64) * 2).sends(depth.max(64) * 2);
+        let size = largest.max(2048).next_power_of_two() as u32;
         let queue = builder.buffer_size(size).build().map_err(packets_refused)?;
         let rule = queue.attach(&address.rule()).map_err(packets_refused)?;
-        Ok(Self { queue, _rule: rule, address, frame: Vec::new(), frames: Vec::new() })
+        Ok(Self { queue, _rule: rule, address, mark, frame: Vec::new(), frames: Vec::new() })
     }
 
     /// Sends at most so many frames, with one doorbell. Returns how many there was room for.
@@ -104,11 +129,12 @@ impl End {
         Ok(taken as u64)
     }
 
-    /// Takes the frames that have arrived, and sends them back if that is asked for. Returns how many.
+    /// Takes the frames of this run that have arrived, and sends them back if that is asked for. Returns how
+    /// many.
     fn take(&mut self, back: bool) -> Result<u64, Failure> {
-        let (size, mut count, mut odd) = (self.frame.len(), 0, None);
+        let (size, mark, mut count, mut odd) = (self.frame.len(), self.mark, 0, None);
         self.queue.receive(|packets| {
-            packets.for_each(|mut packet| {
+            packets.filter(|packet| mark.is_in(packet)).for_each(|mut packet| {
                 count += 1;
                 if packet.len() != size {
                     odd = Some(packet.len());
@@ -131,7 +157,8 @@ impl End {
     }
 }
 
-const TOO_LONG: &str = "is a frame longer than the network interface takes? `ip link` shows its MTU, to which 14 bytes are added";
+const TOO_LONG: &str = "is a frame longer than the network interface takes? `ip link` shows its MTU, to \
+                        which 14 bytes are added";
 
 /// Both ends.
 pub(crate) struct Ends {
@@ -146,14 +173,16 @@ impl Ends {
     pub(crate) fn open(port: &Port, plan: &Plan, patience: Patience) -> Result<Self, Failure> {
         let number = port.local.port_num;
         let mac = own_address(&port.opened.context, number)?;
-        // Two runs at a time have different ports.
-        let first = FIRST_PORT | (std::process::id() as u16 & 0x1fff) << 1;
+        // Two runs at a time rarely have the same ports, and mark their frames.
+        let mark = Mark::new();
+        let first = FIRST_PORT | (u16::from_be_bytes([mark.0[0], mark.0[1]]) & 0x1fff) << 1;
         let near = Address { mac, ip: [192, 0, 2, 1], port: first };
         let far = Address { mac, ip: [192, 0, 2, 2], port: first + 1 };
         let other = port.opened.device.open()?;
+        let room = (plan.depth, plan.sizes.largest());
         Ok(Self {
-            near: End::new(&port.opened.context, number, near, plan)?,
-            far: End::new(&other, number, far, plan)?,
+            near: End::new(&port.opened.context, number, (near, mark), room)?,
+            far: End::new(&other, number, (far, mark), room)?,
             patience,
         })
     }
@@ -176,7 +205,7 @@ impl Ends {
             let over = || index > 0 && stop.load(Ordering::Relaxed);
             let what = format!("{} bytes, {} of {} sizes", Size(size), index + 1, sizes.len());
             let (near, far) = self.addresses();
-            self.near.frame = near.frame(&far, size);
+            self.near.frame = near.frame(&far, self.near.mark, size);
             self.far.frame.resize(size, 0);
             let latency = match plan.latencies {
                 Some(amount) if !over() => {
@@ -268,7 +297,7 @@ impl Ends {
             let left = batch.min(wanted - sent);
             let mut more = 0;
             // A batch goes when there is room for all of it.
-            if left > 0 && depth - (sent - arrived) >= left {
+            if left > 0 && depth - sent.saturating_sub(arrived) >= left {
                 more = near.send(left)?;
                 sent += more;
             }
@@ -303,7 +332,10 @@ fn own_address(context: &Context, port: u8) -> Result<[u8; 6], Failure> {
     let of_port = table.iter().filter(|entry| entry.port_num == u32::from(port));
     of_port.filter_map(|entry| mac_in(&entry.gid)).next().ok_or_else(|| {
         Failure::new(format!("the MAC address of port {port} is not known"))
-            .hint("`mlx5 info -v` shows the GIDs, of which one that begins with fe80 has it: is the network interface up?")
+            .hint(
+                "`mlx5 info -v` shows the GIDs, of which one that begins with fe80 has it: is the network \
+                 interface up?",
+            )
     })
 }
 
@@ -320,6 +352,7 @@ fn mac_in(gid: &Gid) -> Option<[u8; 6]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mlx5_sim::{PortConfig, SimConfig, Simulator};
 
     #[test]
     fn a_link_local_gid_has_the_mac_address() {
@@ -332,15 +365,43 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_a_run_at_the_same_ports_are_not_counted() {
+        let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true);
+        let simulator = Simulator::new(config);
+        let device = mlx5::devices_on(simulator.kernel()).expect("a device").remove(0);
+        let contexts = [(); 3].map(|()| device.open().expect("a context"));
+        let mac = own_address(&contexts[0], 1).expect("an address");
+        let address = |last, port| Address { mac, ip: [192, 0, 2, last], port };
+        let (near, far) = (address(1, 0xc000), address(2, 0xc001));
+        let (ours, theirs) = (Mark([1; 8]), Mark([2; 8]));
+        let mut contexts = contexts.iter();
+        let [mut own, mut stranger, mut arrives] =
+            [(near, ours), (near, theirs), (far, ours)].map(|end| {
+                let context = contexts.next().expect("one for each");
+                End::new(context, 1, end, (8, 64)).expect("a queue")
+            });
+        arrives.frame.resize(64, 0);
+        for (end, counted) in [(&mut stranger, 0), (&mut own, 3)] {
+            end.frame = near.frame(&far, end.mark, 64);
+            assert_eq!(end.send(3).expect("room"), 3);
+            simulator.run_until_idle();
+            assert_eq!(arrives.take(false).expect("a queue that works"), counted);
+        }
+        assert_eq!(arrives.queue.counts().received, 6, "all have arrived");
+    }
+
+    #[test]
     fn a_frame_says_how_long_it_is() {
         let address = |port| Address { mac: [2, 0, 0, 0, 0, 9], ip: [192, 0, 2, 1], port };
         for size in [SHORTEST, 1514, LONGEST] {
-            let frame = address(7).frame(&address(9), size);
+            let frame = address(7).frame(&address(9), Mark([3; 8]), size);
             assert_eq!(frame.len(), size);
             assert_eq!(u16::from_be_bytes([frame[16], frame[17]]) as usize, size - 14);
             assert_eq!(u16::from_be_bytes([frame[38], frame[39]]) as usize, size - 34);
             assert_eq!((&frame[34..36], &frame[36..38]), (&[0, 7][..], &[0, 9][..]));
+            assert!(Mark([3; 8]).is_in(&frame) && !Mark([4; 8]).is_in(&frame));
         }
+        assert!(!Mark([3; 8]).is_in(&[3; 49]), "too short for a mark");
         assert_eq!(address(7).to_string(), "02:00:00:00:00:09 192.0.2.1:7");
     }
 }
