@@ -134,7 +134,10 @@ impl End {
     fn take(&mut self, back: bool) -> Result<u64, Failure> {
         let (size, mark, mut count, mut odd) = (self.frame.len(), self.mark, 0, None);
         self.queue.receive(|packets| {
-            packets.filter(|packet| mark.is_in(packet)).for_each(|mut packet| {
+            packets.for_each(|mut packet| {
+                if !mark.is_in(&packet) {
+                    return;
+                }
                 count += 1;
                 if packet.len() != size {
                     odd = Some(packet.len());
