@@ -1,5 +1,7 @@
 //! Connections that come about.
 
+use std::time::{Duration, Instant};
+
 use mlx5::transport::{Ud, XrcSend};
 use mlx5::{QpType, QueueState};
 use mlx5_cm::{ConnectParam, ErrorKind, EventKind, Listener, PortSpace, connect_on};
@@ -111,18 +113,30 @@ fn a_request_is_accepted_without_waiting_for_the_peer() {
 }
 
 #[test]
-fn a_peer_that_is_never_ready_takes_no_longer_than_the_time_limit() {
+fn a_peer_that_is_never_ready_is_waited_for_until_the_time_limit() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
-    let channel = machine.channel();
-    let id = resolved(&channel, PortSpace::Tcp, |_| {});
-    id.connect(&ConnectParam::new(1)).expect("asked");
-    let request = listener.next(Some(LIMIT)).expect("a request");
-    let (objects, qp) = Objects::new(&request.device().expect("a device"));
-    let limit = std::time::Duration::from_millis(20);
-    let failed = request.timeout(limit).accept(qp, b"").expect_err("it is not ready");
+    let mut accept = |limit| {
+        let channel = machine.channel();
+        let id = resolved(&channel, PortSpace::Tcp, |_| {});
+        id.connect(&ConnectParam::new(1)).expect("asked");
+        let request = listener.next(Some(LIMIT)).expect("a request");
+        let (objects, qp) = Objects::new(&request.device().expect("a device"));
+        let start = Instant::now();
+        let accepting = request.timeout(limit).begin_accept(qp, b"").expect("accepted");
+        (start, accepting, (objects, id))
+    };
+    let (_, mut over, peer) = accept(Duration::ZERO);
+    assert!(over.is_settled(), "its time limit is over");
+    let failed = over.finish().expect_err("it is not ready");
     assert_eq!(failed.error().kind(), ErrorKind::TimedOut);
-    drop((failed, id, objects, listener, channel));
+    drop((failed, peer));
+    let limit = Duration::from_millis(20);
+    let (start, accepting, peer) = accept(limit);
+    let failed = accepting.finish().expect_err("it is not ready");
+    assert_eq!(failed.error().kind(), ErrorKind::TimedOut);
+    assert!(start.elapsed() >= limit, "before its time limit is over");
+    drop((failed, peer, listener));
     machine.end();
 }
 
