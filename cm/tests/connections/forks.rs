@@ -1,30 +1,50 @@
 //! A forked child: what it drops or calls does nothing to its parent's connections. And a kernel of
 //! another version.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use mlx5::{Errno, Kernel, QueueState};
+use mlx5::{Errno, Kernel};
 use mlx5_cm::{ErrorKind, EventChannel, Listener, connect_on};
-use mlx5_uapi::kernel::{CmFile, DeviceFile, EventFile};
+use mlx5_uapi::ioctl::IoctlHeader;
+use mlx5_uapi::{Access, AllocateError, CmFile, DeviceFile, EventFile, Mapping, MemoryRequest};
 use nix::libc::_exit;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::{ForkResult, alarm, fork};
 
 use crate::rig::{ADDRESS, LIMIT, Machine, Objects};
 
-/// How a child ends that made a call on a channel of its parent's.
+/// How a child ends that made a call on a file of its parent's.
 const CALLED: i32 = 3;
 
-/// A kernel whose channels no child may call, and which may have another version.
+/// A kernel whose files no child may call, and which may have another version.
 struct Watched {
     kernel: Arc<dyn Kernel>,
     version: Option<&'static str>,
 }
 
-struct WatchedFile {
-    file: Arc<dyn CmFile>,
+/// A file that only one process may call.
+///
+/// The simulated machine is in the memory of a process, so that a child has a copy: the parent's shows
+/// nothing of what the child has done. That it calls at all is what is noticed.
+struct WatchedFile<F: ?Sized> {
+    file: Arc<F>,
     process: u32,
+}
+
+impl<F: ?Sized> WatchedFile<F> {
+    fn new(file: Arc<F>) -> Arc<Self> {
+        Arc::new(Self { file, process: std::process::id() })
+    }
+
+    /// The file, for a call.
+    fn call(&self) -> &F {
+        if std::process::id() != self.process {
+            // SAFETY: ends the child here and now, and with it whatever went wrong.
+            unsafe { _exit(CALLED) }
+        }
+        &self.file
+    }
 }
 
 impl Kernel for Watched {
@@ -44,7 +64,7 @@ impl Kernel for Watched {
     }
 
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno> {
-        self.kernel.open(node, dev)
+        Ok(WatchedFile::new(self.kernel.open(node, dev)?))
     }
 
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
@@ -52,28 +72,44 @@ impl Kernel for Watched {
     }
 
     fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
-        Ok(Arc::new(WatchedFile { file: self.kernel.rdma_cm()?, process: std::process::id() }))
+        Ok(WatchedFile::new(self.kernel.rdma_cm()?))
     }
 }
 
-impl AsFd for WatchedFile {
+impl AsFd for WatchedFile<dyn CmFile> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
-impl CmFile for WatchedFile {
+impl CmFile for WatchedFile<dyn CmFile> {
     unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
-        if std::process::id() != self.process {
-            // SAFETY: ends the child here and now, and with it whatever went wrong.
-            unsafe { _exit(CALLED) }
-        }
         // SAFETY: the caller's contract.
-        unsafe { self.file.write(call) }
+        unsafe { self.call().write(call) }
     }
 }
 
-/// Runs `child` in a child process, which ends with it.
+impl DeviceFile for WatchedFile<dyn DeviceFile> {
+    unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { self.call().ioctl(header) }
+    }
+
+    fn map(&self, offset: u64, len: usize, access: Access) -> Result<Mapping, Errno> {
+        self.call().map(offset, len, access)
+    }
+
+    fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
+        self.call().allocate(request)
+    }
+
+    unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
+        // SAFETY: the caller's contract.
+        unsafe { self.call().event_file(fd) }
+    }
+}
+
+/// Runs `child` in a child process, which ends with it. If it hangs, a signal kills it.
 fn in_child(child: impl FnOnce()) -> WaitStatus {
     // SAFETY: the child takes no lock that another thread of this process may hold but those of the
     // allocator, which a fork leaves usable, and of the standard library's standard error, if it
@@ -81,6 +117,7 @@ fn in_child(child: impl FnOnce()) -> WaitStatus {
     match unsafe { fork() }.expect("a fork") {
         ForkResult::Parent { child } => waitpid(child, None).expect("a child that ends"),
         ForkResult::Child => {
+            alarm::set(LIMIT.as_secs() as u32);
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
             // SAFETY: ends the child here and now: nothing else of the parent's is dropped.
             unsafe { _exit(i32::from(done.is_err())) }
@@ -89,11 +126,11 @@ fn in_child(child: impl FnOnce()) -> WaitStatus {
 }
 
 #[test]
-fn a_child_that_drops_everything_ends_no_connection_of_its_parent() {
+fn a_child_that_drops_everything_makes_no_call_on_what_its_parent_has() {
     let machine = Machine::roce();
     let kernel: Arc<dyn Kernel> = Arc::new(Watched { kernel: machine.kernel(), version: None });
     let mut listener = Listener::bind_on(Arc::clone(&kernel), ADDRESS).expect("a listener");
-    let [mut client, server] = std::thread::scope(|scope| {
+    let (client, server) = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let request = listener.next(Some(LIMIT)).expect("a request");
             let (objects, qp) = Objects::new(&request.device().expect("a device"));
@@ -102,29 +139,23 @@ fn a_child_that_drops_everything_ends_no_connection_of_its_parent() {
         let peer = connect_on(Arc::clone(&kernel), ADDRESS).expect("resolved");
         let (objects, qp) = Objects::new(&peer.device().expect("a device"));
         let client = peer.timeout(LIMIT).connect(qp, b"").expect("connected");
-        [Some((client, objects)), Some(server.join().expect("the server"))]
+        ((client, objects), server.join().expect("the server"))
     });
-    let (server, server_objects) = server.expect("a connection");
-    let mut watched = Some(server.watched().expect("a thread"));
-    let mut listener = Some(listener);
+    let (server, theirs) = server;
+    let watched = server.watched().expect("a thread");
+    let mut everything = Some((client, (watched, theirs), listener));
     let ended = in_child(|| {
-        let (mut connection, _objects) = client.take().expect("a connection");
+        let ((mut connection, ours), server, mut listener) =
+            everything.take().expect("it is there");
         let forked = |error: mlx5_cm::Error| assert_eq!(error.kind(), ErrorKind::Forked, "{error}");
         forked(connection.has_ended().map(drop).expect_err("the parent's"));
         forked(connection.disconnect().expect_err("the parent's"));
         forked(connection.id().device().map(drop).expect_err("the parent's"));
-        forked(listener.as_mut().map(|listener| listener.next(None)).map_or_else(
-            || panic!("a listener"),
-            |next| next.map(drop).expect_err("the parent's"),
-        ));
-        drop((connection, watched.take(), listener.take()));
+        forked(listener.next(None).map(drop).expect_err("the parent's"));
+        drop((connection, ours, server, listener));
     });
-    assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{ended:?}");
-    assert!(!watched.as_ref().expect("the parent's").has_ended());
-    let (mut connection, objects) = client.take().expect("a connection");
-    assert!(!connection.has_ended().expect("no error"));
-    assert_eq!(connection.qp().state(), QueueState::ReadyToSend);
-    drop((connection, objects, watched, server_objects, listener));
+    assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{CALLED} stands for a call: {ended:?}");
+    drop(everything);
     machine.end();
 }
 
