@@ -23,6 +23,9 @@ use crate::wakes::Wakes;
 /// `submit…` returns a future of its own for each request; `post…` delivers the completion to the
 /// queue's stream. Calls without `try_` wait, first come first served, while the queue is full.
 ///
+/// The queue pair is locked while a call's `build` runs, which must not post to it otherwise, nor shut
+/// down the hub.
+///
 /// A queue pair on which a request fails is in the error state: each of its other requests is
 /// flushed, and so fails as well. [`AsyncQueuePair::close`] returns it, to be reset and connected
 /// anew.
@@ -68,9 +71,6 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     ///
     /// Dropped while it waits, nothing is posted. `build` may be called again after the queue was
     /// found full.
-    ///
-    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
-    /// hub.
     pub async fn submit(
         &self,
         keep: K,
@@ -84,9 +84,6 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     /// last one is signaled; if one fails, the first error is told.
     ///
     /// `build` gets the number of each request. All are posted, or none.
-    ///
-    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
-    /// hub.
     pub async fn submit_batch(
         &self,
         keep: K,
@@ -100,9 +97,6 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
 
     /// Posts a request whose completion goes to [`AsyncQueuePair::sends`]. Waits while the queue is
     /// full.
-    ///
-    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
-    /// hub.
     pub async fn post(
         &self,
         keep: K,
@@ -125,10 +119,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         post_in_turn(&shared.send, keep, want, attempt).await
     }
 
-    /// As [`AsyncQueuePair::submit`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full) where that one waits.
-    ///
-    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
-    /// hub.
+    /// As [`AsyncQueuePair::submit`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full)
+    /// where that one waits.
     pub fn try_submit(
         &self,
         keep: K,
@@ -139,10 +131,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         Ok(Request::new(&self.shared().send, slot))
     }
 
-    /// As [`AsyncQueuePair::post`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full) where that one waits.
-    ///
-    /// The queue pair is locked while `build` runs: it must not post to it otherwise, nor shut down the
-    /// hub.
+    /// As [`AsyncQueuePair::post`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full)
+    /// where that one waits.
     pub fn try_post(
         &self,
         keep: K,
