@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mlx5::{
-    AsyncEvent, ConnectOptions, MemoryRegion, ProtectionDomain, Psn, SendFlags, Sge, transport::Rc,
+    AsyncEvent, ConnectOptions, MemoryRegion, ProtectionDomain, Psn, QueuePairBuilder, SendFlags,
+    Sge, transport::Rc,
 };
 use mlx5_sim::{SimConfig, Simulator};
 use mlx5_uapi::wait::wait_readable;
@@ -145,4 +146,34 @@ fn a_pump_that_always_finds_something_lets_queue_pairs_with_a_shared_receive_que
     });
     // By then it has found as many completions as the completion queue holds.
     assert!(turns.is_some_and(|turns| turns >= 16), "{turns:?}");
+}
+
+#[test]
+fn a_queue_pair_that_comes_to_be_drained_during_another_drain_is_drained_without_a_nudge() {
+    let mut rig = Rig::new();
+    let srq = rig.hub.adopt_srq::<()>(rig.pd.create_srq(4).build().unwrap()).unwrap();
+    let [first, second] = [(); 2].map(|()| {
+        let build = |builder: QueuePairBuilder<'_, Rc>| builder.max_send_wr(4).build();
+        rig.hub.adopt::<_, ()>(srq.create_qp(&rig.pd, build).unwrap()).unwrap()
+    });
+    let count = |rig: &Rig| rig.simulator.object_counts(0).qps;
+    let before = count(&rig);
+    while rig.pump.step().unwrap() == Step::Again {}
+    // The first drain goes on for as long as something has completed.
+    let step = |rig: &mut Rig| {
+        rig.take();
+        rig.message();
+        rig.simulator.run_until_idle();
+        assert_eq!(rig.pump.step().unwrap(), Step::Again);
+    };
+    drop(first);
+    step(&mut rig);
+    drop(second);
+    while rig.pump.until_look > 0 {
+        step(&mut rig);
+    }
+    assert!(rig.pump.draining.is_some() && rig.pump.registry.has_draining());
+    // The next step takes the nudge for the second one, and finds that the first one is drained.
+    while rig.pump.step().unwrap() == Step::Again {}
+    assert_eq!(count(&rig), before - 2, "the second one waits for a nudge");
 }
