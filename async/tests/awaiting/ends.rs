@@ -345,6 +345,22 @@ fn what_is_kept_and_panics_when_it_is_dropped_takes_nothing_from_anybody() {
 }
 
 #[test]
+fn what_is_kept_for_a_result_that_nobody_takes_may_panic_when_the_pump_drops_it() {
+    let mut rig = Rig::stepped();
+    let (before, kept) = (rig.queue_pairs(), Arc::new(()));
+    let panicking: Queue<(Arc<()>, Option<Panicking>)> = rig.hub.adopt(rig.loopback()).unwrap();
+    for panics in [Some(Panicking), None] {
+        panicking.try_post_recv((Arc::clone(&kept), panics), Sge::default()).unwrap();
+    }
+    // They are flushed, for streams that nobody has.
+    drop(panicking);
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&kept)), (before + 1, 3));
+    rig.settle();
+    assert!(rig.pump.is_some(), "the pump goes on");
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&kept)), (before, 1));
+}
+
+#[test]
 fn a_queue_pair_that_is_kept_by_its_own_request_goes_when_that_completes() {
     let mut rig = Rig::stepped();
     let before = rig.queue_pairs();
