@@ -1,6 +1,7 @@
 //! Awaiting requests on the simulated device.
 
 mod ends;
+mod packets;
 mod requests;
 mod rig;
 mod seats;
