@@ -53,9 +53,13 @@ impl CompletionQueue {
     }
 
     /// Polls at most so many packets that share receives, of a queue that is [ready](CompletionQueue::ready).
+    ///
+    /// # Safety
+    /// As for [`Ring::poll_strides`](mlx5_cq::Ring::poll_strides).
     #[inline(always)]
-    pub(crate) fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
-        self.ring.poll_strides(most)
+    pub(crate) unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
+        // SAFETY: by the caller's contract.
+        unsafe { self.ring.poll_strides(most) }
     }
 
     /// See [`Ring::end_strides`](mlx5_cq::Ring::end_strides).

@@ -11,6 +11,7 @@ use crate::pools::QueuePairRecords;
 use crate::rss::{HashQueuePair, WorkQueue};
 use mlx5_cq::{StridePoll, Strides, WorkCompletion};
 use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
+use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use std::cell::Cell;
 use std::fmt;
 
@@ -106,6 +107,12 @@ impl Shape {
         let posted = waiting.div_ceil(strides).max(2);
         let receives = u64::from(posted) + u64::from(spares.unwrap_or(posted));
         let frame_strides = frame_size.div_ceil(stride);
+        if u64::from(stride) * u64::from(strides) > u64::from(MAX_SGE_LENGTH) {
+            let what = format!(
+                "{strides} strides of {stride} bytes: {MAX_SGE_LENGTH} bytes at most in a receive"
+            );
+            return Err(Error::invalid(VERB, what));
+        }
         let slots = receives * u64::from(strides) + u64::from(frames) * u64::from(frame_strides);
         if stride.ilog2() > LOG_LONGEST {
             let what = format!("strides of {stride} bytes: {} at most", 1 << LOG_LONGEST);
@@ -339,10 +346,13 @@ impl Cursor<'_> {
                 mode.let_go(Slot::at(wr_id as usize));
                 counters.bad.add(u64::from(!good));
             };
-            let (completion, first, bytes) = self.poll.find(ended)?;
-            // SAFETY: by the caller's contract.
-            let completion = unsafe { detached(completion) };
+            let found = self.poll.find(ended).map(|(completion, first, bytes)| {
+                // SAFETY: by the caller's contract.
+                (unsafe { detached(completion) }, first, bytes)
+            });
+            // Also where nothing was found: the poll may be at the next receive now.
             self.next = mode.next(&self.poll);
+            let (completion, first, bytes) = found?;
             let start = completion.wr_id() as usize;
             if let Some((slot, length)) = mode.find(start, (first, bytes), &counters.bad) {
                 return Some((completion, slot, length));
@@ -369,7 +379,9 @@ impl Inbound for Striding {
 
     #[inline(always)]
     fn cursor<'q>(cq: &'q mut CompletionQueue, store: &Store<Self>, burst: u32) -> Cursor<'q> {
-        let poll = cq.poll_strides(burst);
+        // SAFETY: a burst borrows the queue, whose completion queue nobody else has, and `Burst` ends it whatever
+        // becomes of the cursor.
+        let poll = unsafe { cq.poll_strides(burst) };
         let mode = &store.mode;
         let (next, shape) = (mode.next(&poll), Bytes(STRIDES_SHIFT - mode.log_stride));
         Cursor { poll, next, shape }
@@ -484,16 +496,18 @@ impl EthernetQueue<Striding> {
     /// Posts as many receives as are missing, if there are some.
     #[inline(never)]
     fn post_receives(&mut self, missing: u32) -> Result<(), EthernetError> {
+        // What sending has failed with keeps nothing from being posted.
+        let mut reaped = Ok(());
         if self.store.mode.ready.len() < missing as usize {
             self.store.take_returned();
-            self.reap()?;
+            reaped = self.reap();
         }
         let Self { receiver, store, .. } = self;
         let left = store.mode.post(&store.buffers, &mut receiver.work_queue, missing)?;
         if left != 0 {
             store.counters.starved.add(1);
         }
-        Ok(())
+        reaped
     }
 }
 
@@ -564,6 +578,34 @@ mod tests {
             assert!(matches!(error, EthernetError::Poll(_)), "{error}");
             assert_eq!(queue.counts().received, 1);
         }
+    }
+
+    /// The receives are posted from the last one down.
+    #[test]
+    fn a_packet_that_comes_during_a_burst_that_has_found_none_lies_in_its_receive() {
+        let simulator = simulator();
+        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let builder = context.create_ethernet_queue(1).receives(32).frames(0).sends(8);
+        let mut queue = builder.striding(64, 8).spares(0).build().unwrap();
+        let (rqn, cqn) = (queue.receiver.work_queue.wq_num(), queue.recv_cq.cqn());
+        let (start, log_receive) = (queue.store.mode.start, queue.store.mode.log_receive);
+        let tell = |opcode, count: u32, length: u32| {
+            let mut engine = simulator.fabric().lock();
+            let device = engine.device_mut(0);
+            let mut entry = device.completion(rqn, opcode, 0, 0);
+            entry.byte_count.set(count << STRIDES_SHIFT | length);
+            assert!(device.inject_completion(cqn, entry.as_bytes().try_into().unwrap(), &[]));
+        };
+        tell(CqeOpcode::ResponderError, 0, 0);
+        let mut place = None;
+        let burst = queue.receive(|mut packets| {
+            assert!(packets.next().is_none(), "the first receive has failed");
+            tell(CqeOpcode::ResponderSend, 1, 60);
+            let packet = packets.next().expect("a packet of the second receive");
+            place = Some((packet.as_ptr().addr() - start) >> log_receive);
+        });
+        burst.unwrap();
+        assert_eq!(place, Some(2));
     }
 
     #[test]

@@ -98,10 +98,21 @@ impl<Q> fmt::Debug for StridePoll<'_, Q> {
     }
 }
 
+/// The place of the CQE behind one. Behind the last one it may lie outside of the buffer: a descriptor is the end
+/// of its CQE.
+#[inline(always)]
+fn behind(descriptor: NonNull<u8>, stride: usize) -> NonNull<u8> {
+    // SAFETY: no buffer reaches to the end of the address space, where zero follows.
+    unsafe { NonNull::new_unchecked(descriptor.as_ptr().wrapping_byte_add(stride)) }
+}
+
 impl<Q: Queue> Ring<Q> {
     /// Starts a poll of at most so many packets that share receives.
+    ///
+    /// # Safety
+    /// Until [`Ring::end_strides`], or the next such poll, nothing else polls, purges or moves the ring.
     #[inline(always)]
-    pub fn poll_strides(&mut self, most: u32) -> StridePoll<'_, Q> {
+    pub unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, Q> {
         if self.lent.is_lent {
             self.end_unended();
         }
@@ -144,7 +155,7 @@ impl<Q: Queue> Ring<Q> {
         let oldest = if known { unsafe { queue.as_ref() }.oldest_strides() } else { None };
         let (expected, end, wr_id) = match oldest {
             // Of more strides the bit of a filler would be one of their number.
-            Some(oldest) if oldest.strides <= FILLER >> STRIDES_SHIFT => {
+            Some(oldest) if oldest.strides < FILLER >> STRIDES_SHIFT => {
                 let last_byte = u32::from(PACKET) | self.owner;
                 let place = |stride: u32| u64::from(stride) << FIRST_SHIFT | u64::from(last_byte);
                 (place(oldest.taken), place(oldest.strides), oldest.wr_id)
@@ -282,9 +293,7 @@ impl<Q: Queue> StridePoll<'_, Q> {
         }
         let bytes = self.ring.look_behind(next, (expected, end - expected), accept)?;
         self.ring.lent.at.expected = expected + taken(bytes);
-        // SAFETY: the address is inside the buffer or at its end, where the ring goes on at its start, or
-        // inside the expanded CQEs of a run.
-        self.ring.lent.at.next = unsafe { next.byte_add(self.ring.stride) };
+        self.ring.lent.at.next = behind(next, self.ring.stride);
         Some((self.ring.packet(next, wr_id, self.ring.marks), bytes))
     }
 
@@ -305,8 +314,7 @@ impl<Q: Queue> StridePoll<'_, Q> {
             left -= taken(bytes);
             // Before somebody looks at the packet, who may panic.
             passed.expected += taken(bytes);
-            // SAFETY: as in `next_behind`.
-            passed.next = unsafe { next.byte_add(stride) };
+            passed.next = behind(next, stride);
             each(passed.ring.packet(next, wr_id, marks), bytes);
         }
     }

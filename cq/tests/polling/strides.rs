@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, Entry};
 use crate::compressed::{mini, write_run};
-use mlx5_cq::{Corruption, OldestStrides, Queue, Sent, SentRequest};
+use mlx5_cq::{Corruption, OldestStrides, Queue, Ring, Sent, SentRequest, StridePoll};
 use mlx5_prm::cqe::{Format, MiniFormat};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -98,13 +98,19 @@ fn entry(first: u32, byte_count: u32) -> Entry {
 /// compressed, and what it has of its own then.
 type Packet = (u64, u16, u32, bool, Option<u32>);
 
+/// A poll of at most so many packets.
+fn poll_strides(ring: &mut Ring<Sharing>, most: u32) -> StridePoll<'_, Sharing> {
+    // SAFETY: each test ends it, or makes the next one, before it does anything else with the ring.
+    unsafe { ring.poll_strides(most) }
+}
+
 /// Polls at most so many packets. Returns them, and how many of them the fast path found.
 ///
 /// Each request is told to have ended once: when the last packet of it is gone, or by its strides.
 #[track_caller]
 fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usize) {
     let (mut packets, mut fast, mut last) = (Vec::new(), 0, None);
-    let mut poll = bed.ring.poll_strides(most);
+    let mut poll = poll_strides(&mut bed.ring, most);
     loop {
         let behind = poll.behind();
         let ((completion, first, bytes), by_fast_path) = match poll.next_behind(|_| true) {
@@ -232,7 +238,7 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     }
     assert_eq!(poll_of(&mut bed, 9, 0).0.len(), 0);
     assert_eq!(poll_of(&mut bed, 9, 1).0.len(), 1);
-    let mut two = bed.ring.poll_strides(2);
+    let mut two = poll_strides(&mut bed.ring, 2);
     assert!(two.next_behind(|_| true).is_some() && two.next_behind(|_| true).is_some());
     assert!(two.next_behind(|_| true).is_none() && two.find(|_, _| {}).is_none());
     two.allow_another();
@@ -254,7 +260,7 @@ fn what_is_not_accepted_is_found() {
     for first in 0..4 {
         bed.device.write(entry(first, told(1, 60 + first)));
     }
-    let mut poll = bed.ring.poll_strides(9);
+    let mut poll = poll_strides(&mut bed.ring, 9);
     assert!(poll.find(|_, _| {}).is_some());
     assert!(poll.next_behind(|bytes| bytes != told(1, 61)).is_none());
     assert_eq!(
@@ -282,7 +288,7 @@ fn a_poll_knows_how_far_it_came_when_somebody_panics() {
     for (taken, last) in [(3, None), (4, Some(100))] {
         let mut seen = 0;
         let each = AssertUnwindSafe(|| {
-            bed.ring.poll_strides(9).each_behind(
+            poll_strides(&mut bed.ring, 9).each_behind(
                 |_| true,
                 |_, _| {
                     seen += 1;
@@ -346,7 +352,7 @@ fn a_receive_that_failed_is_told_and_the_next_packet_is_of_another() {
     bed.device.write(entry(0, told(1, 61)));
     bed.device.write(entry(1, told(1, 62)));
     let (mut failed, mut places) = (Vec::new(), Vec::new());
-    let mut poll = bed.ring.poll_strides(9);
+    let mut poll = poll_strides(&mut bed.ring, 9);
     while let Some((completion, first, _)) = poll.find(|wr_id, good| failed.push((wr_id, good))) {
         places.push((completion.wr_id(), first));
     }
@@ -356,7 +362,7 @@ fn a_receive_that_failed_is_told_and_the_next_packet_is_of_another() {
     assert_eq!(bed.told(), 5);
     // One that finds only such.
     bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
-    let mut poll = bed.ring.poll_strides(9);
+    let mut poll = poll_strides(&mut bed.ring, 9);
     assert!(poll.find(|_, _| {}).is_none());
     assert_eq!(bed.ring.end_strides(), (0, None));
     assert_eq!(bed.told(), 6);
@@ -433,8 +439,8 @@ fn a_poll_goes_on_behind_one_that_was_not_ended() {
         bed.device.write(entry(first, told(1, 60)));
     }
     assert_eq!(poll(&mut bed, 1).0.len(), 1);
-    assert!(bed.ring.poll_strides(9).next_behind(|_| true).is_some());
-    assert!(bed.ring.poll_strides(9).find(|_, _| {}).is_some());
+    assert!(poll_strides(&mut bed.ring, 9).next_behind(|_| true).is_some());
+    assert!(poll_strides(&mut bed.ring, 9).find(|_, _| {}).is_some());
     let firsts = poll(&mut bed, 9).0.into_iter().map(|(_, first, ..)| first);
     assert_eq!(Vec::from_iter(firsts), [3, 4, 5]);
     assert_eq!((bed.told(), bed.ring.corruption()), (6, None));
