@@ -89,17 +89,23 @@ pub(crate) fn create(
     if kind != FlowType::Normal && rule.num_of_specs != 0 {
         return Err(Errno::EINVAL);
     }
-    let counter = match specs.counters {
-        Some(handle) => Some(counter_of(hca, state, handle, &call.driver_in)?),
-        None => None,
-    };
-    let fate = Fate { drop: specs.drop, tag: specs.tag, goes_on, counter };
     let target = (!specs.drop).then_some(Target::Tir(target));
     let (enabled, mask, value) = match kind {
         FlowType::McDefault => multicast(),
         _ => (specs.enabled(), specs.mask, specs.value),
     };
-    let id = hca.rules.add(hca, place, (enabled, &mask, &value), &fate, target)?;
+    let counter = match specs.counters {
+        Some(handle) => counter_of(hca, state, handle, &call.driver_in).map(Some),
+        None => Ok(None),
+    };
+    let made = counter.and_then(|counter| {
+        let fate = Fate { drop: specs.drop, tag: specs.tag, goes_on, counter };
+        hca.rules.add(hca, place, (enabled, &mask, &value), &fate, target)
+    });
+    if let (Err(_), Some(handle)) = (&made, specs.counters) {
+        state.objects.undescribe_unused(handle);
+    }
+    let id = made?;
     let mut parents = vec![request.qp_handle];
     parents.extend(specs.counters);
     let handle = state.objects.add(Body::Flow(Flow { rules: vec![id] }), &parents);

@@ -120,7 +120,7 @@ impl Simulator {
     /// Starts the machine.
     ///
     /// # Panics
-    /// If the process has no memory left for it.
+    /// If the process has no memory or thread left for it.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         Self::start(Fabric::new(config), Bar::Private, None)

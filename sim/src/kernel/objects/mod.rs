@@ -176,17 +176,23 @@ impl Objects {
     /// Takes out an object that is gone.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let object = self.table.remove(&handle)?;
-        for parent in &object.parents {
-            if let Some(parent) = self.table.get_mut(parent) {
+        for &parent in &object.parents {
+            if let Some(parent) = self.table.get_mut(&parent) {
                 parent.users -= 1;
-                // With their last rule the kernel forgets what counters count.
-                if let (0, Body::Counters(counters)) = (parent.users, &mut parent.body) {
-                    counters.described.clear();
-                }
             }
+            self.undescribe_unused(parent);
         }
         self.order.retain(|other| *other != handle);
         Some(object)
+    }
+
+    /// With its last rule, and with a first one that fails, the kernel forgets what counters count.
+    pub(crate) fn undescribe_unused(&mut self, handle: u32) {
+        if let Some(Object { users: 0, body: Body::Counters(counters), .. }) =
+            self.table.get_mut(&handle)
+        {
+            counters.described.clear();
+        }
     }
 
     /// Replaces one of the objects that an object uses.

@@ -376,7 +376,11 @@ fn counters_count_what_a_rule_takes() {
         specs: &specs,
         counters: Some(&described),
     };
-    let rule = flow::create(&*bench.two.file, &what).expect("a rule");
+    let other = rule(&bench.two, &pair.far, &[to_group()]).expect("a rule");
+    let refused = flow::create(&*bench.two.file, &what);
+    assert_eq!(refused, Err(Errno::EEXIST), "the same packets");
+    flow::destroy(&*bench.two.file, other).expect("a rule");
+    let rule = flow::create(&*bench.two.file, &what).expect("a rule, with the same descriptions");
     pair.send(&bench, &plain(100)).expect("a frame");
     pair.send(&bench, &plain(60)).expect("a frame");
     read(&mut values).expect("counters");
