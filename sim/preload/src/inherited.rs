@@ -1,7 +1,7 @@
 //! What a child process has from its parent: on a shared machine, the devices that were open.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::descriptors::{Channel, Descriptors, Device, Entry};
@@ -32,12 +32,16 @@ struct Inheritance {
 }
 
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
-/// Whether a descriptor might be inherited.
-static WAITS: AtomicBool = AtomicBool::new(false);
+/// The process in which a descriptor might be inherited, or zero. A child that runs in its memory is another:
+/// what that closes is not closed here.
+static WAITS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a descriptor that the door does not know might be one of the parent's.
 pub(crate) fn waits() -> bool {
-    WAITS.load(Ordering::Acquire)
+    match WAITS.load(Ordering::Acquire) {
+        0 => false,
+        process => process == std::process::id(),
+    }
 }
 
 /// In a child after a fork: remembers what the parent has open of its machine, which nobody can have
@@ -61,7 +65,8 @@ pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
         for file in &files {
             descriptors::expect(file.fd);
         }
-        WAITS.store(!files.is_empty(), Ordering::Release);
+        let process = if files.is_empty() { 0 } else { std::process::id() };
+        WAITS.store(process, Ordering::Release);
         *inheritance = Some(Inheritance { parent, files });
     }
 }
@@ -69,7 +74,7 @@ pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
 /// Opens what there is to inherit, but for what has been closed meanwhile.
 pub(crate) fn take(machine: &Machine, to: &Descriptors) {
     let inheritance = INHERITANCE.try_lock().ok().and_then(|mut waiting| waiting.take());
-    WAITS.store(false, Ordering::Release);
+    WAITS.store(0, Ordering::Release);
     let Some(Inheritance { parent, files }) = inheritance else { return };
     for File { fd, kind, number } in files {
         if !descriptors::may_be_ours(fd) {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,11 +76,15 @@ fn a_program_may_die_at_any_time() -> Outcome {
 }
 
 /// Cases that need a machine that other processes share.
-const SHARED: [(&str, Body); 4] = [
+const SHARED: [(&str, Body); 5] = [
     ("one_end", one_end),
     ("one_end_with_events", one_end_with_events),
     ("dies_with_objects", dies_with_objects),
     ("a_child_has_what_its_parent_opened", a_child_has_what_its_parent_opened),
+    (
+        "what_a_child_s_child_in_its_memory_closes_stays_inherited",
+        what_a_child_s_child_in_its_memory_closes_stays_inherited,
+    ),
 ];
 
 /// Cases in which a driver does what none may, and the program goes on: each ends it in another way.
@@ -405,7 +409,7 @@ fn a_child_has_a_machine_of_its_own() -> Outcome {
 
 /// Says a line to the other process.
 /// As Python starts programs: the child closes all that it has before it becomes another program.
-fn what_a_child_in_this_memory_closes_stays_open_here() -> Outcome {
+fn close_all_in_a_child_in_this_memory(fd: RawFd) {
     extern "C" fn child(fd: *mut libc::c_void) -> i32 {
         // SAFETY: they are the child's own copies.
         unsafe {
@@ -413,8 +417,6 @@ fn what_a_child_in_this_memory_closes_stays_open_here() -> Outcome {
             libc::close_range(3, u32::MAX, 0)
         }
     }
-    let file = node()?;
-    assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
     let mut stack = vec![0_u128; 4096];
     // SAFETY: the stack lives until the child has ended, for which the call waits.
     let child = unsafe {
@@ -422,15 +424,43 @@ fn what_a_child_in_this_memory_closes_stays_open_here() -> Outcome {
             child,
             stack.as_mut_ptr_range().end.cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            file.as_raw_fd() as usize as *mut libc::c_void,
+            fd as usize as *mut libc::c_void,
         )
     };
     let mut status = 0;
     // SAFETY: there is room for the status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
+}
+
+fn what_a_child_in_this_memory_closes_stays_open_here() -> Outcome {
+    let file = node()?;
+    assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+    close_all_in_a_child_in_this_memory(file.as_raw_fd());
     assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
     Ok(())
+}
+
+fn what_a_child_s_child_in_its_memory_closes_stays_inherited() -> Outcome {
+    let file = node()?;
+    assert_eq!(empty_call(file.as_raw_fd()).raw_os_error(), Some(libc::EINVAL));
+    // SAFETY: no other thread of this program holds a lock that the child needs.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error().into()),
+        0 => {
+            // It has not used what it inherits.
+            close_all_in_a_child_in_this_memory(file.as_raw_fd());
+            let answered = empty_call(file.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
+            std::process::exit(i32::from(!answered))
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: there is room for the status.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+            Ok(())
+        }
+    }
 }
 
 fn tell(line: impl std::fmt::Display) -> io::Result<()> {

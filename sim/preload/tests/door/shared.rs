@@ -28,6 +28,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("a_child_has_what_its_parent_opened", || {
             passes("a_child_has_what_its_parent_opened", "")
         }),
+        Trial::test("what_a_child_s_child_in_its_memory_closes_stays_inherited", || {
+            passes("what_a_child_s_child_in_its_memory_closes_stays_inherited", "")
+        }),
         Trial::test("without_a_machine_there_is_no_device", nobody),
         Trial::test("only_one_host_serves_at_a_place", one_host),
     ]);
