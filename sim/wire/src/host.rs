@@ -171,6 +171,7 @@ impl Host {
     /// Serves until nobody has been connected for a while, or for ever. Answers how often a
     /// driver did what it never must.
     pub fn serve(self, linger: Option<Duration>) -> io::Result<usize> {
+        let mut short = false;
         loop {
             let idle = lock(&self.shared.clients).is_empty();
             if idle && self.shared.leaving.load(Ordering::Acquire) {
@@ -189,13 +190,19 @@ impl Host {
             }
             // Empty if somebody else has read it.
             let _ = self.shared.gone.read();
-            self.accept()?;
+            self.accept(&mut short)?;
         }
         // Who comes now finds nobody here, and starts a machine of its own; who came before that
-        // is served.
+        // is served, unless there is no descriptor for it and nobody who will go.
         std::fs::remove_file(&self.path)?;
-        self.accept()?;
-        while !lock(&self.shared.clients).is_empty() {
+        loop {
+            self.accept(&mut short)?;
+            if lock(&self.shared.clients).is_empty() {
+                break;
+            }
+            if short {
+                continue;
+            }
             let mut wanted = [PollFd::new(self.shared.gone.as_fd(), PollFlags::POLLIN)];
             match poll(&mut wanted, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => _ = self.shared.gone.read(),
@@ -206,17 +213,23 @@ impl Host {
         Ok(lock(&self.shared.violations).len())
     }
 
-    /// Lets in whoever waits.
-    fn accept(&self) -> io::Result<()> {
+    /// Lets in whoever waits. `short` is whether somebody is not let in for want of descriptors.
+    fn accept(&self, short: &mut bool) -> io::Result<()> {
         loop {
             let socket = match accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
                 // SAFETY: the kernel has just made the descriptor for this process.
                 Ok(fd) => unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) },
-                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EAGAIN) => {
+                    *short = false;
+                    return Ok(());
+                }
                 Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
                 // Who waits is let in when another has gone.
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)) => {
-                    say!("nobody is let in: {errno}");
+                    // The listener stays readable, so this comes again and again.
+                    if !std::mem::replace(short, true) {
+                        say!("nobody is let in: {errno}");
+                    }
                     thread::sleep(SHORT_OF_DESCRIPTORS);
                     return Ok(());
                 }
