@@ -262,6 +262,8 @@ fn is_subject(
             };
             create == made_by && srq.srqn == named
         }
+        Body::Wq(wq) => create == CommandOpcode::CREATE_RQ && wq.rqn == named,
+        Body::IndirectionTable(table) => create == CommandOpcode::CREATE_RQT && table.rqtn == named,
         Body::Devx(object) => object.kind.create == create && object.number == named,
         _ => false,
     })

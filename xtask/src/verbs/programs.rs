@@ -20,8 +20,15 @@ const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
 /// Those with raw packets: one that needs no header in a request, and one that needs that of Ethernet.
 const PACKETS: [&str; 2] = ["link=roce,raw=on", "link=roce,raw=on,inline=l2"];
 /// Programs that need them.
-const WITH_PACKETS: &[&str] =
-    &["counting", "flow_kinds", "packets", "packets_posted", "parents", "work_queues"];
+const WITH_PACKETS: &[&str] = &[
+    "counting",
+    "flow_kinds",
+    "packets",
+    "packets_posted",
+    "parents",
+    "work_queues",
+    "wq_commands",
+];
 
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
