@@ -168,7 +168,8 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     }
 
     /// Bytes of a buffer. Default: 2048. Rounded up to a power of two, 64 at least; `build` refuses more
-    /// than 65536. A packet that is longer is dropped: a port of MTU 9000 needs 16384.
+    /// than 65536. A packet that is longer is dropped: a port of MTU 9000 needs 16384. Of a queue whose packets
+    /// share receives it is the size of frames alone.
     pub fn buffer_size(mut self, bytes: u32) -> Self {
         self.buffer_size = bytes;
         self

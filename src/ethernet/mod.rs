@@ -76,8 +76,9 @@ const STARVED_NAP: Duration = Duration::from_millis(1);
 /// counters); nothing waits. The next call of `receive` after a frame was dropped goes on.
 ///
 /// # Errors
-/// A packet that is longer than a buffer is dropped and [counted](Counts::bad). A frame that the device
-/// refuses stops the send queue; [`EthernetQueue::restart`] starts it again.
+/// A packet that is longer than a buffer is dropped and [counted](Counts::bad); the device drops one that is
+/// longer than a receive of several packets, and counts it itself. A frame that the device refuses stops the send
+/// queue; [`EthernetQueue::restart`] starts it again.
 ///
 /// # Modes
 /// Each packet has a receive of its own, or several share one ([`EthernetQueueBuilder::striding`]): the
@@ -315,8 +316,8 @@ impl<M: Mode> EthernetQueue<M> {
     /// Starts the queue again after an error: what was not sent yet is dropped, and packets that have
     /// arrived and were not received are lost. Rules stay.
     ///
-    /// A [striding](Striding) queue starts sending again, and loses no packets. If it cannot receive any
-    /// more, make another one: a work queue does not start twice.
+    /// A [striding](Striding) queue starts sending again, and loses no packets. Its receives are left as they
+    /// are: if it cannot receive any more, make another one.
     pub fn restart(&mut self) -> Result<(), Error> {
         M::restart(self)
     }

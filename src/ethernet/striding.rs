@@ -500,7 +500,7 @@ impl EthernetQueue<Striding> {
         let mut reaped = Ok(());
         if self.store.mode.ready.len() < missing as usize {
             self.store.take_returned();
-            reaped = self.reap();
+            reaped = self.reap().map(drop);
         }
         let Self { receiver, store, .. } = self;
         let left = store.mode.post(&store.buffers, &mut receiver.work_queue, missing)?;

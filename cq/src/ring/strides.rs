@@ -149,10 +149,14 @@ impl<Q: Queue> Ring<Q> {
     #[inline(always)]
     fn position(&self) -> Position {
         let (index, queue) = self.received;
-        let known = index != Self::NOT_CACHED;
-        // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed, which
-        // the poller does, and not during a poll.
-        let oldest = if known { unsafe { queue.as_ref() }.oldest_strides() } else { None };
+        let oldest = if index == Self::NOT_CACHED {
+            None
+        } else {
+            // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed, which
+            // the poller does, and not during a poll.
+            let queue = unsafe { queue.as_ref() };
+            queue.oldest_strides()
+        };
         let (expected, end, wr_id) = match oldest {
             // Of more strides the bit of a filler would be one of their number.
             Some(oldest) if oldest.strides < FILLER >> STRIDES_SHIFT => {

@@ -248,9 +248,11 @@ fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(be
 /// were not known how far a burst came.
 fn a_burst_that_is_leaked_or_panics_has_what_it_took_and_no_more(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
-    let (mut queue, _rule) = queue_with(bed, |builder| builder)?;
+    let (mut queue, _rule) = queue_with(bed, |builder| builder.receives(16 * STRIDES as u32))?;
     let mut turn = 0;
     for round in 0..40 {
+        // A burst that panics posts nothing again.
+        queue.receive(|_| {})?;
         let lengths = Vec::from_iter((0..6).map(|n| 60 + 6 * round + n));
         lengths.iter().for_each(|&length| a.send(bed, &plain(length)));
         bed.settle();
