@@ -32,7 +32,7 @@
 2:
     mov r10d,DWORD PTR [r9+0x3c]
     bswap r10d
-    xor r10d,DWORD PTR [rdi+0x120]
+    xor r10d,DWORD PTR [rdi+0x158]
     test r10b,0xfd
     je 3
     test r10b,0x1
@@ -76,7 +76,7 @@
     add rbx,r14
     mov r14,QWORD PTR [rbx]
     shr r14,0x20
-    cmp DWORD PTR [rdi+0x124],r14d
+    cmp DWORD PTR [rdi+0x15c],r14d
     jne 14
     mov rbx,QWORD PTR [rbx+0x8]
     test r11,r11
@@ -143,7 +143,7 @@
     cmp rcx,QWORD PTR [rdi+0x88]
     jne 9
 8:
-    xor BYTE PTR [rdi+0x120],0x1
+    xor BYTE PTR [rdi+0x158],0x1
     mov rcx,QWORD PTR [rdi+0x80]
 9:
     movzx ebx,r14b
@@ -170,7 +170,7 @@
     jb 14
     add r14,rbx
     mov rbx,QWORD PTR [r14]
-    cmp DWORD PTR [rdi+0x124],ebx
+    cmp DWORD PTR [rdi+0x15c],ebx
     jne 14
     mov rbx,QWORD PTR [r14+0x8]
     test rcx,rcx
@@ -231,10 +231,10 @@
     mov QWORD PTR [rdi+0x78],r9
     test edx,edx
     je 15
-    mov ecx,DWORD PTR [rdi+0x118]
+    mov ecx,DWORD PTR [rdi+0x150]
     imul ecx,edx
-    add ecx,DWORD PTR [rdi+0x11c]
-    mov DWORD PTR [rdi+0x11c],ecx
+    add ecx,DWORD PTR [rdi+0x154]
+    mov DWORD PTR [rdi+0x154],ecx
     mov rsi,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rsi+0x2c],ecx
     mov rsi,QWORD PTR [rdi+0x98]
@@ -255,10 +255,10 @@
     mov QWORD PTR [rdi+0x78],r9
     test edx,edx
     je 19
-    mov eax,DWORD PTR [rdi+0x118]
+    mov eax,DWORD PTR [rdi+0x150]
     imul eax,edx
-    add eax,DWORD PTR [rdi+0x11c]
-    mov DWORD PTR [rdi+0x11c],eax
+    add eax,DWORD PTR [rdi+0x154]
+    mov DWORD PTR [rdi+0x154],eax
     mov rcx,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rcx+0x2c],eax
     mov rcx,QWORD PTR [rdi+0x98]
@@ -272,7 +272,7 @@
     test rdx,rdx
     jne 22
 20:
-    dec DWORD PTR [rdi+0x130]
+    dec DWORD PTR [rdi+0x168]
     mov eax,0x1
     je 23
 21:

@@ -6,7 +6,7 @@
     mov rax,QWORD PTR [rdi+0x78]
     mov edx,DWORD PTR [rax+0x3c]
     bswap edx
-    xor edx,DWORD PTR [rdi+0x120]
+    xor edx,DWORD PTR [rdi+0x158]
     test dl,0xfd
     je 1
     test dl,0x1
@@ -86,7 +86,7 @@
     cmp rcx,QWORD PTR [rdi+0x88]
     jne 5
 4:
-    xor BYTE PTR [rdi+0x120],0x1
+    xor BYTE PTR [rdi+0x158],0x1
     mov rcx,QWORD PTR [rdi+0x80]
 5:
     movzx r9d,r10b
@@ -98,7 +98,7 @@
     bswap eax
     jmp 11
 6:
-    dec DWORD PTR [rdi+0x130]
+    dec DWORD PTR [rdi+0x168]
     mov eax,0x1
     je 16
     xor edx,edx
@@ -122,7 +122,7 @@
     jb 14
     add r10,r9
     mov r9,QWORD PTR [r10]
-    cmp DWORD PTR [rdi+0x124],r9d
+    cmp DWORD PTR [rdi+0x15c],r9d
     jne 14
     mov r9,QWORD PTR [r10+0x8]
     test rcx,rcx
@@ -155,7 +155,7 @@
     add r9,r10
     mov r10,QWORD PTR [r9]
     shr r10,0x20
-    cmp DWORD PTR [rdi+0x124],r10d
+    cmp DWORD PTR [rdi+0x15c],r10d
     jne 14
     mov r9,QWORD PTR [r9+0x8]
     test r8,r8
@@ -196,9 +196,9 @@
     add r8,r9
     add QWORD PTR [rsi],r8
     mov QWORD PTR [rdi+0x78],rcx
-    mov eax,DWORD PTR [rdi+0x118]
-    add eax,DWORD PTR [rdi+0x11c]
-    mov DWORD PTR [rdi+0x11c],eax
+    mov eax,DWORD PTR [rdi+0x150]
+    add eax,DWORD PTR [rdi+0x154]
+    mov DWORD PTR [rdi+0x154],eax
     mov rcx,QWORD PTR [rdi+0xa0]
     mov DWORD PTR [rcx+0x2c],eax
     mov rcx,QWORD PTR [rdi+0x98]

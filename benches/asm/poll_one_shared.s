@@ -4,7 +4,7 @@
     mov rbx,rdi
     mov cl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rdi+0x138],cl
+    lock cmpxchg BYTE PTR [rdi+0x170],cl
     jne 17
     mov rax,QWORD PTR [rbx+0x90]
     mov eax,DWORD PTR [rax]
@@ -14,7 +14,7 @@
     mov rax,QWORD PTR [rbx+0x78]
     mov edx,DWORD PTR [rax+0x3c]
     bswap edx
-    xor edx,DWORD PTR [rbx+0x120]
+    xor edx,DWORD PTR [rbx+0x158]
     test dl,0xfd
     je 2
     test dl,0x1
@@ -94,7 +94,7 @@
     cmp rcx,QWORD PTR [rbx+0x88]
     jne 6
 5:
-    xor BYTE PTR [rbx+0x120],0x1
+    xor BYTE PTR [rbx+0x158],0x1
     mov rcx,QWORD PTR [rbx+0x80]
 6:
     movzx r8d,r9b
@@ -106,7 +106,7 @@
     bswap eax
     jmp 13
 7:
-    dec DWORD PTR [rbx+0x130]
+    dec DWORD PTR [rbx+0x168]
     mov r14d,0x1
     je 21
 8:
@@ -130,7 +130,7 @@
     jb 16
     add r9,r8
     mov r8,QWORD PTR [r9]
-    cmp DWORD PTR [rbx+0x124],r8d
+    cmp DWORD PTR [rbx+0x15c],r8d
     jne 16
     mov r8,QWORD PTR [r9+0x8]
     test rcx,rcx
@@ -163,7 +163,7 @@
     add r8,r9
     mov r9,QWORD PTR [r8]
     shr r9,0x20
-    cmp DWORD PTR [rbx+0x124],r9d
+    cmp DWORD PTR [rbx+0x15c],r9d
     jne 16
     mov r8,QWORD PTR [r8+0x8]
     test rdi,rdi
@@ -204,9 +204,9 @@
     add rdi,r8
     add QWORD PTR [rsi],rdi
     mov QWORD PTR [rbx+0x78],rcx
-    mov eax,DWORD PTR [rbx+0x118]
-    add eax,DWORD PTR [rbx+0x11c]
-    mov DWORD PTR [rbx+0x11c],eax
+    mov eax,DWORD PTR [rbx+0x150]
+    add eax,DWORD PTR [rbx+0x154]
+    mov DWORD PTR [rbx+0x154],eax
     mov rcx,QWORD PTR [rbx+0xa0]
     mov DWORD PTR [rcx+0x2c],eax
     mov rcx,QWORD PTR [rbx+0x98]
@@ -265,7 +265,7 @@
     mov r14,rax
     and r14d,0x1
 20:
-    mov BYTE PTR [rbx+0x138],0x0
+    mov BYTE PTR [rbx+0x170],0x0
     mov rax,r14
     add rsp,0x8
     pop rbx
@@ -275,6 +275,6 @@
     mov rdi,rbx
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
     jmp 8
-    mov BYTE PTR [rbx+0x138],0x0
+    mov BYTE PTR [rbx+0x170],0x0
     mov rdi,rax
     call _Unwind_Resume@plt
