@@ -28,10 +28,11 @@ fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
 }
 
 /// Moves a queue from one state to another. A driver that has not heard that a queue failed names the
-/// state before, and mlx5_ib never asks: so a queue is reset or ended from whatever state it is in.
+/// state before, and mlx5_ib never asks: such a queue is reset or ended all the same.
 fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer {
     let is = state_of(device, number)?;
-    if is.0 != from && QueueState(to) == QueueState::RDY {
+    let failed = is == QueueState::ERR && QueueState(to) != QueueState::RDY;
+    if is.0 != from && !failed {
         return Err(Failure::state(syndrome::TRANSITION));
     }
     let state = match (is, QueueState(to)) {
