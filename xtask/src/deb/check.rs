@@ -107,7 +107,7 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
 /// A folder that the loader looks into first has one of C's libraries: no program may get that with the
 /// other one of ours.
 fn half_a_switch_is_refused(bare: &Bare) -> Result<(), Failure> {
-    const LAY: &str = "mkdir -p /opt/first && cp -L /usr/lib/*/libmlx5.so.1 /opt/first/ \
+    const LAY: &str = "mkdir -p /opt/first && cp -L /usr/lib/*-linux-gnu/libmlx5.so.1 /opt/first/ \
                        && echo /opt/first >/etc/ld.so.conf.d/000-a.conf";
     bare.run(&["/bin/sh", "-c", LAY])?;
     let output = bare.output(&[SWITCH, "rust"])?;
