@@ -109,7 +109,7 @@ pub(crate) fn kept<M: Mode>(
 
 /// Sends back what arrives, until so many packets have.
 #[track_caller]
-fn send_back(bed: &Bed, queue: &mut EthernetQueue, count: usize) {
+pub(super) fn send_back<M: Mode>(bed: &Bed, queue: &mut EthernetQueue<M>, count: usize) {
     let mut seen = 0;
     bed.until("packets", || {
         let burst = queue.receive(|mut packets| {

@@ -1,6 +1,6 @@
 //! Receives that several packets share.
 
-use super::ethernet_queue::{kept, queue_by};
+use super::ethernet_queue::{kept, queue_by, send_back};
 use crate::frames::{ETHERNET, Flow, plain};
 use crate::panics::panic_of;
 use crate::prelude::*;
@@ -485,18 +485,7 @@ fn packets_are_sent_back_from_where_they_lie(bed: &Bed) -> Outcome {
         a.recv(burst);
         let frames: Vec<_> = (0..burst).map(|n| plain(60 + 37 * n)).collect();
         frames.iter().for_each(|frame| a.send(bed, frame));
-        let mut seen = 0;
-        bed.until("packets", || {
-            let sent = queue.receive(|mut packets| {
-                while let Some(mut packet) = packets.next() {
-                    packet[..6].copy_from_slice(&BACK);
-                    packet.send();
-                    seen += 1;
-                }
-            });
-            sent.expect("a queue that can be polled and posted to");
-            seen >= burst
-        });
+        send_back(bed, &mut queue, burst);
         for frame in &frames {
             assert_eq!(a.next(bed).frame, returned(frame));
         }
