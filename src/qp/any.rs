@@ -15,6 +15,7 @@ use mlx5_wqe::{
     ReceiveWr, RequestHandle, SendWr, Sge,
 };
 use std::borrow::Borrow;
+use std::time::Duration;
 
 /// The transports, with the declarations for each.
 macro_rules! any {
@@ -222,6 +223,16 @@ impl AnyQueuePair {
         each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
         of_any!(self, qp => qp.quiesce(cqs, each))
+    }
+
+    /// See [`QueuePair::quiesce_within`].
+    pub fn quiesce_within(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        timeout: Duration,
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        of_any!(self, qp => qp.quiesce_within(cqs, timeout, each))
     }
 
     /// See [`QueuePair::query`].

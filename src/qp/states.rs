@@ -9,6 +9,7 @@ use mlx5_cq::{CompletionError, CompletionOpcode, WorkCompletion};
 use mlx5_wqe::{QueueState, ReceiveQueue, SendQueue};
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A request that was not done when a queue pair was quiesced. See [`QueuePair::quiesce`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +31,8 @@ pub enum WhyNotDone {
     Failed(CompletionError),
     /// It was cancelled.
     Cancelled,
-    /// No completion tells: the device is gone, the completion queue failed, or the queue pair was
-    /// reset before.
+    /// No completion tells: the device is gone, the completion queue failed, the queue pair was reset
+    /// before, or the time limit was over.
     Unknown,
 }
 
@@ -52,15 +53,27 @@ pub enum QuiesceFault {
     Call(Error),
     /// Polling.
     Poll(PollError),
+    /// After this time some requests had no completion. They are still with the device.
+    TimedOut(Duration),
+}
+
+impl fmt::Display for QuiesceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Poll(error) => error.fmt(f),
+            Self::TimedOut(limit) => write!(
+                f,
+                "the device did not complete every flushed request within {limit:?}: quiesce again \
+                 to wait longer, or reset the queue pair, which makes the device forget them"
+            ),
+        }
+    }
 }
 
 impl fmt::Display for QuiesceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.error {
-            QuiesceFault::Call(error) => error.fmt(f)?,
-            QuiesceFault::Poll(error) => error.fmt(f)?,
-        }
-        write!(f, "; {} requests are not done or unknown", self.not_done.len())
+        write!(f, "{}; {} requests are not done or unknown", self.error, self.not_done.len())
     }
 }
 
@@ -69,6 +82,7 @@ impl std::error::Error for QuiesceError {
         match &self.error {
             QuiesceFault::Call(error) => Some(error),
             QuiesceFault::Poll(error) => Some(error),
+            QuiesceFault::TimedOut(_) => None,
         }
     }
 }
@@ -174,10 +188,11 @@ impl ControlHalf {
         found
     }
 
-    /// See [`QueuePair::quiesce`].
+    /// See [`QueuePair::quiesce_within`]; without a limit for `None`.
     fn quiesce(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
+        limit: Option<Duration>,
         mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
         let mut not_done = Vec::new();
@@ -194,6 +209,9 @@ impl ControlHalf {
         let mut failed = started.err().map(QuiesceFault::Call);
         // Without the error state the requests do not complete, but some may have.
         let flushed = failed.is_none() && self.state != QueueState::Reset;
+        let end = limit.and_then(|limit| Some((limit, Instant::now().checked_add(limit)?)));
+        let room: usize = cqs.iter().map(|cq| cq.capacity() as usize).sum();
+        let mut late = 0;
         while flushed && inner.is_busy() || inner.has_completions() {
             let mut count = 0;
             for cq in &mut *cqs {
@@ -208,6 +226,16 @@ impl ControlHalf {
             }
             if count == 0 && failed.is_some() {
                 break;
+            }
+            if let Some((limit, end)) = end
+                && Instant::now() >= end
+            {
+                // What lay in the completion queues by then is polled; others may go on to complete.
+                late += count;
+                if count == 0 || late >= room {
+                    failed = failed.or(Some(QuiesceFault::TimedOut(limit)));
+                    break;
+                }
             }
             if count == 0 {
                 std::thread::yield_now();
@@ -345,6 +373,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// reset had failed and was done nevertheless. On an error, the list in it has also the requests of
     /// which nothing is known.
     ///
+    /// It waits as long as it takes: see [`QueuePair::quiesce_within`] for a device that may withhold
+    /// completions.
+    ///
     /// Requests of a shared receive queue are not flushed, because they are not the queue pair's. A
     /// message that was arriving completes later, at the latest before
     /// [`AsyncEvent::QpLastWqeReached`](crate::AsyncEvent::QpLastWqeReached).
@@ -353,7 +384,31 @@ impl<T: QueuePairTransport> QueuePair<T> {
         cqs: &mut [&mut CompletionQueue],
         each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
-        let quiesced = self.control.quiesce(cqs, each);
+        self.quiesce_until(cqs, None, each)
+    }
+
+    /// The same, but waits for at most `timeout` ([`QuiesceFault::TimedOut`]).
+    ///
+    /// After that, the requests that the list in the error tells as [`WhyNotDone::Unknown`] are still
+    /// with the device, which may use their memory: another call waits for them, and what it returns
+    /// adds to what this one told. [`QueuePair::reset`] makes the device forget them; then a call
+    /// returns them as unknown.
+    pub fn quiesce_within(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        timeout: Duration,
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        self.quiesce_until(cqs, Some(timeout), each)
+    }
+
+    fn quiesce_until(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        limit: Option<Duration>,
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        let quiesced = self.control.quiesce(cqs, limit, each);
         self.was_reset |= self.control.state == QueueState::Reset;
         quiesced
     }
@@ -388,9 +443,28 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         cqs: &mut [&mut CompletionQueue],
         each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
+        self.quiesce_until(cqs, None, each)
+    }
+
+    /// The same, but waits for at most `timeout`. See [`QueuePair::quiesce_within`].
+    pub fn quiesce_within(
+        &self,
+        cqs: &mut [&mut CompletionQueue],
+        timeout: Duration,
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
+        self.quiesce_until(cqs, Some(timeout), each)
+    }
+
+    fn quiesce_until(
+        &self,
+        cqs: &mut [&mut CompletionQueue],
+        limit: Option<Duration>,
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, QuiesceError> {
         let mut control = self.lock_control();
         let _send = self.lock_send();
         let _receive = self.lock_receive();
-        control.quiesce(cqs, each)
+        control.quiesce(cqs, limit, each)
     }
 }

@@ -3,9 +3,10 @@
 use super::*;
 use crate::transport::{RawPacket, Rc, Ud};
 use mlx5_sim::Fault;
-use mlx5_sim::engine::DrainAt;
+use mlx5_sim::engine::{DrainAt, QpState};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -357,6 +358,89 @@ fn queue_pairs_of_any_transport_and_shared_ones_are_quiesced_and_purged_alike() 
     assert_eq!(near.purge(&mut bed.cq).unwrap(), 4);
     // What was posted is forgotten, as by an owned queue pair.
     assert_eq!(near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap(), []);
+}
+
+/// Does something that has to end.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = channel();
+    let worker = thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    assert_ne!(is_done.recv_timeout(DEADLINE), Err(RecvTimeoutError::Timeout), "it does not end");
+    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Fails unless quiescing has ended because the device withholds the completions of receives.
+#[track_caller]
+fn assert_withheld(quiesced: Result<Vec<NotDone>, QuiesceError>, wr_ids: &[u64]) {
+    let failed = quiesced.unwrap_err();
+    assert_eq!(failed.error, QuiesceFault::TimedOut(Duration::ZERO));
+    let unknown = |wr_id: &u64| NotDone { wr_id: *wr_id, receive: true, why: WhyNotDone::Unknown };
+    assert!(failed.not_done.iter().copied().eq(wr_ids.iter().map(unknown)), "{failed:?}");
+    let text = failed.to_string();
+    assert!(text.contains("within 0ns: quiesce again to wait longer, or reset"), "{text}");
+}
+
+#[test]
+fn a_device_that_withholds_completions_is_waited_for_no_longer_than_the_limit() {
+    ends(|| {
+        let mut bed = Bed::new();
+        let mut pair = bed.pair(None);
+        pair.receive(1..4);
+        pair.near.post_recv(&[ReceiveWr { wr_id: 9, sges: &[] }]).unwrap();
+        bed.simulator.inject(0, Fault::Stall);
+        let limit = Duration::ZERO;
+        for _ in 0..2 {
+            let quiesced = pair.far.quiesce_within(&mut [&mut bed.cq], limit, |_| {});
+            assert_withheld(quiesced, &[1, 2, 3]);
+            assert_eq!(pair.far.state(), QueueState::Error);
+        }
+        let (mut any, near) = (AnyQueuePair::from(pair.far), pair.near.into_shared());
+        let cqs = &mut [&mut bed.cq];
+        assert_withheld(any.quiesce_within(cqs, limit, |_| {}), &[1, 2, 3]);
+        assert_withheld(near.quiesce_within(cqs, limit, |_| {}), &[9]);
+        // A device that is reset does not owe them any more.
+        near.reset().unwrap();
+        let forgotten = near.quiesce_within(cqs, limit, |_| {}).unwrap();
+        assert_eq!(forgotten, [NotDone { wr_id: 9, receive: true, why: WhyNotDone::Unknown }]);
+
+        // What it owes is waited for by the next call.
+        bed.simulator.inject(0, Fault::Resume);
+        let not_done = any.quiesce_within(cqs, DEADLINE, |_| {}).unwrap();
+        assert!(not_done.iter().map(|one| one.wr_id).eq(1..4), "{not_done:?}");
+        for one in not_done {
+            assert!(matches!(one.why, WhyNotDone::Failed(error) if error.is_flushed()));
+        }
+    });
+}
+
+#[test]
+fn the_limit_holds_while_completions_of_others_never_end() {
+    ends(|| {
+        let simulator = Simulator::new(SimConfig::new().step(true).exact_doorbells(true));
+        let context = open(&simulator);
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(100).build().unwrap());
+        let mut bed = Bed { simulator, context, pd, cq };
+        let (mut pair, mut other) = (bed.pair(None), bed.pair(None));
+        // It waits for a receive of the peer's when the device forgets it.
+        pair.send([1], SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        let forget =
+            |qpn| bed.simulator.fabric().lock().device_mut(0).set_qp_state(qpn, QpState::Reset);
+        forget(pair.near.qp_num()).unwrap();
+        // Each completion makes another, so polling always finds one.
+        let mut go_on = || {
+            other.near.post(|batch| batch.wr(2, SendFlags::SIGNALED).nop()).unwrap();
+            bed.simulator.run_until_idle();
+        };
+        go_on();
+        let limit = Duration::from_millis(1);
+        let failed = pair.near.quiesce_within(&mut [&mut bed.cq], limit, |_| go_on()).unwrap_err();
+        assert_eq!(failed.error, QuiesceFault::TimedOut(limit));
+        let unknown = NotDone { wr_id: 1, receive: false, why: WhyNotDone::Unknown };
+        assert_eq!(failed.not_done, [unknown]);
+    });
 }
 
 #[test]
