@@ -50,8 +50,8 @@
 //! ```
 //!
 //! Resolving, connecting and accepting have a time limit: [`DEFAULT_TIMEOUT`], unless another is set.
-//! Waits for a request, an event or the end of a connection have the limit that they are given, and
-//! none for `None`. An [`Error`] says what failed, why, and what to do. Dropping an [`Id`] or a
+//! So has stopping a [`Session`], which waits for the device. Waits for a request, an event or the end
+//! of a connection have the limit that they are given, and none for `None`. An [`Error`] says what failed, why, and what to do. Dropping an [`Id`] or a
 //! [`Connection`] ends it, which its peer is told.
 //!
 //! In a child process after a fork, calls fail with [`ErrorKind::Forked`], and drops do nothing: the

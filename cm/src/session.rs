@@ -18,7 +18,6 @@ use crate::connect::{Resolved, connect_on};
 use crate::connection::{Connection, ConnectionFailed};
 use crate::error::{Error, ErrorKind};
 use crate::listen::Request;
-#[cfg(doc)]
 use crate::wait::DEFAULT_TIMEOUT;
 
 /// The shortest and the longest pause between two attempts to connect.
@@ -97,6 +96,8 @@ pub struct Session {
     state: State,
     /// What was not done, and was not told yet.
     not_done: Vec<NotDone>,
+    /// How long the device may take to flush the queue pair.
+    stop_timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -142,7 +143,15 @@ impl Session {
             QueueState::Reset => State::Idle(qp),
             _ => State::Stopping(qp),
         };
-        Self { state, not_done: Vec::new() }
+        Self { state, not_done: Vec::new(), stop_timeout: DEFAULT_TIMEOUT }
+    }
+
+    /// Sets how long stopping waits for the device to complete what is posted. Default:
+    /// [`DEFAULT_TIMEOUT`].
+    #[must_use]
+    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
+        self.stop_timeout = timeout;
+        self
     }
 
     /// Returns how far it is.
@@ -222,8 +231,10 @@ impl Session {
     /// that were not done since the session was last stopped. `each` gets every completion that is
     /// polled, also those of other queue pairs.
     ///
-    /// It waits until each posted request has its completion, without a limit: a device that takes
-    /// commands and withholds completions is not found out.
+    /// It waits until each posted request has its completion, for at most
+    /// [`Session::stop_timeout`]. After that it fails with [`ErrorKind::TimedOut`]: requests are
+    /// still with the device, which may use their memory until a later call is done with them, or the
+    /// queue pair is dropped.
     ///
     /// An idle session has nothing to do. After an error, the session is in
     /// [`SessionState::Stopping`], and this may be called again; or the device is gone.
@@ -231,6 +242,26 @@ impl Session {
         &mut self,
         cqs: &mut [&mut CompletionQueue],
         each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, StopFailed> {
+        self.end(cqs, each, false)
+    }
+
+    /// Ends the connection as [`Session::stop`] does, but does not wait for the device: it resets the
+    /// queue pair, which makes the device forget what is posted. Requests without a completion are told
+    /// as [`WhyNotDone::Unknown`]. For a device that does not complete them in time.
+    pub fn stop_now(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+    ) -> Result<Vec<NotDone>, StopFailed> {
+        self.end(cqs, each, true)
+    }
+
+    fn end(
+        &mut self,
+        cqs: &mut [&mut CompletionQueue],
+        each: impl FnMut(WorkCompletion<'_>),
+        now: bool,
     ) -> Result<Vec<NotDone>, StopFailed> {
         const OPERATION: &str = "stop";
         let mut qp = match mem::replace(&mut self.state, State::Lost) {
@@ -251,10 +282,19 @@ impl Session {
                 qp
             }
         };
-        let failed = match qp.quiesce(cqs, each) {
+        // A device that is gone is found out by quiescing, which tells what is not known.
+        let reset = if now { qp.reset() } else { Ok(()) };
+        let reset = reset.or_else(|error| match error.kind() {
+            DriverErrorKind::DeviceGone => Ok(()),
+            _ => Err(QuiesceError { error: QuiesceFault::Call(error), not_done: Vec::new() }),
+        });
+        let quiesced = reset.and_then(|()| qp.quiesce_within(cqs, self.stop_timeout, each));
+        let failed = match quiesced {
             Ok(not_done) => {
                 self.not_done.extend(not_done);
-                qp.reset().and_then(|()| qp.forget()).err().map(QuiesceFault::Call)
+                // What a reset left unknown is told each time: after that, no call may fail.
+                let reset = if qp.state() == QueueState::Reset { Ok(()) } else { qp.reset() };
+                reset.and_then(|()| qp.forget()).err().map(QuiesceFault::Call)
             }
             Err(QuiesceError { error, not_done }) => {
                 let is_lost = is_lost(&error);
@@ -276,6 +316,13 @@ impl Session {
         };
         let error = match fault {
             QuiesceFault::Call(error) => Error::driver(OPERATION, error),
+            QuiesceFault::TimedOut(limit) => {
+                let what = format!(
+                    "the device did not complete every flushed request within {limit:?}: stop again \
+                     to wait longer, or call `stop_now`, which makes the device forget them"
+                );
+                Error::timed_out(OPERATION, what)
+            }
             QuiesceFault::Poll(error) => {
                 let what = format!("{error}: open the device again, and make another session");
                 Error::new(OPERATION, ErrorKind::DeviceGone, what)
@@ -293,7 +340,8 @@ impl Session {
     /// Returns the requests that were not done since the session was last stopped, including receives
     /// of attempts that failed. If it fails, a later [`Session::stop`] tells them.
     ///
-    /// It fails at once when another attempt would: the device is gone, the peer's program rejects and
+    /// It fails at once when another attempt would: the device is gone or does not complete what was
+    /// posted within [`Session::stop_timeout`], the peer's program rejects and
     /// gives a reason in its private data, an argument is wrong. A rejection without a word may be that
     /// of a program that was killed before it could answer: its kernel rejects for it.
     pub fn reconnect(
@@ -357,6 +405,7 @@ fn gone(operation: &'static str) -> Error {
 fn is_lost(fault: &QuiesceFault) -> bool {
     match fault {
         QuiesceFault::Call(error) => error.kind() == DriverErrorKind::DeviceGone,
+        QuiesceFault::TimedOut(_) => false,
         _ => true,
     }
 }

@@ -6,7 +6,7 @@ use crate::channel::EventChannel;
 use crate::error::{Error, ErrorKind};
 use crate::event::EventKind;
 
-/// The time limit of resolving, connecting and accepting, if none was set.
+/// The time limit of resolving, connecting, accepting and stopping, if none was set.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When a wait ends.

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::event::EventKind;
 use crate::id::Id;
 use crate::param::Remote;
+use crate::wait::Deadline;
 
 /// How long the peer may take to agree to the end, before nobody waits for it any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -62,17 +63,17 @@ impl Inner {
 
     /// Waits for the end, or until nobody has the other end of `stop` and the peer has had its time.
     fn watch(&self, stop: &PipeReader) {
-        let mut last_words = None;
+        let mut last_words: Option<Deadline> = None;
         while !self.look() {
             let fds = [self.channel.as_fd(), stop.as_fd()];
             match last_words {
                 None => match wait_any_readable(fds, None) {
                     Ok([_, false]) => {}
-                    Ok([_, true]) => last_words = Some(LAST_WORDS),
+                    Ok([_, true]) => last_words = Some(Deadline::after(LAST_WORDS)),
                     Err(_) => return,
                 },
-                Some(limit) => match self.channel.wait_readable(Some(limit)) {
-                    Ok(true) => {}
+                Some(deadline) => match self.channel.wait_readable(deadline.left()) {
+                    Ok(true) if deadline.left() != Some(Duration::ZERO) => {}
                     _ => return,
                 },
             }
@@ -126,12 +127,22 @@ impl Watched {
         *self.inner.has_ended()
     }
 
-    /// Waits until the connection has ended.
-    pub fn wait_ended(&self) {
+    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. Says
+    /// whether it has.
+    pub fn wait_ended(&self, timeout: Option<Duration>) -> bool {
+        let deadline = Deadline::within(timeout);
         let mut has_ended = self.inner.has_ended();
         while !*has_ended {
-            has_ended = self.inner.ended.wait(has_ended).unwrap_or_else(PoisonError::into_inner);
+            let ended = &self.inner.ended;
+            has_ended = match deadline.left() {
+                None => ended.wait(has_ended).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    ended.wait_timeout(has_ended, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
+        true
     }
 }
 

@@ -1,7 +1,8 @@
 //! What goes wrong: an error that says so, within the time limit, and nothing left over.
 
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlx5::Errno;
 use mlx5_cm::{ConnectParam, ErrorKind, EventKind, Listener, PortSpace, connect_on, reject_reason};
@@ -258,6 +259,7 @@ fn an_address_that_moves_leaves_connections_and_listeners_where_they_are() {
     machine.simulator.move_cm_addresses(0);
     assert!(client.address_has_changed().expect("asked"));
     assert!(!client.has_ended().expect("asked") && !watched.has_ended());
+    assert!(!watched.wait_ended(Some(Duration::from_millis(1))));
     drop(link);
     ours.send(client.qp_mut(), "ping");
     assert_eq!(theirs.receive(), "ping");
@@ -271,6 +273,48 @@ fn an_address_that_moves_leaves_connections_and_listeners_where_they_are() {
         drop((failed, objects));
     });
     drop((client, watched, ours, theirs, listener));
+    machine.end();
+}
+
+#[test]
+fn a_watched_connection_hears_of_the_end() {
+    let machine = Machine::roce();
+    let [(mut client, ours), (server, theirs)] = machine.connected();
+    let watched = server.watched().expect("a thread");
+    client.disconnect().expect("disconnected");
+    assert!(watched.wait_ended(Some(LIMIT)) && watched.wait_ended(None) && watched.has_ended());
+    client.wait_disconnected(Some(LIMIT)).expect("agreed");
+    drop((watched, client, ours, theirs));
+    machine.end();
+}
+
+#[test]
+fn a_watched_connection_is_dropped_in_time_whatever_else_is_told_meanwhile() {
+    let machine = Machine::roce();
+    let [(client, ours), (server, theirs)] = machine.connected();
+    let watched = server.watched().expect("a thread");
+    // The peer does not hear of the end, and does not agree.
+    machine.simulator.lose_cm_messages(CmMessage::Dreq, u32::MAX);
+    let (dropped, is_dropped) = channel();
+    let simulator = &machine.simulator;
+    let in_time = thread::scope(|scope| {
+        let news = scope.spawn(move || {
+            let start = Instant::now();
+            while is_dropped.recv_timeout(Duration::from_millis(10)).is_err() {
+                if start.elapsed() > LIMIT {
+                    return false;
+                }
+                simulator.move_cm_addresses(0);
+            }
+            true
+        });
+        drop(watched);
+        let _ = dropped.send(());
+        news.join().expect("no panic")
+    });
+    assert!(in_time, "it waits as long as there is news");
+    machine.simulator.lose_cm_messages(CmMessage::Dreq, 0);
+    drop((client, ours, theirs));
     machine.end();
 }
 

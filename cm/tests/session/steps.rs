@@ -1,12 +1,14 @@
 //! The steps of a session, one by one.
 
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 use mlx5::transport::Rc;
-use mlx5::{CompletionQueue, Device, ProtectionDomain, QueuePair, Sge, WhyNotDone};
-use mlx5_cm::{ErrorKind, Listener, Session, SessionState, connect_on};
-use mlx5_sim::{CmConfig, CmCounts, PortConfig, SimConfig, Simulator};
+use mlx5::{CompletionQueue, Device, NotDone, ProtectionDomain, QueuePair, Sge, WhyNotDone};
+use mlx5_cm::{DEFAULT_TIMEOUT, ErrorKind, Listener, Session, SessionState, connect_on};
+use mlx5_sim::{CmConfig, CmCounts, Fault, PortConfig, SimConfig, Simulator};
 
 const ADDRESS: &str = "10.0.0.1:7473";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -206,15 +208,137 @@ fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     drop(server);
 }
 
-/// Stops a session while the `k`-th call fails, before or after its work, and again if that failed: whether
-/// it did.
-fn stop_with_a_failure(k: u64, late: bool) -> bool {
-    let simulator = simulator();
-    let (_pd, mut cq, mut qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
+/// A queue pair that is connected to itself.
+fn loopback(simulator: &Simulator) -> (ProtectionDomain, CompletionQueue, QueuePair<Rc>) {
+    let (pd, cq, mut qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
     let port = qp.context().local_port(1, None).unwrap();
     let (psn, options) = Default::default();
     let own = qp.endpoint(&port, psn, &options);
     qp.connect(&port, psn, &own, &options).unwrap();
+    (pd, cq, qp)
+}
+
+/// Does something that has to end.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = channel();
+    let worker = thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    assert_ne!(is_done.recv_timeout(LIMIT), Err(RecvTimeoutError::Timeout), "it does not end");
+    worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+#[track_caller]
+fn assert_withheld(error: &mlx5_cm::Error) {
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("stop: ") && text.contains("within 1ms: stop again"), "{text}");
+}
+
+#[test]
+fn a_device_that_withholds_completions_does_not_hold_up_a_session_longer_than_its_limit() {
+    ends(|| {
+        let simulator = simulator();
+        let (pd, mut cq, mut qp) = loopback(&simulator);
+        let inbox = pd.allocate(64).unwrap();
+        for wr_id in 1..=3 {
+            qp.recv(wr_id, inbox.sge(..).unwrap()).unwrap();
+        }
+        let mut session = Session::new(qp).stop_timeout(Duration::from_millis(1));
+        simulator.inject(0, Fault::Stall);
+        let failed = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
+        assert_withheld(&failed.error);
+        assert_eq!((failed.not_done, session.state()), (vec![], SessionState::Stopping));
+        // It is not connected anew before the device is done with what is posted.
+        let attempt = |_: mlx5_cm::Resolved, _| unreachable!("it is not tried");
+        let kernel = simulator.kernel();
+        let error = session.reconnect(&kernel, ADDRESS, LIMIT, &mut [&mut cq], attempt, |_| {});
+        assert_withheld(&error.unwrap_err());
+        assert_eq!(session.state(), SessionState::Stopping);
+        assert!(simulator.object_counts(0).qps > 0, "what the device writes to stays");
+
+        simulator.inject(0, Fault::Resume);
+        let mut session = session.stop_timeout(LIMIT);
+        let not_done = session.stop(&mut [&mut cq], |_| {}).unwrap();
+        assert!(not_done.iter().map(|one| one.wr_id).eq(1..=3), "{not_done:?}");
+        assert!(not_done.iter().all(|one| one.why != WhyNotDone::Unknown), "{not_done:?}");
+        drop((session, inbox, cq, pd));
+        end(&simulator);
+    });
+}
+
+#[test]
+fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_connected() {
+    ends(|| {
+        let simulator = simulator();
+        let (pd, mut cq, mut qp) = loopback(&simulator);
+        let inbox = pd.allocate(64).unwrap();
+        qp.recv(4, inbox.sge(..).unwrap()).unwrap();
+        let mut session = Session::new(qp).stop_timeout(Duration::from_millis(1));
+        simulator.inject(0, Fault::Stall);
+        assert_withheld(&session.stop(&mut [&mut cq], |_| {}).unwrap_err().error);
+        let not_done = session.stop_now(&mut [&mut cq], |_| panic!("none has come")).unwrap();
+        assert_eq!(not_done, [NotDone { wr_id: 4, receive: true, why: WhyNotDone::Unknown }]);
+        assert_eq!(session.state(), SessionState::Idle);
+        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
+        // The device has forgotten it: its memory may go.
+        drop(inbox);
+        simulator.inject(0, Fault::Resume);
+        let mut listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = listener.next(Some(LIMIT)).unwrap();
+                let (pd, cq, qp) = objects(&request.device().unwrap());
+                drop((request.timeout(LIMIT).accept(qp, b"").unwrap(), cq, pd));
+            });
+            let peer = connect_on(simulator.kernel(), ADDRESS).unwrap().timeout(LIMIT);
+            session.connect(peer, b"").unwrap();
+        });
+        session.connection().unwrap().wait_disconnected(Some(LIMIT)).unwrap();
+        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), []);
+        drop((session, listener, cq, pd));
+        end(&simulator);
+    });
+}
+
+#[test]
+fn what_completes_before_the_limit_and_what_completes_after_it_is_told_once() {
+    ends(|| {
+        let simulator = Simulator::new(SimConfig::new().step(true));
+        let (pd, mut cq, mut qp) = loopback(&simulator);
+        for wr_id in 1..=3 {
+            qp.recv(wr_id, Sge::default()).unwrap();
+        }
+        let mut session = Session::new(qp).stop_timeout(Duration::ZERO);
+        let mut polled = 0;
+        while polled == 0 {
+            let failed = session.stop(&mut [&mut cq], |_| polled += 1).unwrap_err();
+            assert_eq!((failed.error.kind(), failed.not_done), (ErrorKind::TimedOut, vec![]));
+            assert!(simulator.step(), "a device that works");
+        }
+        assert!(polled < 3);
+        simulator.run_until_idle();
+        let not_done = session.stop(&mut [&mut cq], |_| {}).unwrap();
+        assert!(not_done.iter().map(|one| one.wr_id).eq(1..=3), "{not_done:?}");
+        drop((session, cq, pd));
+        end(&simulator);
+    });
+}
+
+#[test]
+fn a_session_waits_for_the_device_as_long_as_for_a_peer_unless_it_is_told_otherwise() {
+    let simulator = simulator();
+    let (_pd, _cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
+    let text = format!("{:?}", Session::new(qp));
+    assert!(text.contains(&format!("stop_timeout: {DEFAULT_TIMEOUT:?}")), "{text}");
+}
+
+/// Stops a session while the `k`-th call fails, before or after its work, and again if that failed: whether
+/// it did.
+fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
+    let simulator = simulator();
+    let (_pd, mut cq, mut qp) = loopback(&simulator);
     qp.recv(9, Sge::default()).unwrap();
     let mut session = Session::new(qp);
     assert_eq!(session.state(), SessionState::Stopping);
@@ -223,7 +347,10 @@ fn stop_with_a_failure(k: u64, late: bool) -> bool {
         true => simulator.fail_call_late(k, mlx5::Errno::EFAULT),
     }
     let mut told = Vec::new();
-    let first = session.stop(&mut [&mut cq], |_| {});
+    let first = match now {
+        false => session.stop(&mut [&mut cq], |_| {}),
+        true => session.stop_now(&mut [&mut cq], |_| {}),
+    };
     simulator.fail_no_call();
     let failed = first.is_err();
     match first {
@@ -236,14 +363,14 @@ fn stop_with_a_failure(k: u64, late: bool) -> bool {
     }
     assert_eq!(session.state(), SessionState::Idle);
     let told: Vec<u64> = told.iter().map(|one| one.wr_id).collect();
-    assert_eq!(told, [9], "call {k}, late: {late}");
+    assert_eq!(told, [9], "call {k}, now: {now}, late: {late}");
     failed
 }
 
 #[test]
 fn a_call_that_fails_leaves_a_session_that_can_be_stopped_again_and_tells_everything_once() {
-    for late in [false, true] {
-        let failed = (1..).take_while(|k| stop_with_a_failure(*k, late)).count();
-        assert!(failed >= 2, "to flush and to reset can fail, late: {late}");
+    for (now, late) in [(false, false), (false, true), (true, false), (true, true)] {
+        let failed = (1..).take_while(|k| stop_with_a_failure(now, *k, late)).count();
+        assert!(failed >= 2 - usize::from(now), "to flush and to reset can fail, late: {late}");
     }
 }
