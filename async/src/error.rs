@@ -14,6 +14,9 @@ pub enum Ended {
     NoPump,
     /// The completion queue cannot be polled any more: nothing more is known of what had been posted.
     Poll(PollError),
+    /// The device did not complete within [`Pump::shutdown_timeout`](crate::Pump::shutdown_timeout)
+    /// what was flushed when the hub was shut down: nothing more is known of what had been posted.
+    TimedOut,
     /// The queue pair could not be flushed, or had been reset with requests posted, and was destroyed:
     /// nothing more is known of what had been posted.
     Destroyed,
@@ -35,6 +38,10 @@ impl fmt::Display for Ended {
                  `Pump::drive` running until it returns",
             ),
             Self::Poll(error) => error.fmt(f),
+            Self::TimedOut => f.write_str(
+                "the hub was shut down, and the device did not complete in time what was posted: it \
+                 is not known what was done of it",
+            ),
             Self::Destroyed => f.write_str(
                 "the queue pair could not be flushed and was destroyed: it is not known what was \
                  done of what had been posted",

@@ -112,8 +112,9 @@ impl Hub {
         Ok(())
     }
 
-    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed. Receive
-    /// requests of shared receive queues for which no message has come fail then.
+    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed, or by an
+    /// error if that takes longer than [`Pump::shutdown_timeout`]. Receive requests of shared receive
+    /// queues for which no message has come fail then.
     pub fn shutdown(&self) {
         self.registry.stop();
     }

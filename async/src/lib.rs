@@ -54,6 +54,10 @@
 //! keeps stays alive, until it has completed: no other request gets its completion. Dropping a future
 //! that waits for room leaves the line, and passes its turn on.
 //!
+//! # Time limits
+//! A future waits as long as the device takes; the executor may limit that, and drop it. A pump has a
+//! limit of its own once its hub was shut down: [`Pump::shutdown_timeout`].
+//!
 //! # Allocations
 //! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, besides
 //! the line of tasks that wait for room, which keeps what it has grown to.
@@ -99,7 +103,7 @@ mod wakes;
 
 pub use error::{Ended, Failed, FailedBecause, Refused, RefusedBecause};
 pub use hub::{DeviceEvents, Hub};
-pub use pump::{Pump, PumpError, Step};
+pub use pump::{DEFAULT_TIMEOUT, Pump, PumpError, Step};
 pub use queue_pair::AsyncQueuePair;
 pub use registry::NotAdded;
 pub use request::{Completions, Done, Request};

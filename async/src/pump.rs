@@ -7,9 +7,10 @@ use std::hint;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mlx5::{AsyncEvents, CompletionChannel, CompletionQueue, Errno, PollError};
-use mlx5_uapi::wait::{WaitSet, wait_readable};
+use mlx5_uapi::wait::{Timer, WaitSet, wait_readable};
 
 use crate::error::Ended;
 use crate::registry::{Name, Queue, Registry, Route};
@@ -17,6 +18,8 @@ use crate::wakes::Wakes;
 
 /// Completions that one step takes.
 const TURN: usize = 64;
+/// How long a pump waits for the device after the hub was shut down, if nothing else was set.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Turns between two looks at the device's events, while a pump does not sleep: it spins, or there is
 /// always something that has completed.
 const LOOK_EVERY: u32 = if cfg!(test) { 4 } else { 1 << 12 };
@@ -29,12 +32,15 @@ const LOOK_EVERY: u32 = if cfg!(test) { 4 } else { 1 << 12 };
 ///   soonest, for a processor of its own.
 /// * [`Pump::step`] and the pump's descriptor, for another runtime's own ways to wait.
 ///
-/// It ends after [`Hub::shutdown`](crate::Hub::shutdown). If it is dropped before, every request that
+/// It ends after [`Hub::shutdown`](crate::Hub::shutdown), when everything has completed, or by
+/// [`PumpError::TimedOut`] if that takes too long. If it is dropped before, every request that
 /// has not completed fails with [`Ended::NoPump`].
 pub struct Pump {
     cq: CompletionQueue,
     channel: CompletionChannel,
     events: AsyncEvents,
+    /// Runs from when the hub is shut down.
+    timer: Timer,
     /// The descriptors above, and the registry's.
     set: WaitSet,
     registry: Arc<Registry>,
@@ -45,6 +51,9 @@ pub struct Pump {
     /// Turns until it looks at the events, whatever completes; zero after the descriptor was waited
     /// for.
     until_look: u32,
+    shutdown_timeout: Duration,
+    /// When it ends whatever is posted, once the hub was shut down.
+    end_at: Option<Instant>,
     ended: bool,
 }
 
@@ -112,13 +121,39 @@ impl Pump {
         let failed = |errno: Errno| PumpError::Wait(errno.into());
         let registry = Arc::new(Registry::new().map_err(PumpError::Wait)?);
         let events = context.async_events();
+        let timer = Timer::new().map_err(failed)?;
         let set = WaitSet::new().map_err(failed)?;
-        for fd in [channel.as_fd(), events.as_fd(), registry.nudge_fd()] {
+        for fd in [channel.as_fd(), events.as_fd(), registry.nudge_fd(), timer.as_fd()] {
             set.add(fd).map_err(failed)?;
         }
         let (routes, wakes) = (Routes::default(), Wakes::with_capacity(4 * TURN));
-        let (draining, until_look, ended) = (None, 0, false);
-        Ok(Self { cq, channel, events, set, registry, routes, draining, wakes, until_look, ended })
+        Ok(Self {
+            cq,
+            channel,
+            events,
+            timer,
+            set,
+            registry,
+            routes,
+            draining: None,
+            wakes,
+            until_look: 0,
+            shutdown_timeout: DEFAULT_TIMEOUT,
+            end_at: None,
+            ended: false,
+        })
+    }
+
+    /// Sets how long the pump waits, after [`Hub::shutdown`](crate::Hub::shutdown), until the device
+    /// has completed what is posted. Default: [`DEFAULT_TIMEOUT`].
+    ///
+    /// After that the pump ends with [`PumpError::TimedOut`], and each request fails with
+    /// [`Ended::TimedOut`]. What it keeps stays until its queue pair is destroyed, with the last
+    /// handle: until then the device may use it.
+    #[must_use]
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
@@ -135,11 +170,39 @@ impl Pump {
         if self.turn()? > 0 || self.registry.has_draining() {
             return Ok(Step::Again);
         }
-        if self.registry.has_stopped() {
-            self.end(Ended::Closed);
+        if self.has_stopped()? {
             return Ok(Step::Stopped);
         }
         self.arm()
+    }
+
+    /// Whether the hub was shut down and everything has completed. It fails if that takes too long.
+    /// Nothing has completed just before.
+    fn has_stopped(&mut self) -> Result<bool, PumpError> {
+        if !self.registry.is_stopping() {
+            return Ok(false);
+        }
+        if !self.registry.has_pairs() {
+            self.end(Ended::Closed);
+            return Ok(true);
+        }
+        let now = Instant::now();
+        match self.end_at {
+            Some(end) if now >= end => {
+                self.end(Ended::TimedOut);
+                return Err(PumpError::TimedOut(self.shutdown_timeout));
+            }
+            Some(_) => {}
+            None => {
+                // Without an end if it is too far away.
+                self.end_at = now.checked_add(self.shutdown_timeout);
+                if let Err(errno) = self.timer.set(self.shutdown_timeout) {
+                    self.end(Ended::NoPump);
+                    return Err(PumpError::Wait(errno.into()));
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Arms the completion queue, and looks once more: what came before it was armed need not make an
@@ -276,8 +339,7 @@ impl Pump {
             if self.turn()? > 0 {
                 continue;
             }
-            if self.registry.has_stopped() {
-                self.end(Ended::Closed);
+            if self.has_stopped()? {
                 return Ok(());
             }
             hint::spin_loop();
@@ -300,7 +362,10 @@ impl Drop for Pump {
 
 impl fmt::Debug for Pump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pump").field("cq", &self.cq).finish_non_exhaustive()
+        f.debug_struct("Pump")
+            .field("cq", &self.cq)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .finish_non_exhaustive()
     }
 }
 
@@ -315,6 +380,9 @@ pub enum PumpError {
     Driver(mlx5::Error),
     /// The descriptor cannot be waited for.
     Wait(io::Error),
+    /// The device did not complete within this time what was posted when the hub was shut down. See
+    /// [`Pump::shutdown_timeout`].
+    TimedOut(Duration),
 }
 
 impl fmt::Display for PumpError {
@@ -326,6 +394,12 @@ impl fmt::Display for PumpError {
                 f,
                 "the pump cannot wait for its descriptors: {error}; if the process has too many \
                  open files, raise RLIMIT_NOFILE"
+            ),
+            Self::TimedOut(limit) => write!(
+                f,
+                "the hub was shut down, and the device did not complete within {limit:?} what was \
+                 posted: drop the queue pairs, which makes it forget them, or set a longer \
+                 `shutdown_timeout`"
             ),
         }
     }

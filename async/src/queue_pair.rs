@@ -216,6 +216,9 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     ///
     /// With a shared receive queue, it also waits until the pump has taken the messages that have come.
     ///
+    /// Dropped while it waits, for example because a time limit is over, the queue pair stays in the hub,
+    /// and what its requests keep with it, until they have completed or the pump has ended.
+    ///
     /// Sends that were posted and have not begun are flushed as well:
     /// [`AsyncQueuePair::drain`] before lets them be done.
     pub async fn close(self) -> Result<mlx5::QueuePair<T>, Ended> {

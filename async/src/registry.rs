@@ -298,9 +298,14 @@ impl Registry {
         self.nudge();
     }
 
-    /// Whether the pump has nothing to do any more.
-    pub(crate) fn has_stopped(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) && !locked(&self.queues).has_pairs()
+    /// Whether all queues are closed.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether a queue pair waits for completions.
+    pub(crate) fn has_pairs(&self) -> bool {
+        locked(&self.queues).has_pairs()
     }
 
     /// The pump ends: nobody hears of what is still posted.

@@ -7,6 +7,8 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::Errno;
 
@@ -47,6 +49,32 @@ impl WaitSet {
 impl AsFd for WaitSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.as_fd()
+    }
+}
+
+/// A timer that is waited for as a descriptor: that is readable once the time is over.
+#[derive(Debug)]
+pub struct Timer(TimerFd);
+
+impl Timer {
+    /// Creates a timer that is not set.
+    pub fn new() -> Result<Self, Errno> {
+        TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC).map(Self)
+    }
+
+    /// Sets it, from now on. A century stands for any longer time.
+    pub fn set(&self, time: Duration) -> Result<(), Errno> {
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+        // No time at all would take the timer back.
+        let time = time.clamp(Duration::from_nanos(1), CENTURY);
+        let once = Expiration::OneShot(TimeSpec::from_duration(time));
+        self.0.set(once, TimerSetTimeFlags::empty())
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -159,6 +187,21 @@ mod tests {
         assert_eq!((readable(), readable()), (Ok(true), Ok(true)));
         one.read_exact(&mut [0]).unwrap();
         assert_eq!(readable(), Ok(false));
+    }
+
+    #[test]
+    fn a_timer_is_readable_once_its_time_is_over() {
+        let timer = Timer::new().unwrap();
+        let readable = |limit| wait_readable(timer.as_fd(), limit);
+        assert_eq!(readable(Some(Duration::ZERO)), Ok(false));
+        timer.set(Duration::MAX).unwrap();
+        assert_eq!(readable(Some(Duration::ZERO)), Ok(false));
+        let start = Instant::now();
+        timer.set(Duration::from_millis(2)).unwrap();
+        assert_eq!(readable(Some(Duration::from_secs(60))), Ok(true));
+        assert!(start.elapsed() >= Duration::from_millis(2));
+        timer.set(Duration::ZERO).unwrap();
+        assert_eq!(readable(Some(Duration::from_secs(60))), Ok(true));
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! How queue pairs, pumps and devices end: everything that waits hears of it.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use mlx5::{AsyncEvent, MemoryRegion, PollError, QueueState, SendFlags, Sge};
-use mlx5_async::{Ended, FailedBecause, Hub, NotAdded, PumpError, RefusedBecause, Step};
+use mlx5_async::{
+    DEFAULT_TIMEOUT, Ended, FailedBecause, Hub, NotAdded, PumpError, RefusedBecause, Step,
+};
 use mlx5_sim::Fault;
+use mlx5_uapi::wait::wait_readable;
 
 use crate::rig::{Flag, Queue, Rig, poll};
 
+/// How long a test waits for what must come.
+const LIMIT: Duration = Duration::from_secs(60);
 const NONE: SendFlags = SendFlags::empty();
 
 #[test]
@@ -114,6 +121,79 @@ fn a_shutdown_flushes_everything_and_ends_the_pump() {
     assert_eq!(refused.because, RefusedBecause::Ended(Ended::Closed));
     let late = rig.hub.adopt::<_, u32>(rig.loopback()).unwrap_err();
     assert_eq!(late, NotAdded::Ended(Ended::Closed));
+}
+
+#[test]
+fn a_device_that_withholds_completions_ends_the_pump_after_its_limit_and_what_was_kept_stays() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
+    let own = Arc::new(rig.pd.allocate(64).unwrap());
+    let sge = own.sge(..).unwrap();
+    let mut receive = rig.block_on(qp.submit_recv(Arc::clone(&own), sge)).unwrap();
+    // Whose handles are gone, and which waits for its completions.
+    let other: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
+    rig.block_on(other.post_recv(Arc::clone(&own), sge)).unwrap();
+    drop(other);
+    let task = Flag::new();
+    assert!(poll(&mut receive, &task).is_pending());
+    let mut pump = rig.pump.take().unwrap().shutdown_timeout(Duration::from_millis(1));
+    rig.hub.shutdown();
+    // The device does nothing. The descriptor says when the limit is over.
+    let mut steps = 0..100;
+    let error = loop {
+        assert!(steps.next().is_some(), "it goes on after its limit");
+        match pump.step() {
+            Ok(Step::Again) => {}
+            Ok(Step::Wait) => assert_eq!(wait_readable(pump.as_fd(), Some(LIMIT)), Ok(true)),
+            Ok(Step::Stopped) => panic!("receives are posted"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, PumpError::TimedOut(limit) if limit == Duration::from_millis(1)));
+    assert!(error.to_string().contains("did not complete within 1ms"), "{error}");
+    assert!(task.is_set());
+    let Poll::Ready(Err(failed)) = poll(&mut receive, &task) else { panic!("nothing can come") };
+    assert_eq!(failed.because, FailedBecause::Lost(Ended::TimedOut));
+    assert!(failed.keep.is_none(), "the device may still write to it");
+    drop(receive);
+    assert_eq!(Arc::strong_count(&own), 2, "that of the queue pair with a handle");
+    assert_eq!(rig.block_on(qp.close()).unwrap_err(), Ended::TimedOut);
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&own)), (0, 1));
+    drop(own);
+    rig.simulator.run_until_idle();
+    assert_eq!(rig.simulator.violations(), []);
+}
+
+#[test]
+fn a_shutdown_without_an_end_waits_until_the_device_goes_on() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    rig.block_on(qp.post_recv(1, Sge::default())).unwrap();
+    let pump = rig.pump.take().unwrap();
+    assert!(format!("{pump:?}").contains(&format!("shutdown_timeout: {DEFAULT_TIMEOUT:?}")));
+    let mut pump = pump.shutdown_timeout(Duration::MAX);
+    rig.hub.shutdown();
+    for _ in 0..3 {
+        while pump.step().unwrap() != Step::Wait {}
+    }
+    rig.simulator.run_until_idle();
+    while pump.step().unwrap() != Step::Stopped {}
+}
+
+#[test]
+fn who_waits_no_longer_for_a_queue_pair_to_close_leaves_it_to_the_pump() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
+    let own = Arc::new(rig.pd.allocate(64).unwrap());
+    rig.block_on(qp.post_recv(Arc::clone(&own), own.sge(..).unwrap())).unwrap();
+    let mut close = Box::pin(qp.close());
+    assert!(poll(&mut close, &Flag::new()).is_pending());
+    drop(close);
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&own)), (before + 1, 2));
+    rig.settle();
+    assert_eq!((rig.queue_pairs(), Arc::strong_count(&own)), (before, 1));
+    assert_eq!(rig.simulator.violations(), []);
 }
 
 #[test]

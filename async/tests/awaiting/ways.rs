@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use mlx5::{AsyncEvent, SendFlags};
 use mlx5_async::{Pump, PumpError, Readable};
-use mlx5_sim::SimConfig;
+use mlx5_sim::{Fault, SimConfig};
 
 use crate::rig::{Queue, Rig};
 
@@ -188,4 +189,37 @@ async fn what_a_descriptor_has_is_found() {
     }
     other.write_all(&[7]).unwrap();
     assert_eq!(one.found(look).await.unwrap(), 7);
+}
+
+/// A pump, and a queue pair with a receive that the device does not complete.
+fn withheld() -> (Rig, Pump, Queue<u64>) {
+    let mut rig = Rig::new(SimConfig::new());
+    let pump = rig.pump.take().unwrap().shutdown_timeout(Duration::from_millis(1));
+    let qp: Queue<u64> = rig.hub.adopt(rig.loopback()).unwrap();
+    block_on(qp.post_recv(1, Default::default())).unwrap();
+    rig.simulator.inject(0, Fault::Stall);
+    (rig, pump, qp)
+}
+
+#[test]
+fn a_thread_is_not_held_up_after_the_shutdown_by_a_device_that_withholds_completions() {
+    for run in [Pump::run, Pump::spin] {
+        let (rig, pump, qp) = withheld();
+        let (done, is_done) = channel();
+        thread::spawn(move || done.send(run(pump)));
+        rig.hub.shutdown();
+        let ended = is_done.recv_timeout(LIMIT).expect("it does not end");
+        assert!(matches!(ended, Err(PumpError::TimedOut(_))), "{ended:?}");
+        drop(qp);
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_not_held_up_after_the_shutdown_by_a_device_that_withholds_completions() {
+    let (rig, pump, qp) = withheld();
+    let pump = tokio::spawn(pump.drive());
+    rig.hub.shutdown();
+    let ended = tokio::time::timeout(LIMIT, pump).await.expect("it does not end").unwrap();
+    assert!(matches!(ended, Err(PumpError::TimedOut(_))), "{ended:?}");
+    drop(qp);
 }
