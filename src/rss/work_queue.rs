@@ -281,7 +281,7 @@ impl WorkQueueBuilder<'_> {
         // of the next one are as many bytes, and the queue uses none behind the entries of the last one.
         let queue = unsafe {
             let ring = buffer.as_non_null().byte_add(head as usize);
-            ReceiveQueue::new(ring, layout, context.max_message(), gate, record, records)
+            ReceiveQueue::new(ring, layout, gate, record, records)
         };
         let inner = Arc::new(WqInner {
             watch: context.watch(Watched::Queue(gate)),
@@ -697,6 +697,12 @@ impl WorkQueue {
     #[inline]
     pub fn free(&self) -> u32 {
         self.queue.free()
+    }
+
+    /// Returns how many receive requests are posted that did not complete.
+    #[inline]
+    pub(crate) fn posted(&self) -> u32 {
+        self.queue.used()
     }
 
     /// Number of receive requests that fit.

@@ -213,16 +213,8 @@ pub(crate) fn make(
     gate.set_state(QueueState::Init);
     let records = Arc::new(SharedReceiveRecords::new(layout.requests));
     // SAFETY: the ring has the size of the layout and is page-aligned; it lives as long as `inner`.
-    let ring = unsafe {
-        Ring::new(
-            buffer.as_non_null(),
-            layout,
-            context.max_message(),
-            gate,
-            record,
-            Arc::clone(&records),
-        )
-    };
+    let ring =
+        unsafe { Ring::new(buffer.as_non_null(), layout, gate, record, Arc::clone(&records)) };
     let Kind { srq_type, max_num_tags, completes, domain } = kind(&records)?;
     let request = command::CreateSrq {
         srq_type,

@@ -246,7 +246,7 @@ fn a_receive_is_about_the_request_that_was_posted() {
         let mut queue = unsafe {
             let (gate, record) = (gate(&memory), record(&memory));
             let records = std::sync::Arc::clone(&records);
-            ReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+            ReceiveQueue::new(memory.at(0), layout, gate, record, records)
         };
         let poller = thread::spawn(move || {
             for number in 0..3 {
@@ -272,7 +272,7 @@ fn a_receive_that_completes_early_keeps_its_place() {
         let mut queue = unsafe {
             let (gate, record) = (gate(&memory), record(&memory));
             let records = std::sync::Arc::clone(&records);
-            ReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+            ReceiveQueue::new(memory.at(0), layout, gate, record, records)
         };
         let poller = thread::spawn(move || {
             for number in [1, 0, 2] {
@@ -300,7 +300,7 @@ fn a_shared_receive_is_had_by_one_poller() {
         let mut queue = unsafe {
             let (gate, record) = (gate(&memory), record(&memory));
             let records = std::sync::Arc::clone(&records);
-            SharedReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+            SharedReceiveQueue::new(memory.at(0), layout, gate, record, records)
         };
         let had: Vec<_> = (0..2).map(|_| Arc::new(AtomicUsize::new(0))).collect();
         let pollers: Vec<_> = (0..2)
@@ -347,7 +347,7 @@ fn who_hears_of_a_shared_receive_has_room_for_another() {
         let mut queue = unsafe {
             let (gate, record) = (gate(&memory), record(&memory));
             let records = std::sync::Arc::clone(&records);
-            SharedReceiveQueue::new(memory.at(0), layout, 1 << 30, gate, record, records)
+            SharedReceiveQueue::new(memory.at(0), layout, gate, record, records)
         };
         for number in 0..3 {
             queue.post_recv(&[ReceiveWr { wr_id: number, sges: &[] }]).unwrap();

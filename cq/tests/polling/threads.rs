@@ -106,7 +106,7 @@ impl QueuePair {
             });
             let ring = self.receive_ring.at(0);
             let records = Arc::clone(&self.records.receive);
-            (send, ReceiveQueue::new(ring, self.receive, 1 << 30, gate, record, records))
+            (send, ReceiveQueue::new(ring, self.receive, gate, record, records))
         }
     }
 

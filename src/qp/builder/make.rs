@@ -288,16 +288,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let receive = has_receive.then(|| {
             let ring = buffer.as_non_null();
             // SAFETY: as for the send ring; it starts the page-aligned buffer.
-            unsafe {
-                ReceiveQueue::new(
-                    ring,
-                    receive_layout,
-                    context.max_message(),
-                    gate,
-                    record,
-                    receive_records,
-                )
-            }
+            unsafe { ReceiveQueue::new(ring, receive_layout, gate, record, receive_records) }
         });
         let caps = QueuePairCaps {
             max_send_wr: if device_sends { 0 } else { send_layout.max_size_requests },

@@ -247,7 +247,6 @@ pub struct ReceiveQueue {
     record: QueuePairRecord,
     records: Arc<ReceiveRecords>,
     layout: ReceiveLayout,
-    longest: u32,
     /// Requests in the ring, minus one. Meaningless for a ring of zero requests.
     mask: u32,
     /// Producer index, free-running.
@@ -283,15 +282,13 @@ impl ReceiveQueue {
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
-        max_message: u32,
         gate: Gate,
         record: QueuePairRecord,
         records: Arc<ReceiveRecords>,
     ) -> Self {
-        let longest = longest_sge(max_message);
         let wr_ids = NonNull::from(&*records.wr_ids).cast();
         let (mask, limit) = (layout.requests.wrapping_sub(1), layout.requests as u16);
-        Self { ring, layout, longest, mask, head: 0, limit, gate, record, records, wr_ids }
+        Self { ring, layout, mask, head: 0, limit, gate, record, records, wr_ids }
     }
 
     /// Posts a list of receive requests (`ibv_post_recv`). Requests before the first bad one are
@@ -320,7 +317,7 @@ impl ReceiveQueue {
     #[inline(always)]
     fn recv_fast(&mut self, wr_id: &u64, sge: &Sge) -> bool {
         let head = self.head;
-        if !self.gate.may_receive() || !is_usual(*sge, self.longest) || head == self.limit {
+        if !self.gate.may_receive() || !is_usual(*sge) || head == self.limit {
             return false;
         }
         let index = self.index(head);
@@ -386,7 +383,7 @@ impl ReceiveQueue {
         index: usize,
         list: &[ReceiveWr<'_>],
     ) -> Result<(), (usize, PostError)> {
-        let (ReceiveLayout { max_sge, stride, .. }, longest) = (self.layout, self.longest);
+        let ReceiveLayout { max_sge, stride, .. } = self.layout;
         // SAFETY: the place is in the ring, and there is a record for each.
         let (mut slot, mut wr_id) =
             unsafe { (self.ring.byte_add(index * stride as usize), self.wr_ids.add(index)) };
@@ -394,7 +391,7 @@ impl ReceiveQueue {
             // SAFETY: a place has room for `max_sge` SGEs; it is free, and has a record. The addresses
             // behind the last place of the run are not used.
             unsafe {
-                if let Err(error) = write_scatter(slot, wr.sges, max_sge, longest) {
+                if let Err(error) = write_scatter(slot, wr.sges, max_sge) {
                     let place = (&raw const *wr).offset_from_unsigned(list.as_ptr());
                     return Err((place, error));
                 }
@@ -439,26 +436,50 @@ impl ReceiveQueue {
         if !self.gate.may_receive() {
             return Err(ListError::new(0, self.gate.refusal().into()));
         }
-        let mut count = 0;
-        let mut written = Unpublished { head: self.head, queue: self };
+        let ReceiveLayout { max_sge, stride, .. } = self.layout;
+        let first = self.head;
+        let mut written = Run::none(self);
         for (wr_id, sge) in requests {
-            let (head, queue) = (written.head, &mut *written.queue);
-            if head != queue.limit && is_usual(sge, queue.longest) {
-                let index = queue.index(head);
-                // SAFETY: as in `recv_fast`.
-                unsafe {
-                    let slot = queue.ring.byte_add(index * queue.layout.stride as usize);
-                    write_usual(slot, sge, queue.layout.max_sge);
-                    queue.wr_ids.add(index).as_ref().store(wr_id, Relaxed);
-                }
-            } else if let Err(error) = queue.write(head, &ReceiveWr { wr_id, sges: &[sge] }) {
-                return Err(ListError::new(count, error));
+            if written.wr_id == written.end {
+                let head = written.head();
+                let Some((slot, count)) = written.queue.places(head) else {
+                    return Err(ListError::new(head.wrapping_sub(first).into(), FULL));
+                };
+                written.start(slot, count);
             }
-            written.head = head.wrapping_add(1);
-            count += 1;
+            // SAFETY: the run has a place: it is in the ring, free, has a record, and room for `max_sge` SGEs.
+            // The addresses behind the last place of the run are not used.
+            unsafe {
+                if is_usual(sge) {
+                    write_usual(written.slot, sge, max_sge);
+                } else {
+                    let place = written.head().wrapping_sub(first).into();
+                    write_unusual(written.slot, sge, max_sge)
+                        .map_err(|error| ListError::new(place, error))?;
+                }
+                written.wr_id.as_ref().store(wr_id, Relaxed);
+                written.slot = written.slot.byte_add(stride as usize);
+                written.wr_id = written.wr_id.add(1);
+            }
         }
+        let count = written.head().wrapping_sub(first);
         drop(written);
-        Ok(count as usize)
+        Ok(count.into())
+    }
+
+    /// The places that are free from `head` on, up to the end of the ring: the first one, and how many. `None` if
+    /// the queue is full.
+    #[cold]
+    #[inline(never)]
+    fn places(&mut self, head: u16) -> Option<(NonNull<u8>, u16)> {
+        let (room, index) = (self.room(head), self.index(head));
+        if room == 0 {
+            return None;
+        }
+        let count = room.min(self.layout.requests as usize - index);
+        // SAFETY: there is room, so there is a ring, and the index is in it.
+        let slot = unsafe { self.ring.byte_add(index * self.layout.stride as usize) };
+        Some((slot, count as u16))
     }
 
     #[inline(always)]
@@ -509,8 +530,13 @@ impl ReceiveQueue {
     /// Returns how many requests can be posted now.
     #[inline]
     pub fn free(&self) -> u32 {
-        let used = self.head.wrapping_sub(self.records.oldest());
-        self.layout.requests.saturating_sub(u32::from(used))
+        self.layout.requests.saturating_sub(self.used())
+    }
+
+    /// Returns how many places of the ring are not free.
+    #[inline]
+    pub fn used(&self) -> u32 {
+        self.head.wrapping_sub(self.records.oldest()).into()
     }
 
     /// The sizes of the queue.
@@ -530,6 +556,57 @@ impl ReceiveQueue {
 /// There is no room for a request.
 pub(crate) const FULL: PostError = PostError::QueueFull { free: 0, needed: 1 };
 
+/// Places of the ring that follow each other and are free, of which the first ones are written. Dropping it
+/// publishes those.
+struct Run<'a> {
+    queue: &'a mut ReceiveQueue,
+    /// The next place, and its record.
+    slot: NonNull<u8>,
+    wr_id: NonNull<AtomicU64>,
+    /// The record behind the last place, and the request there.
+    end: NonNull<AtomicU64>,
+    end_head: u16,
+}
+
+impl<'a> Run<'a> {
+    /// No places, at the end of what is published.
+    #[inline(always)]
+    fn none(queue: &'a mut ReceiveQueue) -> Self {
+        let (slot, end, end_head) = (queue.ring, queue.wr_ids, queue.head);
+        Self { queue, slot, wr_id: end, end, end_head }
+    }
+
+    /// The next request.
+    #[inline(always)]
+    fn head(&self) -> u16 {
+        // SAFETY: both are in the same records, the end behind the other one.
+        let left = unsafe { self.end.offset_from_unsigned(self.wr_id) };
+        self.end_head.wrapping_sub(left as u16)
+    }
+
+    /// Goes on with so many places behind these, which begin at `slot`.
+    #[inline(always)]
+    fn start(&mut self, slot: NonNull<u8>, count: u16) {
+        let (head, queue) = (self.head(), &*self.queue);
+        // SAFETY: the places are in the ring, and there is a record for each.
+        unsafe {
+            self.wr_id = queue.wr_ids.add(queue.index(head));
+            self.end = self.wr_id.add(count.into());
+        }
+        (self.slot, self.end_head) = (slot, head.wrapping_add(count));
+    }
+}
+
+impl Drop for Run<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let head = self.head();
+        if head != self.queue.head {
+            self.queue.publish(head);
+        }
+    }
+}
+
 /// Requests that were written up to `head`. Dropping it publishes them.
 struct Unpublished<'a> {
     queue: &'a mut ReceiveQueue,
@@ -545,15 +622,10 @@ impl Drop for Unpublished<'_> {
     }
 }
 
-/// The maximum length of a single SGE that needs no further check.
-pub(crate) fn longest_sge(max_message: u32) -> u32 {
-    max_message.min(MAX_SGE_LENGTH)
-}
-
 /// Whether a single SGE needs no further check: it is neither empty nor too long.
 #[inline(always)]
-pub(crate) fn is_usual(sge: Sge, longest: u32) -> bool {
-    sge.length.wrapping_sub(1) < longest
+pub(crate) fn is_usual(sge: Sge) -> bool {
+    sge.length.wrapping_sub(1) < MAX_SGE_LENGTH
 }
 
 /// Writes a scatter list of one SGE, with an end mark if it is shorter than the WQE.
@@ -571,8 +643,18 @@ pub(crate) unsafe fn write_usual(at: NonNull<u8>, sge: Sge, max_sge: u32) {
     }
 }
 
-/// Checks and writes a scatter list, with an end mark if it is shorter than the WQE. `longest` is
-/// [`longest_sge`].
+/// Checks and writes a scatter list of an SGE that is not [usual](is_usual).
+///
+/// # Safety
+/// As for [`write_usual`].
+#[cold]
+#[inline(never)]
+unsafe fn write_unusual(at: NonNull<u8>, sge: Sge, max_sge: u32) -> Result<(), PostError> {
+    // SAFETY: by the caller's contract.
+    unsafe { write_scatter_list(at, &[sge], max_sge) }
+}
+
+/// Checks and writes a scatter list, with an end mark if it is shorter than the WQE.
 ///
 /// # Safety
 /// `at` has room for `max_sge` SGEs, at least one.
@@ -581,10 +663,9 @@ pub(crate) unsafe fn write_scatter(
     at: NonNull<u8>,
     sges: &[Sge],
     max_sge: u32,
-    longest: u32,
 ) -> Result<(), PostError> {
     if let &[sge] = sges
-        && is_usual(sge, longest)
+        && is_usual(sge)
     {
         // SAFETY: by the caller's contract.
         unsafe { write_usual(at, sge, max_sge) };

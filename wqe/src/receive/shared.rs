@@ -2,9 +2,7 @@
 
 use crate::gate::Gate;
 use crate::receive::free::{Claims, FreePlaces};
-use crate::receive::queue::{
-    FULL, ReceiveLayout, ReceiveWr, is_usual, longest_sge, write_scatter_list,
-};
+use crate::receive::queue::{FULL, ReceiveLayout, ReceiveWr, is_usual, write_scatter_list};
 use crate::request::batch_error::ListError;
 use crate::request::data::write_sge;
 use crate::request::error::PostError;
@@ -98,7 +96,6 @@ pub struct SharedReceiveQueue {
     held: NonNull<AtomicBool>,
     record: QueuePairRecord,
     layout: ReceiveLayout,
-    longest: u32,
     /// The free WQE that the last posted one names.
     tail: u32,
     /// WQEs from the tail up to here, at least the tail, are claimed: posts take them in order.
@@ -139,7 +136,6 @@ impl SharedReceiveQueue {
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
-        max_message: u32,
         gate: Gate,
         record: QueuePairRecord,
         records: Arc<SharedReceiveRecords>,
@@ -148,7 +144,6 @@ impl SharedReceiveQueue {
         let mut queue = Self {
             ring,
             layout,
-            longest: longest_sge(max_message),
             tail: 0,
             end: layout.requests,
             base: 0,
@@ -268,7 +263,7 @@ impl SharedReceiveQueue {
     /// returns false, and does nothing.
     #[inline(always)]
     fn recv_fast(&mut self, wr_id: &u64, sge: &Sge) -> bool {
-        if !self.gate.may_receive() || !is_usual(*sge, self.longest) {
+        if !self.gate.may_receive() || !is_usual(*sge) {
             return false;
         }
         let (tail, next) = (self.tail, self.tail + 1);
@@ -339,7 +334,7 @@ impl SharedReceiveQueue {
         unsafe {
             let entries = self.slot(tail).byte_add(Self::HEAD as usize);
             match wr.sges {
-                [sge] if is_usual(*sge, self.longest) => write_sge(entries, *sge),
+                [sge] if is_usual(*sge) => write_sge(entries, *sge),
                 sges => {
                     if let Err(error) = write_scatter_list(entries, sges, self.layout.max_sge) {
                         // Some may have been written before the bad one.

@@ -104,7 +104,6 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
             ReceiveQueue::new(
                 ring.byte_add(2048),
                 receive_layout,
-                1 << 30,
                 gate,
                 record,
                 Arc::new(ReceiveRecords::new(receive_layout.requests)),
@@ -112,7 +111,6 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
             SharedReceiveQueue::new(
                 ring.byte_add(3072),
                 shared_layout,
-                1 << 30,
                 gate,
                 record,
                 Arc::new(SharedReceiveRecords::new(shared_layout.requests)),
@@ -355,7 +353,7 @@ fn receive_requests_are_stored_and_remembered_before_they_are_counted() {
     // SAFETY: the memory is the queue's own, and outlives it.
     let mut queue = unsafe {
         let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
-        ReceiveQueue::new(memory.ring.at(0), layout, 1 << 30, gate, record, records)
+        ReceiveQueue::new(memory.ring.at(0), layout, gate, record, records)
     };
     let sges = [Sge { addr: 0xabcd, length: 9, lkey: 7 }; 2];
     let list: Vec<_> =
@@ -381,7 +379,7 @@ fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
     // SAFETY: the memory is the queue's own, and outlives it.
     let mut queue = unsafe {
         let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
-        SharedReceiveQueue::new(memory.ring.at(0), layout, 1 << 30, gate, record, records)
+        SharedReceiveQueue::new(memory.ring.at(0), layout, gate, record, records)
     };
     let sges = [Sge { addr: 0xabcd, length: 9, lkey: 7 }];
     let list: Vec<_> = (0..3).map(|i| ReceiveWr { wr_id: 40 + i, sges: &sges }).collect();

@@ -26,7 +26,7 @@ impl Bed {
         // SAFETY: the bed keeps ring and record, and nothing else writes to them.
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
-            ReceiveQueue::new(ring.at(0), layout, 1 << 30, gate.gate, record, Arc::clone(&records))
+            ReceiveQueue::new(ring.at(0), layout, gate.gate, record, Arc::clone(&records))
         };
         Self { queue, records, layout, ring, record, gate }
     }

@@ -71,7 +71,7 @@ impl Bed {
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
             let records = Arc::clone(&records);
-            SharedReceiveQueue::new(ring.at(0), layout, 1 << 30, gate.gate, record, records)
+            SharedReceiveQueue::new(ring.at(0), layout, gate.gate, record, records)
         };
         let device = Device { ring, record, stride: layout.stride as usize, next: 0, taken: 0 };
         Self { queue, records, layout, device, gate }
