@@ -67,10 +67,10 @@ const BARS: &[(&str, Mode, f64)] = &[
     ("mkey_configure", Mode::Single, 586.0),
     // A packet, of bursts of 32.
     ("eth_send32", Mode::Single, 50.0),
-    ("eth_recv32", Mode::Single, 108.0),
+    ("eth_recv32", Mode::Single, 100.5),
     ("eth_send32_multi", Mode::Single, 27.0),
-    ("eth_recv32_multi", Mode::Single, 46.0),
-    ("eth_forward32", Mode::Single, 140.0),
+    ("eth_recv32_multi", Mode::Single, 45.0),
+    ("eth_forward32", Mode::Single, 115.5),
     ("post_inline8", Mode::Shared, 109.5),
     ("post_sge", Mode::Shared, 93.5),
     ("post_send", Mode::Shared, 88.0),

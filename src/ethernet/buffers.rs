@@ -46,8 +46,15 @@ impl Slot {
 
 /// Takes buffers back.
 pub trait GiveBack {
+    /// Several packets may lie in what is taken back at once.
+    const SHARES: bool;
     /// Takes a buffer back.
     fn give_back(&self, slot: Slot);
+    /// Takes back the buffers of so many packets, of which this is the first one, and which
+    /// [follow each other](GiveBack::run).
+    fn give_back_run(&self, slot: Slot, count: u32);
+    /// How many of the packets of a burst, from the first one on, can be taken back at once.
+    fn run(&self, packets: &[Cell<Sge>]) -> usize;
 }
 
 /// No buffer: the end of the stack.

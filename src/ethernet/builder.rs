@@ -20,6 +20,9 @@ use mlx5_wqe::transport::RawPacket;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+/// Places of a striding queue beyond those of posted receives.
+const FREE_PLACES: u32 = 14;
+
 /// The options of a new [`EthernetQueue`]. See [`Context::create_ethernet_queue`].
 #[must_use = "a builder makes nothing until `build` is called"]
 #[derive(Debug)]
@@ -321,7 +324,7 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
             receiver,
             recv_cq,
             send_cq,
-            in_flight: InFlight::new(sends),
+            in_flight: InFlight::new::<M>(sends),
             store: Store {
                 outgoing: Outgoing::new(burst as usize, buffers.lkey()),
                 buffers: Arc::new(buffers),
@@ -365,7 +368,10 @@ impl EthernetQueueBuilder<'_, Striding> {
         let layout = self.shape.layout(self.receives, self.frames, self.size())?;
         let pd = self.domain()?;
         let recv_cq = self.recv_cq(layout.posted.saturating_mul(strides))?;
-        let work_queue = pd.create_wq(&recv_cq).max_wr(layout.posted).striding(stride, strides);
+        // With places that stay free, posting looks seldom which ones have become free.
+        let most = self.context.inner.limits.max_recv_wr;
+        let places = layout.posted.saturating_add(FREE_PLACES).min(most).max(layout.posted);
+        let work_queue = pd.create_wq(&recv_cq).max_wr(places).striding(stride, strides);
         let mut work_queue = work_queue.vlan_stripping(self.vlan_stripping).build()?;
         work_queue.start()?;
         let table = self.context.create_indirection_table([&work_queue])?;

@@ -9,6 +9,8 @@ use crate::error::Error;
 use crate::flow::{FlowRule, Rule};
 use crate::qp::WhyNotDone;
 use mlx5_cq::{CompletionOpcode, WorkCompletion};
+use mlx5_wqe::Sge;
+use std::cell::Cell;
 use std::fmt;
 
 /// How packets get into the buffers of an [`EthernetQueue`]: [`Single`] or [`Striding`](super::Striding).
@@ -57,11 +59,13 @@ pub trait Inbound: GiveBack + Sized + Send {
         cursor: Self::Cursor<'_>,
         each: impl FnMut(WorkCompletion<'_>, Slot, usize),
     );
-    /// Takes note of the end of a burst, also if its cursor was leaked.
+    /// Takes note of the end of a burst, also if its cursor was leaked: its packets are gone, but for those that
+    /// are to be sent.
     fn end(queue: &mut EthernetQueue<Self>);
     /// Takes back the buffer of a packet of the burst.
     fn drop_packet(&self, slot: Slot);
-    /// Lets somebody have the buffer of a packet for longer than the burst, who gives it back.
+    /// Lets somebody have the buffer of a packet for longer than the burst, who gives it back. Packets that are
+    /// to be sent need that not.
     fn keep_packet(&self, slot: &Slot);
     /// A buffer for a frame, if one is free, and the bytes of it.
     fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)>;
@@ -100,9 +104,21 @@ pub struct Receives {
 }
 
 impl GiveBack for Single {
+    const SHARES: bool = false;
+
     #[inline(always)]
     fn give_back(&self, slot: Slot) {
         self.free.push(slot);
+    }
+
+    #[inline(always)]
+    fn give_back_run(&self, slot: Slot, _: u32) {
+        self.free.push(slot);
+    }
+
+    #[inline(always)]
+    fn run(&self, _: &[Cell<Sge>]) -> usize {
+        1
     }
 }
 

@@ -12,7 +12,8 @@ pub(super) struct Outgoing {
     /// As requests name them.
     packets: Box<[Cell<Sge>]>,
     count: Cell<usize>,
-    lkey: u32,
+    /// So many of them were [noted](Outgoing::not_noted).
+    noted: Cell<usize>,
 }
 
 impl fmt::Debug for Outgoing {
@@ -24,8 +25,8 @@ impl fmt::Debug for Outgoing {
 impl Outgoing {
     /// A list of packets in the memory with this key.
     pub(super) fn new(burst: usize, lkey: u32) -> Self {
-        let packets = (0..burst).map(|_| Cell::default()).collect();
-        Self { packets, count: Cell::new(0), lkey }
+        let packets = (0..burst).map(|_| Cell::new(Sge { addr: 0, length: 0, lkey })).collect();
+        Self { packets, count: Cell::new(0), noted: Cell::new(0) }
     }
 
     #[inline(always)]
@@ -38,14 +39,23 @@ impl Outgoing {
     pub(super) fn push(&self, slot: Slot, length: u32) -> Result<(), Slot> {
         let count = self.count.get();
         let Some(place) = self.packets.get(count) else { return Err(slot) };
-        place.set(Sge { addr: slot.into_address() as u64, length, lkey: self.lkey });
+        place.set(Sge { addr: slot.into_address() as u64, length, ..place.get() });
         self.count.set(count + 1);
         Ok(())
+    }
+
+    /// Returns the packets that were added since this was called, for whoever has to know that they leave the
+    /// burst.
+    #[inline(always)]
+    pub(super) fn not_noted(&self) -> &[Cell<Sge>] {
+        let count = self.count.get();
+        &self.packets[self.noted.replace(count)..count]
     }
 
     /// Takes them all, in order.
     #[inline(always)]
     pub(super) fn take(&self) -> Taken<'_> {
+        self.noted.set(0);
         Taken(&self.packets[..self.count.replace(0)])
     }
 }
@@ -86,12 +96,17 @@ impl Iterator for Taken<'_> {
 
 /// The frames that are being sent, in order: a ring.
 pub(super) struct InFlight {
-    /// Where their buffers are.
+    /// Where the buffers are. Of frames that are [given back at once](GiveBack::run), the first one.
     addresses: Box<[usize]>,
+    /// How many frames those are. Empty where each is given back by itself.
+    counts: Box<[u32]>,
     /// Where a buffer belongs that is another queue's.
     homes: Box<[Option<Arc<Buffers>>]>,
     /// How many of those there are.
     foreign: usize,
+    /// The places in use: from the first one up to the one behind the last; both free-running.
+    first: u64,
+    end: u64,
     /// Frames that were put in, and those of them that were sent; both free-running.
     put: u64,
     sent: u64,
@@ -111,10 +126,11 @@ impl fmt::Debug for InFlight {
 
 impl InFlight {
     /// A ring of so many frames, a power of two.
-    pub(super) fn new(frames: u32) -> Self {
+    pub(super) fn new<M: GiveBack>(frames: u32) -> Self {
         let addresses = (0..frames).map(|_| 0).collect();
+        let counts = (0..if M::SHARES { frames } else { 0 }).map(|_| 0).collect();
         let homes = (0..frames).map(|_| None).collect();
-        Self { addresses, homes, foreign: 0, put: 0, sent: 0, posted: 0 }
+        Self { addresses, counts, homes, foreign: 0, first: 0, end: 0, put: 0, sent: 0, posted: 0 }
     }
 
     /// Frames that were put in, ever.
@@ -147,41 +163,61 @@ impl InFlight {
         self.addresses.len() - self.len()
     }
 
-    /// The place of a frame in the ring.
+    /// A place in the ring.
     #[inline(always)]
-    fn place(&self, frame: u64) -> usize {
-        frame as usize & (self.addresses.len() - 1)
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.addresses.len() - 1)
     }
 
     /// Adds a frame. There is room.
     #[inline(always)]
     pub(super) fn push(&mut self, slot: Slot, home: Option<Arc<Buffers>>) {
-        let at = self.place(self.put);
-        self.addresses[at] = slot.into_address();
+        let at = self.place(self.end);
         if home.is_some() {
             self.homes[at] = home;
             self.foreign += 1;
         }
-        self.put += 1;
+        self.push_run(slot, 1);
     }
 
-    /// Adds packets of the queue's own. There is room.
+    /// Adds frames that are given back at once. There is room.
     #[inline(always)]
-    pub(super) fn extend(&mut self, packets: &Taken<'_>) {
-        let (mut put, mask) = (self.put, self.addresses.len() - 1);
-        for sge in packets.sges() {
-            if let Some(place) = self.addresses.get_mut(put as usize & mask) {
+    fn push_run(&mut self, slot: Slot, count: u32) {
+        let at = self.place(self.end);
+        self.addresses[at] = slot.into_address();
+        if let Some(place) = self.counts.get_mut(at) {
+            *place = count;
+        }
+        self.end += 1;
+        self.put += u64::from(count);
+    }
+
+    /// Adds packets of a burst. There is room.
+    #[inline(always)]
+    pub(super) fn extend<M: GiveBack>(&mut self, packets: &Taken<'_>, mode: &M) {
+        let mut rest = packets.sges();
+        if M::SHARES {
+            while let Some(first) = rest.first() {
+                let count = mode.run(rest);
+                self.push_run(Slot::at(first.get().addr as usize), count as u32);
+                rest = &rest[count..];
+            }
+            return;
+        }
+        let (mut end, mask) = (self.end, self.addresses.len() - 1);
+        for sge in rest {
+            if let Some(place) = self.addresses.get_mut(end as usize & mask) {
                 *place = sge.get().addr as usize;
             }
-            put += 1;
+            end += 1;
         }
-        self.put = put;
+        self.put += rest.len() as u64;
+        self.end = end;
     }
 
-    /// Gives a buffer back: to the queue, or home.
+    /// Gives the buffer at a place back: to the queue, or home. With it, those of so many packets.
     #[inline(always)]
-    fn give_back(&mut self, frame: u64, free: &impl GiveBack) {
-        let at = self.place(frame);
+    fn give_back(&mut self, at: usize, count: u32, free: &impl GiveBack) {
         let slot = Slot::at(self.addresses[at]);
         if self.foreign != 0
             && let Some(home) = self.homes[at].take()
@@ -189,37 +225,56 @@ impl InFlight {
             self.foreign -= 1;
             return home.give_back(slot);
         }
-        free.give_back(slot);
+        free.give_back_run(slot, count);
     }
 
     /// Gives back the oldest frames, as long as fewer than `until` were, and returns how many.
     #[inline(always)]
-    pub(super) fn retire(&mut self, until: u64, free: &impl GiveBack) -> u64 {
+    pub(super) fn retire<M: GiveBack>(&mut self, until: u64, free: &M) -> u64 {
         let until = until.min(self.put);
-        let count = until.saturating_sub(self.sent);
-        if self.foreign == 0 {
+        let gone = until.saturating_sub(self.sent);
+        if M::SHARES {
+            let mut left = gone;
+            while left != 0 {
+                let at = self.place(self.first);
+                let frames = self.counts[at];
+                let now = u64::from(frames).min(left);
+                self.give_back(at, now as u32, free);
+                // If the device tells of some of them, the others stay.
+                self.counts[at] = frames - now as u32;
+                self.first += u64::from(self.counts[at] == 0);
+                left -= now;
+            }
+        } else if self.foreign == 0 {
             let mask = self.addresses.len() - 1;
-            for frame in self.sent..until {
-                if let Some(&address) = self.addresses.get(frame as usize & mask) {
+            for number in self.first..self.first + gone {
+                if let Some(&address) = self.addresses.get(number as usize & mask) {
                     free.give_back(Slot::at(address));
                 }
             }
+            self.first += gone;
         } else {
-            (self.sent..until).for_each(|frame| self.give_back(frame, free));
+            for number in self.first..self.first + gone {
+                self.give_back(self.place(number), 1, free);
+            }
+            self.first += gone;
         }
-        self.sent += count;
-        count
+        self.sent += gone;
+        gone
     }
 
     /// Takes back frames that were put in after the first `put`, and were not posted.
     #[cold]
     fn undo(&mut self, put: u64, free: &impl GiveBack) -> u64 {
-        let count = self.put - put;
+        let undone = self.put - put;
         while self.put > put {
-            self.put -= 1;
-            self.give_back(self.put, free);
+            self.end -= 1;
+            let at = self.place(self.end);
+            let count = self.counts.get(at).map_or(1, |&count| count);
+            self.give_back(at, count, free);
+            self.put -= u64::from(count);
         }
-        count
+        undone
     }
 }
 
@@ -230,19 +285,79 @@ impl InFlight {
             // Its memory stays, and its buffer is used no more.
             mem::forget(home.take());
         }
-        self.sent = self.put;
+        (self.first, self.sent) = (self.end, self.put);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         // Frames of other queues go home; the queue's own memory goes with it.
-        while self.sent < self.put {
-            let at = self.place(self.sent);
+        while self.first < self.end {
+            let at = self.place(self.first);
             if let Some(home) = self.homes[at].take() {
                 home.give_back(Slot::at(self.addresses[at]));
             }
-            self.sent += 1;
+            self.first += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// Notes what is given back: of which thousand, and how many.
+    #[derive(Default)]
+    struct Thousands(RefCell<Vec<(usize, u32)>>);
+
+    impl GiveBack for Thousands {
+        const SHARES: bool = true;
+
+        fn give_back(&self, slot: Slot) {
+            self.give_back_run(slot, 1);
+        }
+
+        fn give_back_run(&self, slot: Slot, count: u32) {
+            self.0.borrow_mut().push((slot.address() / 1000, count));
+        }
+
+        fn run(&self, packets: &[Cell<Sge>]) -> usize {
+            let thousand = |sge: &Cell<Sge>| sge.get().addr / 1000;
+            packets.partition_point(|sge| thousand(sge) == thousand(&packets[0]))
+        }
+    }
+
+    fn packets(addresses: &[u64]) -> Vec<Cell<Sge>> {
+        addresses.iter().map(|&addr| Cell::new(Sge { addr, ..Sge::default() })).collect()
+    }
+
+    #[test]
+    fn a_device_that_tells_of_some_packets_of_a_run_leaves_the_others_in_flight() {
+        let (mode, mut in_flight) = (Thousands::default(), InFlight::new::<Thousands>(8));
+        let burst = packets(&[1000, 1064, 1128, 1500, 1999, 2000, 2064, 2900]);
+        // Three times, so that the ring wraps.
+        for round in 0..3 {
+            let before = round * 8;
+            in_flight.extend(&Taken(&burst), &mode);
+            assert_eq!((in_flight.len(), in_flight.room()), (8, 0));
+            for (until, gone) in [(2, 2), (2, 0), (6, 4), (20, 2)] {
+                assert_eq!(in_flight.retire(before + until, &mode), gone);
+            }
+            assert_eq!(mode.0.take(), [(1, 2), (1, 3), (2, 1), (2, 2)]);
+            assert_eq!(in_flight.len(), 0);
+        }
+    }
+
+    #[test]
+    fn runs_whose_requests_are_refused_are_given_back_whole() {
+        let (mode, mut in_flight) = (Thousands::default(), InFlight::new::<Thousands>(8));
+        in_flight.extend(&Taken(&packets(&[1000, 1064])), &mode);
+        in_flight.note_posted();
+        in_flight.extend(&Taken(&packets(&[1128, 1500, 2000])), &mode);
+        in_flight.push(Slot::at(3000), None);
+        assert_eq!(in_flight.undo_unposted(&mode), 4);
+        assert_eq!(mode.0.take(), [(3, 1), (2, 1), (1, 2)]);
+        assert_eq!((in_flight.len(), in_flight.undo_unposted(&mode)), (2, 0));
     }
 }

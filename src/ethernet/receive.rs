@@ -102,9 +102,9 @@ impl<'p, M: Mode> Packet<'p, M> {
             return self.store.counters.not_sent.add(1);
         }
         let (store, slot, length) = self.take();
-        store.mode.keep_packet(&slot);
         if let Err(slot) = store.outgoing.push(slot, length as u32) {
-            store.not_sent(slot);
+            store.mode.drop_packet(slot);
+            store.counters.not_sent.add(1);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Sending frames: batches, and what is given back when they were sent.
 
-use super::buffers::{Buffers, Slot};
+use super::buffers::{Buffers, GiveBack, Slot};
 use super::frame::Frame;
 use super::mode::Mode;
 use super::outgoing::{InFlight, Taken};
@@ -161,15 +161,17 @@ impl<'a, 'q> Posting<'a, 'q> {
 #[inline(always)]
 fn send_packets(
     qp: &mut QueuePair<RawPacket>,
-    in_flight: &mut InFlight,
+    (in_flight, mode): (&mut InFlight, &impl GiveBack),
     options: SendOptions,
     mut packets: Taken<'_>,
 ) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
+    let mut put = in_flight.put();
+    in_flight.extend(&packets, mode);
     while packets.len() != 0 {
         let now = packets.split(PACKETS);
-        in_flight.extend(&now);
-        let request = batch.wr(in_flight.put(), options.flags_of(packets.len() == 0));
+        put += now.len() as u64;
+        let request = batch.wr(put, options.flags_of(packets.len() == 0));
         match now.sges() {
             [one] => request.send().sge(one.get()),
             several => request.send_packets_in(several),
@@ -232,7 +234,7 @@ impl<M: Mode> EthernetQueue<M> {
         let mut rest = store.outgoing.take();
         let mut packets = rest.split(in_flight.room());
         let posted = if options.multi_packet {
-            send_packets(qp, in_flight, *options, packets)
+            send_packets(qp, (in_flight, &store.mode), *options, packets)
         } else {
             let mut posting = Posting::new(qp, in_flight, *options);
             while let Some((slot, length)) = packets.next() {

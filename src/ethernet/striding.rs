@@ -2,6 +2,7 @@
 
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::mode::{Inbound, invalid};
+use super::outgoing::Outgoing;
 use super::store::Store;
 use super::{Count, EthernetError, EthernetQueue, VERB};
 use crate::cq::CompletionQueue;
@@ -12,6 +13,7 @@ use crate::rss::{HashQueuePair, WorkQueue};
 use mlx5_cq::{StridePoll, Strides, WorkCompletion};
 use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
+use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
 
@@ -44,8 +46,8 @@ pub struct Striding {
 /// A receive: posted, and then used up by packets until the last of them is gone.
 #[derive(Default)]
 struct Receive {
-    /// Packets of it that were kept, and one while the device has it and until the burst is over in which
-    /// its last strides were taken: packets of a burst are looked at one at a time, and need no count.
+    /// Packets of it that were kept or are sent, and one while the device has it and until the burst is over in
+    /// which its last strides were taken: packets of a burst are looked at one at a time, and need no count.
     held: Cell<u32>,
 }
 
@@ -279,7 +281,7 @@ impl Striding {
         if (before + usize::from(count)) << self.log_stride == 1 << self.log_receive
             && let Some(ended) = self.ended.replace(Some(start))
         {
-            self.let_go(Slot::at(ended));
+            self.let_go(Slot::at(ended), 1);
         }
         if filler || usize::from(length) > room {
             self.bad.set(self.bad.get() + 1);
@@ -292,14 +294,41 @@ impl Striding {
     /// Takes back the receive at `start`, all of whose strides were taken.
     #[inline(never)]
     fn end_receive(&self, start: usize) {
-        self.let_go(Slot::at(start));
+        self.let_go(Slot::at(start), 1);
     }
 
-    /// Takes back what somebody had of a receive.
+    /// Notes which packets of the burst are to be sent: they have their receives, as long as they are. Before that,
+    /// the burst is done with no receive.
     #[inline(always)]
-    fn let_go(&self, slot: Slot) {
+    fn hold_outgoing(&self, outgoing: &Outgoing) {
+        if !outgoing.is_empty() {
+            self.hold_all(outgoing);
+        }
+    }
+
+    #[inline(never)]
+    fn hold_all(&self, outgoing: &Outgoing) {
+        let mut packets = outgoing.not_noted();
+        while let Some(first) = packets.first() {
+            let count = self.run(packets);
+            self.hold(&Slot::at(first.get().addr as usize), count as u32);
+            packets = &packets[count..];
+        }
+    }
+
+    /// Lets somebody have so many packets, of a receive.
+    #[inline(always)]
+    fn hold(&self, slot: &Slot, count: u32) {
+        if let Some(receive) = self.receive(slot) {
+            receive.held.set(receive.held.get() + count);
+        }
+    }
+
+    /// Takes back what somebody had of a receive, so many packets.
+    #[inline(always)]
+    fn let_go(&self, slot: Slot, count: u32) {
         let Some(receive) = self.receive(&slot) else { return self.frames.push(slot) };
-        let held = receive.held.get() - 1;
+        let held = receive.held.get() - count;
         receive.held.set(held);
         if held == 0 {
             self.ready.push(self.first(&slot));
@@ -340,10 +369,11 @@ impl Cursor<'_> {
         &mut self,
         store: &Store<Striding>,
     ) -> Option<(WorkCompletion<'other>, Slot, usize)> {
-        let Store { mode, counters, .. } = store;
+        let Store { mode, counters, outgoing, .. } = store;
         while self.poll.has_next() {
+            mode.hold_outgoing(outgoing);
             let ended = |wr_id: u64, good: bool| {
-                mode.let_go(Slot::at(wr_id as usize));
+                mode.let_go(Slot::at(wr_id as usize), 1);
                 counters.bad.add(u64::from(!good));
             };
             let found = self.poll.find(ended).map(|(completion, first, bytes)| {
@@ -367,10 +397,39 @@ impl Cursor<'_> {
 }
 
 impl GiveBack for Striding {
+    const SHARES: bool = true;
+
     #[inline(always)]
     fn give_back(&self, slot: Slot) {
-        self.let_go(slot);
+        self.let_go(slot, 1);
     }
+
+    #[inline(always)]
+    fn give_back_run(&self, slot: Slot, count: u32) {
+        self.let_go(slot, count);
+    }
+
+    /// Those that lie in the receive of the first one. The packets of a burst are in the order of their
+    /// receives, and it has no receive twice: none is posted again before it is over.
+    #[inline(always)]
+    fn run(&self, packets: &[Cell<Sge>]) -> usize {
+        let Some(first) = packets.first() else { return 0 };
+        let start = self.first(&Slot::at(first.get().addr as usize));
+        let inside = |sge: &Cell<Sge>| {
+            (sge.get().addr as usize).wrapping_sub(start.address()) >> self.log_receive == 0
+        };
+        match packets.last() {
+            Some(last) if inside(last) => packets.len(),
+            _ => partition(packets, inside),
+        }
+    }
+}
+
+/// How many are inside, before all others.
+#[cold]
+#[inline(never)]
+fn partition(packets: &[Cell<Sge>], inside: impl Fn(&Cell<Sge>) -> bool) -> usize {
+    packets.partition_point(inside)
 }
 
 impl Inbound for Striding {
@@ -421,7 +480,8 @@ impl Inbound for Striding {
 
     #[inline(always)]
     fn end(queue: &mut EthernetQueue<Self>) {
-        let Store { mode, counters, .. } = &queue.store;
+        let Store { mode, counters, outgoing, .. } = &queue.store;
+        mode.hold_outgoing(outgoing);
         let (count, ended) = queue.recv_cq.end_strides();
         counters.received.add(u64::from(count - mode.bad.take()));
         if let Some(wr_id) = ended {
@@ -438,9 +498,7 @@ impl Inbound for Striding {
 
     #[inline(always)]
     fn keep_packet(&self, slot: &Slot) {
-        if let Some(receive) = self.receive(slot) {
-            receive.held.set(receive.held.get() + 1);
-        }
+        self.hold(slot, 1);
     }
 
     fn take(&self, _buffers: &Buffers) -> Option<(Slot, u32)> {
@@ -461,7 +519,7 @@ impl Inbound for Striding {
     #[inline(always)]
     fn refill(queue: &mut EthernetQueue<Self>) -> Result<(), EthernetError> {
         let Receiver { work_queue, posted, .. } = &queue.receiver;
-        let missing = posted - (work_queue.capacity() - work_queue.free()).min(*posted);
+        let missing = posted.saturating_sub(work_queue.posted());
         if missing == 0 {
             return Ok(());
         }
@@ -469,8 +527,7 @@ impl Inbound for Striding {
     }
 
     fn is_starved(queue: &EthernetQueue<Self>) -> bool {
-        let work_queue = &queue.receiver.work_queue;
-        work_queue.free() == work_queue.capacity()
+        queue.receiver.work_queue.posted() == 0
     }
 
     fn attach(queue: &EthernetQueue<Self>, rule: &Rule) -> Result<FlowRule, Error> {
@@ -635,6 +692,155 @@ mod tests {
             assert_eq!(lengths(&mut queue).unwrap(), [128]);
         }
         assert_eq!(queue.counts(), Counts { received: 9, bad: 27, ..Counts::default() });
+    }
+
+    /// Numbers from a seed (xorshift64).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % bound
+        }
+    }
+
+    /// A queue whose packets are dropped, kept and sent at random, and who has which of them.
+    struct Traffic {
+        simulator: Simulator,
+        queue: EthernetQueue<Striding>,
+        random: Random,
+        /// Strides that the device told of in the first receive that is posted.
+        told: u32,
+        /// Packets that were sent, by their receives; the last ones are being sent.
+        sent: Vec<usize>,
+        kept: Vec<(usize, crate::ethernet::Frame)>,
+    }
+
+    impl Traffic {
+        const STRIDES: u32 = 16;
+
+        fn new(seed: u64) -> Self {
+            let simulator = simulator();
+            let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+            let builder = context.create_ethernet_queue(1).receives(48).frames(1).sends(64);
+            let queue = builder.burst(64).striding(64, Self::STRIDES).spares(2).build().unwrap();
+            let random = Random(seed);
+            Self { simulator, queue, random, told: 0, sent: Vec::new(), kept: Vec::new() }
+        }
+
+        fn receive_of(queue: &EthernetQueue<Striding>, address: usize) -> usize {
+            (address - queue.store.mode.start) >> queue.store.mode.log_receive
+        }
+
+        /// Has the device tell of some packets, as far as there are strides.
+        fn tell(&mut self) {
+            let mut left = self.queue.receiver.work_queue.posted() * Self::STRIDES - self.told;
+            for _ in 0..self.random.below(48) {
+                let room = Self::STRIDES - self.told;
+                let count = (1 + self.random.below(3) as u32).min(room).min(left);
+                if count == 0 {
+                    return;
+                }
+                tell(&self.simulator, &self.queue, self.told as u16, count, 14 + count * 50);
+                self.told = (self.told + count) % Self::STRIDES;
+                left -= count;
+            }
+        }
+
+        /// Takes a burst, of which it may leave some packets, one by one or all at once. Returns how many there were.
+        fn burst(&mut self) -> usize {
+            let Self { queue, random, sent, kept, .. } = self;
+            let (start, log) = (queue.store.mode.start, queue.store.mode.log_receive);
+            let room = queue.in_flight.room();
+            let mut outgoing = Vec::new();
+            let one_by_one = random.below(2) == 0;
+            let (most, mut count) = (1 + random.below(64), 0);
+            let mut each = |packet: crate::ethernet::Packet<'_, Striding>, random: &mut Random| {
+                let receive = (packet.as_ptr().addr() - start) >> log;
+                count += 1;
+                match random.below(8) {
+                    0 => kept.push((receive, packet.keep())),
+                    1..6 => {
+                        outgoing.push(receive);
+                        packet.send();
+                    }
+                    _ => drop(packet),
+                }
+            };
+            let burst = queue.receive(|mut packets| {
+                if !one_by_one {
+                    return packets.for_each(|packet| each(packet, random));
+                }
+                for _ in 0..most {
+                    let Some(packet) = packets.next() else { return };
+                    each(packet, random);
+                }
+            });
+            burst.unwrap();
+            assert!(outgoing.len() <= room || queue.counts().not_sent != 0);
+            let before = sent.len() as u64;
+            sent.extend(outgoing);
+            sent.truncate(before as usize + (sent.len() - before as usize).min(room));
+            count
+        }
+
+        /// Nobody has a packet of a receive that is ready, and every receive is somewhere.
+        fn check(&mut self) {
+            let Self { queue, sent, kept, .. } = self;
+            let in_flight = &sent[sent.len() - queue.sending()..];
+            let mode = &queue.store.mode;
+            let mut ready = Vec::new();
+            while let Some(slot) = mode.ready.pop() {
+                ready.push(slot);
+            }
+            for slot in ready.into_iter().rev() {
+                let receive = Self::receive_of(queue, slot.address());
+                assert!(!in_flight.contains(&receive), "a packet of receive {receive} is sent");
+                assert!(kept.iter().all(|kept| kept.0 != receive), "one of {receive} is kept");
+                assert_eq!(mode.receives[receive].held.get(), 0);
+                mode.ready.push(slot);
+            }
+            for (number, receive) in mode.receives.iter().enumerate() {
+                let of = in_flight.iter().filter(|&&sent| sent == number).count();
+                let of = of + kept.iter().filter(|kept| kept.0 == number).count();
+                let posted = receive.held.get() - of as u32;
+                assert!(posted <= 1, "receive {number}: {of} packets, {posted} besides");
+            }
+        }
+    }
+
+    #[test]
+    fn no_receive_is_posted_again_before_its_packets_are_sent_and_dropped() {
+        for seed in 1..=40 {
+            println!("seed {seed}");
+            let mut traffic = Traffic::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+            for _ in 0..120 {
+                traffic.tell();
+                while traffic.burst() != 0 {
+                    traffic.check();
+                }
+                for _ in 0..traffic.random.below(4) {
+                    traffic.simulator.step();
+                }
+                let kept = traffic.random.below(1 + traffic.kept.len() as u64) as usize;
+                traffic.kept.drain(..kept);
+                traffic.queue.store.take_returned();
+                traffic.queue.reap().unwrap();
+                traffic.check();
+            }
+            assert!(traffic.sent.len() > 500, "only {} packets were sent", traffic.sent.len());
+            traffic.kept.clear();
+            traffic.simulator.run_until_idle();
+            traffic.queue.reap().unwrap();
+            traffic.queue.store.take_returned();
+            traffic.check();
+            assert_eq!(traffic.queue.sending(), 0);
+            let Traffic { queue, .. } = traffic;
+            let whole = queue.receiver.work_queue.posted() as usize + queue.store.mode.ready.len();
+            assert_eq!(whole, queue.store.mode.receives.len());
+        }
     }
 
     #[test]

@@ -51,19 +51,6 @@ missed! {
     // By 0.1 of an instruction: the record of the block before is looked at, as below.
     "mlx5" "single" "poll_sparse2" Rival::Case("poll1") => 1.302;
     "mlx5" "single" "poll_sparse16" Rival::Case("poll1") => 1.302;
-    // By 2.5 instructions a packet. A buffer that is posted takes 36 of them: its address, length and key are
-    // three loads, three swaps and three stores. As two words they would be one less each, but not so in
-    // `post_recv16`, where the list has them in other registers.
-    "mlx5" "single" "eth_recv32" Rival::C => 0.461;
-    // By less than an instruction. A packet takes 35: that its CQE is written and of the next stride (5), of
-    // this queue (3), how many strides and bytes it tells (5), that they are left (2), that the packet is not
-    // longer (5), what is next (4), what the case does with it (10), the loop (1). The rest is of a burst:
-    // its begin and end (8.8), and a receive that is posted again for each 64 packets (2).
-    "mlx5" "single" "eth_recv32_multi" Rival::Nobody => 45.660;
-    // A packet takes 60 until it is on the list of what is to be sent: 25 as above, ten to change its
-    // addresses, and who has its receive and the place on the list (25). Then its entry is written (20), the
-    // ring of what is being sent gets its address (14), and its receive is given back when it was sent (18).
-    "mlx5" "single" "eth_forward32" Rival::Nobody => 139.450;
     // A record more is looked at, for each of sixteen: how far the block is ahead (2), that so many requests
     // are outstanding (4), the record's place (6), the record (2), whether it is of that block (4), and its
     // number, which is retired (1).
