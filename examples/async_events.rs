@@ -14,6 +14,7 @@ use common::{Done, Setup};
 use mlx5::{ConnectOptions, MemoryRegion, Psn, SendFlags, transport::Rc};
 use mlx5_async::{AsyncQueuePair, Hub};
 use std::error::Error;
+use std::process::ExitCode;
 
 const MESSAGES: u64 = 5;
 const BUFFERS: usize = 2;
@@ -71,7 +72,11 @@ async fn receive(qp: &Queue, inbox: &MemoryRegion) -> Done {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Done {
+async fn main() -> ExitCode {
+    common::exit(run().await)
+}
+
+async fn run() -> Done {
     let setup = common::open()?;
     let (hub, pump) = Hub::new(&setup.context, 512)?;
     let pump = tokio::spawn(pump.drive());

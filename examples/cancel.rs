@@ -14,13 +14,18 @@ mod common;
 use common::Done;
 use mlx5::{Access, AsyncEvent, ConnectOptions, Psn, SendFlags, transport::Rc};
 use mlx5_sim::engine::DrainAt;
+use std::process::ExitCode;
 use std::time::Duration;
 
 const REQUESTS: u64 = 8;
 /// Requests that are executed before the queue drains.
 const EXECUTED: u32 = 3;
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::simulated()?;
     let simulator = setup.simulator.as_ref().ok_or("the device is not simulated")?;
     let pd = setup.context.alloc_pd()?;

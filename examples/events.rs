@@ -15,6 +15,7 @@ mod common;
 use common::Done;
 use common::one_way::{self, MESSAGES, Receiver};
 use std::error::Error;
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -31,7 +32,11 @@ fn receive(mut receiver: Receiver) -> Result<u64, Box<dyn Error + Send + Sync>> 
     Ok(waits)
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let (_channel, receiver, mut sender) = one_way::connect(&setup)?;
     let receiver = thread::spawn(move || receive(receiver));

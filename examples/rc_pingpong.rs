@@ -13,6 +13,7 @@ use mlx5::{
     CompletionQueue, ConnectOptions, MemoryRegion, ProtectionDomain, Psn, QueuePair, ReceiveWr,
     SendFlags, transport::Rc,
 };
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// Bytes of a message.
@@ -69,7 +70,11 @@ impl Side {
     }
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let pd = setup.context.alloc_pd()?;
     let (mut client, mut server) = (Side::new(&setup, &pd)?, Side::new(&setup, &pd)?);

@@ -25,6 +25,7 @@ use mlx5::{
 };
 use mlx5_sim::{Network, SimConfig, Simulator};
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// The hosts.
@@ -45,7 +46,17 @@ const RECEIVE: u64 = 4 << 32;
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
-fn main() -> Done<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Done<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {

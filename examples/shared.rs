@@ -15,6 +15,7 @@ use mlx5::{
     SharedCompletionQueue, SharedQueuePair, transport::Rc,
 };
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WRITERS: u64 = 4;
@@ -54,7 +55,11 @@ impl Shared {
     }
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let pd = setup.context.alloc_pd()?;
     let cq = setup.context.create_cq(256).build()?;

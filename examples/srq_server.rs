@@ -15,6 +15,7 @@ use mlx5::{
 };
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 4;
@@ -82,7 +83,11 @@ fn connect(
     Ok((client, server))
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let pd = setup.context.alloc_pd()?;
     let mut pool = Pool::new(&pd)?;

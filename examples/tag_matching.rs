@@ -18,6 +18,7 @@ use mlx5::{
 };
 use std::collections::VecDeque;
 use std::error::Error;
+use std::process::ExitCode;
 
 /// A message of more bytes is fetched by its receiver.
 const EAGER: usize = 1024;
@@ -262,7 +263,11 @@ impl Sender {
     }
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let context = &setup.context;
     if context.query_device().tag_matching.max_num_tags < SLOTS as u32 {

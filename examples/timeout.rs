@@ -26,6 +26,7 @@ use mlx5::{
 use mlx5_cm::{Listener, Resolved, Session, SessionState};
 use mlx5_sim::{PortConfig, SimConfig, Simulator, engine::DrainAt};
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -189,7 +190,11 @@ fn client(simulator: &Simulator) -> Done {
     Ok(())
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]));
     let listener = Listener::bind_on(simulator.kernel(), ADDRESS)?;
     let over = AtomicBool::new(false);

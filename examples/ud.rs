@@ -14,6 +14,7 @@ use mlx5::{
     ProtectionDomain, Psn, QueuePair, ReceiveWr, Received, SendFlags, transport::Ud,
 };
 use std::error::Error;
+use std::process::ExitCode;
 
 /// What the device puts before each message: the network's header.
 const HEADER: usize = 40;
@@ -74,7 +75,11 @@ fn wait(cq: &mut CompletionQueue) -> Result<OwnedCompletion, Box<dyn Error>> {
     Ok(completion)
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let setup = common::open()?;
     let pd = setup.context.alloc_pd()?;
     let mut server = Side::new(&setup, &pd)?;

@@ -8,9 +8,21 @@ pub(crate) mod one_way;
 use mlx5::{Context, LocalPort};
 use mlx5_sim::{SimConfig, Simulator};
 use std::error::Error;
+use std::process::ExitCode;
 
-/// What `main` gives back.
+/// What a program comes to.
 pub(crate) type Done = Result<(), Box<dyn Error>>;
+
+/// Ends a program: what failed is told in words, on standard error.
+pub(crate) fn exit(done: Done) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// An open device, with what is to be known of its first port.
 pub(crate) struct Setup {

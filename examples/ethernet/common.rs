@@ -7,9 +7,21 @@ use mlx5::ethernet::EthernetQueue;
 use mlx5::{Context, LinkLayer};
 use mlx5_sim::{PortConfig, SimConfig, Simulator};
 use std::error::Error;
+use std::process::ExitCode;
 
-/// What `main` gives back.
+/// What a program comes to.
 pub(crate) type Done = Result<(), Box<dyn Error>>;
+
+/// Ends a program: what failed is told in words, on standard error.
+pub(crate) fn exit(done: Done) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Bytes of Ethernet, IPv4 and UDP headers.
 pub(crate) const HEADERS: usize = 42;

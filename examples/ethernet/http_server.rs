@@ -18,6 +18,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
 use std::collections::VecDeque;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Parser)]
@@ -225,7 +226,11 @@ impl Server {
     }
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let arguments = Arguments::parse();
     let Some(device) = &arguments.device else {
         print!("{}", String::from_utf8(fetch(&arguments, "/", page(3))?)?);

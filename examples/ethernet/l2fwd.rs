@@ -13,6 +13,7 @@ use mlx5::Context;
 use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Mode};
 use mlx5::flow::{Ethernet, Rule};
 use std::error::Error;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,11 @@ fn forward<M: Mode>(
     })
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let arguments = Arguments::parse();
     let Some(device) = &arguments.device else {
         let (forwarded, time) = simulated(&arguments)?;

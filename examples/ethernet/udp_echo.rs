@@ -13,6 +13,7 @@ use mlx5::flow::{Ethernet, Ipv4, Ports, Rule};
 use mlx5::{Clock, NetworkHeader, TransportHeader};
 use std::error::Error;
 use std::net::Ipv4Addr;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 #[derive(Parser)]
@@ -92,7 +93,11 @@ fn echo(queue: &mut EthernetQueue, clock: &Clock, told: &mut Told) -> Result<(),
     })
 }
 
-fn main() -> Done {
+fn main() -> ExitCode {
+    common::exit(run())
+}
+
+fn run() -> Done {
     let arguments = Arguments::parse();
     let Some(device) = &arguments.device else {
         println!("{:?}", simulated(&arguments, 1000)?);

@@ -205,6 +205,27 @@ fn every_program_of_the_guide_is_compiled_and_run() {
     assert!(programs > 15, "{programs} programs were found");
 }
 
+/// What `main` returns as an error, Rust prints in its debug form.
+#[test]
+fn no_example_ends_with_the_debug_form_of_an_error() {
+    let folders = [
+        "examples",
+        "examples/ethernet",
+        "examples/services",
+        "async/examples",
+        "cm/examples/peer",
+    ];
+    let mut count = 0;
+    for path in folders.iter().flat_map(|folder| files(&root().join(folder), "rs")) {
+        let text = read_to_string(&path).unwrap();
+        let Some((_, main)) = text.split_once("fn main()") else { continue };
+        let returns = main.split('{').next().unwrap_or_default().trim();
+        assert_eq!(returns, "-> ExitCode", "{}", path.display());
+        count += 1;
+    }
+    assert!(count >= 18, "{count} examples were found");
+}
+
 #[test]
 fn the_program_of_two_processes_is_the_example() {
     let page = read_to_string(guide().join("two-processes.md")).unwrap();

@@ -21,7 +21,21 @@ fn the_client_writes_into_the_servers_memory_and_the_server_reads_it() {
 #[test]
 fn without_a_role_it_says_how_it_is_used() {
     let (success, said) = Process::start("two_processes", &[]).end();
-    assert!(!success && said.contains("serve|call ADDRESS"), "{said}");
+    assert!(!success, "{said}");
+    assert_eq!(said, "error: usage: two_processes serve|call ADDRESS [SOCKET]");
+}
+
+#[test]
+fn an_example_that_fails_says_why_in_words() {
+    for (program, arguments, why) in [
+        ("replicated_log", &["--seed", "first"][..], "error: invalid digit found in string"),
+        ("l2fwd", &["nobody"], "error: open_device: "),
+        ("udp_echo", &["nobody"], "error: open_device: "),
+        ("http_server", &["nobody"], "error: open_device: "),
+    ] {
+        let (success, said) = Process::start(program, arguments).end();
+        assert!(!success && said.starts_with(why), "{program}: {said}");
+    }
 }
 
 #[test]
