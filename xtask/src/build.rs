@@ -59,10 +59,10 @@ pub(crate) fn program(package: &str, profile: Profile) -> Result<PathBuf, Failur
 
 /// Builds a package's program so that it runs on any Linux of this architecture, and answers where
 /// it is: no library is needed, not even C's.
-pub(crate) fn self_contained(package: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn self_contained(package: &str, target_of: &str) -> Result<PathBuf, Failure> {
     let target = self_contained_target()?;
     let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.replace('-', "_").to_uppercase());
-    let mut command = cargo(package, "--bins", Profile::Release);
+    let mut command = cargo(package, target_of, Profile::Release);
     command.args(["--target", &target]).env(variable, "-Ctarget-feature=+crt-static");
     // Names stay, so that a panic far away can be told; lines do not.
     command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 /// Builds the suite, and runs it if there is a device to run it on.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let program = build::self_contained("mlx5-conformance")?;
+    let program = build::self_contained("mlx5-conformance", "--bins")?;
     eprintln!("hil: the suite is {}", program.display());
     let Some(device) = &arguments.device else { return Ok(()) };
     let ledger = arguments.ledger.clone().unwrap_or_else(|| default_ledger(device));

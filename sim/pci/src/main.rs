@@ -11,7 +11,7 @@ use mlx5_sim::{PortConfig, SimConfig};
 use mlx5_sim_pci::{Bus, Capture, Log};
 
 /// The most bytes of frames that are written down.
-const CAPTURED: u64 = 64 << 20;
+const CAPTURED: u64 = 256 << 20;
 
 /// Serves simulated ConnectX adapters as PCI functions over vfio-user.
 ///
@@ -39,7 +39,7 @@ struct Options {
     /// Where lines about the devices go, in place of standard error
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Where the Ethernet frames on the wire go, the first 64 MiB of them, in a form that tcpdump
+    /// Where the Ethernet frames on the wire go, the first 256 MiB of them, in a form that tcpdump
     /// reads; RoCE's packets are not among them
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,

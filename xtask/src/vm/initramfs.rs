@@ -46,7 +46,7 @@ const C_PROGRAMS: [&str; 12] = [
 ];
 
 /// The programs for the network that the guest has.
-const NETWORK_PROGRAMS: [&str; 4] = ["ethtool", "rping", "ucmatose", "udaddy"];
+const NETWORK_PROGRAMS: [&str; 5] = ["curl", "ethtool", "rping", "ucmatose", "udaddy"];
 
 /// What the C library loads by itself: older releases, to look names up in files; and to end a thread.
 const LOADED_BY_C: [&str; 2] = ["libnss_files.so.2", "libgcc_s.so.1"];

@@ -124,8 +124,13 @@ fn cache() -> Result<Cache, Failure> {
     Cache::open("mlx5-vm")
 }
 
-/// Our own programs, and the packages that they are of.
-const OURS: [(&str, &str); 2] = [("mlx5", "mlx5-cli"), ("mlx5-conformance", "mlx5-conformance")];
+/// Our own programs, the packages that they are of, and what builds them there.
+const OURS: [(&str, &str, &str); 4] = [
+    ("mlx5", "mlx5-cli", "--bins"),
+    ("mlx5-conformance", "mlx5-conformance", "--bins"),
+    (network::PEER, "mlx5-cm", "--example=peer"),
+    (network::HTTP_SERVER, "mlx5", "--example=http_server"),
+];
 
 /// A word with this in it needs Python in the machine.
 const PYTHON: &str = "python3";
@@ -182,8 +187,8 @@ fn one(arguments: &Arguments, program: &[String]) -> Result<(), Failure> {
     let mut wanted = Wanted::new(arguments, python)?;
     let (name, rest) = program.split_first().expect("the arguments have a program, or are refused");
     let mut words = vec![name.clone()];
-    if let Some((_, package)) = OURS.iter().find(|(program, _)| program == name) {
-        wanted.programs.push(build::self_contained(package)?);
+    if let Some((_, package, of)) = OURS.iter().find(|(program, ..)| program == name) {
+        wanted.programs.push(build::self_contained(package, of)?);
     } else if name.contains('/') {
         let path = PathBuf::from(name);
         words[0] = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -3,6 +3,12 @@
 use super::guest::Step;
 use super::initramfs::VERBS;
 
+/// Our ends of the connection manager's programs (`cm/examples/peer`).
+pub(super) const PEER: &str = "peer";
+
+/// The example that answers TCP without the kernel (`examples/ethernet/http_server.rs`).
+pub(super) const HTTP_SERVER: &str = "http_server";
+
 /// A step between two namespaces, which it makes if none before it did.
 fn step(name: &str, seconds: u64, script: &str) -> Step {
     let before = ". /guest/network.sh\nis_apart || apart || exit 1";
@@ -15,10 +21,12 @@ pub(super) const LAST_OF_TRAFFIC: &str = "net-jumbo";
 /// The VLAN whose frames the wire carries.
 pub(super) const VLAN: u16 = 5;
 
-/// A hundred megabytes, which takes longer than the rest together.
+/// The step that moves a hundred megabytes, which takes longer than the rest together.
+pub(super) const HUNDRED_MEGABYTES: &str = "net-hundred-megabytes";
+
 fn long() -> Step {
     step(
-        "net-hundred-megabytes",
+        HUNDRED_MEGABYTES,
         600,
         "repeated && remember && moved 0 1 10.9.0.2 /tmp/hundred &&
         counted 0 tx_tso_bytes -ge 90000000 && counted 0 tx_csum_none -le 20 &&
@@ -71,9 +79,34 @@ pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
         ),
     ];
     steps.extend(all.then(long));
+    steps.push(step(
+        "net-http",
+        120,
+        "served 'http_server mlx5_1 --mac 02:00:00:00:09:09 --ip 10.9.0.9/24' 10.9.0.9",
+    ));
     for one in MANAGED {
         steps.push(one.step("", "", ""));
     }
+    for one in MANAGED {
+        let Managed { name, server, client, .. } = one;
+        let [ours_serves, ours_calls] = ["server", "client"].map(|side| one.ours(side));
+        let pair = |which: &str, server: &str, client: &str| {
+            let script = format!("managed '{server}' '{client}'");
+            step(&format!("{name}-{PEER}-{which}"), 60, &script)
+        };
+        steps.push(pair("serves", &ours_serves, client));
+        steps.push(pair("calls", server, &ours_calls));
+    }
+    // Its client gives up where the server takes longer than a second to listen for the second connection.
+    steps.push(step(
+        "ib_write_bw-R",
+        300,
+        "for attempt in 1 2 3 4 5; do
+            managed 'ib_write_bw -R -F -n 20' 'ib_write_bw -R -F -n 20 10.9.0.2' >/tmp/attempt && break
+            cat /tmp/attempt
+        done
+        cat /tmp/attempt && [ $(grep -c '65536      20' /tmp/attempt) -eq 2 ]",
+    ));
     if ours {
         let ours = format!("LD_LIBRARY_PATH=/{VERBS} ");
         for one in MANAGED {
@@ -108,6 +141,7 @@ struct Managed {
     name: &'static str,
     server: &'static str,
     client: &'static str,
+    port: u16,
 }
 
 /// Programs over the kernel's connection manager.
@@ -116,25 +150,34 @@ const MANAGED: [Managed; 3] = [
         name: "rping",
         server: "rping -s -a 10.9.0.2 -C 10 -V",
         client: "rping -c -a 10.9.0.2 -C 10 -V",
+        port: 7174,
     },
     Managed {
         name: "ucmatose",
         server: "ucmatose -b 10.9.0.2",
         client: "ucmatose -b 10.9.0.1 -s 10.9.0.2",
+        port: 7471,
     },
     Managed {
         name: "udaddy",
         server: "udaddy -b 10.9.0.2",
         client: "udaddy -b 10.9.0.1 -s 10.9.0.2",
+        port: 7174,
     },
 ];
 
 impl Managed {
     /// The step that runs both, each with assignments before its command.
     fn step(self, which: &str, for_server: &str, for_client: &str) -> Step {
-        let Self { name, server, client } = self;
-        let script = format!("managed {name} '{for_server}{server}' '{for_client}{client}'");
+        let Self { name, server, client, .. } = self;
+        let script = format!("managed '{for_server}{server}' '{for_client}{client}'");
         step(&format!("{name}{which}"), 60, &script)
+    }
+
+    /// Our end of it.
+    fn ours(self, side: &str) -> String {
+        let Self { name, port, .. } = self;
+        format!("{PEER} {name} {side} 10.9.0.2 --port {port} --count 10")
     }
 }
 

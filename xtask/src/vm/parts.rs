@@ -21,7 +21,7 @@ const VFIO_USER: &str = "vfio-user-pci";
 const USERLAND: [&str; 4] = ["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest"];
 
 /// What it has for the kernel's network interfaces, and for the connection manager.
-const NETWORK: [&str; 2] = ["ethtool", "rdmacm-utils"];
+const NETWORK: [&str; 3] = ["curl", "ethtool", "rdmacm-utils"];
 
 /// All that a machine with one kernel is made of.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Parts {
             apt.unpack(None, &USERLAND, folder)?;
             remove(&folder.join("apt"))
         })?;
-        let network = cache.part(&format!("network-{release}"), |folder| {
+        let network = cache.part(&format!("network-programs-{release}"), |folder| {
             eprintln!("vm: fetching the programs for the network of {release}");
             let apt = Apt::new(&folder.join("apt"), &[release])?;
             apt.unpack(None, &NETWORK, folder)?;

@@ -116,21 +116,15 @@ const HUGE_PAGES: u32 = 16;
 /// the choice has, runs all that can be told there.
 const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
 
-/// Why a module is left out about which nothing else is known.
-const NOT_TRIED: &str = "was not tried in a machine yet";
-
 /// Modules of rdma-core's tests that no machine runs, beside those that nothing of ours runs.
-const NO_MACHINE: [(&str, &str); 7] = [
+const NO_MACHINE: [(&str, &str); 4] = [
     ("test_mlx5_dmabuf", "needs a GPU"),
     ("test_mlx5_dc", "needs dynamically connected transport, which the device model has not"),
     ("test_mlx5_dma_memcpy", "needs an engine that copies memory, which the device model has not"),
-    ("test_flow", NOT_TRIED),
-    ("test_mlx5_flow", NOT_TRIED),
     (
         "test_mlx5_dr",
         "needs steering entries that programs write (SW steering), which the device model does not offer",
     ),
-    ("test_rss_traffic", NOT_TRIED),
 ];
 
 /// The same on an InfiniBand port.
@@ -140,19 +134,11 @@ const NO_INFINIBAND: [(&str, &str); 2] = [
 ];
 
 /// The same on an Ethernet port.
-const NO_ETHERNET: [(&str, &str); 3] = [
-    ("test_mlx5_rdmacm", NOT_TRIED),
-    (
-        "test_tag_matching",
-        "needs an InfiniBand port: libmlx5 connects a tag-matching queue's command queue pair to \
+const NO_ETHERNET: [(&str, &str); 1] = [(
+    "test_tag_matching",
+    "needs an InfiniBand port: libmlx5 connects a tag-matching queue's command queue pair to \
          itself by LID",
-    ),
-    (
-        "test_mlx5_timestamp",
-        "runs on an InfiniBand port alone: on Ethernet it sends raw packets too, which was not tried in \
-         a machine yet",
-    ),
-];
+)];
 
 /// What of rdma-core's tests is left out in every machine.
 pub(super) fn left_out_everywhere() -> impl Iterator<Item = &'static (&'static str, &'static str)> {

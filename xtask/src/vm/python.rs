@@ -12,7 +12,7 @@ use crate::debian::root::Root;
 use crate::failure::Failure;
 
 /// What brings the rest by what it depends on.
-const PACKAGES: [&str; 2] = ["python3-pyverbs", "iproute2"];
+const PACKAGES: [&str; 3] = ["python3-pyverbs", "python3-scapy", "iproute2"];
 
 /// What the tests start, to learn of addresses. Busybox' own are of less words.
 const PROGRAMS: [&str; 2] = ["ip", "rdma"];
@@ -20,11 +20,15 @@ const PROGRAMS: [&str; 2] = ["ip", "rdma"];
 /// Where the package has the tests.
 const TESTS: &str = "usr/share/doc/rdma-core/tests";
 
-/// Where packages have modules that are not Python's own.
-const MODULES: &str = "usr/lib/python3/dist-packages/pyverbs";
+/// Where packages have modules that are not Python's own: the tests', and what makes packets for them.
+const MODULES: [&str; 2] =
+    ["usr/lib/python3/dist-packages/pyverbs", "usr/lib/python3/dist-packages/scapy"];
 
 /// What of Python's own modules no test needs.
-const LEFT_OUT: [&str; 11] = [
+const LEFT_OUT: [&str; 14] = [
+    "contrib",
+    "libs",
+    "tools",
     "test",
     "idlelib",
     "tkinter",
@@ -51,7 +55,7 @@ impl Python {
     /// The Python of the release that a machine's programs are of; fetched if it is not in the cache.
     pub(super) fn fetch(cache: &Cache, version: Version, tools: &Tools) -> Result<Self, Failure> {
         let release = version.release();
-        let root = cache.part(&format!("python-{release}"), |folder| {
+        let root = cache.part(&format!("python-and-scapy-{release}"), |folder| {
             eprintln!("vm: fetching Python of {release}");
             let apt = Apt::new(&folder.join("apt"), &[release])?;
             apt.unpack(None, &PACKAGES, folder)?;
@@ -90,7 +94,7 @@ impl Python {
         // Times are lost on the way to the guest, so that what is compiled has to hold without.
         command.args(["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]);
         command.args(["-x", &format!("/({})/", LEFT_OUT.join("|"))]);
-        command.arg(self.own_modules()).arg(self.root.join(MODULES)).arg(&tests);
+        command.arg(self.own_modules()).args(MODULES.map(|of| self.root.join(of))).arg(&tests);
         let output =
             command.output().map_err(|error| Failure::Run { program: self.name.clone(), error })?;
         if output.status.success() {
@@ -123,7 +127,10 @@ impl Python {
     pub(super) fn files(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
         let mut found = Vec::new();
         collect(&self.own_modules(), &format!("lib/{}", self.name), &mut found)?;
-        collect(&self.root.join(MODULES), MODULES.trim_start_matches("usr/"), &mut found)?;
+        for modules in MODULES {
+            let inside = modules.trim_start_matches("usr/");
+            collect(&self.root.join(modules), inside, &mut found)?;
+        }
         collect(&self.tests(), "root/tests", &mut found)?;
         Ok(found)
     }

@@ -34,8 +34,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Vm(format!("the whole run needs {HCAS} devices in a machine")));
     }
     let device = device(arguments)?;
-    let programs: Vec<_> =
-        OURS.iter().map(|(_, package)| build::self_contained(package)).collect::<Result<_, _>>()?;
+    let programs: Vec<_> = OURS
+        .iter()
+        .map(|(_, package, of)| build::self_contained(package, of))
+        .collect::<Result<_, _>>()?;
     let verbs = machines.iter().any(|(version, _)| plan::has_ours(*version));
     let verbs = verbs.then(verbs::build).transpose()?;
     let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
@@ -86,8 +88,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut found = record.troubles();
             found.extend(unexplained(&record));
             if link == Link::Eth {
-                let all = record.steps.iter().any(|step| step.name == network::LAST_OF_TRAFFIC);
-                found.extend(capture::troubles(&folder.join(CAPTURE), all)?);
+                let ran = |name: &str| record.steps.iter().any(|step| step.name == name);
+                let sent = capture::Sent {
+                    all: ran(network::LAST_OF_TRAFFIC),
+                    hundred_megabytes: ran(network::HUNDRED_MEGABYTES),
+                };
+                found.extend(capture::troubles(&folder.join(CAPTURE), sent)?);
             }
             troubles.extend(found.iter().map(|trouble| format!("{name}: {trouble}")));
             if !found.is_empty() {

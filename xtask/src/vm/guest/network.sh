@@ -124,21 +124,43 @@ moved() {
     [ $sent -eq 0 ] && [ $compared -eq 0 ]
 }
 
-# A program of the connection manager at either end: managed NAME SERVER CLIENT. The server is at end 1.
+# The program of a command, behind the assignments before it.
+program_of() {
+    for word in $1; do
+        case $word in *=*) ;; *) echo "$word" && return ;; esac
+    done
+}
+
+# A program of the connection manager at either end: managed SERVER CLIENT. The server is at end 1.
 managed() {
-    inside 1 sh -c "$2" >/tmp/server.out 2>&1 &
+    serving=$(program_of "$1")
+    inside 1 sh -c "exec env $1" >/tmp/server.out 2>&1 &
     server=$!
-    wait_for 20 waits "$1" || { cat /tmp/server.out; kill -9 $(pidof "$1"); return 1; }
-    inside 0 sh -c "$3" >/tmp/client.out 2>&1
+    wait_for 20 waits "$serving" || { cat /tmp/server.out; kill -9 $(pidof "$serving"); return 1; }
+    inside 0 sh -c "$2" >/tmp/client.out 2>&1
     client_status=$?
-    if [ $client_status -ne 0 ]; then kill $(pidof "$1") 2>/dev/null; fi
+    if [ $client_status -ne 0 ]; then kill $(pidof "$serving") 2>/dev/null; fi
     wait $server
     server_status=$?
-    echo "server ($2): status $server_status"
+    echo "server ($1): status $server_status"
     cat /tmp/server.out
-    echo "client ($3): status $client_status"
+    echo "client ($2): status $client_status"
     cat /tmp/client.out
     [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
+}
+
+# An HTTP server without the kernel, at end 1, from which the kernel's TCP at end 0 fetches a page:
+# served SERVER ADDRESS
+served() {
+    $1 >/tmp/server.out 2>&1 &
+    server=$!
+    inside 0 curl --silent --show-error --fail --retry 10 --retry-connrefused --retry-max-time 60 \
+        --max-time 60 "http://$2/" >/tmp/page
+    fetched=$?
+    kill $server
+    wait $server
+    cat /tmp/server.out /tmp/page
+    [ $fetched -eq 0 ] && [ "$(grep -c 'of a page that no kernel has sent' /tmp/page)" -eq 20 ]
 }
 
 # Whether a program sleeps until something comes.
