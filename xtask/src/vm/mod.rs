@@ -124,13 +124,38 @@ fn cache() -> Result<Cache, Failure> {
     Cache::open("mlx5-vm")
 }
 
-/// Our own programs, the packages that they are of, and what builds them there.
-const OURS: [(&str, &str, &str); 4] = [
-    ("mlx5", "mlx5-cli", "--bins"),
-    ("mlx5-conformance", "mlx5-conformance", "--bins"),
-    (network::PEER, "mlx5-cm", "--example=peer"),
-    (network::HTTP_SERVER, "mlx5", "--example=http_server"),
+/// A program of our own.
+struct Own {
+    name: &'static str,
+    package: &'static str,
+    /// What builds it there.
+    target: &'static str,
+    /// Whether machines with Ethernet ports alone run it.
+    ethernet: bool,
+}
+
+const OURS: [Own; 4] = [
+    Own { name: "mlx5", package: "mlx5-cli", target: "--bins", ethernet: false },
+    Own {
+        name: "mlx5-conformance",
+        package: "mlx5-conformance",
+        target: "--bins",
+        ethernet: false,
+    },
+    Own { name: network::PEER, package: "mlx5-cm", target: "--example=peer", ethernet: true },
+    Own {
+        name: network::HTTP_SERVER,
+        package: "mlx5",
+        target: "--example=http_server",
+        ethernet: true,
+    },
 ];
+
+impl Own {
+    fn build(&self) -> Result<PathBuf, Failure> {
+        build::self_contained(self.package, self.target)
+    }
+}
 
 /// A word with this in it needs Python in the machine.
 const PYTHON: &str = "python3";
@@ -187,8 +212,8 @@ fn one(arguments: &Arguments, program: &[String]) -> Result<(), Failure> {
     let mut wanted = Wanted::new(arguments, python)?;
     let (name, rest) = program.split_first().expect("the arguments have a program, or are refused");
     let mut words = vec![name.clone()];
-    if let Some((_, package, of)) = OURS.iter().find(|(program, ..)| program == name) {
-        wanted.programs.push(build::self_contained(package, of)?);
+    if let Some(own) = OURS.iter().find(|own| own.name == name) {
+        wanted.programs.push(own.build()?);
     } else if name.contains('/') {
         let path = PathBuf::from(name);
         words[0] = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -12,7 +12,7 @@ use super::plan::{self, OVER_OURS, PYVERBS, PYVERBS_OVER_OURS, SUITES};
 use super::python::Python;
 use super::record::{Done, Event, Record};
 use super::version::Version;
-use super::{Arguments, OURS, cache, capture, device, logs, network};
+use super::{Arguments, OURS, Own, cache, capture, device, logs, network};
 use crate::build;
 use crate::failure::Failure;
 use crate::ledger::pyverbs::{self, Told};
@@ -34,10 +34,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Vm(format!("the whole run needs {HCAS} devices in a machine")));
     }
     let device = device(arguments)?;
-    let programs: Vec<_> = OURS
-        .iter()
-        .map(|(_, package, of)| build::self_contained(package, of))
-        .collect::<Result<_, _>>()?;
+    let ethernet = machines.iter().any(|(_, link)| *link == Link::Eth);
+    let programs = OURS.iter().filter(|own| ethernet || !own.ethernet).map(Own::build);
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
     let verbs = machines.iter().any(|(version, _)| plan::has_ours(*version));
     let verbs = verbs.then(verbs::build).transpose()?;
     let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
