@@ -13,7 +13,6 @@ use super::python::Python;
 use super::record::{Done, Event, Record};
 use super::version::Version;
 use super::{Arguments, OURS, Own, cache, capture, device, logs, network};
-use crate::build;
 use crate::failure::Failure;
 use crate::ledger::pyverbs::{self, Told};
 use crate::provider::Provider;
