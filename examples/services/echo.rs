@@ -11,14 +11,14 @@
 mod common;
 
 use clap::Subcommand;
-use common::{ListenArgs, Outcome, PATIENCE, ServerArgs, Site};
+use common::{ListenArgs, Outcome, PATIENCE, ServerArgs, Site, withheld};
 use mlx5::{Kernel, MemoryRegion, QueuePair, RetryCount, SendFlags, transport::Rc};
 use mlx5_async::{
     AsyncQueuePair, AsyncSharedReceiveQueue, Completions, Done, Failed, Hub, Readable,
 };
 use mlx5_cm::{ConnectionFailed, Link, Listener, Request};
 use std::{convert::Infallible, process::ExitCode, sync::Arc};
-use tokio::{runtime::Runtime, task::JoinSet, task::block_in_place};
+use tokio::{runtime::Runtime, task::JoinSet, task::block_in_place, time::timeout};
 
 /// An echo service: many connections on one shared receive queue and one completion queue
 #[derive(Subcommand)]
@@ -87,6 +87,11 @@ impl Shared {
     }
 }
 
+/// What the device does, if it does it in time.
+async fn in_time<T>(site: &Site, work: impl Future<Output = T>) -> Outcome<T> {
+    timeout(site.limit, work).await.map_err(|_| withheld(site.limit).into())
+}
+
 /// The buffer of a request that has completed, and the length of what was received.
 fn parts(result: Result<Done<Keep>, Failed<Keep>>) -> (Keep, Outcome<usize>) {
     match result {
@@ -152,8 +157,9 @@ impl Connection {
             for message in 0..messages {
                 let text = format!("connection {number}, message {message}").into_bytes();
                 let sent = qp.submit(None, NONE, |wr| wr.send().inline_data(&text)).await?;
-                parts(sent.await).1?;
-                let (keep, length) = parts(inbox.next().await.ok_or("no message comes any more")?);
+                parts(in_time(&shared.site, sent).await?).1?;
+                let came = in_time(&shared.site, inbox.next()).await?;
+                let (keep, length) = parts(came.ok_or("no message comes any more")?);
                 let mut bytes = vec![0; length.unwrap_or(0)];
                 shared.buffers.read_at(keep.unwrap_or(0) * BUFFER, &mut bytes)?;
                 shared.give_back(keep)?;
@@ -173,7 +179,7 @@ impl Connection {
     async fn close(mut self) -> Outcome {
         let mut sends = self.qp.sends();
         // Its number is nobody else's as long as it is there.
-        let _qp = self.qp.close().await?;
+        let _qp = in_time(&self.shared.site, self.qp.close()).await??;
         while let Some(sent) = sends.next().await {
             self.shared.give_back(parts(sent).0)?;
         }
@@ -250,7 +256,7 @@ async fn run(kernel: Arc<dyn Kernel>, command: Command) -> Outcome {
             let none = |error| format!("there is no server at {}: {error}", at.server);
             let peer = mlx5_cm::connect_on(Arc::clone(&kernel), &at.server).map_err(none)?;
             let work = async |shared: &_| call(shared, &kernel, &at, connections, messages).await;
-            Shared::work(Site::open(&peer.device()?)?, work).await
+            Shared::work(at.open(&peer.device()?)?, work).await
         }
     }
 }

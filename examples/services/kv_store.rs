@@ -168,7 +168,7 @@ impl Client<'_> {
         let mut version = None;
         // The write and the answer complete, in any order.
         for _ in 0..2 {
-            version = self.end.next()?.as_completion().imm_data().or(version);
+            version = self.end.done()?.as_completion().imm_data().or(version);
         }
         self.end.qp.recv(0, Sge::default())?;
         let version = version.map(u32::from_be_bytes).ok_or("there is no version in the answer")?;

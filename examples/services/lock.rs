@@ -172,7 +172,8 @@ fn own_way(site: &Site, port: u8) -> Outcome<[End; 2]> {
     let port = site.pd.context().local_port(port, None)?;
     let [mut here, mut there] = [site.queue_pair()?, site.queue_pair()?];
     here.0.connect_to(&mut there.0, &port, &ConnectOptions::default())?;
-    Ok([here, there].map(|(qp, cq)| End { qp: Arc::new(qp.into_shared()), cq, link: None }))
+    let limit = site.limit;
+    Ok([here, there].map(|(qp, cq)| End { qp: Arc::new(qp.into_shared()), cq, link: None, limit }))
 }
 
 fn serve(listener: Listener, site: &Site) -> Outcome {

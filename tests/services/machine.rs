@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx5_sim::CmCounts;
+use mlx5_sim::{CmCounts, Fault};
 use mlx5_sim_wire::Served;
 
 /// The longest that anything may take; far longer than it does.
@@ -27,6 +27,11 @@ impl Machine {
     /// The socket at which the machine is served.
     pub(crate) fn socket(&self) -> &str {
         self.0.socket().to_str().expect("a path that is text")
+    }
+
+    /// Gives its device a fault.
+    pub(crate) fn inject(&self, fault: Fault) {
+        self.0.simulator().inject(0, fault);
     }
 
     /// Starts a program on the machine.

@@ -11,3 +11,4 @@ mod lock;
 mod machine;
 mod replicated_log;
 mod two_processes;
+mod withheld;

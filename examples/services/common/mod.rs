@@ -34,6 +34,13 @@ struct Cli<C: Subcommand> {
     command: C,
 }
 
+/// What to say of a device that has not completed a request in time.
+pub(crate) fn withheld(limit: Duration) -> String {
+    format!(
+        "the device has not completed a request within {limit:?}: does the other side run, and does `dmesg` say why?"
+    )
+}
+
 /// The kernel of this machine, or of a simulated one.
 fn kernel(wire: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
     let Some(socket) = wire else { return Ok(Arc::new(LinuxKernel::new())) };
@@ -59,12 +66,22 @@ pub(crate) fn run<C: Subcommand>(work: impl FnOnce(Arc<dyn Kernel>, C) -> Outcom
     }
 }
 
+/// How long the device may take.
+#[derive(Args)]
+struct LimitArgs {
+    /// Give up when a request or an answer has not come after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    limit: u64,
+}
+
 /// Where a server listens.
 #[derive(Args)]
 pub(crate) struct ListenArgs {
     /// The address of an RDMA port to listen on; port 0 takes a free one, and the server prints it
     #[arg(long, value_name = "ADDR")]
     listen: String,
+    #[command(flatten)]
+    device: LimitArgs,
 }
 
 impl ListenArgs {
@@ -72,7 +89,7 @@ impl ListenArgs {
     pub(crate) fn listen(&self, kernel: Arc<dyn Kernel>) -> Outcome<(Listener, Site)> {
         let listener = Listener::bind_on(kernel, &self.listen)
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
-        let site = Site::open(&listener.device()?)?;
+        let site = Site::open(&listener.device()?, &self.device)?;
         Ok((listener, site))
     }
 }
@@ -83,20 +100,28 @@ pub(crate) struct ServerArgs {
     /// The server's address, as it prints it
     #[arg(long, value_name = "ADDR")]
     pub(crate) server: String,
+    #[command(flatten)]
+    device: LimitArgs,
 }
 
 impl ServerArgs {
+    /// Opens the device that leads to the server.
+    pub(crate) fn open(&self, device: &Device) -> Outcome<Site> {
+        Site::open(device, &self.device)
+    }
+
     /// Connects to the server, and opens the device that leads there.
     pub(crate) fn call(&self, kernel: Arc<dyn Kernel>) -> Outcome<(Site, End)> {
         let none = |error| format!("there is no server at {}: {error}", self.server);
         let peer = mlx5_cm::connect_on(kernel, &self.server).map_err(none)?;
-        let site = Site::open(&peer.device()?)?;
+        let site = self.open(&peer.device()?)?;
         let (mut qp, cq) = site.queue_pair()?;
         peer.init(&mut qp)?;
         qp.recv(0, Sge::default())?;
         let connection =
             peer.timeout(PATIENCE).connect(qp, &[]).map_err(|failed| none(failed.into()))?;
-        Ok((site, End::new(connection, cq)?))
+        let end = End::new(connection, cq, site.limit)?;
+        Ok((site, end))
     }
 }
 
@@ -123,11 +148,13 @@ pub(crate) fn serve(
 /// A device in use.
 pub(crate) struct Site {
     pub(crate) pd: ProtectionDomain,
+    /// How long it may take for a request.
+    pub(crate) limit: Duration,
 }
 
 impl Site {
-    pub(crate) fn open(device: &Device) -> Outcome<Self> {
-        Ok(Self { pd: device.open()?.alloc_pd()? })
+    fn open(device: &Device, args: &LimitArgs) -> Outcome<Self> {
+        Ok(Self { pd: device.open()?.alloc_pd()?, limit: Duration::from_secs(args.limit) })
     }
 
     /// A queue pair, and the queue where its completions are waited for.
@@ -145,7 +172,7 @@ impl Site {
         qp.recv(0, Sge::default())?;
         let connection = request.timeout(PATIENCE).accept(qp, data)?;
         println!("client {number} is connected");
-        End::new(connection, cq)
+        End::new(connection, cq, self.limit)
     }
 }
 
@@ -155,12 +182,14 @@ pub(crate) struct End {
     pub(crate) cq: CompletionQueue,
     /// Brings the queue pair to the error state when the other side hangs up.
     pub(crate) link: Option<Watched>,
+    /// How long the device may take for a request.
+    pub(crate) limit: Duration,
 }
 
 impl End {
-    fn new(connection: Connection, cq: CompletionQueue) -> Outcome<Self> {
+    fn new(connection: Connection, cq: CompletionQueue, limit: Duration) -> Outcome<Self> {
         let link = connection.watched()?;
-        Ok(Self { qp: Arc::clone(link.qp()), cq, link: Some(link) })
+        Ok(Self { qp: Arc::clone(link.qp()), cq, link: Some(link), limit })
     }
 
     /// What the other side said when it connected.
@@ -179,14 +208,28 @@ impl End {
     /// Posts a request, and waits until it is done.
     pub(crate) fn request(&mut self, build: impl FnOnce(Wr<'_, '_, Rc>)) -> Outcome {
         self.post(build)?;
-        self.next().map(drop)
+        self.done().map(drop)
     }
 
-    /// Waits for the next completion, and fails if its request did.
+    /// Waits for the next completion in the time limit, and fails if its request did.
+    pub(crate) fn done(&mut self) -> Outcome<OwnedCompletion> {
+        self.completion(false)
+    }
+
+    /// Waits for the next completion as long as the other side is connected, and fails if its request
+    /// did.
     pub(crate) fn next(&mut self) -> Outcome<OwnedCompletion> {
+        self.completion(true)
+    }
+
+    fn completion(&mut self, of_others: bool) -> Outcome<OwnedCompletion> {
         let mut found = [OwnedCompletion::default()];
         while self.cq.poll_into(&mut found)? == 0 {
-            self.cq.wait(false, None)?;
+            // What is posted is flushed when the other side has hung up.
+            let may_come_later = of_others && !self.link.as_ref().is_some_and(Watched::has_ended);
+            if !self.cq.wait(false, Some(self.limit))? && !may_come_later {
+                return Err(withheld(self.limit).into());
+            }
         }
         match found[0].as_completion().status() {
             Ok(()) => Ok(found[0]),
