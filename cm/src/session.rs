@@ -172,13 +172,17 @@ impl Session {
         }
     }
 
-    /// Returns the queue pair, unless the device is gone.
-    pub fn into_queue_pair(self) -> Option<QueuePair<Rc>> {
-        match self.state {
+    /// Returns the queue pair, unless the device is gone, and the requests that were not done and were
+    /// not told yet: those of a [`Session::stop`] or [`Session::reconnect`] that failed. What is still
+    /// posted on the queue pair is not among them.
+    #[must_use = "the requests are told here for the last time"]
+    pub fn into_queue_pair(self) -> (Option<QueuePair<Rc>>, Vec<NotDone>) {
+        let qp = match self.state {
             State::Idle(qp) | State::Stopping(qp) => Some(qp),
             State::Connected(connection) => Some(connection.into_parts().0),
             State::Lost => None,
-        }
+        };
+        (qp, self.not_done)
     }
 
     /// Connects to the listener that was found. It is one attempt; after a failure,

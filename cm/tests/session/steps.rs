@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use mlx5::transport::Rc;
-use mlx5::{CompletionQueue, Device, NotDone, ProtectionDomain, QueuePair, Sge, WhyNotDone};
+use mlx5::{
+    CompletionQueue, Device, NotDone, ProtectionDomain, QueuePair, QueueState, Sge, WhyNotDone,
+};
 use mlx5_cm::{DEFAULT_TIMEOUT, ErrorKind, Listener, Session, SessionState, connect_on};
 use mlx5_sim::{CmConfig, CmCounts, Fault, PortConfig, SimConfig, Simulator};
 
@@ -76,6 +78,28 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
         assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
     }
     drop((session, listener, cq, _pd));
+    end(&simulator);
+}
+
+#[test]
+fn a_session_that_is_taken_apart_tells_what_was_not_told() {
+    let simulator = simulator();
+    let (pd, mut cq, mut qp) = loopback(&simulator);
+    qp.recv(5, Sge::default()).unwrap();
+    let mut session = Session::new(qp);
+    // It is stopped, and then not connected: nobody listens.
+    let attempt = |peer: mlx5_cm::Resolved, qp| peer.timeout(LIMIT).connect(qp, b"");
+    let (kernel, now) = (simulator.kernel(), Duration::ZERO);
+    session.reconnect(&kernel, ADDRESS, now, &mut [&mut cq], attempt, |_| {}).unwrap_err();
+    let (qp, not_done) = session.into_queue_pair();
+    assert!(qp.is_some());
+    assert!(not_done.iter().map(|one| (one.wr_id, one.receive)).eq([(5, true)]), "{not_done:?}");
+    // One that was told all has nothing more to tell.
+    let mut session = Session::new(qp.unwrap());
+    assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), []);
+    let (qp, not_done) = session.into_queue_pair();
+    assert_eq!((qp.map(|qp| qp.state()), not_done), (Some(QueueState::Reset), vec![]));
+    drop((cq, pd));
     end(&simulator);
 }
 
