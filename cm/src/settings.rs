@@ -1,5 +1,6 @@
 //! What a side that connects or accepts says of itself, and how long it waits.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -73,16 +74,23 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// Tries each address that a name has; returns the error of the last.
+/// Tries each address that a name has; returns the error of the last. A name that is written wrongly
+/// is an invalid argument. One that is not found may be found later.
 pub(crate) fn each<A: ToSocketAddrs, R>(
     operation: &'static str,
     addresses: A,
     mut attempt: impl FnMut(SocketAddr) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let invalid = |what: String| Error::new(operation, ErrorKind::InvalidArgument, what);
-    let addresses = addresses
-        .to_socket_addrs()
-        .map_err(|error| invalid(format!("the address cannot be understood or found: {error}")))?;
+    let addresses = addresses.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            invalid(format!("the address cannot be understood: {error}"))
+        }
+        _ => {
+            let what = format!("the name cannot be found: {error}: check it, and the resolver");
+            Error::new(operation, ErrorKind::Unreachable, what)
+        }
+    })?;
     let mut last = None;
     for address in addresses {
         match attempt(address) {

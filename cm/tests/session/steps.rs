@@ -1,6 +1,10 @@
 //! The steps of a session, one by one.
 
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -142,6 +146,57 @@ fn a_peer_that_comes_later_is_waited_for_and_one_that_rejects_is_not() {
     });
     assert!(attempts >= 3);
     drop((session, cq, pd));
+    end(&simulator);
+}
+
+/// A name that is not found so many times, and how often it was looked up.
+#[derive(Clone, Default)]
+struct Name {
+    fails: u32,
+    looked_up: Arc<AtomicU32>,
+}
+
+impl ToSocketAddrs for Name {
+    type Iter = std::option::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        match self.looked_up.fetch_add(1, Ordering::Relaxed) {
+            before if before < self.fails => Err(io::Error::other("no server of names answers")),
+            _ => Ok(Some(ADDRESS.parse().unwrap()).into_iter()),
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_not_found_is_looked_up_again_and_a_wrong_one_is_not() {
+    let simulator = simulator();
+    let kernel = simulator.kernel();
+    let name = Name { fails: 1, ..Name::default() };
+    let error = connect_on(kernel.clone(), name).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.to_string().contains("no server of names answers"), "{error}");
+    let error = connect_on(kernel.clone(), "10.0.0.1:port").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+
+    let (pd, mut cq, qp) = objects(&mlx5::devices_on(kernel.clone()).unwrap()[0]);
+    let mut session = Session::new(qp);
+    let mut listener = Listener::bind_on(kernel.clone(), ADDRESS).unwrap();
+    let attempt = |peer: mlx5_cm::Resolved, qp| peer.timeout(LIMIT).connect(qp, b"");
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let request = listener.next(Some(LIMIT)).unwrap();
+            let (pd, cq, qp) = objects(&request.device().unwrap());
+            drop((request.timeout(LIMIT).accept(qp, b"").unwrap(), cq, pd));
+        });
+        let name = Name { fails: 3, ..Name::default() };
+        let cqs = &mut [&mut cq];
+        session.reconnect(&kernel, name.clone(), LIMIT, cqs, attempt, |_| {}).unwrap();
+        assert_eq!(name.looked_up.load(Ordering::Relaxed), 4);
+        server.join().unwrap();
+    });
+    let wrong = session.reconnect(&kernel, "10.0.0.1", LIMIT, &mut [&mut cq], attempt, |_| {});
+    assert_eq!(wrong.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop((session, listener, cq, pd));
     end(&simulator);
 }
 
