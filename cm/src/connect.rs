@@ -25,10 +25,19 @@ pub fn connect(address: impl ToSocketAddrs) -> Result<Resolved, Error> {
 
 /// Finds the device of `kernel` that leads to a listener, and the route.
 pub fn connect_on(kernel: Arc<dyn Kernel>, address: impl ToSocketAddrs) -> Result<Resolved, Error> {
+    connect_until(&kernel, address, Deadline::within(None))
+}
+
+/// The same, and what comes of it, not beyond `end`.
+pub(crate) fn connect_until(
+    kernel: &Arc<dyn Kernel>,
+    address: impl ToSocketAddrs,
+    end: Deadline,
+) -> Result<Resolved, Error> {
     each("connect", address, |address| {
-        let channel = EventChannel::open_on(Arc::clone(&kernel))?;
+        let channel = EventChannel::open_on(Arc::clone(kernel))?;
         let id = channel.create_id(PortSpace::Tcp)?;
-        Resolved::resolve(channel, id, address, DEFAULT_TIMEOUT)
+        Resolved::resolve_until(channel, id, address, DEFAULT_TIMEOUT, end)
     })
 }
 
@@ -39,6 +48,8 @@ pub struct Resolved {
     channel: EventChannel,
     id: Id,
     settings: Settings,
+    /// Nothing is waited for beyond it, whatever the settings say.
+    end: Deadline,
 }
 
 impl Resolved {
@@ -50,8 +61,18 @@ impl Resolved {
         address: SocketAddr,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let deadline = Deadline::after(timeout);
-        id.resolve_addr(None, address, timeout)?;
+        Self::resolve_until(channel, id, address, timeout, Deadline::within(None))
+    }
+
+    fn resolve_until(
+        channel: EventChannel,
+        id: Id,
+        address: SocketAddr,
+        timeout: Duration,
+        end: Deadline,
+    ) -> Result<Self, Error> {
+        let deadline = Deadline::after(timeout).or(end);
+        id.resolve_addr(None, address, deadline.left().unwrap_or(timeout))?;
         let what = ("resolve_addr", &*late("the address"));
         wait_for(&channel, deadline, what, |event| {
             matches!(event, EventKind::AddressResolved).then_some(())
@@ -61,7 +82,7 @@ impl Resolved {
         wait_for(&channel, deadline, what, |event| {
             matches!(event, EventKind::RouteResolved).then_some(())
         })?;
-        Ok(Self { channel, id, settings: Settings { timeout, ..Settings::default() } })
+        Ok(Self { channel, id, settings: Settings { timeout, ..Settings::default() }, end })
     }
 
     setters!();
@@ -103,7 +124,7 @@ impl Resolved {
     }
 
     fn connect_with(&self, qp: &mut QueuePair<Rc>, private_data: &[u8]) -> Result<Remote, Error> {
-        let deadline = Deadline::after(self.settings.timeout);
+        let deadline = Deadline::after(self.settings.timeout).or(self.end);
         if qp.state() == QueueState::Reset {
             self.id.init(qp)?;
         }

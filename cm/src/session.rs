@@ -5,7 +5,7 @@ use std::mem;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mlx5::transport::Rc;
 use mlx5::{
@@ -14,11 +14,11 @@ use mlx5::{
 };
 use mlx5_uapi::rdma_cm::reject_reason;
 
-use crate::connect::{Resolved, connect_on};
+use crate::connect::{Resolved, connect_until};
 use crate::connection::{Connection, ConnectionFailed};
 use crate::error::{Error, ErrorKind};
 use crate::listen::Request;
-use crate::wait::DEFAULT_TIMEOUT;
+use crate::wait::{DEFAULT_TIMEOUT, Deadline};
 
 /// The shortest and the longest pause between two attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
@@ -338,8 +338,11 @@ impl Session {
 
     /// Stops what is left of the former connection, and connects anew: `attempt` gets the listener at
     /// `address` and the queue pair, and connects them. It is called again, after a pause that grows to
-    /// 200 ms, until it succeeds or `patience` is over. An attempt takes no longer than
-    /// [`DEFAULT_TIMEOUT`] for each of its steps.
+    /// 200 ms, until it succeeds or `patience` is over, which counts from when the former connection is
+    /// stopped. An attempt takes [`DEFAULT_TIMEOUT`] at most to resolve each address, as long to connect
+    /// unless [`Resolved::timeout`] says otherwise, and no longer than what is left of `patience`. Beside
+    /// it stand [`Session::stop_timeout`], each time that the queue pair is stopped, and the time limits
+    /// of the resolver that looks up a name.
     ///
     /// Returns the requests that were not done since the session was last stopped, including receives
     /// of attempts that failed. If it fails, a later [`Session::stop`] tells them.
@@ -357,8 +360,8 @@ impl Session {
         mut attempt: impl FnMut(Resolved, QueuePair<Rc>) -> Result<Connection, ConnectionFailed>,
         mut each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, Error> {
-        let deadline = Instant::now().checked_add(patience);
-        let mut pause = PAUSE.0;
+        let (mut deadline, mut pause) = (None, PAUSE.0);
+        let mut failure = None;
         loop {
             // What it tells is kept until all of this has succeeded.
             match self.stop(cqs, &mut each) {
@@ -368,7 +371,13 @@ impl Session {
                     return Err(error);
                 }
             }
-            let error = match connect_on(Arc::clone(kernel), address.clone()) {
+            let deadline = *deadline.get_or_insert_with(|| Deadline::after(patience));
+            if deadline.is_over()
+                && let Some(error) = failure
+            {
+                return Err(error);
+            }
+            let error = match connect_until(kernel, address.clone(), deadline) {
                 Err(error) => error,
                 Ok(peer) => {
                     let connected = self.with("connect", |qp| match same_device(&peer, &qp) {
@@ -381,10 +390,13 @@ impl Session {
                     }
                 }
             };
-            let is_over = deadline.is_some_and(|deadline| Instant::now() + pause > deadline);
-            if is_over || !may_pass(&error) {
+            // An attempt that was cut short says less than the one before it.
+            let was_cut = deadline.is_over() && error.kind() == ErrorKind::TimedOut;
+            let error = failure.take().filter(|_| was_cut).unwrap_or(error);
+            if deadline.left().is_some_and(|left| left < pause) || !may_pass(&error) {
                 return Err(error);
             }
+            failure = Some(error);
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE.1);
         }

@@ -23,6 +23,18 @@ impl Deadline {
         timeout.map_or(Self(None), Self::after)
     }
 
+    /// The earlier of both.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(match (self.0, other.0) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        })
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left() == Some(Duration::ZERO)
+    }
+
     pub(crate) fn left(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlx5::transport::Rc;
 use mlx5::{
     CompletionQueue, Device, NotDone, ProtectionDomain, QueuePair, QueueState, Sge, WhyNotDone,
 };
 use mlx5_cm::{DEFAULT_TIMEOUT, ErrorKind, Listener, Session, SessionState, connect_on};
-use mlx5_sim::{CmConfig, CmCounts, Fault, PortConfig, SimConfig, Simulator};
+use mlx5_sim::{CmConfig, CmCounts, CmMessage, Fault, PortConfig, SimConfig, Simulator};
 
 const ADDRESS: &str = "10.0.0.1:7473";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -123,7 +123,7 @@ fn a_peer_that_comes_later_is_waited_for_and_one_that_rejects_is_not() {
         session.reconnect(&kernel, ADDRESS, patience, cqs, attempt, |_| {})
     };
     // Nobody listens.
-    let error = reconnect(&mut session, Duration::from_millis(5)).unwrap_err();
+    let error = reconnect(&mut session, Duration::from_millis(500)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
     assert_eq!(session.state(), SessionState::Stopping);
 
@@ -145,6 +145,59 @@ fn a_peer_that_comes_later_is_waited_for_and_one_that_rejects_is_not() {
         assert_eq!(said, Some(true), "{error}");
     });
     assert!(attempts >= 3);
+    drop((session, cq, pd));
+    end(&simulator);
+}
+
+#[test]
+fn patience_limits_all_steps_of_all_attempts() {
+    let simulator = simulator();
+    let kernel = simulator.kernel();
+    let (pd, mut cq, qp) = objects(&mlx5::devices_on(kernel.clone()).unwrap()[0]);
+    let mut session = Session::new(qp);
+    let start = Instant::now();
+    let patience = Duration::from_millis(100);
+    let mut fails = |session: &mut Session, addresses: &[SocketAddr], limit: Option<Duration>| {
+        let attempt = |peer: mlx5_cm::Resolved, qp| match limit {
+            Some(limit) => peer.timeout(limit).connect(qp, b""),
+            None => peer.connect(qp, b""),
+        };
+        let cqs = &mut [&mut cq];
+        session.reconnect(&kernel, addresses, patience, cqs, attempt, |_| {}).unwrap_err().kind()
+    };
+    // Addresses of nobody: to resolve one takes as long as it may.
+    let nobody = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
+    let kind = fails(&mut session, &nobody, None);
+    assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut), "{kind:?}");
+    // A listener that hears nothing, whatever limit an attempt sets itself.
+    let listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
+    simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
+    for limit in [None, Some(LIMIT)] {
+        let kind = fails(&mut session, &[ADDRESS.parse().unwrap()], limit);
+        assert_eq!(kind, ErrorKind::TimedOut);
+    }
+    let taken = start.elapsed();
+    assert!(taken >= 3 * patience && taken < DEFAULT_TIMEOUT, "{taken:?}");
+    drop((session, listener, cq, pd));
+    end(&simulator);
+}
+
+#[test]
+fn an_attempt_that_patience_cut_short_does_not_hide_why_the_one_before_it_failed() {
+    let simulator = simulator();
+    let (pd, mut cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
+    let mut session = Session::new(qp);
+    let mut attempts = 0;
+    let attempt = |peer: mlx5_cm::Resolved, qp| {
+        attempts += 1;
+        // Nobody listens, and then nobody hears that.
+        simulator.lose_cm_messages(CmMessage::Req, if attempts == 1 { 0 } else { u32::MAX });
+        peer.connect(qp, b"")
+    };
+    let (kernel, patience) = (simulator.kernel(), Duration::from_millis(500));
+    let error = session.reconnect(&kernel, ADDRESS, patience, &mut [&mut cq], attempt, |_| {});
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Rejected);
+    assert_eq!(attempts, 2);
     drop((session, cq, pd));
     end(&simulator);
 }
