@@ -17,10 +17,12 @@ use crate::error::Error;
 use crate::event::EventKind;
 use crate::id::Id;
 use crate::param::Remote;
-use crate::wait::Deadline;
+use crate::wait::{Deadline, failure};
 
 /// How long the peer may take to agree to the end, before nobody waits for it any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+const OPERATION: &str = "watch";
 
 /// A connection whose end a thread watches for: when the peer ends it, the queue pair goes to the
 /// error state, so that whoever waits for a completion gets one, which says so.
@@ -38,46 +40,53 @@ pub struct Watched {
 struct Inner {
     id: Id,
     channel: EventChannel,
-    has_ended: Mutex<bool>,
+    /// How the connection ended, once it has.
+    end: Mutex<Option<Result<(), Error>>>,
     ended: Condvar,
 }
 
 impl Inner {
-    fn has_ended(&self) -> MutexGuard<'_, bool> {
-        self.has_ended.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Not for a forked child, where a thread that does not exist may hold the lock.
+    fn end(&self) -> Result<MutexGuard<'_, Option<Result<(), Error>>>, Error> {
+        match self.id.left() {
+            true => Err(Error::forked(OPERATION)),
+            false => Ok(self.end.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
     }
 
-    /// Whether an event tells of the end.
-    fn look(&self) -> bool {
-        loop {
-            match self.channel.poll() {
-                Ok(None) => return false,
-                Ok(Some(event)) => match event.kind {
-                    EventKind::Disconnected(_) | EventKind::DeviceRemoval => return true,
-                    _ => {}
-                },
-                Err(_) => return true,
+    /// Whether an event tells of the end. It fails if the connection ended by an error.
+    fn look(&self) -> Result<bool, Error> {
+        while let Some(event) = self.channel.poll()? {
+            match event.kind {
+                EventKind::Disconnected(_) => return Ok(true),
+                // The connection works on where it is.
+                EventKind::AddressChange => {}
+                other => failure(OPERATION, other).map_or(Ok(()), Err)?,
             }
         }
+        Ok(false)
     }
 
     /// Waits for the end, or until nobody has the other end of `stop` and the peer has had its time.
-    fn watch(&self, stop: &PipeReader) {
+    fn watch(&self, stop: &PipeReader) -> Result<(), Error> {
         let mut last_words: Option<Deadline> = None;
-        while !self.look() {
-            let fds = [self.channel.as_fd(), stop.as_fd()];
+        while !self.look()? {
             match last_words {
-                None => match wait_any_readable(fds, None) {
-                    Ok([_, false]) => {}
-                    Ok([_, true]) => last_words = Some(Deadline::after(LAST_WORDS)),
-                    Err(_) => return,
-                },
-                Some(deadline) => match self.channel.wait_readable(deadline.left()) {
-                    Ok(true) if deadline.left() != Some(Duration::ZERO) => {}
-                    _ => return,
-                },
+                None => {
+                    let fds = [self.channel.as_fd(), stop.as_fd()];
+                    let waited = wait_any_readable(fds, None);
+                    if waited.map_err(|errno| Error::kernel(OPERATION, errno))? == [false, true] {
+                        last_words = Some(Deadline::after(LAST_WORDS));
+                    }
+                }
+                Some(deadline) => {
+                    if !self.channel.wait_readable(deadline.left())? || deadline.is_over() {
+                        break;
+                    }
+                }
             }
         }
+        Ok(())
     }
 }
 
@@ -86,20 +95,21 @@ impl Connection {
     /// on.
     pub fn watched(self) -> Result<Watched, Error> {
         let failed = |error: std::io::Error| {
-            Error::kernel("watch", Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+            Error::kernel(OPERATION, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
         };
         let (stop, stopped) = pipe().map_err(failed)?;
         let remote = *self.remote();
         let (qp, id, channel) = self.into_parts();
         let qp = Arc::new(qp.into_shared());
-        let inner =
-            Arc::new(Inner { id, channel, has_ended: Mutex::new(false), ended: Condvar::new() });
+        let inner = Arc::new(Inner { id, channel, end: Mutex::new(None), ended: Condvar::new() });
         let watcher = {
             let (qp, inner) = (Arc::clone(&qp), Arc::clone(&inner));
             let watch = move || {
-                inner.watch(&stop);
+                let how = inner.watch(&stop);
                 // First, so that who gets a flushed completion can ask for the cause.
-                *inner.has_ended() = true;
+                if let Ok(mut end) = inner.end() {
+                    *end = Some(how);
+                }
                 inner.ended.notify_all();
                 // Both fail if the device is gone.
                 let _ = qp.to_error();
@@ -122,27 +132,30 @@ impl Watched {
         &self.remote
     }
 
-    /// Whether the connection has ended.
-    pub fn has_ended(&self) -> bool {
-        *self.inner.has_ended()
+    /// Whether the connection has ended. It fails, each time, if it ended by an error: the device is
+    /// gone, or the channel failed.
+    pub fn has_ended(&self) -> Result<bool, Error> {
+        self.wait_ended(Some(Duration::ZERO))
     }
 
     /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. Says
-    /// whether it has.
-    pub fn wait_ended(&self, timeout: Option<Duration>) -> bool {
+    /// whether it has. It fails, each time, if it ended by an error.
+    pub fn wait_ended(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = Deadline::within(timeout);
-        let mut has_ended = self.inner.has_ended();
-        while !*has_ended {
+        let mut end = self.inner.end()?;
+        loop {
+            if let Some(how) = &*end {
+                return how.clone().map(|()| true);
+            }
             let ended = &self.inner.ended;
-            has_ended = match deadline.left() {
-                None => ended.wait(has_ended).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return false,
+            end = match deadline.left() {
+                None => ended.wait(end).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Ok(false),
                 Some(left) => {
-                    ended.wait_timeout(has_ended, left).unwrap_or_else(PoisonError::into_inner).0
+                    ended.wait_timeout(end, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        true
     }
 }
 

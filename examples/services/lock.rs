@@ -190,11 +190,13 @@ fn serve(listener: Listener, site: &Site) -> Outcome {
         let connected = site.accept(request, number, &said);
         // It says nothing more until it ends. Also one of which nothing came may have a lock: it may
         // have heard that it was accepted, and been killed before it could say so.
-        if let Ok(End { link: Some(link), .. }) = &connected {
-            link.wait_ended(None);
-        }
+        let ended = match &connected {
+            Ok(End { link: Some(link), .. }) => link.wait_ended(None).map(drop),
+            _ => Ok(()),
+        };
         let (end, found) = &mut *own.lock().map_err(|_| "the server's connection is broken")?;
         Locker { end, found, locks, number: 0 }.free(number)?;
+        ended?;
         connected.map(drop)
     })
 }

@@ -4,8 +4,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mlx5::Errno;
-use mlx5_cm::{ConnectParam, ErrorKind, EventKind, Listener, PortSpace, connect_on, reject_reason};
+use mlx5::{Errno, QueueState};
+use mlx5_cm::{
+    ConnectParam, ErrorKind, EventKind, Listener, PortSpace, Watched, connect_on, reject_reason,
+};
 use mlx5_sim::CmMessage;
 
 use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event, resolved};
@@ -258,8 +260,9 @@ fn an_address_that_moves_leaves_connections_and_listeners_where_they_are() {
     assert!(!client.address_has_changed().expect("asked"));
     machine.simulator.move_cm_addresses(0);
     assert!(client.address_has_changed().expect("asked"));
-    assert!(!client.has_ended().expect("asked") && !watched.has_ended());
-    assert!(!watched.wait_ended(Some(Duration::from_millis(1))));
+    assert!(!client.has_ended().expect("asked"));
+    assert!(!watched.has_ended().expect("asked"));
+    assert!(!watched.wait_ended(Some(Duration::from_millis(1))).expect("asked"));
     drop(link);
     ours.send(client.qp_mut(), "ping");
     assert_eq!(theirs.receive(), "ping");
@@ -282,10 +285,46 @@ fn a_watched_connection_hears_of_the_end() {
     let [(mut client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");
     client.disconnect().expect("disconnected");
-    assert!(watched.wait_ended(Some(LIMIT)) && watched.wait_ended(None) && watched.has_ended());
+    assert!(watched.wait_ended(Some(LIMIT)).expect("the end"));
+    assert!(watched.wait_ended(None).expect("the end") && watched.has_ended().expect("the end"));
     client.wait_disconnected(Some(LIMIT)).expect("agreed");
     drop((watched, client, ours, theirs));
     machine.end();
+}
+
+#[test]
+fn a_watched_connection_says_by_which_error_it_ended() {
+    let machine = Machine::roce();
+    let by = |watched: &Watched| {
+        let error = watched.wait_ended(Some(LIMIT)).expect_err("an error");
+        // It stays so.
+        let again = watched.wait_ended(None).expect_err("an error");
+        let asked = watched.has_ended().expect_err("an error");
+        assert_eq!([again.kind(), asked.kind()], [error.kind(); 2]);
+        error
+    };
+    let [(client, ours), (server, theirs)] = machine.connected();
+    let watched = server.watched().expect("a thread");
+    // The thread looks what the news is, and cannot.
+    machine.simulator.fail_call(1, Errno::ENOMEM);
+    machine.simulator.move_cm_addresses(0);
+    assert_eq!(by(&watched).errno(), Some(Errno::ENOMEM));
+    // Who waits for a completion is told as well.
+    let start = Instant::now();
+    while watched.qp().state() != QueueState::Error {
+        assert!(start.elapsed() < LIMIT, "the queue pair is not flushed");
+        thread::yield_now();
+    }
+    drop((watched, client, ours, theirs));
+
+    let [(client, ours), (server, theirs)] = machine.connected();
+    let watched = server.watched().expect("a thread");
+    machine.simulator.remove_device(0);
+    let gone = by(&watched);
+    assert_eq!(gone.kind(), ErrorKind::DeviceGone);
+    assert!(gone.to_string().starts_with("watch: the device is gone"), "{gone}");
+    drop((watched, client, ours, theirs));
+    assert_eq!(machine.simulator.cm_counts(), Default::default());
 }
 
 #[test]

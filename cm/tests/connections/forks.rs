@@ -152,6 +152,11 @@ fn a_child_that_drops_everything_makes_no_call_on_what_its_parent_has() {
         forked(connection.disconnect().expect_err("the parent's"));
         forked(connection.id().device().map(drop).expect_err("the parent's"));
         forked(listener.next(None).map(drop).expect_err("the parent's"));
+        // The thread that would tell is not here.
+        let watched = &server.0;
+        forked(watched.wait_ended(None).map(drop).expect_err("the parent's"));
+        forked(watched.has_ended().map(drop).expect_err("the parent's"));
+        assert!(format!("{watched:?}").contains("Forked"));
         drop((connection, ours, server, listener));
     });
     assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{CALLED} stands for a call: {ended:?}");

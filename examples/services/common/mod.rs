@@ -233,10 +233,12 @@ impl End {
         }
         match found[0].as_completion().status() {
             Ok(()) => Ok(found[0]),
-            Err(error) if self.link.as_ref().is_some_and(Watched::has_ended) => {
-                Err(format!("the other side hung up ({error})").into())
+            Err(error) => Err(match self.link.as_ref().map(Watched::has_ended) {
+                Some(Ok(true)) => format!("the other side hung up ({error})"),
+                Some(Err(why)) => format!("the connection has failed: {why} ({error})"),
+                _ => format!("the connection has failed: {error}"),
             }
-            Err(error) => Err(format!("the connection has failed: {error}").into()),
+            .into()),
         }
     }
 
