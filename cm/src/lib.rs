@@ -104,7 +104,7 @@ pub use mlx5_uapi::rdma_cm::{JoinFlag, PortSpace, private_data, reject_reason};
 pub use param::{ConnectParam, Remote};
 pub use session::{Session, SessionState, StopFailed};
 pub use wait::DEFAULT_TIMEOUT;
-pub use watch::Watched;
+pub use watch::{WatchFailed, Watched};
 
 /// Compiles and runs the programs of the guide's page about addresses.
 #[cfg(doctest)]

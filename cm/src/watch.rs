@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::AsFd;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -90,34 +91,97 @@ impl Inner {
     }
 }
 
+/// No thread watches a connection. The connection is returned.
+pub struct WatchFailed {
+    error: Error,
+    // The lock is never contended: it makes the error `Sync`, so that it converts to
+    // `Box<dyn std::error::Error + Send + Sync>`.
+    connection: Box<Mutex<Connection>>,
+}
+
+impl WatchFailed {
+    /// Returns the error.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Returns the error and the connection, which is as it was.
+    pub fn into_parts(self) -> (Error, Connection) {
+        (self.error, self.connection.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for WatchFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchFailed").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for WatchFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for WatchFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<WatchFailed> for Error {
+    fn from(failed: WatchFailed) -> Self {
+        failed.error
+    }
+}
+
+/// What a watching thread works on.
+type Task = (Arc<SharedQueuePair<Rc>>, Arc<Inner>);
+
+/// Starts a thread that watches what it is given, until the pipe is closed.
+fn start() -> Result<(JoinHandle<()>, PipeWriter, SyncSender<Task>), Error> {
+    let failed = |error: std::io::Error| {
+        Error::kernel(OPERATION, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    };
+    let (stop, stopped) = pipe().map_err(failed)?;
+    let (give, taken) = sync_channel::<Task>(1);
+    let watch = move || {
+        let Ok((qp, inner)) = taken.recv() else { return };
+        let how = inner.watch(&stop);
+        // First, so that who gets a flushed completion can ask for the cause.
+        if let Ok(mut end) = inner.end() {
+            *end = Some(how);
+        }
+        inner.ended.notify_all();
+        // Both fail if the device is gone.
+        let _ = qp.to_error();
+        let _ = inner.id.disconnect();
+    };
+    let watcher = thread::Builder::new().name("connection".into()).spawn(watch).map_err(failed)?;
+    Ok((watcher, stopped, give))
+}
+
 impl Connection {
     /// Starts a thread that watches for the end of the connection. The queue pair is shared from now
-    /// on.
-    pub fn watched(self) -> Result<Watched, Error> {
-        let failed = |error: std::io::Error| {
-            Error::kernel(OPERATION, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    /// on. If no thread can be started, the connection is returned.
+    pub fn watched(self) -> Result<Watched, WatchFailed> {
+        let started = match self.id().left() {
+            true => Err(Error::forked(OPERATION)),
+            false => start(),
         };
-        let (stop, stopped) = pipe().map_err(failed)?;
+        let (watcher, stop, give) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                return Err(WatchFailed { error, connection: Box::new(Mutex::new(self)) });
+            }
+        };
         let remote = *self.remote();
         let (qp, id, channel) = self.into_parts();
         let qp = Arc::new(qp.into_shared());
         let inner = Arc::new(Inner { id, channel, end: Mutex::new(None), ended: Condvar::new() });
-        let watcher = {
-            let (qp, inner) = (Arc::clone(&qp), Arc::clone(&inner));
-            let watch = move || {
-                let how = inner.watch(&stop);
-                // First, so that who gets a flushed completion can ask for the cause.
-                if let Ok(mut end) = inner.end() {
-                    *end = Some(how);
-                }
-                inner.ended.notify_all();
-                // Both fail if the device is gone.
-                let _ = qp.to_error();
-                let _ = inner.id.disconnect();
-            };
-            thread::Builder::new().name("connection".into()).spawn(watch).map_err(failed)?
-        };
-        Ok(Watched { watcher: Some(watcher), stop: Some(stopped), inner, qp, remote })
+        // The thread waits for it.
+        let _ = give.send((Arc::clone(&qp), Arc::clone(&inner)));
+        Ok(Watched { watcher: Some(watcher), stop: Some(stop), inner, qp, remote })
     }
 }
 

@@ -1,5 +1,9 @@
 //! What goes wrong: an error that says so, within the time limit, and nothing left over.
 
+use std::env;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +13,7 @@ use mlx5_cm::{
     ConnectParam, ErrorKind, EventKind, Listener, PortSpace, Watched, connect_on, reject_reason,
 };
 use mlx5_sim::CmMessage;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event, resolved};
 
@@ -325,6 +330,36 @@ fn a_watched_connection_says_by_which_error_it_ended() {
     assert!(gone.to_string().starts_with("watch: the device is gone"), "{gone}");
     drop((watched, client, ours, theirs));
     assert_eq!(machine.simulator.cm_counts(), Default::default());
+}
+
+#[test]
+fn a_connection_that_cannot_be_watched_is_returned_as_it_was() {
+    // The limit is that of a process, so it is another one.
+    const IS_OTHER: &str = "CONNECTIONS_WITHOUT_DESCRIPTORS";
+    if env::var_os(IS_OTHER).is_none() {
+        let name = "faults::a_connection_that_cannot_be_watched_is_returned_as_it_was";
+        let mut other = Command::new(env::current_exe().expect("this program"));
+        let ended = other.args(["--exact", name]).env(IS_OTHER, "").output().expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        return assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    }
+    let machine = Machine::roce();
+    let [(mut client, mut ours), (server, mut theirs)] = machine.connected();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    let next = File::open("/dev/null").expect("a file").as_raw_fd();
+    setrlimit(Resource::RLIMIT_NOFILE, next.cast_unsigned().into(), hard).expect("a limit");
+    let failed = server.watched().expect_err("there is no descriptor for a pipe");
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("a limit");
+    assert_eq!(failed.error().errno(), Some(Errno::EMFILE));
+    let (error, mut server) = failed.into_parts();
+    assert!(error.to_string().starts_with("watch: too many open files"), "{error}");
+    assert!(![&mut client, &mut server].map(|end| end.has_ended().expect("asked")).contains(&true));
+    ours.send(client.qp_mut(), "ping");
+    assert_eq!(theirs.receive(), "ping");
+    client.disconnect().expect("disconnected");
+    server.wait_disconnected(Some(LIMIT)).expect("the end");
+    drop((client, server, ours, theirs));
+    machine.end();
 }
 
 #[test]

@@ -157,6 +157,9 @@ fn a_child_that_drops_everything_makes_no_call_on_what_its_parent_has() {
         forked(watched.wait_ended(None).map(drop).expect_err("the parent's"));
         forked(watched.has_ended().map(drop).expect_err("the parent's"));
         assert!(format!("{watched:?}").contains("Forked"));
+        let failed = connection.watched().expect_err("the parent's");
+        let (error, connection) = failed.into_parts();
+        forked(error);
         drop((connection, ours, server, listener));
     });
     assert!(matches!(ended, WaitStatus::Exited(_, 0)), "{CALLED} stands for a call: {ended:?}");
