@@ -155,7 +155,9 @@ pub use memory::{
     ProtectionDomain, Reregistration, SlotFrame, Typed, mkey,
     window::{self, BindError, MemoryWindow},
 };
-pub use pools::{DoorbellChoice, DoorbellMode, QueueAllocator, RawRegister, RawRing, ThreadDomain};
+pub use pools::{
+    DoorbellChoice, DoorbellMode, QueueAllocator, RawRegister, RawRing, RecordMemory, ThreadDomain,
+};
 pub use qp::*;
 pub use requests::Requests;
 pub use rss::{

@@ -243,7 +243,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         let log_size = entries.trailing_zeros();
         let stride = self.cqe_size.bytes();
         let buffer = QueueBuffer::new(&context.buffers, stride << log_size, &self.memory)?;
-        let slot = RecordSlot::new(&context.records)?;
+        let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
         let uar = context.uars.cq();
         // SAFETY: the slot is kept as long as the queue, and nothing else uses its record. The
         // buffer has the size given, and is kept as long as the ring's state is used.

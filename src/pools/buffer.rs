@@ -24,10 +24,11 @@ pub(crate) fn allocate(
 /// Provides the memory of rings: of queue pairs, completion queues and shared receive queues.
 ///
 /// # Safety
-/// [`QueueAllocator::allocate`] returns `len` writable bytes, aligned to `align`. Only the queue
-/// and the device read or write them until they are passed to [`QueueAllocator::free`]. If they are
-/// never passed there, they stay mapped forever: memory of a queue that the kernel did not destroy
-/// is never freed, see [`leaked`](crate::leaked). A child process does not use them after a fork.
+/// [`QueueAllocator::allocate`] returns `len` writable bytes, aligned to `align`, and
+/// [`QueueAllocator::allocate_record`] eight or none. Only the queue and the device read or write them until
+/// they are passed to [`QueueAllocator::free`], or [`QueueAllocator::free_record`]. If they are never passed
+/// there, they stay mapped forever: memory of a queue that the kernel did not destroy is never freed, see
+/// [`leaked`](crate::leaked). A child process does not use them after a fork.
 pub unsafe trait QueueAllocator: Send + Sync {
     /// Allocates memory for a ring, or returns `None`. `align` is a power of two and at least the
     /// page size; `len` is a multiple of the page size.
@@ -39,6 +40,32 @@ pub unsafe trait QueueAllocator: Send + Sync {
     /// `start` was returned by [`QueueAllocator::allocate`] for the same `len`, and is passed here
     /// once.
     unsafe fn free(&self, start: NonNull<u8>, len: usize);
+
+    /// Allocates a doorbell record of a queue. By default the driver has its own.
+    fn allocate_record(&self) -> RecordMemory {
+        RecordMemory::Driver
+    }
+
+    /// Frees a doorbell record that no queue uses any more.
+    ///
+    /// # Safety
+    /// `record` was returned by [`QueueAllocator::allocate_record`], and is passed here once.
+    unsafe fn free_record(&self, record: NonNull<u8>) {
+        let _ = record;
+    }
+}
+
+/// Where the doorbell record of a queue is to be: eight bytes, through which the driver tells the device how
+/// far the queue is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordMemory {
+    /// In memory of the driver.
+    Driver,
+    /// Here, aligned to eight bytes.
+    At(NonNull<u8>),
+    /// Nowhere: there is no memory.
+    Unavailable,
 }
 
 /// Memory from a [`QueueAllocator`], to which dropping it returns it.

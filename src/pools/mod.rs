@@ -10,8 +10,8 @@ mod signed_keys;
 mod uar;
 mod user_index;
 
-pub use buffer::QueueAllocator;
 pub(crate) use buffer::{Buffers, MemorySource, QueueBuffer, allocate, memory_options};
+pub use buffer::{QueueAllocator, RecordMemory};
 pub use raw::{RawRegister, RawRing};
 pub(crate) use records::{RecordSlot, Records};
 pub(crate) use signed_keys::{Signed, SignedKeys};

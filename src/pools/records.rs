@@ -1,8 +1,12 @@
 //! Doorbell records, and the words that stop posting and polling, in 64-byte slots of pages that
 //! the kernel zeroes in a forked child (`MADV_WIPEONFORK`).
 
+use super::buffer::{QueueAllocator, RecordMemory};
 use super::map::map;
-use crate::{error::Error, link::Link};
+use crate::{
+    error::{Error, ErrorKind},
+    link::Link,
+};
 use mlx5_uapi::{AllocateError, DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 use std::{
     mem::ManuallyDrop,
@@ -169,26 +173,73 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, AllocateE
 pub(crate) struct RecordSlot {
     records: Arc<Records>,
     place: Place,
+    /// The doorbell record, if it is not in the slot.
+    provided: Option<Provided>,
 }
 
-// SAFETY: the slot's address lies in a page of `records`, which is Send and Sync. Nothing here
-// dereferences it; code that does upholds the safety of that access.
+/// A doorbell record of an allocator.
+struct Provided {
+    allocator: Arc<dyn QueueAllocator>,
+    record: NonNull<u8>,
+}
+
+impl Provided {
+    /// Asks for a record, and zeroes it; nothing if the driver is to use its own.
+    fn new(allocator: &Arc<dyn QueueAllocator>) -> Result<Option<Self>, Error> {
+        let record = match allocator.allocate_record() {
+            RecordMemory::Driver => return Ok(None),
+            RecordMemory::At(record) => record,
+            RecordMemory::Unavailable => {
+                let cause = "the queue allocator has no memory for a doorbell record";
+                return Err(Error::new(OPERATION, ErrorKind::OutOfMemory, cause.to_owned()));
+            }
+        };
+        let provided = Self { allocator: Arc::clone(allocator), record };
+        if !record.cast::<u64>().is_aligned() {
+            provided.free();
+            let cause = format!("the queue allocator returned {record:p}, not aligned to 8 bytes");
+            return Err(Error::invalid(OPERATION, cause));
+        }
+        // SAFETY: by the contract of [`QueueAllocator`] the eight bytes are writable, and nobody else's;
+        // they are aligned.
+        unsafe { record.cast::<u64>().write(0) };
+        Ok(Some(provided))
+    }
+
+    fn free(self) {
+        // SAFETY: `allocate_record` of this allocator returned it, and the value is gone with this call.
+        unsafe { self.allocator.free_record(self.record) };
+    }
+}
+
+const OPERATION: &str = "allocate a doorbell record";
+
+// SAFETY: the slot's address lies in a page of `records`, which is Send and Sync, or is passed to the
+// allocator alone, which is both as well. Nothing here dereferences it once it is made; code that does
+// upholds the safety of that access.
 unsafe impl Send for RecordSlot {}
 // SAFETY: as above.
 unsafe impl Sync for RecordSlot {}
 
 impl RecordSlot {
-    /// Takes a zeroed slot.
-    pub(crate) fn new(records: &Arc<Records>) -> Result<Self, Error> {
+    /// Takes a zeroed slot, and a record of an allocator if there is one that has records.
+    pub(crate) fn new(
+        records: &Arc<Records>,
+        allocator: Option<&Arc<dyn QueueAllocator>>,
+    ) -> Result<Self, Error> {
         let link = &records.link;
         let place = take(&mut records.pages(), &*link.file)
-            .map_err(|error| Error::allocate("allocate a doorbell record", page_size(), error))?;
-        Ok(Self { records: Arc::clone(records), place })
+            .map_err(|error| Error::allocate(OPERATION, page_size(), error))?;
+        let mut slot = Self { records: Arc::clone(records), place, provided: None };
+        if let Some(allocator) = allocator {
+            slot.provided = Provided::new(allocator)?;
+        }
+        Ok(slot)
     }
 
     /// Returns the doorbell record, eight bytes.
     pub(crate) fn record(&self) -> NonNull<u8> {
-        self.place.start
+        self.provided.as_ref().map_or(self.place.start, |provided| provided.record)
     }
 
     /// Returns the first word, which is zero in a child process.
@@ -205,10 +256,11 @@ impl RecordSlot {
 
     /// Returns the address of the doorbell record, for the kernel.
     pub(crate) fn addr(&self) -> u64 {
-        self.place.start.as_ptr().expose_provenance() as u64
+        self.record().as_ptr().expose_provenance() as u64
     }
 
-    /// Takes the slot out of use forever: the device may still read it.
+    /// Takes the slot out of use forever: the device may still read it. A record of an allocator is never
+    /// given back.
     pub(crate) fn keep(self) {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this.records` is not used again and `this` is never dropped, so this moves the
@@ -225,7 +277,13 @@ impl Drop for RecordSlot {
         // After a fork, a thread that does not exist in the child may hold the lock.
         if !self.records.link.forked() {
             self.records.pages()[self.place.page].give_back(self.place.slot);
+            // Without the lock.
+            if let Some(provided) = self.provided.take() {
+                provided.free();
+            }
         }
+        // The record is the parent's, and so is the allocator.
+        let _parents = ManuallyDrop::new(self.provided.take());
     }
 }
 
@@ -256,6 +314,51 @@ mod tests {
         // SAFETY: as above.
         let bytes = unsafe { again.start.cast::<[u8; SLOT]>().read() };
         assert_eq!(bytes, [0; SLOT]);
+    }
+
+    /// Provides a record that is not zeroed, at an address behind an aligned one; counts those it has back.
+    struct Recording {
+        words: Box<[u64; 2]>,
+        skip: usize,
+        back: AtomicU32,
+    }
+
+    // SAFETY: the record lies in the value's own words, which nobody else uses.
+    unsafe impl QueueAllocator for Recording {
+        fn allocate(&self, _: usize, _: usize) -> Option<NonNull<u8>> {
+            None
+        }
+
+        unsafe fn free(&self, _: NonNull<u8>, _: usize) {}
+
+        fn allocate_record(&self) -> RecordMemory {
+            let start = NonNull::from(&*self.words).cast::<u8>();
+            // SAFETY: the offset is inside the words.
+            RecordMemory::At(unsafe { start.byte_add(self.skip) })
+        }
+
+        unsafe fn free_record(&self, _: NonNull<u8>) {
+            self.back.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_provided_record_is_zeroed_and_given_back_once_and_a_misaligned_one_is_refused() {
+        let make = |skip| {
+            Arc::new(Recording { words: Box::new([u64::MAX; 2]), skip, back: AtomicU32::new(0) })
+        };
+        let good = make(0);
+        let provided = Provided::new(&(Arc::clone(&good) as Arc<dyn QueueAllocator>));
+        let provided = provided.ok().flatten().expect("a record");
+        // SAFETY: the record is the first of the words, which live as long as `good`.
+        assert_eq!(unsafe { provided.record.cast::<u64>().read() }, 0);
+        assert_eq!(good.back.load(Relaxed), 0);
+        provided.free();
+        assert_eq!(good.back.load(Relaxed), 1);
+        let bad = make(4);
+        let refused = Provided::new(&(Arc::clone(&bad) as Arc<dyn QueueAllocator>)).err();
+        assert!(refused.is_some_and(|error| error.to_string().contains("not aligned")));
+        assert_eq!(bad.back.load(Relaxed), 1);
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl WorkQueueBuilder<'_> {
         context.check(CREATE)?;
         let (layout, head) = self.check()?;
         let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &self.memory)?;
-        let slot = RecordSlot::new(&context.records)?;
+        let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
         let records = Arc::new(ReceiveRecords::new(layout.requests));
         let known = QueuePairRecords {
             send: SendRecords::new(1),

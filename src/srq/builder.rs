@@ -205,7 +205,7 @@ pub(crate) fn make(
         return Err(Error::invalid(verb, "the limit is larger than the queue".into()));
     }
     let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &memory)?;
-    let slot = RecordSlot::new(&context.records)?;
+    let slot = RecordSlot::new(&context.records, memory.allocator.as_ref())?;
     let id = context.next_handle_id();
     // The ring is linked before the device learns its address.
     // SAFETY: the slot is kept as long as the queue, and nothing else uses its record and word.

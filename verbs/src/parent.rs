@@ -1,8 +1,9 @@
 //! What a parent domain adds to a protection domain: a thread domain, and who provides the memory of
 //! queues.
 
+use crate::abi::mlx5dv::*;
 use crate::abi::*;
-use mlx5::{QueueAllocator, ThreadDomain};
+use mlx5::{QueueAllocator, RecordMemory, ThreadDomain};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
     AtomicUsize,
@@ -35,14 +36,15 @@ pub(crate) struct Parent {
     pub(crate) users: AtomicUsize,
 }
 
-/// What memory is for, as the functions of a parent domain are told (`enum mlx5dv_alloc_type`).
+/// What memory is for, as the functions of a parent domain are told.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Purpose {
-    QueuePair = 1 << 32,
-    ReceiveWorkQueue = (1 << 32) + 1,
-    SharedReceiveQueue = (1 << 32) + 3,
-    CompletionQueue = (1 << 32) + 4,
+    QueuePair = MLX5DV_RES_TYPE_QP,
+    ReceiveWorkQueue = MLX5DV_RES_TYPE_RWQ,
+    DoorbellRecord = MLX5DV_RES_TYPE_DBR,
+    SharedReceiveQueue = MLX5DV_RES_TYPE_SRQ,
+    CompletionQueue = MLX5DV_RES_TYPE_CQ,
 }
 
 pub(crate) type Allocate =
@@ -88,8 +90,8 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.cast())
 }
 
-// SAFETY: the functions return `len` writable bytes with the alignment, by C's contract, which gives
-// them to the queue until they are freed; or the memory is the library's own mapping, of whole pages.
+// SAFETY: the functions return as many writable bytes as they are asked for, with the alignment, by C's
+// contract, which gives them to the queue until they are freed; or the memory is the library's own mapping, of whole pages.
 unsafe impl QueueAllocator for CAllocator {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
         let CAllocators { pd, pd_context, allocate, .. } = self.functions;
@@ -116,6 +118,25 @@ unsafe impl QueueAllocator for CAllocator {
         let CAllocators { pd, pd_context, free, .. } = self.functions;
         // SAFETY: C's contract of the function; the other one allocated the memory.
         unsafe { free(pd, pd_context, start.as_ptr().cast(), self.purpose as u64) };
+    }
+
+    fn allocate_record(&self) -> RecordMemory {
+        const SIZE: usize = 8;
+        let CAllocators { pd, pd_context, allocate, .. } = self.functions;
+        let purpose = Purpose::DoorbellRecord as u64;
+        // SAFETY: C's contract of the function.
+        let record = unsafe { allocate(pd, pd_context, SIZE, SIZE, purpose) };
+        if record.addr() == USE_DEFAULT {
+            return RecordMemory::Driver;
+        }
+        NonNull::new(record.cast()).map_or(RecordMemory::Unavailable, RecordMemory::At)
+    }
+
+    unsafe fn free_record(&self, record: NonNull<u8>) {
+        let CAllocators { pd, pd_context, free, .. } = self.functions;
+        let purpose = Purpose::DoorbellRecord as u64;
+        // SAFETY: C's contract of the function; the other one allocated the record.
+        unsafe { free(pd, pd_context, record.as_ptr().cast(), purpose) };
     }
 }
 

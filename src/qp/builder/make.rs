@@ -165,7 +165,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         };
         let buffer =
             QueueBuffer::new(&context.buffers, send_offset + send_layout.bytes(), &self.memory)?;
-        let slot = RecordSlot::new(&context.records)?;
+        let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
         let uar = match &self.domain {
             Some(domain) => domain.send_uar(&context.uars)?,
             None => context.uars.acquire(self.doorbell)?,

@@ -21,6 +21,7 @@ const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
 const PACKETS: [&str; 2] = ["link=roce,raw=on", "link=roce,raw=on,inline=l2"];
 /// Programs that need them.
 const WITH_PACKETS: &[&str] = &[
+    "allocators",
     "counting",
     "flow_kinds",
     "packets",

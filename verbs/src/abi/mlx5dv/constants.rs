@@ -2,6 +2,15 @@
 
 use crate::abi::types::{c_uint, constants};
 
+constants! { u64:
+    // The driver's number, and that of the purpose.
+    MLX5DV_RES_TYPE_QP = 0x1_0000_0001;
+    MLX5DV_RES_TYPE_RWQ = 0x1_0000_0002;
+    MLX5DV_RES_TYPE_DBR = 0x1_0000_0003;
+    MLX5DV_RES_TYPE_SRQ = 0x1_0000_0004;
+    MLX5DV_RES_TYPE_CQ = 0x1_0000_0005;
+}
+
 constants! { c_uint:
     // enum mlx5dv_context_comp_mask
     MLX5DV_CONTEXT_MASK_CQE_COMPRESION = 1;
