@@ -6,6 +6,11 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+/// A waiter pauses so many times between two looks at most, as a power of two.
+const LONGEST: u32 = 6;
+/// So many looks that find the lock taken, and the waiter gives up its core for once.
+const PATIENCE: u32 = 64;
+
 /// A spin lock that a thread domain or `MLX5_SINGLE_THREADED` turns off.
 pub(crate) struct Spin {
     /// The number of the thread that has it, or zero.
@@ -44,11 +49,22 @@ impl Spin {
     #[cold]
     #[inline(never)]
     fn wait(&self) {
-        let mut turns = 0_u32;
-        while self.holder.compare_exchange_weak(0, this_thread(), Acquire, Relaxed).is_err() {
-            turns += 1;
-            // The holder may have been preempted: then it needs the core.
-            if turns.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        let mut waits = 0_u32;
+        loop {
+            // Reading leaves the line to the holder, and the longer the wait, the more rarely it is read.
+            while self.holder.load(Relaxed) != 0 {
+                for _ in 0..1_u32 << waits.min(LONGEST) {
+                    std::hint::spin_loop();
+                }
+                waits += 1;
+                // The holder may have been preempted: then it needs the core.
+                if waits.is_multiple_of(PATIENCE) {
+                    std::thread::yield_now();
+                }
+            }
+            if self.holder.compare_exchange_weak(0, this_thread(), Acquire, Relaxed).is_ok() {
+                return;
+            }
         }
     }
 
