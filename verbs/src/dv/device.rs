@@ -12,7 +12,7 @@ use mlx5::mkey::SignatureCaps;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::cmd::{devx, query};
-use mlx5_uapi::mlx5::{QueryDeviceFlags, UcontextRespMask};
+use mlx5_uapi::mlx5::{AllocUcontextResp, QueryDeviceFlags, QueryDeviceResp, UcontextRespMask};
 
 /// `mlx5dv_is_supported`: no other device is listed.
 ///
@@ -46,7 +46,10 @@ pub unsafe extern "C" fn open_device(
 }
 
 /// The firmware's capabilities of a group, if the context may ask for them.
-fn capabilities(context: &ContextObject, group: CapGroup) -> Option<Box<QueryHcaCapOut>> {
+pub(crate) fn capabilities(
+    context: &ContextObject,
+    group: CapGroup,
+) -> Option<Box<QueryHcaCapOut>> {
     if !context.context.has_devx() {
         return None;
     }
@@ -125,7 +128,8 @@ unsafe fn describe(context: &ContextObject, to: *mut mlx5dv_context) -> Verb {
             MLX5DV_CONTEXT_MASK_STRIDING_RQ: striding_rq_caps = striding(&driver.striding_rq_caps);
             MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS: tunnel_offloads_caps = driver.tunnel_offloads_caps;
             MLX5DV_CONTEXT_MASK_DYN_BFREGS: max_dynamic_bfregs = limits.num_dyn_bfregs;
-            MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS: flow_action_flags = limits.flow_action_flags.into();
+            // There are no actions that encrypt.
+            MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS: flow_action_flags = 0;
             MLX5DV_CONTEXT_MASK_DC_ODP_CAPS: dc_odp_caps = dc_on_demand(context);
             MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD: sig_caps = signatures(context);
             MLX5DV_CONTEXT_MASK_DCI_STREAMS: dci_streams_caps = mlx5dv_dci_streams_caps {
@@ -166,7 +170,7 @@ unsafe fn describe(context: &ContextObject, to: *mut mlx5dv_context) -> Verb {
             max_dc_init_rd_atom = caps.map_or(0, |caps| 1 << caps.log_max_ra_res_dc()); }
         }
         (&raw mut (*to).version).write(0);
-        (&raw mut (*to).flags).write(flags(context, &driver));
+        (&raw mut (*to).flags).write(flags(limits, &driver));
         (&raw mut (*to).comp_mask).write(told);
     }
     Ok(())
@@ -182,10 +186,10 @@ fn striding(from: &mlx5_uapi::mlx5::StridingRqCaps) -> mlx5dv_striding_rq_caps {
     }
 }
 
-fn flags(context: &ContextObject, driver: &mlx5_uapi::mlx5::QueryDeviceResp) -> u64 {
+/// What a queue pair cannot be made with is not told: credits by packets.
+fn flags(limits: &AllocUcontextResp, driver: &QueryDeviceResp) -> u64 {
     const MULTI_PACKET: u32 = 1 << 1;
     const ENHANCED_MULTI_PACKET: u32 = 1 << 2;
-    let limits = context.context.driver_limits();
     let can = QueryDeviceFlags::from_bits_retain(driver.flags);
     let told = UcontextRespMask::from_bits_retain(limits.comp_mask);
     let packets = driver.support_multi_pkt_send_wqes;
@@ -195,10 +199,6 @@ fn flags(context: &ContextObject, driver: &mlx5_uapi::mlx5::QueryDeviceResp) -> 
         (packets & ENHANCED_MULTI_PACKET != 0, MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW),
         (can.contains(QueryDeviceFlags::CQE_128B_COMP), MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP),
         (can.contains(QueryDeviceFlags::CQE_128B_PAD), MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD),
-        (
-            can.contains(QueryDeviceFlags::PACKET_BASED_CREDIT_MODE),
-            MLX5DV_CONTEXT_FLAGS_PACKET_BASED_CREDIT_MODE,
-        ),
         (told.contains(UcontextRespMask::REAL_TIME_TS), MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS),
         (limits.bf_reg_size != 0, MLX5DV_CONTEXT_FLAGS_BLUEFLAME),
     ]
@@ -251,4 +251,19 @@ pub unsafe extern "C" fn set_context_attr(
         unsafe { (ContextObject::of(context), attr.cast::<mlx5dv_ctx_allocators>().read()) };
     *lock(&this.dv.allocators) = Some(Allocators(functions));
     status(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_prm::zerocopy::FromZeros;
+
+    #[test]
+    fn credits_by_packets_are_not_told_as_no_queue_pair_can_have_them() {
+        let limits = AllocUcontextResp::new_zeroed();
+        let mut driver = QueryDeviceResp::new_zeroed();
+        driver.flags =
+            (QueryDeviceFlags::PACKET_BASED_CREDIT_MODE | QueryDeviceFlags::CQE_128B_PAD).bits();
+        assert_eq!(flags(&limits, &driver), u64::from(MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD));
+    }
 }
