@@ -3,8 +3,10 @@
 use crate::abi::*;
 use crate::context::ContextObject;
 use crate::device::text;
+use crate::dv::device::capabilities;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb, number, set_errno, status};
+use mlx5_prm::cmd::caps::{AtomicCaps, CapGroup};
 use mlx5_uapi::{cmd::query, verbs as kernel, write_cmd};
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -53,13 +55,12 @@ fn device_ex(context: &ContextObject) -> Verb<ibv_device_attr_ex> {
         max_tso: driver.tso_caps.max_tso,
         supported_qpts: driver.tso_caps.supported_qpts,
     };
-    to.rss_caps = ibv_rss_caps {
-        supported_qpts: of.rss_caps.supported_qpts,
-        max_rwq_indirection_tables: of.rss_caps.max_rwq_indirection_tables,
-        max_rwq_indirection_table_size: of.rss_caps.max_rwq_indirection_table_size,
-        rx_hash_fields_mask: driver.rss_caps.rx_hash_fields_mask,
-        rx_hash_function: driver.rss_caps.rx_hash_function,
-    };
+    // By field: a whole structure would bring what lies in its holes.
+    to.rss_caps.supported_qpts = of.rss_caps.supported_qpts;
+    to.rss_caps.max_rwq_indirection_tables = of.rss_caps.max_rwq_indirection_tables;
+    to.rss_caps.max_rwq_indirection_table_size = of.rss_caps.max_rwq_indirection_table_size;
+    to.rss_caps.rx_hash_fields_mask = driver.rss_caps.rx_hash_fields_mask;
+    to.rss_caps.rx_hash_function = driver.rss_caps.rx_hash_function;
     to.max_wq_type_rq = of.max_wq_type_rq;
     to.packet_pacing_caps = ibv_packet_pacing_caps {
         qp_rate_limit_min: driver.packet_pacing_caps.qp_rate_limit_min,
@@ -82,6 +83,23 @@ fn device_ex(context: &ContextObject) -> Verb<ibv_device_attr_ex> {
     to.xrc_odp_caps = of.xrc_odp_caps;
     to.phys_port_cnt_ex = of.base.phys_port_cnt.into();
     Ok(to)
+}
+
+/// The atomic operations of PCI that reach the host's memory, and whether they make those of the device
+/// atomic to the host's processors too.
+fn pci_atomics(to: &mut ibv_device_attr_ex, of: &AtomicCaps) {
+    let caps = ibv_pci_atomic_caps {
+        fetch_add: of.fetch_add_pci_atomic() as u16,
+        swap: of.swap_pci_atomic() as u16,
+        compare_swap: of.compare_swap_pci_atomic() as u16,
+    };
+    let both = c_uint::from(caps.fetch_add & caps.compare_swap);
+    if to.orig_attr.atomic_cap == IBV_ATOMIC_HCA
+        && both & IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP != 0
+    {
+        to.orig_attr.atomic_cap = IBV_ATOMIC_GLOB;
+    }
+    to.pci_atomic_caps = caps;
 }
 
 /// Copies as much of `value` as the caller has room for, and zeros into the room behind it.
@@ -125,11 +143,22 @@ pub unsafe extern "C" fn query_device_ex(
     if !input.is_null() && unsafe { (*input).comp_mask } != 0 {
         return status(Err(Refusal::INVALID));
     }
-    if attr_size < offset_of!(ibv_device_attr_ex, comp_mask) + size_of::<u32>() {
+    if attr_size < size_of::<ibv_device_attr>() {
         return status(Err(Refusal::INVALID));
     }
+    const PCI_ATOMICS: usize =
+        offset_of!(ibv_device_attr_ex, pci_atomic_caps) + size_of::<ibv_pci_atomic_caps>();
     // SAFETY: by the contract.
-    let found = device_ex(unsafe { ContextObject::of(context) });
+    let context = unsafe { ContextObject::of(context) };
+    let found = device_ex(context).map(|mut found| {
+        // The firmware is asked for who has room for its answer.
+        if attr_size >= PCI_ATOMICS
+            && let Some(answer) = capabilities(context, CapGroup::ATOMIC)
+        {
+            pci_atomics(&mut found, answer.atomic_caps());
+        }
+        found
+    });
     // SAFETY: by the contract.
     status(found.map(|found| unsafe { copy_out(&found, attr.cast(), attr_size) }))
 }
@@ -335,6 +364,33 @@ pub unsafe extern "C" fn get_pkey_index(
             Ok(found) if found == wanted => return index,
             Ok(_) => index += 1,
             Err(refusal) => return number(Err(refusal)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_are_global_if_eight_bytes_can_be_added_and_swapped_over_pci() {
+        let cases = [
+            (IBV_ATOMIC_HCA, 0b010, 0b111, IBV_ATOMIC_GLOB),
+            (IBV_ATOMIC_HCA, 0b101, 0b111, IBV_ATOMIC_HCA),
+            (IBV_ATOMIC_HCA, 0b111, 0b101, IBV_ATOMIC_HCA),
+            (IBV_ATOMIC_NONE, 0b111, 0b111, IBV_ATOMIC_NONE),
+        ];
+        for (had, fetch_add, compare_swap, has) in cases {
+            let mut attr = ibv_device_attr_ex::blank();
+            attr.orig_attr.atomic_cap = had;
+            let mut caps = AtomicCaps::default();
+            caps.set_fetch_add_pci_atomic(fetch_add).set_compare_swap_pci_atomic(compare_swap);
+            caps.set_swap_pci_atomic(0b010);
+            pci_atomics(&mut attr, &caps);
+            assert_eq!(attr.orig_attr.atomic_cap, has, "{had} {fetch_add:b} {compare_swap:b}");
+            let told = attr.pci_atomic_caps;
+            assert_eq!((told.fetch_add, told.swap), (fetch_add as u16, 0b010));
+            assert_eq!(told.compare_swap, compare_swap as u16);
         }
     }
 }

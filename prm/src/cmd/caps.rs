@@ -355,6 +355,9 @@ layouts! {
         atomic_operations, set_atomic_operations: 0x90, 16;
         atomic_size_qp, set_atomic_size_qp: 0xb0, 16;
         atomic_size_dc, set_atomic_size_dc: 0xd0, 16;
+        fetch_add_pci_atomic, set_fetch_add_pci_atomic: 0x280, 16;
+        swap_pci_atomic, set_swap_pci_atomic: 0x290, 16;
+        compare_swap_pci_atomic, set_compare_swap_pci_atomic: 0x2a0, 16;
     }
 
     /// RoCE (group `ROCE`).

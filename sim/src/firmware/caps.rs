@@ -23,6 +23,11 @@ const ISSI: u32 = 1;
 const ATOMIC_OPERATIONS: u32 = 0b1111;
 /// Operands of four (with masks) and eight bytes, in `atomic_size_qp`.
 const ATOMIC_SIZES: u32 = 1 << 2 | 1 << 3;
+/// Operands of atomic operations of PCI that reach the host's memory, in `*_pci_atomic`: of four (bit 0),
+/// eight (bit 1) and sixteen bytes (bit 2).
+const PCI_FETCH_ADD: u32 = 0b011;
+const PCI_SWAP: u32 = 0b010;
+const PCI_COMPARE_SWAP: u32 = 0b111;
 /// The UDP port of RoCE version 2, and the range of its source ports.
 const ROCE_V2_PORT: u32 = 4791;
 const ROCE_V2_SOURCE_PORTS: (u32, u32) = (0xc000, 0xffff);
@@ -214,7 +219,10 @@ fn atomic(cap: &mut AtomicCaps) {
         .set_supported_atomic_req_8b_endianness_mode_1(true)
         .set_atomic_operations(ATOMIC_OPERATIONS)
         .set_atomic_size_qp(ATOMIC_SIZES)
-        .set_atomic_size_dc(ATOMIC_SIZES);
+        .set_atomic_size_dc(ATOMIC_SIZES)
+        .set_fetch_add_pci_atomic(PCI_FETCH_ADD)
+        .set_swap_pci_atomic(PCI_SWAP)
+        .set_compare_swap_pci_atomic(PCI_COMPARE_SWAP);
 }
 
 fn roce(config: &SimConfig, cap: &mut RoceCaps) {
