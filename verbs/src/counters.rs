@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::close;
 use crate::context::ContextObject;
-use crate::object::boxed;
+use crate::object::{boxed, ended};
 use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::Context;
 use mlx5_uapi::cmd::counters as command;
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int 
     // SAFETY: by the contract; the box was made by `create_counters`.
     status(unsafe {
         let this = CountersObject::of(counters);
-        command::destroy(this.file(), this.handle).map_err(Into::into).map(|()| {
+        ended(command::destroy(this.file(), this.handle).map_err(Into::into)).map(|()| {
             drop(Box::<CountersObject>::from_raw(counters.cast()));
             close::again();
         })

@@ -3,6 +3,7 @@
 use crate::refusal::{Refusal, Verb};
 use mlx5::{CqeSize, HugePages};
 use std::env;
+use std::sync::OnceLock;
 
 /// What the environment says of the queues of a context that is opened.
 #[derive(Clone, Copy, Debug)]
@@ -52,4 +53,17 @@ pub(crate) fn pages(variable: &str) -> HugePages {
         "PREFER_HUGE" | "ALL" => HugePages::Prefer,
         _ => HugePages::None,
     }
+}
+
+/// Whether objects of a device that was pulled out count as destroyed, as `RDMAV_ALLOW_DISASSOC_DESTROY`, or
+/// the name that it had before, says when it is first asked.
+pub(crate) fn ends_with_device() -> bool {
+    static ENDS: OnceLock<bool> = OnceLock::new();
+    const NAMES: [&str; 2] = ["RDMAV_ALLOW_DISASSOC_DESTROY", "MLX4_DEVICE_FATAL_CLEANUP"];
+    *ENDS.get_or_init(|| NAMES.into_iter().any(says))
+}
+
+/// Whether a variable that is on or off is on.
+pub(crate) fn says(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| value != "0")
 }

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::close;
 use crate::context::ContextObject;
 use crate::counters::{CountersObject, Shared};
-use crate::object::boxed;
+use crate::object::{boxed, ended};
 use crate::qp::QpObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::Context;
@@ -220,7 +220,8 @@ pub unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
     // SAFETY: by the contract; the box was made by `wrap`.
     status(unsafe {
         let FlowObject { c, counters, .. } = &*this;
-        let end = || Ok(command::destroy(ContextObject::of(c.context).file(), c.handle)?);
+        let destroy = || command::destroy(ContextObject::of(c.context).file(), c.handle);
+        let end = || ended(destroy().map_err(Into::into));
         let done = match counters {
             Some(counters) => counters.end_rule(end),
             None => end(),

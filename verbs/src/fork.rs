@@ -6,6 +6,7 @@
 //! kernels copy them for the child at once, and nothing is to be done.
 
 use crate::abi::*;
+use crate::environment::says;
 use crate::netlink;
 use crate::refusal::{Refusal, Verb, set_errno, status};
 use std::collections::BTreeMap;
@@ -170,8 +171,7 @@ fn init() -> Verb {
 
 /// Does what the environment says. Programs rely on `RDMAV_FORK_SAFE` and `IBV_FORK_SAFE`.
 pub(crate) fn init_by_environment() {
-    let said = |name| env::var_os(name).is_some_and(|value| value != "0");
-    if said("RDMAV_FORK_SAFE") || said("IBV_FORK_SAFE") {
+    if says("RDMAV_FORK_SAFE") || says("IBV_FORK_SAFE") {
         // What is too late is not changed, and C's library goes on as well.
         let _ = init();
     }

@@ -3,13 +3,33 @@
 use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
 use crate::close;
-use crate::refusal::Verb;
+use crate::environment;
+use crate::refusal::{Refusal, Verb};
 use mlx5::DestroyError;
 use std::mem::ManuallyDrop;
 
 /// A pointer of C to a new object, which starts with C's structure.
 pub(crate) fn boxed<T, C>(object: T) -> *mut C {
     Box::into_raw(Box::new(object)).cast()
+}
+
+/// Whether an object counts as destroyed: it was, or its device is gone, and the program wants no error of
+/// that.
+pub(crate) fn ended(done: Verb) -> Verb {
+    if is_gone(done) && environment::ends_with_device() { Ok(()) } else { done }
+}
+
+/// Whether an object was not destroyed because its device is gone.
+fn is_gone(done: Verb) -> bool {
+    done == Err(Refusal(libc::EIO))
+}
+
+/// The same, of what an object holds. What is gone with its device is dropped.
+pub(crate) fn destroyed<T>(
+    done: Result<(), DestroyError<T>>,
+) -> Result<(), (Refusal, DestroyError<T>)> {
+    let Err(error) = done else { return Ok(()) };
+    ended(Err(error.error().into())).map_err(|refusal| (refusal, error))
 }
 
 /// Destroys what an object holds, and frees the object. If that is refused, the object keeps it.
@@ -24,14 +44,13 @@ pub(crate) unsafe fn destroy<O, T>(
 ) -> Verb {
     // SAFETY: by the contract. A value that comes back is put where it was.
     unsafe {
-        match destroy(ManuallyDrop::take(&mut *held)) {
+        match destroyed(destroy(ManuallyDrop::take(&mut *held))) {
             Ok(()) => {
                 drop(Box::from_raw(object));
                 close::again();
                 Ok(())
             }
-            Err(error) => {
-                let refusal = error.error().into();
+            Err((refusal, error)) => {
                 held.write(ManuallyDrop::new(error.into_inner()));
                 Err(refusal)
             }

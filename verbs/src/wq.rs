@@ -5,7 +5,7 @@ use crate::close;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::cq::CqObject;
 use crate::environment;
-use crate::object::{Blank, boxed, destroy};
+use crate::object::{Blank, boxed, destroy, ended};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
         let context = ContextObject::of((*wq).context);
         let target = (*this).target();
         let id = (*this).with(|queue| queue.id());
-        target.withdraw().map_err(Into::into).map(|()| {
+        ended(target.withdraw().map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*wq).pd);
             let told = context.objects.wqs.remove(&id);
             let (mutex, cond) = (&raw mut (*wq).mutex, &raw mut (*wq).cond);

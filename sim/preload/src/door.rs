@@ -174,6 +174,15 @@ extern "C" fn mlx5_sim_drain(qpn: u32) -> libc::c_int {
     if drained { 0 } else { -1 }
 }
 
+/// Pulls the first device out, and answers 0; another number if another process serves the machine. To be
+/// looked up, as [`mlx5_sim_settle`].
+#[unsafe(no_mangle)]
+extern "C" fn mlx5_sim_unplug() -> libc::c_int {
+    let _inside = Inside::enter();
+    let unplugged = Door::there().is_some_and(|door| door.machine.unplug());
+    if unplugged { 0 } else { -1 }
+}
+
 /// Threads that start meanwhile get no signals: those are the program's affair.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();

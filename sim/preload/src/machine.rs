@@ -112,6 +112,17 @@ impl Machine {
         }
     }
 
+    /// Pulls the first device out; says whether it is this process's machine that has it.
+    pub(crate) fn unplug(&self) -> bool {
+        match self {
+            Self::Own { simulator, .. } => {
+                simulator.remove_device(0);
+                true
+            }
+            Self::Shared(_) => false,
+        }
+    }
+
     /// In a child process: closes what would keep the parent's connection open, and answers the
     /// number by which to inherit from it.
     pub(crate) fn leave_to_parent(&self) -> Option<u64> {

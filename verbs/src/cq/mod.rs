@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::close;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::environment;
-use crate::object::{Blank, boxed};
+use crate::object::{Blank, boxed, ended};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -204,7 +204,8 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     status(unsafe {
         let (context, id) = (ContextObject::of((*cq).context), (*this).cursor().id());
         let channel = (*cq).channel;
-        (*this).hold(|| (*this).cursor().withdraw()).map_err(Into::into).map(|()| {
+        let done = (*this).hold(|| (*this).cursor().withdraw());
+        ended(done.map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*this).domain);
             let told = context.objects.cqs.remove(&id);
             let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);

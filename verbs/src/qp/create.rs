@@ -13,7 +13,7 @@ use crate::close;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
 use crate::environment;
-use crate::object::{Blank, boxed};
+use crate::object::{Blank, boxed, ended};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -310,7 +310,7 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
     // the event is acknowledged, and is refused: the queues go last.
     unsafe {
         let id = (*this).with_control(|control| {
-            control.withdraw()?;
+            ended(control.withdraw().map_err(Into::into))?;
             Ok(control.id())
         })?;
         let parent = PdObject::counting((*this).pd());

@@ -4,7 +4,7 @@ use super::target::{refuse_bind, refuse_send};
 use super::{Functions, QpObject};
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
-use crate::object::{Blank, boxed, destroy};
+use crate::object::{Blank, boxed, destroy, destroyed};
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb};
 use crate::wq::TableObject;
@@ -40,7 +40,7 @@ unsafe fn destroy_hash(this: *mut QpObject) -> Verb {
     unsafe {
         let id = (*(*object).hash.get()).id();
         destroy(object, (*object).hash.get(), |hash| {
-            hash.destroy()?;
+            destroyed(hash.destroy()).map_err(|(_, error)| error)?;
             let told = (*this).context().objects.qps.remove(&id);
             let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);

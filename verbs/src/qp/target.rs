@@ -3,7 +3,7 @@
 use super::{Functions, QpObject};
 use crate::abi::*;
 use crate::context::{ContextObject, wait_for_acks};
-use crate::object::{Blank, boxed, destroy};
+use crate::object::{Blank, boxed, destroy, destroyed};
 use crate::refusal::{Refusal, Verb, object};
 use crate::xrc::XrcdObject;
 use mlx5::{Change, QpAttributes, QpNumber, XrcTarget};
@@ -65,7 +65,7 @@ unsafe fn destroy_target(this: *mut QpObject) -> Verb {
     unsafe {
         let id = (*(*object).target.get()).id();
         destroy(object, (*object).target.get(), |target| {
-            target.destroy()?;
+            destroyed(target.destroy()).map_err(|(_, error)| error)?;
             let told = (*this).context().objects.qps.remove(&id);
             let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);

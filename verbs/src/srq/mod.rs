@@ -7,7 +7,7 @@ use crate::close;
 use crate::context::{ContextObject, wait_for_acks};
 use crate::cq::CqObject;
 use crate::environment;
-use crate::object::{Blank, boxed};
+use crate::object::{Blank, boxed, ended};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     status(unsafe {
         let context = ContextObject::of((*srq).context);
         let id = (*this).with(|queue| queue.id());
-        (*this).with(Queue::withdraw).map_err(Into::into).map(|()| {
+        ended((*this).with(Queue::withdraw).map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*srq).pd);
             let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
