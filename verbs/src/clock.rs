@@ -55,7 +55,7 @@ pub unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
-    const RAW_CLOCK: u32 = 1 << 0;
+    const RAW_CLOCK: u32 = IBV_VALUES_MASK_RAW_CLOCK;
     // SAFETY: by the contract.
     let (context, values) = unsafe { (ContextObject::of(context), &mut *values) };
     let asked = std::mem::take(&mut values.comp_mask);

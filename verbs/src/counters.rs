@@ -159,7 +159,7 @@ pub unsafe extern "C" fn read_counters(
     flags: u32,
 ) -> c_int {
     /// `IBV_READ_COUNTERS_ATTR_PREFER_CACHED`.
-    const CACHED: u32 = 1 << 0;
+    const CACHED: u32 = IBV_READ_COUNTERS_ATTR_PREFER_CACHED;
     if flags & !CACHED != 0 || values.is_null() {
         return status(Err(Refusal::INVALID));
     }

@@ -53,8 +53,8 @@ unsafe fn alloc_parent(
     context: *mut ibv_context,
     attr: &ibv_parent_domain_init_attr,
 ) -> Verb<*mut ibv_pd> {
-    const ALLOCATORS: u32 = 1 << 0;
-    const PD_CONTEXT: u32 = 1 << 1;
+    const ALLOCATORS: u32 = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+    const PD_CONTEXT: u32 = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 || attr.pd.is_null() {
         return Err(Refusal::INVALID);
     }

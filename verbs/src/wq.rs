@@ -114,10 +114,9 @@ pub(crate) unsafe fn make(
     init: *mut ibv_wq_init_attr,
     striding: Option<(u32, u32)>,
 ) -> Verb<*mut ibv_wq> {
-    const RQ: c_uint = 0;
     // SAFETY: by the contract.
     let wanted = unsafe { &mut *init };
-    if wanted.wq_type != RQ
+    if wanted.wq_type != IBV_WQT_RQ
         || wanted.comp_mask >= IBV_WQ_INIT_ATTR_RESERVED
         || wanted.max_wr == 0
         || wanted.pd.is_null()

@@ -25,8 +25,8 @@ impl XrcdObject {
 }
 
 unsafe fn open(context: *mut ibv_context, attr: &ibv_xrcd_init_attr) -> Verb<*mut ibv_xrcd> {
-    const FD: u32 = 1 << 0;
-    const OFLAGS: u32 = 1 << 1;
+    const FD: u32 = IBV_XRCD_INIT_ATTR_FD;
+    const OFLAGS: u32 = IBV_XRCD_INIT_ATTR_OFLAGS;
     if attr.comp_mask & !(FD | OFLAGS) != 0 {
         return Err(Refusal::NOT_SUPPORTED);
     }

@@ -1,4 +1,4 @@
-//! The structures of `mlx5-verbs`, and those of the kernel's connection manager, held against the
+//! The structures and constants of `mlx5-verbs`, and those of the kernel's connection manager, held against the
 //! headers of rdma-core and of the kernel by the C compiler.
 
 use std::collections::BTreeSet;
@@ -13,6 +13,52 @@ use mlx5_verbs::abi;
 /// What releases after 44 brought. Older headers need not have it; the offsets of what stands behind it
 /// in a structure that grows downward ([`abi::verbs_context`]) count from the end there.
 const NEWER: &[&str] = &[
+    "IBV_ACCESS_FLUSH_GLOBAL",
+    "IBV_ACCESS_FLUSH_PERSISTENT",
+    "IBV_COMP_CNTR_TYPE_BYTES",
+    "IBV_COMP_CNTR_TYPE_WRS",
+    "IBV_DMAH_INIT_ATTR_MASK_CPU_ID",
+    "IBV_DMAH_INIT_ATTR_MASK_PH",
+    "IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE",
+    "IBV_EVENT_DEVICE_SPEED_CHANGE",
+    "IBV_FLUSH_GLOBAL",
+    "IBV_FLUSH_MR",
+    "IBV_FLUSH_PERSISTENT",
+    "IBV_FLUSH_RANGE",
+    "IBV_ODP_SUPPORT_ATOMIC_WRITE",
+    "IBV_ODP_SUPPORT_FLUSH",
+    "IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC",
+    "IBV_PORT_LINK_SPEED_XDR_SUP",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RECV",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_SEND",
+    "IBV_QP_EX_WITH_FLUSH",
+    "IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES",
+    "IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY",
+    "IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS",
+    "IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG",
+    "IBV_REG_MR_MASK_ADDR",
+    "IBV_REG_MR_MASK_BUF",
+    "IBV_REG_MR_MASK_DMAH",
+    "IBV_REG_MR_MASK_FD",
+    "IBV_REG_MR_MASK_FD_OFFSET",
+    "IBV_REG_MR_MASK_IOVA",
+    "IBV_TPH_MEM_TYPE_PM",
+    "IBV_TPH_MEM_TYPE_VM",
+    "IBV_WC_FLUSH",
+    "IBV_WR_FLUSH",
+    "MLX5DV_CONTEXT_ATTR_MASK_FD_ARRAY",
+    "MLX5DV_CONTEXT_FLAGS_BLUEFLAME",
+    "MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM",
+    "MLX5DV_CONTEXT_MASK_OOO_RECV_WRS",
+    "MLX5DV_CONTEXT_MASK_REG_C0",
+    "MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET",
+    "MLX5DV_FLOW_MATCHER_MASK_IB_PORT",
+    "MLX5DV_OBJ_DEVX",
+    "MLX5DV_QP_CREATE_OOO_DP",
     "ibv_comp_cntr",
     "ibv_comp_cntr_caps",
     "ibv_comp_cntr_init_attr",
@@ -42,7 +88,7 @@ const NEWER: &[&str] = &[
     "verbs_context.reg_mr_ex",
 ];
 
-/// Each size and offset that differs from the headers of this machine; how many were compared.
+/// Each size, offset and constant that differs from the headers of this machine; how many were compared.
 pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
     let facts = facts();
     let mut program = String::from(
@@ -98,7 +144,7 @@ struct Fact {
     structure: &'static str,
     name: String,
     expression: String,
-    value: usize,
+    value: i64,
 }
 
 fn facts() -> Vec<Fact> {
@@ -109,7 +155,12 @@ fn facts() -> Vec<Fact> {
         // A structure that can grow is longer in a later release than in an earlier one.
         if !GROWN.contains(&structure) {
             let expression = format!("sizeof({kind} {c_name})");
-            facts.push(Fact { structure, name: structure.to_owned(), expression, value: size });
+            facts.push(Fact {
+                structure,
+                name: structure.to_owned(),
+                expression,
+                value: size as i64,
+            });
         }
         for &(field, offset) in fields {
             let member = field.trim_start_matches("r#");
@@ -117,12 +168,16 @@ fn facts() -> Vec<Fact> {
             let member = C_NAMES.iter().find(|(ours, _)| *ours == name).map_or(member, |(_, c)| c);
             let at = format!("offsetof({kind} {c_name}, {member})");
             let (expression, value) = if structure == "verbs_context" {
-                (format!("sizeof({kind} {structure}) - {at}"), size - offset)
+                (format!("sizeof({kind} {structure}) - {at}"), (size - offset) as i64)
             } else {
-                (at, offset)
+                (at, offset as i64)
             };
             facts.push(Fact { structure, name, expression, value });
         }
+    }
+    for &(constant, value) in abi::constants() {
+        let (name, expression) = (constant.to_owned(), constant.to_owned());
+        facts.push(Fact { structure: "", name, expression, value });
     }
     facts.extend(connection_manager());
     facts
@@ -132,7 +187,7 @@ fn facts() -> Vec<Fact> {
 fn connection_manager() -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |structure, name: String, expression, value| {
-        facts.push(Fact { structure, name, expression, value });
+        facts.push(Fact { structure, name, expression, value: value as i64 });
     };
     for &(structure, size, fields) in rdma_cm::LAYOUTS {
         let exception = CM_NAMES.iter().find(|(ours, ..)| *ours == structure);

@@ -162,9 +162,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     }
     let (compared, differing) = headers::compare()?;
     for layout in &differing {
-        println!("a structure is not what the header says: {layout}");
+        println!("not what the header says: {layout}");
     }
-    println!("{compared} sizes and offsets of structures, {} of them wrong", differing.len());
+    println!("{compared} sizes, offsets and constants of the headers, {} of them wrong", differing.len());
     report.finish();
     print!("{report}");
     if let Some(document) = &arguments.document {

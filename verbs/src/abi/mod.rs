@@ -29,6 +29,11 @@ pub use sa::*;
 pub use types::*;
 pub use wq::*;
 
+/// Every constant.
+pub fn constants() -> impl Iterator<Item = &'static Constant> {
+    constants::CONSTANTS.iter().chain(mlx5dv::CONSTANTS)
+}
+
 /// Every structure that has a name in C.
 pub fn layouts() -> impl Iterator<Item = &'static Layout> {
     let all = [

@@ -15,6 +15,9 @@ pub type Be64 = u64;
 /// A structure's name, size, and the names and offsets of its fields.
 pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
 
+/// A constant's name and value.
+pub type Constant = (&'static str, i64);
+
 /// C structures and unions: each with its size, each field behind its offset. Both are checked on x86-64
 /// (on other machines pthread's types have other sizes). A structure without a size has no name in C: it
 /// is a field's.
@@ -46,8 +49,12 @@ pub(crate) use abi;
 
 /// The members of enumerations, in the type that a field of them has.
 macro_rules! constants {
-    ($ty:ty: $($name:ident = $value:literal;)*) => {
-        $(pub const $name: $ty = $value;)*
+    ($($ty:ident { $($name:ident = $value:literal;)* })*) => {
+        $($(pub const $name: $ty = $value;)*)*
+
+        /// Those of this file, for comparison with the header.
+        pub(in crate::abi) const CONSTANTS: &[$crate::abi::types::Constant] =
+            &[$($((stringify!($name), $value),)*)*];
     };
 }
 pub(crate) use constants;

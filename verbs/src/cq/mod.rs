@@ -243,10 +243,9 @@ pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// # Safety
 /// `cq` was not destroyed, `attr` is readable.
 pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    const MODERATE: u32 = 1 << 0;
     // SAFETY: by the contract.
     let (this, attr) = unsafe { (CqObject::of(cq), &*attr) };
-    if attr.attr_mask != MODERATE {
+    if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
         return status(Err(Refusal::INVALID));
     }
     let ibv_moderate_cq { cq_count, cq_period } = attr.moderate;

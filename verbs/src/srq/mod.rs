@@ -231,11 +231,11 @@ pub unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    const TYPE: u32 = 1 << 0;
-    const PD: u32 = 1 << 1;
-    const XRCD: u32 = 1 << 2;
-    const CQ: u32 = 1 << 3;
-    const TM: u32 = 1 << 4;
+    const TYPE: u32 = IBV_SRQ_INIT_ATTR_TYPE;
+    const PD: u32 = IBV_SRQ_INIT_ATTR_PD;
+    const XRCD: u32 = IBV_SRQ_INIT_ATTR_XRCD;
+    const CQ: u32 = IBV_SRQ_INIT_ATTR_CQ;
+    const TM: u32 = IBV_SRQ_INIT_ATTR_TM;
     // SAFETY: by the contract.
     let ex = unsafe { &mut *init };
     let has = |bits: u32| ex.comp_mask & bits == bits;
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn modify_srq(
     attr: *mut ibv_srq_attr,
     mask: c_int,
 ) -> c_int {
-    const LIMIT: c_int = 1 << 1;
+    const LIMIT: c_int = IBV_SRQ_LIMIT as c_int;
     // SAFETY: by the contract.
     let (this, attr) = unsafe { (SrqObject::of(srq), &*attr) };
     if mask & !LIMIT != 0 {
