@@ -4,7 +4,8 @@
  *
  * Each request has a number of its own. One that is signaled completes once, unless its queue pair was
  * reset or destroyed before; none completes after that. What a successful request moved is there.
- * The argument is how many seconds it runs.
+ * Half of the pairs post by ibv_wr_*, one of them over extended connections. The argument is how many seconds
+ * it runs.
  */
 #include "bed.h"
 
@@ -20,10 +21,11 @@ enum {
 	SLOTS = 8,
 	QUEUES = 4,	/* the last one is destroyed and created, too */
 	MORTAL = QUEUES - 1,
+	EXTENDED = 3,	/* the pair of extended connections */
 	LONGEST = 1 << 14,	/* requests of a queue pair until it is made anew */
 	STRESS_DEPTH = 32,
 	CELL = 64,
-	SHARED = 1024,	/* buffers of the shared queue */
+	SHARED = 1024,	/* buffers of a shared queue */
 	SHARED_DEPTH = 128,
 	PATIENCE = 60,
 	GRH = 40,
@@ -38,6 +40,7 @@ struct slot {
 	bool shared;
 	int queue[2];
 	struct ibv_qp *qp[2];
+	struct ibv_qp_ex *ex; /* of the first one, if it posts by that */
 	atomic_uint generation;
 	atomic_ulong retired; /* when the generations before ended */
 	atomic_uint next;
@@ -51,14 +54,23 @@ static struct ibv_cq *queues[QUEUES];
 static struct ibv_cq_ex *stepped;
 static pthread_rwlock_t queue_locks[QUEUES];
 static struct ibv_comp_channel *channel;
-static struct ibv_srq *srq;
+
+/* A shared receive queue; the second one is of extended connections. */
+struct shared {
+	struct ibv_srq *queue;
+	pthread_mutex_t lock;
+	atomic_ulong next;
+	atomic_uchar states[SHARED];
+};
+
+static struct shared shared[2] = { { .lock = PTHREAD_MUTEX_INITIALIZER }, { .lock = PTHREAD_MUTEX_INITIALIZER } };
+static uint32_t extended_number;
 static uint8_t *area;
 static struct ibv_mr *mr;
 static atomic_ulong now = 1;
 static atomic_bool over, all_over;
-static atomic_ulong shared_next;
-static atomic_uchar shared_states[SHARED];
 static atomic_ulong completions, flushed, events, asyncs, remade, resets, arrivals, limits;
+static atomic_ulong by_functions, aborted, extended_arrivals;
 static atomic_ulong acknowledged[QUEUES];
 
 static void fail(const char *what, uint64_t number)
@@ -77,7 +89,7 @@ static uint64_t seconds(void)
 }
 
 /* kind 4 bits, thread 4, slot 8, generation 24, number 24 */
-enum { SEND = 1, RECEIVE, SHARED_RECEIVE, WRITE, READ };
+enum { SEND = 1, RECEIVE, SHARED_RECEIVE, WRITE, READ, EXTENDED_RECEIVE };
 
 /*
  * Where a thread sends from and writes to by a slot; where a slot receives; buffers of the shared queue. A place
@@ -105,12 +117,12 @@ static uint8_t *own_buffer(int slot, uint32_t number)
 
 enum { OWNS = TARGETS + 2 * SLOTS * 256 };
 
-static uint8_t *shared_buffer(uint64_t number)
+static uint8_t *shared_buffer(int which, uint64_t number)
 {
-	return area + CELL * (OWNS + number % SHARED);
+	return area + CELL * (OWNS + which * SHARED + number % SHARED);
 }
 
-enum { AREA = CELL * (OWNS + SHARED) };
+enum { AREA = CELL * (OWNS + 2 * SHARED) };
 
 static uint64_t name(int kind, int thread, int slot, uint32_t generation, uint32_t number)
 {
@@ -150,18 +162,21 @@ static void completed(uint64_t id, enum ibv_wc_status status, uint32_t length, u
 	atomic_fetch_add(&completions, 1);
 	if (status == IBV_WC_WR_FLUSH_ERR)
 		atomic_fetch_add(&flushed, 1);
-	if (kind == SHARED_RECEIVE) {
+	if (kind == SHARED_RECEIVE || kind == EXTENDED_RECEIVE) {
+		int which = kind == EXTENDED_RECEIVE;
 		uint64_t arrived;
 
 		number = id & 0xffffffff;
-		if (atomic_exchange(&shared_states[number % SHARED], DONE) != SIGNALED)
+		if (atomic_exchange(&shared[which].states[number % SHARED], DONE) != SIGNALED)
 			fail("a shared receive completed that was not posted", id);
 		if (status)
 			return;
-		memcpy(&arrived, shared_buffer(number), sizeof(arrived));
+		memcpy(&arrived, shared_buffer(which, number), sizeof(arrived));
 		if (length != 8 || arrived >> 60 != SEND)
 			fail("what a shared receive got", arrived);
-		atomic_fetch_add(&arrivals, 1);
+		if (which && (arrived >> 48 & 255) != EXTENDED)
+			fail("a message of another connection", arrived);
+		atomic_fetch_add(which ? &extended_arrivals : &arrivals, 1);
 		return;
 	}
 	if (kind < SEND || kind > READ || slot >= slots + SLOTS)
@@ -190,7 +205,7 @@ static void completed(uint64_t id, enum ibv_wc_status status, uint32_t length, u
 		atomic_fetch_sub(&slot->outstanding[generation % 8], 1);
 	if (status)
 		return;
-	if (kind == WRITE && slot->type == IBV_QPT_RC) {
+	if (kind == WRITE && (slot->type == IBV_QPT_RC || slot->type == IBV_QPT_XRC_SEND)) {
 		uint64_t there = *(volatile uint64_t *)target(id >> 48 & 255, thread);
 
 		if ((there & 0xffffffffffff) < (id & 0xffffffffffff))
@@ -249,6 +264,41 @@ static void poll_queue(int at, int most)
 	pthread_rwlock_unlock(&queue_locks[at]);
 }
 
+/* Posts the same by the functions of the queue pair, or leaves it. */
+static int post_by_functions(struct slot *slot, const struct ibv_send_wr *wr, struct ibv_ah *ah, bool leaves)
+{
+	struct ibv_qp_ex *ex = slot->ex;
+
+	ibv_wr_start(ex);
+	for (; wr; wr = wr->next) {
+		ex->wr_id = wr->wr_id;
+		ex->wr_flags = wr->send_flags & ~IBV_SEND_INLINE;
+		if (wr->opcode == IBV_WR_SEND)
+			ibv_wr_send(ex);
+		else if (wr->opcode == IBV_WR_RDMA_READ)
+			ibv_wr_rdma_read(ex, mr->rkey, wr->wr.rdma.remote_addr);
+		else
+			ibv_wr_rdma_write(ex, mr->rkey, wr->wr.rdma.remote_addr);
+		if (ah)
+			ibv_wr_set_ud_addr(ex, ah, wr->wr.ud.remote_qpn, QKEY);
+		if (slot->type == IBV_QPT_XRC_SEND)
+			ibv_wr_set_xrc_srqn(ex, extended_number);
+		if (wr->send_flags & IBV_SEND_INLINE)
+			ibv_wr_set_inline_data(ex, (void *)(uintptr_t)wr->sg_list->addr, 8);
+		else if (wr->wr_id & 1)
+			ibv_wr_set_sge_list(ex, 1, wr->sg_list);
+		else
+			ibv_wr_set_sge(ex, mr->lkey, wr->sg_list->addr, 8);
+	}
+	if (leaves) {
+		ibv_wr_abort(ex);
+		atomic_fetch_add(&aborted, 1);
+		return ECANCELED;
+	}
+	atomic_fetch_add(&by_functions, 1);
+	return ibv_wr_complete(ex);
+}
+
 static void post_sends(int at, int thread, uint32_t random)
 {
 	struct slot *slot = &slots[at];
@@ -271,7 +321,7 @@ static void post_sends(int at, int thread, uint32_t random)
 		bool quiet = !(random & 3);
 		uint32_t number = note(slot, quiet ? QUIET : SIGNALED);
 		int kind = slot->type == IBV_QPT_UD || random & 4 ? SEND :
-			   slot->type == IBV_QPT_RC && random & 8 ? READ : WRITE;
+			   slot->type != IBV_QPT_UC && random & 8 ? READ : WRITE;
 		uint64_t id = name(kind, thread, at, atomic_load(&slot->generation), number);
 
 		numbers[i] = number;
@@ -296,9 +346,18 @@ static void post_sends(int at, int thread, uint32_t random)
 			list[i].wr.rdma.rkey = mr->rkey;
 		}
 	}
-	refused = ibv_post_send(slot->qp[0], list, &bad);
-	if (refused && refused != ENOMEM)
-		fail("ibv_post_send", refused);
+	if (slot->ex) {
+		bool leaves = !(random & 7);
+
+		refused = post_by_functions(slot, list, ah, leaves);
+		if (refused && refused != (leaves ? ECANCELED : ENOMEM))
+			fail("ibv_wr_complete", refused);
+		bad = list; /* all or none */
+	} else {
+		refused = ibv_post_send(slot->qp[0], list, &bad);
+		if (refused && refused != ENOMEM)
+			fail("ibv_post_send", refused);
+	}
 	if (refused && (bad < list || bad >= list + count))
 		fail("bad_wr", (uintptr_t)bad);
 	if (refused)
@@ -336,28 +395,25 @@ static void post_receives(int at, int count)
 	pthread_rwlock_unlock(&slot->lock);
 }
 
-static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void post_shared(int count)
+static void post_shared(int which, int count)
 {
+	struct shared *to = &shared[which];
+	uint64_t kind = which ? EXTENDED_RECEIVE : SHARED_RECEIVE;
+
 	while (count--) {
 		/* One number at a time, so that a refused one is given back. */
-		pthread_mutex_lock(&shared_lock);
-		uint32_t number = atomic_load(&shared_next);
-		struct ibv_sge sge = { (uintptr_t)shared_buffer(number), CELL, mr->lkey };
-		struct ibv_recv_wr *bad, wr = {
-			.wr_id = (uint64_t)SHARED_RECEIVE << 60 | number,
-			.sg_list = &sge,
-			.num_sge = 1,
-		};
-		unsigned char before = atomic_exchange(&shared_states[number % SHARED], SIGNALED);
-		int refused = ibv_post_srq_recv(srq, &wr, &bad);
+		pthread_mutex_lock(&to->lock);
+		uint32_t number = atomic_load(&to->next);
+		struct ibv_sge sge = { (uintptr_t)shared_buffer(which, number), CELL, mr->lkey };
+		struct ibv_recv_wr *bad, wr = { .wr_id = kind << 60 | number, .sg_list = &sge, .num_sge = 1 };
+		unsigned char before = atomic_exchange(&to->states[number % SHARED], SIGNALED);
+		int refused = ibv_post_srq_recv(to->queue, &wr, &bad);
 
 		if (refused)
-			atomic_store(&shared_states[number % SHARED], before);
+			atomic_store(&to->states[number % SHARED], before);
 		else
-			atomic_store(&shared_next, number + 1);
-		pthread_mutex_unlock(&shared_lock);
+			atomic_store(&to->next, number + 1);
+		pthread_mutex_unlock(&to->lock);
 		if (refused && (refused != ENOMEM || bad != &wr))
 			fail("ibv_post_srq_recv", refused);
 		if (refused)
@@ -371,29 +427,43 @@ static void make_pair_of(int at, uint32_t random)
 
 	for (int end = 0; end < 2; end++) {
 		slot->queue[end] = at == SLOTS - 1 ? MORTAL : (random >> 4 * end) % MORTAL;
-		struct ibv_qp_init_attr attr = {
+		bool target = end && slot->type == IBV_QPT_XRC_SEND;
+		bool functions = !end && at % 2;
+		struct ibv_qp_init_attr_ex attr = {
 			.qp_context = slot,
 			.send_cq = queues[slot->queue[end]],
-			.recv_cq = queues[slot->queue[end]],
-			.srq = end && slot->shared ? srq : NULL,
+			.recv_cq = slot->type == IBV_QPT_XRC_SEND ? NULL : queues[slot->queue[end]],
+			.srq = end && slot->shared && !target ? shared[0].queue : NULL,
 			.cap = { STRESS_DEPTH, STRESS_DEPTH, 1, 1, 32 },
-			.qp_type = slot->type,
+			.qp_type = target ? IBV_QPT_XRC_RECV : slot->type,
+			.comp_mask = target ? IBV_QP_INIT_ATTR_XRCD :
+				     IBV_QP_INIT_ATTR_PD | (functions ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+			.pd = bed.pd,
+			.xrcd = bed.domain,
+			.send_ops_flags = functions ? operations(slot->type) : 0,
 		};
 
-		slot->qp[end] = ibv_create_qp(bed.pd, &attr);
+		if (slot->type == IBV_QPT_XRC_SEND)
+			attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
+		slot->qp[end] = at % 4 || functions || target ? ibv_create_qp_ex(bed.context, &attr) :
+			ibv_create_qp(bed.pd, (struct ibv_qp_init_attr *)&attr);
 		if (!slot->qp[end])
 			fail("ibv_create_qp", errno);
 	}
+	slot->ex = at % 2 ? ibv_qp_to_qp_ex(slot->qp[0]) : NULL;
+	if (at % 2 && !slot->ex)
+		fail("ibv_qp_to_qp_ex", at);
 }
 
 static void connect_slot(int at)
 {
 	struct ibv_qp **qp = slots[at].qp;
+	bool target = qp[1]->qp_type == IBV_QPT_XRC_RECV;
 
 	if (to_init(qp[0]) || to_init(qp[1]) || to_rtr(&bed, qp[0], qp[1]->qp_num) ||
-	    to_rtr(&bed, qp[1], qp[0]->qp_num) || to_rts(qp[0]) || to_rts(qp[1]))
+	    to_rtr(&bed, qp[1], qp[0]->qp_num) || to_rts(qp[0]) || (!target && to_rts(qp[1])))
 		fail("to connect", errno);
-	if (qp[0]->state != IBV_QPS_RTS || qp[1]->state != IBV_QPS_RTS)
+	if (qp[0]->state != IBV_QPS_RTS || qp[1]->state != (target ? IBV_QPS_RTR : IBV_QPS_RTS))
 		fail("state", qp[0]->state);
 }
 
@@ -459,7 +529,7 @@ static void renew(int at, uint32_t random, bool destroys, bool last)
 
 		if (ibv_destroy_cq(queues[slot->queue[0]]) != EBUSY)
 			fail("a queue was destroyed that is in use", slot->queue[0]);
-		if (slot->shared && ibv_destroy_srq(srq) != EBUSY)
+		if (slot->shared && at != EXTENDED && ibv_destroy_srq(shared[0].queue) != EBUSY)
 			fail("a shared queue was destroyed that is in use", at);
 		if (ibv_modify_qp(slot->qp[0], &attr, IBV_QP_STATE) ||
 		    ibv_modify_qp(slot->qp[1], &attr, IBV_QP_STATE))
@@ -521,7 +591,7 @@ static void *work(void *argument)
 		} else if (act < 225) {
 			post_receives(at, 1 + random % 8);
 		} else if (act < 245) {
-			post_shared(1 + random % 8);
+			post_shared(random / 8 % 2, 1 + random % 8);
 		} else if (act < 248) {
 			pthread_rwlock_rdlock(&queue_locks[MORTAL]);
 			if (ibv_req_notify_cq(queues[random & 1 ? MORTAL : 0], random & 2))
@@ -538,7 +608,7 @@ static void *work(void *argument)
 		} else if (act < 255) {
 			struct ibv_srq_attr attr = { .srq_limit = random % SHARED_DEPTH };
 
-			if (ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT))
+			if (ibv_modify_srq(shared[random / SHARED_DEPTH % 2].queue, &attr, IBV_SRQ_LIMIT))
 				fail("ibv_modify_srq", errno);
 		} else {
 			struct ibv_qp_attr attr;
@@ -610,7 +680,7 @@ static void *hear(void *argument)
 			continue;
 		}
 		if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
-			if (event.element.srq != srq)
+			if (event.element.srq != shared[0].queue && event.element.srq != shared[1].queue)
 				fail("an event of nothing", 0);
 			atomic_fetch_add(&limits, 1);
 		} else if (event.event_type == IBV_EVENT_CQ_ERR ||
@@ -626,7 +696,15 @@ static void *hear(void *argument)
 int main(int count, char **arguments)
 {
 	int time = count > 1 ? atoi(arguments[1]) : 4;
-	struct ibv_srq_init_attr shared = { .attr = { SHARED_DEPTH, 1, 0 } };
+	struct ibv_srq_init_attr own = { .attr = { SHARED_DEPTH, 1, 0 } };
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex extended = {
+		.attr = { SHARED_DEPTH, 1, 0 }, .srq_type = IBV_SRQT_XRC,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_PD,
+	};
 	struct ibv_cq_init_attr_ex attr = { .cqe = 3000, .wc_flags = IBV_WC_STANDARD_FLAGS };
 	pthread_t threads[THREADS], taker, hearer;
 	pthread_rwlockattr_t fair;
@@ -653,12 +731,19 @@ int main(int count, char **arguments)
 	queues[2] = ibv_create_cq(bed.context, 3000, NULL, NULL, 0);
 	must(queues[0] && queues[2], "ibv_create_cq");
 	make_mortal();
-	srq = ibv_create_srq(bed.pd, &shared);
-	must(srq, "ibv_create_srq");
+	shared[0].queue = ibv_create_srq(bed.pd, &own);
+	must(shared[0].queue, "ibv_create_srq");
+	bed.domain = ibv_open_xrcd(bed.context, &domain);
+	must(bed.domain, "ibv_open_xrcd");
+	extended.pd = bed.pd;
+	extended.xrcd = bed.domain;
+	extended.cq = queues[2];
+	shared[1].queue = ibv_create_srq_ex(bed.context, &extended);
+	must(shared[1].queue && !ibv_get_srq_num(shared[1].queue, &extended_number), "ibv_create_srq_ex");
 	for (int i = 0; i < SLOTS; i++) {
 		pthread_rwlock_init(&slots[i].lock, &fair);
-		slots[i].type = i == 2 ? IBV_QPT_UD : i == 5 ? IBV_QPT_UC : IBV_QPT_RC;
-		slots[i].shared = i == 1 || i == 4 || i == SLOTS - 1;
+		slots[i].type = i == 2 ? IBV_QPT_UD : i == EXTENDED ? IBV_QPT_XRC_SEND : i == 5 ? IBV_QPT_UC : IBV_QPT_RC;
+		slots[i].shared = i == 1 || i == 4 || i == EXTENDED || i == SLOTS - 1;
 		make_pair_of(i, i * 0x11);
 		connect_slot(i);
 	}
@@ -678,16 +763,19 @@ int main(int count, char **arguments)
 	pthread_join(hearer, NULL);
 	must(queues[0]->comp_events_completed == atomic_load(&acknowledged[0]), "acknowledged");
 	for (int i = 0; i < MORTAL; i++)
-		must(!ibv_destroy_cq(queues[i]), "ibv_destroy_cq");
-	must(!ibv_destroy_srq(srq), "ibv_destroy_srq");
+		must(i == 2 || !ibv_destroy_cq(queues[i]), "ibv_destroy_cq");
+	must(!ibv_destroy_srq(shared[0].queue) && !ibv_destroy_srq(shared[1].queue), "ibv_destroy_srq");
+	must(!ibv_destroy_cq(queues[2]), "ibv_destroy_cq");
 	must(!ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
 	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
 	close_bed(&bed);
 	fprintf(stderr,
 		"completions %lu, flushed %lu, arrivals %lu, events %lu, asynchronous %lu, limits %lu, "
-		"made %lu, reset %lu\n",
-		completions, flushed, arrivals, events, asyncs, limits, remade, resets);
+		"made %lu, reset %lu, by functions %lu, aborted %lu, arrivals of extended connections %lu\n",
+		completions, flushed, arrivals, events, asyncs, limits, remade, resets, by_functions, aborted,
+		extended_arrivals);
 	printf("each request was completed, flushed or dropped: %d\n",
-	       completions > 100 && flushed && arrivals && events && remade && resets);
+	       completions > 100 && flushed && arrivals && events && remade && resets && by_functions &&
+		       aborted && extended_arrivals);
 	return 0;
 }
