@@ -9,7 +9,8 @@ their queues.
 
 A command that needs a device uses the first mlx5 device of this machine, or the one
 that --device names. Where there is none, it uses a simulated ConnectX inside this
-process, which needs neither hardware nor privileges, and says so on stderr.";
+process, which needs neither hardware nor privileges, and says so on stderr; doctor
+uses it only with --sim.";
 
 const EXAMPLES: &str = "\
 Examples:

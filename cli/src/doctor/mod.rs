@@ -4,7 +4,7 @@ mod device;
 mod library;
 mod machine;
 
-use crate::device::{DeviceArgs, Found, Opened, describe, note};
+use crate::device::{DeviceArgs, Found, Opened, describe};
 use crate::failure::Failure;
 use machine::Machine;
 use mlx5::Device;
@@ -19,7 +19,8 @@ missing: kernel and modules, device nodes, locked memory, firmware, DEVX, ports,
 MTU, NUMA, and which libibverbs a program in C would get. At the end it sends messages
 from the device to itself, and with --peer to another machine, and verifies them.
 
-It changes nothing. Exit status: 0 if nothing failed, 1 if something did.";
+A machine without a device fails. The simulated device is checked only if --sim asks
+for it. It changes nothing. Exit status: 0 if nothing failed, 1 if something did.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,26 +117,29 @@ impl<W: Write> Report<'_, W> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+    examine(args, &Machine { root: PathBuf::from("/") }, || args.device.select(), out)
+}
+
+/// Checks a machine, and the first of the devices that `find` gives.
+fn examine(
+    args: &Args,
+    machine: &Machine,
+    find: impl FnOnce() -> Result<Found, Failure>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     let mut report = Report { out, warnings: 0, failures: 0 };
-    let machine = Machine { root: PathBuf::from("/") };
     report.heading("machine")?;
     report.add(machine.check())?;
     report.add([library::check()])?;
-    let (device, simulator) = select(args)?;
+    let Found { devices, simulator } = find()?;
     let simulated = simulator.is_some();
-    report.heading(&describe(&device, simulated))?;
-    match device.open() {
-        Ok(context) => {
-            let opened = Opened { context, device, simulator };
-            // What the kernel says of its interfaces and nodes is about its own devices.
-            let machine = (!simulated).then_some(&machine);
-            device::check(&mut report, machine, &opened, args.port, args.peer.as_deref())?;
-        }
-        Err(error) => {
-            let node = format!("/dev/infiniband/{} cannot be opened", device.uverbs());
-            let remedy = "`dmesg | grep mlx5` may say why";
-            report.add([Finding::failed(&node, &error.into(), remedy)])?;
-        }
+    // Other commands simulate a device where there is none. Here it would hide what was asked.
+    match devices.into_iter().next().filter(|_| !simulated || args.device.wants_simulated()) {
+        None => report.add([Finding::failure(
+            "no mlx5 device",
+            "do what stands above, or look at the simulated device: `mlx5 doctor --sim`",
+        )])?,
+        Some(device) => check(args, machine, device, simulator, &mut report)?,
     }
     let Report { out, warnings, failures } = report;
     let count = |number: usize, what: &str| match number {
@@ -156,14 +160,66 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The device, and its simulator if it is a simulated one.
-fn select(args: &Args) -> Result<(Device, Option<Simulator>), Failure> {
-    let Found { devices, simulator } = args.device.select()?;
-    let Some(device) = devices.into_iter().next() else {
-        return Err(Failure::new("there is no mlx5 device"));
-    };
-    if simulator.is_some() && !args.device.wants_simulated() {
-        note("this machine has no mlx5 device: a simulated one is checked in its place");
+/// Checks a device.
+fn check<W: Write>(
+    args: &Args,
+    machine: &Machine,
+    device: Device,
+    simulator: Option<Simulator>,
+    report: &mut Report<'_, W>,
+) -> io::Result<()> {
+    let simulated = simulator.is_some();
+    report.heading(&describe(&device, simulated))?;
+    match device.open() {
+        Ok(context) => {
+            let opened = Opened { context, device, simulator };
+            // What the kernel says of its interfaces and nodes is about its own devices.
+            let machine = (!simulated).then_some(machine);
+            device::check(report, machine, &opened, args.port, args.peer.as_deref())
+        }
+        Err(error) => {
+            let node = format!("/dev/infiniband/{} cannot be opened", device.uverbs());
+            let remedy = "`dmesg | grep mlx5` may say why";
+            report.add([Finding::failed(&node, &error.into(), remedy)])
+        }
     }
-    Ok((device, simulator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// What is said of an empty machine, where nothing but the simulated device is found.
+    fn said(line: &[&str]) -> (Result<(), Failure>, String) {
+        let line = Line::parse_from([&["doctor"], line].concat());
+        let simulated = || {
+            let simulator = Simulator::new(mlx5_sim::SimConfig::new());
+            let devices = mlx5::devices_on(simulator.kernel())?;
+            Ok(Found { devices, simulator: Some(simulator) })
+        };
+        let machine = Machine { root: PathBuf::from("/nowhere") };
+        let mut out = Vec::new();
+        let ended = examine(&line.args, &machine, simulated, &mut out);
+        (ended, String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn a_machine_without_a_device_fails_unless_the_simulated_one_is_asked_for() {
+        let (ended, text) = said(&[]);
+        let failure = ended.expect_err("there is no device");
+        assert!(failure.cause().starts_with("1 failure, "), "{failure:?}");
+        assert!(text.contains("  FAIL  no mlx5 device\n        do what stands above"), "{text}");
+        assert!(!text.contains("simulated ConnectX") && !text.contains("verdict"), "{text}");
+
+        let (ended, text) = said(&["--sim"]);
+        ended.expect("it works");
+        assert!(text.contains("\nverdict: the simulated device works"), "{text}");
+    }
 }
