@@ -2,8 +2,10 @@
 
 use super::Finding;
 use mlx5::OLDEST_KERNEL;
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A machine, by its `/proc`, `/sys` and `/dev`.
 pub(super) struct Machine {
@@ -18,6 +20,9 @@ const MODULES: [&str; 3] = ["mlx5_core", "mlx5_ib", "ib_uverbs"];
 /// The bits of `CapEff` (`linux/capability.h`).
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
+/// What to do about a node that cannot be opened.
+const OPEN: &str = "join the group that `ls -l /dev/infiniband` shows, for example rdma; `chmod 666 \
+                    /dev/infiniband/*` holds until the next boot";
 /// Less than this is soon used up by queues and a few regions.
 const ENOUGH: u64 = 64 << 20;
 
@@ -123,17 +128,44 @@ impl Machine {
     }
 
     fn nodes(&self) -> Finding {
-        let nodes = self.names("dev/infiniband");
-        if !nodes.iter().any(|name| name.starts_with("uverbs")) {
+        self.nodes_that(|node| access(node, AccessFlags::R_OK | AccessFlags::W_OK))
+    }
+
+    /// The nodes, by whether this user may read and write each of them.
+    fn nodes_that(&self, opens: impl Fn(&Path) -> Result<(), Errno>) -> Finding {
+        const FOLDER: &str = "dev/infiniband";
+        let nodes = self.names(FOLDER);
+        let (devices, closed): (Vec<&String>, Vec<&String>) = nodes
+            .iter()
+            .filter(|name| name.starts_with("uverbs"))
+            .partition(|name| opens(&self.root.join(FOLDER).join(name)).is_ok());
+        if devices.is_empty() && closed.is_empty() {
             return Finding::warning(
                 "no /dev/infiniband/uverbs*: no program here reaches an RDMA device",
                 "`modprobe ib_uverbs`; in a container, pass --device=/dev/infiniband",
             );
         }
+        if let Some(name) = closed.first() {
+            let text = format!("this user cannot open /dev/infiniband/{name}");
+            let text = match closed.len() {
+                1 => text,
+                several => format!("{text}, and {} more", several - 1),
+            };
+            // With one of them a program still has a device.
+            let found = if devices.is_empty() { Finding::failure } else { Finding::warning };
+            return found(text, OPEN.to_owned());
+        }
+        let manager = self.root.join(FOLDER).join("rdma_cm");
         if !nodes.iter().any(|name| name == "rdma_cm") {
             return Finding::warning(
                 "no /dev/infiniband/rdma_cm: programs cannot connect by address (rdma_cm)",
                 "`modprobe rdma_ucm`",
+            );
+        }
+        if opens(&manager).is_err() {
+            return Finding::warning(
+                "this user cannot open /dev/infiniband/rdma_cm: programs cannot connect by address",
+                OPEN,
             );
         }
         Finding::fine(format!("/dev/infiniband has {}", nodes.join(", ")))
@@ -216,7 +248,6 @@ fn ranges(list: &str) -> Option<Vec<(u32, u32)>> {
 mod tests {
     use super::*;
     use crate::doctor::Level;
-    use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A machine of files.
@@ -298,6 +329,39 @@ mod tests {
         assert!(found.text.contains("no /dev/infiniband/rdma_cm"), "{found:?}");
         let both = [("dev/infiniband/uverbs0", ""), ("dev/infiniband/rdma_cm", "")];
         assert_eq!(Files::new(&both).0.nodes().level, Level::Fine);
+    }
+
+    #[test]
+    fn nodes_that_this_user_cannot_open_are_told() {
+        let all = [
+            ("dev/infiniband/rdma_cm", ""),
+            ("dev/infiniband/uverbs0", ""),
+            ("dev/infiniband/uverbs1", ""),
+        ];
+        let machine = Files::new(&all);
+        let without = |closed: &[&str]| {
+            machine.0.nodes_that(|node| match closed.iter().any(|name| node.ends_with(name)) {
+                true => Err(Errno::EACCES),
+                false => Ok(()),
+            })
+        };
+        assert_eq!(without(&[]).level, Level::Fine);
+        let found = without(&["uverbs0", "uverbs1"]);
+        assert_eq!(found.text, "this user cannot open /dev/infiniband/uverbs0, and 1 more");
+        let remedy = found.remedy.as_deref().unwrap_or_default();
+        assert!(found.level == Level::Failure && remedy.contains("join the group"), "{remedy}");
+        let found = without(&["uverbs1"]);
+        assert_eq!(found.text, "this user cannot open /dev/infiniband/uverbs1");
+        assert_eq!(found.level, Level::Warning, "the other one is left");
+        let found = without(&["rdma_cm"]);
+        assert!(found.level == Level::Warning && found.text.contains("rdma_cm"), "{found:?}");
+
+        // Root may open everything but a node that leads nowhere.
+        let folder = machine.0.root.join("dev/infiniband");
+        fs::remove_file(folder.join("uverbs0")).expect("a file");
+        fs::remove_file(folder.join("uverbs1")).expect("a file");
+        std::os::unix::fs::symlink("nowhere", folder.join("uverbs0")).expect("a link");
+        assert_eq!(machine.0.nodes().level, Level::Failure);
     }
 
     #[test]
