@@ -182,3 +182,25 @@ fn messages_bounce_between_processes() {
         assert_eq!(server.end().0, Some(0), "{line}");
     }
 }
+
+/// `mlx5 doctor` of a machine that works, with a peer, and with one that nobody listens for.
+#[test]
+fn a_doctor_reaches_a_peer_or_says_what_to_do() {
+    let machine = Machine::serve("doctor");
+    let (server, address) = machine.listen("pingpong");
+    let output = machine.command(&format!("doctor --peer {address}")).output().expect("it runs");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    let line =
+        format!("  ok    100 messages of 4096 bytes to {address} and back, every byte verified");
+    assert!(out.contains(&line), "{out}");
+    assert!(out.lines().last().is_some_and(|last| last.starts_with("verdict: RDMA works here")));
+    assert_eq!(server.end().0, Some(0));
+
+    // Nobody listens there any more.
+    let output = machine.command(&format!("doctor --peer {address}")).output().expect("it runs");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains(&format!("  FAIL  messages to {address}: ")), "{out}");
+    assert!(out.contains("        start the other side first, with --listen"), "{out}");
+}
