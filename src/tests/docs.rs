@@ -90,9 +90,28 @@ fn the_readme_names_every_example() {
 /// Where docs.rs shows the files of this package.
 const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
 
+/// What stands in the README for those who have the checkout, and what for those who have the registry.
+const ELSEWHERE: [(&str, &str); 4] = [
+    (
+        " In the checkout:\n\n```sh\ncargo run -p mlx5-cli -- pingpong\n",
+        "\n\n```sh\ncargo install mlx5-cli\nmlx5 pingpong\n",
+    ),
+    (
+        "mlx5 = { path = \"../mlx5\" }            # the checkout; once a registry has it: \"0.1\"\n",
+        "mlx5 = \"0.1\"\n",
+    ),
+    ("mlx5-sim = { path = \"../mlx5/sim\" }    # likewise \"0.1\"\n", "mlx5-sim = \"0.1\"\n"),
+    ("(`cargo run -p mlx5-cli --`)", "(`cargo install mlx5-cli`)"),
+];
+
 /// Returns the README as a registry shows it: without the repository around it, so that links lead to the
 /// files of the package, and pictures are left out.
 fn for_registry(readme: &str) -> String {
+    let mut readme = readme.to_owned();
+    for (here, there) in ELSEWHERE {
+        assert_eq!(readme.matches(here).count(), 1, "the README has {here:?} once");
+        readme = readme.replace(here, there);
+    }
     let mut page = String::from(
         "<!-- README.md, for the page of a registry. MLX5_WRITE=1 cargo test -p mlx5 --lib registry writes it. -->\n\n",
     );
@@ -123,6 +142,14 @@ fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
     let page = for_registry(&read_to_string(root().join("README.md")).unwrap());
     if std::env::var_os("MLX5_WRITE").is_some() {
         std::fs::write(&path, &page).unwrap();
+    }
+    // A command that needs the checkout says so, in its own paragraph or the one before it.
+    const NEEDS: [&str; 4] = ["cargo run", "cargo test -", "cargo xtask", "path = "];
+    let paragraphs: Vec<&str> = page.split("\n\n").collect();
+    for pair in paragraphs.windows(2) {
+        let needs = NEEDS.iter().find(|command| pair[1].contains(**command));
+        let says = pair.iter().any(|text| text.to_lowercase().contains("in the checkout"));
+        assert!(needs.is_none() || says, "{needs:?} for those who have no checkout: {}", pair[1]);
     }
     let said = read_to_string(&path).unwrap();
     assert!(said == page, "MLX5_WRITE=1 cargo test -p mlx5 --lib registry writes docs/REGISTRY.md");
