@@ -59,7 +59,13 @@ pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     );
     let version = env!("CARGO_PKG_VERSION");
     for name in PUBLISHED.iter().filter(|name| !ALONE.contains(name)) {
-        manifest += &format!("{name} = \"{version}\"\n");
+        manifest += &match *name {
+            // What a service with tokio asks for.
+            "mlx5-async" => {
+                format!("{name} = {{ version = \"{version}\", features = [\"tokio\"] }}\n")
+            }
+            _ => format!("{name} = \"{version}\"\n"),
+        };
     }
     manifest += "\n[patch.crates-io]\n";
     for name in PUBLISHED {

@@ -29,5 +29,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut bytes = [0; 5];
     memory.read_at(0, &mut bytes)?;
     assert_eq!((told, &bytes), (vec![(1, true)], b"hello"));
+
+    // The feature `tokio` makes a pump a task.
+    let (hub, pump) = mlx5_async::Hub::new(&context, 16)?;
+    let task = pump.drive();
+    hub.shutdown();
+    drop(task);
     Ok(())
 }
