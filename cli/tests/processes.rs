@@ -27,8 +27,13 @@ struct Machine(Served);
 
 impl Machine {
     fn serve(name: &str) -> Self {
+        Self::serve_with(name, "")
+    }
+
+    /// The same as `MLX5_SIM` describes it.
+    fn serve_with(name: &str, settings: &str) -> Self {
         let socket = format!("mlx5-cli-{}-{name}", std::process::id());
-        let settings = "".parse().expect("settings");
+        let settings = settings.parse().expect("settings");
         Self(Served::start_at(socket, &settings).expect("a host"))
     }
 
@@ -203,4 +208,41 @@ fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     assert_eq!(output.status.code(), Some(1), "{out}");
     assert!(out.contains(&format!("  FAIL  messages to {address}: ")), "{out}");
     assert!(out.contains("        start the other side first, with --listen"), "{out}");
+}
+
+#[test]
+fn a_link_of_a_machine_has_its_own_latency_or_is_cut() {
+    let machine = Machine::serve_with("link", "devices=3,latency=0-1:3ms,cut=0-2");
+    let bounce = |from: u32, to: u32| {
+        let (server, address) = machine.listen(&format!("pingpong -d mlx5_{to}"));
+        let line = format!("pingpong -d mlx5_{from} -n 3 --timeout 60 --connect {address}");
+        let output = machine.command(&line).output().expect("it runs");
+        drop(server);
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    // The shortest round trip, in microseconds.
+    let shortest = |text: &str| {
+        let number = text.split("min ").nth(1).and_then(|rest| rest.split(',').next());
+        number.and_then(|number| number.trim().parse::<f64>().ok()).expect("a time")
+    };
+    for (from, to) in [(0, 1), (1, 0)] {
+        let (code, out) = bounce(from, to);
+        assert_eq!(code, Some(0), "{out}");
+        assert!(shortest(&out) >= 6000.0, "{out}");
+    }
+    let (code, out) = bounce(1, 2);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(shortest(&out) < 6000.0, "another way takes no such time: {out}");
+    let (code, out) = bounce(2, 0);
+    assert_eq!(code, Some(1), "nothing arrives: {out}");
+}
+
+#[test]
+fn a_device_may_be_absent_from_the_start() {
+    let mut doctor = command(&["doctor"]);
+    doctor.env("LD_PRELOAD", library()).env("MLX5_SIM", "fault=remove");
+    let output = doctor.output().expect("it runs");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("  FAIL  no mlx5 device\n"), "{out}");
 }

@@ -1,5 +1,6 @@
 //! What a simulated fabric is made of.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use mlx5_prm::ethernet::InlineMode;
@@ -139,6 +140,10 @@ pub struct SimConfig {
     pub signature_drain: Option<u32>,
     /// What the network between the devices does to packets.
     pub network: Network,
+    /// Ways between two devices, from and to, that have a network of their own.
+    pub links: BTreeMap<(usize, usize), Network>,
+    /// Ways between two devices, from and to, that are cut from the start.
+    pub cuts: BTreeSet<(usize, usize)>,
     /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric, and what
     /// the chances of the network are drawn from.
     pub seed: u64,
@@ -204,6 +209,8 @@ impl SimConfig {
             longest_timer_us: 2000,
             signature_drain: None,
             network: Network::INSTANT,
+            links: BTreeMap::new(),
+            cuts: BTreeSet::new(),
             seed: 0,
             addresses: true,
             ipv4: Vec::new(),
@@ -236,6 +243,44 @@ impl SimConfig {
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
+    }
+
+    /// Gives the way from one device to another a network of its own, in place of
+    /// [`SimConfig::network`]. The way back is another one.
+    ///
+    /// If it sends at another rate than the rest, its packets do not wait for those that the port sends
+    /// elsewhere.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mlx5_sim::{Network, SimConfig};
+    ///
+    /// // Two racks: the third device is far away.
+    /// let (near, far) = (Duration::from_micros(1), Duration::from_millis(5));
+    /// let config = SimConfig::new().devices(3).network(Network::INSTANT.latency(near));
+    /// let far = Network::INSTANT.latency(far).gigabits(10);
+    /// let config = [0, 1].iter().fold(config, |config, here| {
+    ///     config.link(*here, 2, far).link(2, *here, far)
+    /// });
+    /// # assert_eq!(config.links.len(), 4);
+    /// ```
+    #[must_use]
+    pub fn link(mut self, from: usize, to: usize, network: Network) -> Self {
+        self.links.insert((from, to), network);
+        self
+    }
+
+    /// Cuts the way from one device to another from the start; `Simulator::mend` and
+    /// `Simulator::set_cut` end it.
+    #[must_use]
+    pub fn cut(mut self, from: usize, to: usize) -> Self {
+        self.cuts.insert((from, to));
+        self
+    }
+
+    /// Whether packets take time on any way.
+    pub(crate) fn takes_time(&self) -> bool {
+        self.network.takes_time() || self.links.values().any(Network::takes_time)
     }
 
     /// Sets the IPv4 addresses of the ports, device by device.

@@ -119,7 +119,7 @@ impl Fabric {
 
     fn start(config: SimConfig, dma: &Arc<dyn Dma>, patience: Patience) -> Self {
         let mut engine = Engine::new(config.step);
-        engine.set_network(config.network, config.seed);
+        engine.set_network(&config);
         for _ in 0..config.devices {
             engine.add_device(&config, Arc::clone(dma));
         }

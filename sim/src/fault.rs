@@ -39,7 +39,8 @@ pub enum Fault {
         /// Offset in the 64-byte descriptor, and what to write there.
         patch: Vec<(u8, u8)>,
     },
-    /// Puts this completion queue in the state that an overrun leaves it in.
+    /// Puts this completion queue in the state that an overrun leaves it in; one that is not there yet
+    /// at its first completion.
     OverrunCq(u32),
     /// The device executes nothing until [`Fault::Resume`].
     Stall,
@@ -59,7 +60,7 @@ struct Name {
     make: fn(&str) -> Option<Fault>,
 }
 
-const NAMES: [Name; 10] = [
+const NAMES: [Name; 12] = [
     Name { name: "drop-packets", takes: "N", make: |n| Some(Fault::DropPackets(n.parse().ok()?)) },
     Name {
         name: "corrupt-packets",
@@ -83,9 +84,11 @@ const NAMES: [Name; 10] = [
         make: |n| Some(Fault::ReorderEvents(n.parse().ok()?)),
     },
     Name { name: "corrupt-cqe", takes: "OFFSET=BYTE", make: corrupt_cqe },
+    Name { name: "overrun-cq", takes: "CQN", make: |cqn| Some(Fault::OverrunCq(word(cqn)?)) },
     Name { name: "stall", takes: "", make: |none| none.is_empty().then_some(Fault::Stall) },
     Name { name: "resume", takes: "", make: |none| none.is_empty().then_some(Fault::Resume) },
     Name { name: "fatal", takes: "", make: |none| none.is_empty().then_some(Fault::Fatal) },
+    Name { name: "remove", takes: "", make: |none| none.is_empty().then_some(Fault::Remove) },
 ];
 
 fn fail_request(syndrome: &str) -> Option<Fault> {
@@ -99,12 +102,16 @@ fn corrupt_cqe(patch: &str) -> Option<Fault> {
     Some(Fault::CorruptCqe { cqn: None, patch: vec![(offset, byte(value)?)] })
 }
 
-/// A byte in decimal, or in hexadecimal after `0x`.
-fn byte(text: &str) -> Option<u8> {
+/// A number in decimal, or in hexadecimal after `0x`.
+fn word(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
-        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
+}
+
+fn byte(text: &str) -> Option<u8> {
+    word(text)?.try_into().ok()
 }
 
 /// A text that names no [`Fault`].
@@ -125,10 +132,11 @@ impl fmt::Display for UnknownFault {
 
 impl Error for UnknownFault {}
 
-/// Faults have names: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
+/// Every fault has a name: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
 /// (the syndrome that the completion reports), `duplicate-events:N`, `reorder-events:N`,
-/// `corrupt-cqe:OFFSET=BYTE`, `stall`, `resume`, `fatal`. What names an object of a running program, and
-/// [`Fault::Remove`], have none.
+/// `corrupt-cqe:OFFSET=BYTE`, `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A name
+/// stands for any queue pair, key or queue. The queue to overrun has a number, and need not be there yet:
+/// then its first completion overruns it.
 ///
 /// ```
 /// assert_eq!("drop-packets:3".parse(), Ok(mlx5_sim::Fault::DropPackets(3)));
@@ -149,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_that_names_no_object_has_a_name() {
+    fn each_fault_has_a_name() {
         for (text, fault) in [
             ("drop-packets:3", Fault::DropPackets(3)),
             ("corrupt-packets:1", Fault::CorruptPackets(1)),
@@ -164,7 +172,24 @@ mod tests {
             ("stall", Fault::Stall),
             ("resume", Fault::Resume),
             ("fatal", Fault::Fatal),
+            ("remove", Fault::Remove),
+            ("overrun-cq:0x405", Fault::OverrunCq(0x405)),
         ] {
+            // One that is added here is added above.
+            match &fault {
+                Fault::DropPackets(_)
+                | Fault::CorruptPackets(_)
+                | Fault::FailSignature { .. }
+                | Fault::FailRequest { .. }
+                | Fault::DuplicateEvents(_)
+                | Fault::ReorderEvents(_)
+                | Fault::CorruptCqe { .. }
+                | Fault::OverrunCq(_)
+                | Fault::Stall
+                | Fault::Resume
+                | Fault::Fatal
+                | Fault::Remove => {}
+            }
             assert_eq!(text.parse(), Ok(fault));
         }
     }
@@ -177,6 +202,8 @@ mod tests {
             "drop-packets",
             "drop-packets:x",
             "stall:1",
+            "remove:0",
+            "overrun-cq",
             "fail-request:0xee",
             "corrupt-cqe:64=0",
         ] {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::network::MILLION;
+use crate::network::{MILLION, Network};
 use crate::{PortConfig, SimConfig};
 use mlx5_prm::ethernet::InlineMode;
 
@@ -36,6 +36,8 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `latency=`, `jitter=` | time: `500ns`, `2us`, `1ms` | how long packets are on their way, and up to how much longer by chance |
 /// | `gbps=` | number | gigabits that a port sends in a second |
 /// | `loss=` | number | packets of a million that are lost |
+/// | `latency=`, `jitter=`, `gbps=`, `loss=` | two devices and a value: `0-1:2us` | the same between these two devices, both ways, whatever holds for the rest |
+/// | `cut=` | two devices: `0-1` | nothing arrives between these two devices, both ways; may be given more than once, as all of a link |
 /// | `ipv4=` | addresses, joined with `+` | the addresses of the ports, device by device |
 /// | `longest_timer=` | time: `2ms` | the longest that a retry timer runs, whatever a queue pair asks for |
 /// | `fault=` | name of a [`Fault`](crate::Fault#impl-FromStr-for-Fault) | a fault that every device starts with; may be given more than once |
@@ -54,9 +56,12 @@ pub struct Settings {
 
 /// What a time looks like.
 const TIME: &str = "a time such as 500ns, 2us or 1ms";
+/// The same where it may be that of a link.
+const LINK_TIME: &str =
+    "a time such as 500ns, 2us or 1ms, of one link as 0-1:2us with two devices that there are";
 
 /// Every setting, and the value it takes; empty if it takes none.
-const SETTINGS: [(&str, &str); 23] = [
+const SETTINGS: [(&str, &str); 24] = [
     ("off", ""),
     ("trace", ""),
     ("wire", "the path of a socket"),
@@ -72,10 +77,14 @@ const SETTINGS: [(&str, &str); 23] = [
     ("net_raw", "on or off"),
     ("memory", "direct or checked"),
     ("step", ""),
-    ("latency", TIME),
-    ("jitter", TIME),
-    ("gbps", "a number"),
-    ("loss", "a number of packets of a million"),
+    ("latency", LINK_TIME),
+    ("jitter", LINK_TIME),
+    ("gbps", "a number, of one link as 0-1:100 with two devices that there are"),
+    (
+        "loss",
+        "a number of packets of a million, of one link as 0-1:20 with two devices that there are",
+    ),
+    ("cut", "two devices that there are, as 0-1"),
     ("ipv4", "IPv4 addresses, joined with +"),
     ("longest_timer", TIME),
     ("fault", "the name of a fault, such as drop-packets:3 or stall"),
@@ -115,7 +124,7 @@ impl FromStr for Settings {
     fn from_str(list: &str) -> Result<Self, SettingsError> {
         let mut machine = SimConfig::new();
         let (mut off, mut trace, mut wire, mut mtu) = (false, false, None, None);
-        let mut about_machine = Vec::new();
+        let (mut about_machine, mut links) = (Vec::new(), Vec::new());
         for setting in list.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
             let wrong = || SettingsError { setting: setting.to_owned() };
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -135,10 +144,16 @@ impl FromStr for Settings {
                 "inline" => machine.inline_mode = headers(value).ok_or_else(wrong)?,
                 "net_raw" => machine.net_raw = switch(value).ok_or_else(wrong)?,
                 "memory" => machine.checked_memory = checked(value).ok_or_else(wrong)?,
-                "latency" => machine.network.latency = time(value).ok_or_else(wrong)?,
-                "jitter" => machine.network.jitter = time(value).ok_or_else(wrong)?,
-                "gbps" => machine.network.gigabits = number(value).ok_or_else(wrong)?,
-                "loss" => machine.network.loss = loss(value).ok_or_else(wrong)?,
+                "latency" | "jitter" | "gbps" | "loss" if value.contains(':') => {
+                    let (ends, value) = link(value).ok_or_else(wrong)?;
+                    let mut tried = Network::INSTANT;
+                    set(&mut tried, name, value).ok_or_else(wrong)?;
+                    links.push((setting, ends, Some((name, value))));
+                }
+                "latency" | "jitter" | "gbps" | "loss" => {
+                    set(&mut machine.network, name, value).ok_or_else(wrong)?;
+                }
+                "cut" => links.push((setting, ends(value).ok_or_else(wrong)?, None)),
                 "ipv4" => {
                     let addresses = value.split('+').map(|address| address.parse().ok());
                     machine.ipv4 = addresses.collect::<Option<_>>().ok_or_else(wrong)?;
@@ -158,6 +173,21 @@ impl FromStr for Settings {
         }
         for port in &mut machine.ports {
             port.mtu = mtu.unwrap_or(port.mtu);
+        }
+        // What a link does not set is as everywhere, wherever in the list that stands.
+        for (setting, (one, other), what) in links {
+            let wrong = || SettingsError { setting: setting.to_owned() };
+            if one.max(other) >= machine.devices || one == other {
+                return Err(wrong());
+            }
+            for way in [(one, other), (other, one)] {
+                let Some((name, value)) = what else {
+                    machine.cuts.insert(way);
+                    continue;
+                };
+                let network = machine.links.entry(way).or_insert(machine.network);
+                set(network, name, value).ok_or_else(wrong)?;
+            }
         }
         let about_machine = about_machine.join(",");
         Ok(Self { machine: (!off).then_some(machine), trace, wire, about_machine })
@@ -179,6 +209,29 @@ fn time(value: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_nanos(count.parse::<u64>().ok()?.checked_mul(ns)?))
+}
+
+/// Sets what a network does, by the name of the setting.
+fn set(network: &mut Network, name: &str, value: &str) -> Option<()> {
+    match name {
+        "latency" => network.latency = time(value)?,
+        "jitter" => network.jitter = time(value)?,
+        "gbps" => network.gigabits = number(value)?,
+        _ => network.loss = loss(value)?,
+    }
+    Some(())
+}
+
+/// Two devices, as `0-1`.
+fn ends(value: &str) -> Option<(usize, usize)> {
+    let (one, other) = value.split_once('-')?;
+    Some((number(one)?, number(other)?))
+}
+
+/// Two devices, and what is between them: `0-1:2us`.
+fn link(value: &str) -> Option<((usize, usize), &str)> {
+    let (link, value) = value.split_once(':')?;
+    Some((ends(link)?, value))
 }
 
 fn loss(value: &str) -> Option<u32> {
@@ -287,6 +340,44 @@ mod tests {
         ] {
             let error = setting.parse::<Settings>().expect_err(setting).to_string();
             assert!(error.contains(setting) && error.contains(right), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_has_its_own_network_and_may_be_cut() {
+        let machine = machine(
+            "latency=0-1:2us,gbps=1-0:10,cut=0-2,loss=2-1:30,devices=3,latency=1us,jitter=5ns",
+        );
+        let rest = Network::INSTANT.latency(Duration::from_micros(1));
+        let rest = rest.jitter(Duration::from_nanos(5));
+        assert_eq!(machine.network, rest);
+        let slow = rest.latency(Duration::from_micros(2)).gigabits(10);
+        for (way, network) in
+            [((0, 1), slow), ((1, 0), slow), ((1, 2), rest.loss(30)), ((2, 1), rest.loss(30))]
+        {
+            assert_eq!(machine.links.get(&way), Some(&network), "{way:?}");
+        }
+        assert_eq!(machine.links.len(), 4);
+        assert_eq!(machine.cuts.iter().copied().collect::<Vec<_>>(), [(0, 2), (2, 0)]);
+        assert!(machine.takes_time());
+    }
+
+    #[test]
+    fn a_link_between_devices_that_are_not_there_is_refused() {
+        for setting in [
+            "latency=0-2:2us",
+            "latency=0-1:2",
+            "latency=0:2us",
+            "gbps=0-0:1",
+            "loss=0-1:1000001",
+            "cut=0",
+            "cut=0-2",
+            "cut=1-1",
+            "cut=0-1:2us",
+        ] {
+            let error = format!("{setting},devices=2").parse::<Settings>().expect_err(setting);
+            let error = error.to_string();
+            assert!(error.contains(setting) && error.contains("devices that there are"), "{error}");
         }
     }
 

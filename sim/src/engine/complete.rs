@@ -150,6 +150,10 @@ impl Device {
         urgent: bool,
         strides: bool,
     ) -> bool {
+        if let Some(at) = self.faults.overrun_cqs.iter().position(|overrun| *overrun == cqn) {
+            self.faults.overrun_cqs.remove(at);
+            self.fail_cq(cqn);
+        }
         let Some(cq) = self.cqs.get_mut(cqn) else { return false };
         if cq.failed {
             return false;

@@ -332,7 +332,8 @@ impl Device {
             Fault::CorruptCqe { cqn, patch } => {
                 self.faults.corrupt_cqes.push(HostileEntry { cqn, patch });
             }
-            Fault::OverrunCq(cqn) => self.fail_cq(cqn),
+            Fault::OverrunCq(cqn) if self.cqs.get(cqn).is_some() => self.fail_cq(cqn),
+            Fault::OverrunCq(cqn) => self.faults.overrun_cqs.push(cqn),
             Fault::Stall => self.stalled = true,
             Fault::Resume => self.stalled = false,
             Fault::Fatal => self.die(),

@@ -57,8 +57,12 @@ impl Engine {
     }
 
     /// Sets what the network between the devices does, and what its chances are drawn from.
-    pub(crate) fn set_network(&mut self, network: Network, seed: u64) {
-        self.wire = Wire::new(network, seed);
+    pub(crate) fn set_network(&mut self, config: &SimConfig) {
+        self.wire = Wire::new(config.network, config.seed);
+        self.wire.set_links(config.links.clone());
+        for (from, to) in &config.cuts {
+            self.wire.set_cut(*from, *to, true);
+        }
     }
 
     /// Sets what hears the frames of the wire, in place of whatever did.

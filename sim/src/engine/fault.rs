@@ -19,6 +19,8 @@ pub(crate) struct Faults {
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,
     pub(crate) corrupt_cqes: Vec<HostileEntry>,
+    /// Completion queues that were not there to be overrun.
+    pub(crate) overrun_cqs: Vec<u32>,
 }
 
 /// [`Fault::FailRequest`], waiting.

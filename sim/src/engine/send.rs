@@ -378,6 +378,7 @@ impl Engine {
         };
         let path = vector_path(vector, ethernet);
         let psn = qp.send_psn;
+        let from = (device, qp.attributes.port);
         let mut buffer = std::mem::take(&mut self.packet);
         buffer.resize(request.length as usize, 0);
         if self.devices[device].gather(user, request, 0, &mut buffer).is_err() {
@@ -395,7 +396,7 @@ impl Engine {
                     continue;
                 }
                 let (request, data) = (request.clone(), buffer.clone());
-                self.deliver(device, target, move |target| {
+                self.deliver(from, target, buffer.len() as u64, move |target| {
                     let packet = Packet {
                         origin: &origin,
                         request: &request,

@@ -38,7 +38,7 @@ impl Engine {
     /// Whether a request is still on its way, or before it: then its queue pair waits for it to
     /// arrive.
     pub(crate) fn travels(&mut self, device: DeviceId, qpn: u32, request: &Request) -> bool {
-        if !self.wire.network.takes_time() || !leaves(request.opcode) {
+        if !self.wire.takes_time() || !leaves(request.opcode) {
             return false;
         }
         let now = self.now_ns;
@@ -57,11 +57,15 @@ impl Engine {
             Opcode::RdmaRead => 0,
             _ => request.length.saturating_sub(done),
         };
-        if !alone && self.other_side(device, qpn).is_some_and(|(other, _)| other == device) {
+        let other = if alone { None } else { self.other_side(device, qpn).map(|(other, _)| other) };
+        if other == Some(device) {
             return false;
         }
-        let left = self.wire.leaves(device, port, given, bytes);
-        let arrival = if alone { left } else { left.saturating_add(self.wire.way_ns()) };
+        let left = self.wire.leaves((device, port), other, given, bytes);
+        // Datagrams are on their way when it is known where they go. What cannot be reached is as far
+        // away as anything.
+        let way = if alone { 0 } else { self.wire.way_ns(device, other.unwrap_or(device)) };
+        let arrival = left.saturating_add(way);
         if arrival <= now {
             return false;
         }
@@ -89,17 +93,21 @@ impl Engine {
         let Some(qp) = self.devices[device].qps.get(qpn) else { return false };
         let before = qp.executed.back().map(|executed| executed.due);
         let reliable = qp.config.transport.is_reliable();
-        let travels = reliable && self.wire.network.takes_time() && leaves(request.opcode);
+        let travels = reliable && self.wire.takes_time() && leaves(request.opcode);
         let by = if travels { self.other_side(device, qpn) } else { None };
-        let by = by.filter(|(by, _)| *by != device);
+        let takes_time = |(by, _): &(DeviceId, u8)| {
+            let ways = [(device, *by), (*by, device)];
+            ways.iter().any(|(from, to)| self.wire.way(*from, *to).takes_time())
+        };
+        let by = by.filter(|by| by.0 != device && takes_time(by));
         if by.is_none() && before.is_none() {
             return false;
         }
         let mut due = self.now_ns;
         if let Some((by, port)) = by {
             // What a read or an atomic brings is sent by the other side's port.
-            let left = self.wire.leaves(by, port, self.now_ns, bytes);
-            due = left.saturating_add(self.wire.way_ns());
+            let left = self.wire.leaves((by, port), Some(device), self.now_ns, bytes);
+            due = left.saturating_add(self.wire.way_ns(by, device));
         }
         // Completions stay in order.
         due = due.max(before.unwrap_or(0));
@@ -186,17 +194,19 @@ impl Engine {
         self.wire.answers.insert((first.due, device, qpn));
     }
 
-    /// Delivers a packet that nobody acknowledges, at once or later.
+    /// Delivers a packet of so many bytes that nobody acknowledges, at once or later.
     pub(crate) fn deliver(
         &mut self,
-        from: DeviceId,
+        (from, port): (DeviceId, u8),
         target: DeviceId,
+        bytes: u64,
         land: impl FnOnce(&mut Device) + Send + 'static,
     ) {
-        if from == target || !self.wire.network.takes_time() {
+        if from == target || !self.wire.way(from, target).takes_time() {
             return land(&mut self.devices[target]);
         }
-        let arrival = self.now_ns.saturating_add(self.wire.way_ns());
+        let left = self.wire.leaves_again((from, port), target, self.now_ns, bytes);
+        let arrival = left.saturating_add(self.wire.way_ns(from, target));
         self.wire.fly(arrival, (target, Box::new(land)));
     }
 }

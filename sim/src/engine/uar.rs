@@ -181,7 +181,7 @@ impl Device {
                 if u32::from(record.wrapping_sub(executed)) > ring.mask() + 1 {
                     self.violation(Violation::RecordBeyondRing { number: qpn, record, executed });
                 } else {
-                    if record != qp.sq_posted && self.config.network.takes_time() {
+                    if record != qp.sq_posted && self.config.takes_time() {
                         // What was executed needs no time any more.
                         qp.posted_at(qp.sq_executed);
                         qp.posted.push_back((record, self.now_ns));

@@ -122,19 +122,31 @@ impl Simulator {
     /// # Panics
     /// If the process has no memory or thread left for it.
     #[must_use]
-    pub fn new(config: SimConfig) -> Self {
-        Self::start(Fabric::new(config), Bar::Private, None)
-            .expect("the driver of a new device starts")
+    pub fn new(mut config: SimConfig) -> Self {
+        let absent = take_absent(&mut config);
+        let machine = Self::start(Fabric::new(config), Bar::Private, None)
+            .expect("the driver of a new device starts");
+        machine.without_devices(absent)
     }
 
     /// Starts a machine for the drivers of several processes. This one has to be allowed to reach
     /// their memory, as a debugger is.
-    pub fn for_processes(config: SimConfig) -> Result<Self, Errno> {
+    pub fn for_processes(mut config: SimConfig) -> Result<Self, Errno> {
+        let absent = take_absent(&mut config);
         let processes = Processes::default();
         let pages = SharedPages::new()?;
         let dma: Arc<dyn Dma> = Arc::new(processes.clone());
         let bar = Bar::Shared(Arc::clone(&pages));
-        Self::start(Fabric::for_processes(config, &dma), bar, Some(Others { processes, pages }))
+        let fabric = Fabric::for_processes(config, &dma);
+        let machine = Self::start(fabric, bar, Some(Others { processes, pages }))?;
+        Ok(machine.without_devices(absent))
+    }
+
+    /// Pulls every device out, if so.
+    fn without_devices(self, absent: bool) -> Self {
+        let count = if absent { self.config().devices } else { 0 };
+        (0..count).for_each(|device| self.remove_device(device));
+        self
     }
 
     fn start(fabric: Fabric, bar: Bar, others: Option<Others>) -> Result<Self, Errno> {
@@ -394,6 +406,14 @@ impl Simulator {
         };
         all.filter(|violation| !gone(violation)).collect()
     }
+}
+
+/// Whether the devices are to be pulled out from the start: the kernel does that, with devices that have
+/// started.
+fn take_absent(config: &mut SimConfig) -> bool {
+    let before = config.faults.len();
+    config.faults.retain(|fault| *fault != Fault::Remove);
+    config.faults.len() != before
 }
 
 impl Shared {

@@ -95,6 +95,7 @@ impl Engine {
         if let Some(tap) = &mut self.tap {
             tap(self.now_ns, &frame);
         }
+        let from = (device, number);
         for target in 0..self.devices.len() {
             if target == device || !self.devices[target].runs() {
                 continue;
@@ -107,7 +108,7 @@ impl Engine {
             for number in hear {
                 if !self.wire.loses(device, target) {
                     let frame = frame.clone();
-                    self.deliver(device, target, move |target| {
+                    self.deliver(from, target, frame.len() as u64, move |target| {
                         target.take_frame(number, &frame, None);
                     });
                 }

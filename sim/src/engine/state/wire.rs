@@ -25,12 +25,17 @@ pub(crate) struct Executed {
 
 /// The wire between the devices of a fabric.
 pub(crate) struct Wire<Packet> {
-    pub(crate) network: Network,
+    network: Network,
+    /// Ways that have a network of their own: from, to.
+    links: BTreeMap<(DeviceId, DeviceId), Network>,
+    /// Whether packets take time on any way.
+    takes_time: bool,
     chance: u64,
     /// Ways that carry nothing: from, to.
     cuts: BTreeSet<(DeviceId, DeviceId)>,
-    /// Until when a port sends what was given to it.
-    busy: BTreeMap<(DeviceId, u8), u64>,
+    /// Until when a port sends what was given to it; for a device of which the way there has another
+    /// rate, apart.
+    busy: BTreeMap<(DeviceId, u8, Option<DeviceId>), u64>,
     /// Queue pairs with a request whose acknowledgement is on its way, and until when.
     pub(crate) answers: BTreeSet<(u64, DeviceId, u32)>,
     /// Packets that nobody acknowledges, by the time of their arrival and the order in which they left.
@@ -42,6 +47,8 @@ impl<Packet> Wire<Packet> {
     pub(crate) fn new(network: Network, seed: u64) -> Self {
         Self {
             network,
+            links: BTreeMap::new(),
+            takes_time: network.takes_time(),
             chance: seed,
             cuts: BTreeSet::new(),
             busy: BTreeMap::new(),
@@ -49,6 +56,22 @@ impl<Packet> Wire<Packet> {
             flights: BTreeMap::new(),
             departures: 0,
         }
+    }
+
+    /// Sets the ways that have a network of their own.
+    pub(crate) fn set_links(&mut self, links: BTreeMap<(DeviceId, DeviceId), Network>) {
+        self.takes_time = self.network.takes_time() || links.values().any(Network::takes_time);
+        self.links = links;
+    }
+
+    /// Whether packets take time on any way.
+    pub(crate) fn takes_time(&self) -> bool {
+        self.takes_time
+    }
+
+    /// The network on the way from one device to another.
+    pub(crate) fn way(&self, from: DeviceId, to: DeviceId) -> Network {
+        self.links.get(&(from, to)).copied().unwrap_or(self.network)
     }
 
     /// The next number by chance (SplitMix64).
@@ -84,24 +107,49 @@ impl<Packet> Wire<Packet> {
         if from == to {
             return false;
         }
-        let loss = self.network.loss;
+        let loss = self.way(from, to).loss;
         self.is_cut(from, to) || loss > 0 && self.draw() % u64::from(MILLION) < u64::from(loss)
     }
 
     /// How long a packet that has left is on its way.
-    pub(crate) fn way_ns(&mut self) -> u64 {
+    pub(crate) fn way_ns(&mut self, from: DeviceId, to: DeviceId) -> u64 {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let (latency, jitter) = (ns(self.network.latency), ns(self.network.jitter));
+        let way = self.way(from, to);
+        let (latency, jitter) = (ns(way.latency), ns(way.jitter));
         let more = if jitter > 0 { self.draw() % jitter.saturating_add(1) } else { 0 };
         latency.saturating_add(more)
     }
 
-    /// When the last of so many bytes leaves a port, to which they were given at some time.
-    pub(crate) fn leaves(&mut self, device: DeviceId, port: u8, given: u64, bytes: u64) -> u64 {
-        let time = self.network.sending_ns(bytes);
-        let busy = self.busy.entry((device, port)).or_default();
+    /// When the last of so many bytes leaves a port for another device, or for any; they were given to
+    /// the port at some time.
+    pub(crate) fn leaves(
+        &mut self,
+        (device, port): (DeviceId, u8),
+        to: Option<DeviceId>,
+        given: u64,
+        bytes: u64,
+    ) -> u64 {
+        let way = to.map_or(self.network, |to| self.way(device, to));
+        let apart = to.filter(|_| way.gigabits != self.network.gigabits);
+        let time = way.sending_ns(bytes);
+        let busy = self.busy.entry((device, port, apart)).or_default();
         *busy = given.max(*busy) + time;
         *busy
+    }
+
+    /// The same for a datagram, which its port has sent at the rate of the whole network: what a way of
+    /// another rate takes behind that.
+    pub(crate) fn leaves_again(
+        &mut self,
+        (device, port): (DeviceId, u8),
+        to: DeviceId,
+        given: u64,
+        bytes: u64,
+    ) -> u64 {
+        if self.way(device, to).gigabits == self.network.gigabits {
+            return given;
+        }
+        self.leaves((device, port), Some(to), given, bytes)
     }
 
     /// Sends a packet on its way, to arrive at some time.
@@ -133,10 +181,10 @@ mod tests {
     #[test]
     fn a_port_sends_one_thing_after_another() {
         let mut wire = wire(Network::INSTANT.gigabits(8));
-        assert_eq!(wire.leaves(0, 1, 100, 50), 150);
-        assert_eq!(wire.leaves(0, 1, 100, 50), 200);
-        assert_eq!(wire.leaves(0, 2, 100, 50), 150, "another port");
-        assert_eq!(wire.leaves(0, 1, 900, 50), 950, "an idle port");
+        assert_eq!(wire.leaves((0, 1), None, 100, 50), 150);
+        assert_eq!(wire.leaves((0, 1), Some(1), 100, 50), 200);
+        assert_eq!(wire.leaves((0, 2), Some(1), 100, 50), 150, "another port");
+        assert_eq!(wire.leaves((0, 1), Some(1), 900, 50), 950, "an idle port");
     }
 
     #[test]
@@ -151,14 +199,34 @@ mod tests {
     fn the_way_is_as_long_as_the_network_says() {
         let jitter = Duration::from_nanos(3);
         let mut wire = wire(Network::INSTANT.latency(Duration::from_nanos(10)).jitter(jitter));
-        let ways: BTreeSet<u64> = (0..100).map(|_| wire.way_ns()).collect();
+        let ways: BTreeSet<u64> = (0..100).map(|_| wire.way_ns(0, 1)).collect();
         assert_eq!(ways, BTreeSet::from([10, 11, 12, 13]));
     }
 
     #[test]
     fn a_way_without_end_is_no_overflow() {
         let mut wire = wire(Network::INSTANT.latency(Duration::MAX).jitter(Duration::MAX));
-        assert_eq!(wire.way_ns(), u64::MAX);
+        assert_eq!(wire.way_ns(0, 1), u64::MAX);
+    }
+
+    #[test]
+    fn a_way_may_have_a_network_of_its_own() {
+        let mut wire = wire(Network::INSTANT.latency(Duration::from_nanos(10)).gigabits(8));
+        assert!(wire.takes_time());
+        let far = Network::INSTANT.latency(Duration::from_nanos(500)).gigabits(1).loss(MILLION);
+        wire.set_links(BTreeMap::from([((0, 1), far)]));
+        assert_eq!((wire.way_ns(0, 1), wire.way_ns(1, 0), wire.way_ns(0, 2)), (500, 10, 10));
+        assert!(wire.loses(0, 1) && !wire.loses(1, 0) && !wire.loses(0, 2));
+        // A slow way is in the way of no other one, and a datagram takes it behind its port.
+        assert_eq!(wire.leaves((0, 1), Some(1), 0, 50), 400);
+        assert_eq!(wire.leaves((0, 1), Some(2), 0, 50), 50);
+        assert_eq!(wire.leaves_again((0, 1), 1, 400, 50), 800);
+        assert_eq!(wire.leaves_again((0, 1), 2, 400, 50), 400);
+
+        let mut wire = self::wire(Network::INSTANT);
+        assert!(!wire.takes_time());
+        wire.set_links(BTreeMap::from([((0, 1), far)]));
+        assert!(wire.takes_time() && !wire.way(1, 0).takes_time());
     }
 
     #[test]

@@ -57,6 +57,23 @@ fn an_overrun_breaks_the_queue_and_those_who_report_to_it() {
 }
 
 #[test]
+fn a_queue_that_is_to_overrun_does_so_at_its_first_completion() {
+    let rig = Rig::one_device();
+    let first = rig.cq(0, 2, 64).cqn;
+    let rig = Rig::one_device();
+    rig.lock().device_mut(0).inject(Fault::OverrunCq(first));
+    let mut cq = rig.cq(0, 2, 64);
+    assert_eq!(cq.cqn, first);
+    let mut qp = rig.qp(0, Transport::Rc, &cq, None, 3);
+    rig.connect(&qp, &qp);
+    assert!(rig.events(0).is_empty());
+    qp.post(&Wqe::new(Opcode::Nop));
+    rig.run();
+    cq.expect_none();
+    assert_eq!(rig.events(0)[0], Event::CqError { cqn: first, syndrome: 1 });
+}
+
+#[test]
 fn an_armed_queue_reports_one_event_and_must_be_armed_again() {
     let rig = Rig::one_device();
     let mut p = rig.pair(Transport::Rc);

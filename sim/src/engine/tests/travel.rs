@@ -80,6 +80,49 @@ fn a_device_reaches_itself_at_once() {
 }
 
 #[test]
+fn a_link_has_a_network_of_its_own_one_way() {
+    let rig = Rig::new(SimConfig::new().devices(3).link(0, 1, far()).seed(5));
+    let mut p = rig.pair_of(Transport::Rc, 0, 1);
+    let to = rig.region(1, 64);
+    p.a.post(&write(&to, 0, b"far"));
+    run_for(&rig, LATENCY - WORK);
+    assert_eq!(to.memory.read(0, 3), [0; 3]);
+    run_for(&rig, 2 * WORK);
+    assert_eq!(to.memory.read(0, 3), b"far");
+    // The way back takes no time.
+    p.cq_a.expect();
+
+    let mut p = rig.pair_of(Transport::Rc, 1, 0);
+    let to = rig.region(0, 64);
+    p.a.post(&write(&to, 0, b"near"));
+    run_for(&rig, WORK);
+    assert_eq!(to.memory.read(0, 4), b"near");
+    // Its acknowledgement is on the link.
+    p.cq_a.expect_none();
+    run_for(&rig, LATENCY);
+    p.cq_a.expect();
+
+    let mut p = rig.pair_of(Transport::Rc, 0, 2);
+    let to = rig.region(2, 64);
+    p.a.post(&write(&to, 0, b"near"));
+    run_for(&rig, WORK);
+    p.cq_a.expect();
+}
+
+#[test]
+fn a_way_that_is_cut_from_the_start_carries_nothing() {
+    let rig = Rig::new(SimConfig::new().devices(2).cut(0, 1).seed(5));
+    let is_cut = |from, to| rig.lock().is_cut(from, to);
+    assert!(is_cut(0, 1) && !is_cut(1, 0));
+    let mut p = rig.pair_of(Transport::Rc, 0, 1);
+    let to = rig.region(1, 64);
+    let lost = p.a.post(&write(&to, 0, b"lost"));
+    rig.run();
+    assert_eq!(p.cq_a.expect_error(), (lost, Syndrome::RetryExceeded));
+    assert_eq!(to.memory.read(0, 4), [0; 4]);
+}
+
+#[test]
 fn requests_follow_each_other_on_the_wire() {
     // A byte a nanosecond.
     let (rig, mut p, to) = two(far().gigabits(8));
