@@ -18,8 +18,9 @@ pub(crate) trait Peer: Send {
     fn turn(&mut self, here: &Receiver) -> Result<bool, Failure>;
     /// How many messages of this run a queue pair of it has receives for, if that is known.
     fn room(&self, queue: usize) -> Option<u64>;
-    /// Arms its completion queues.
-    fn arm(&self) -> Result<(), Failure>;
+    /// Arms its completion queue if this end has to run it for an answer to the last of `sent`
+    /// messages of this run; says whether that is so.
+    fn arm(&self, sent: u64) -> Result<bool, Failure>;
     /// Ends the run after `sent` messages of this end, which goes on receiving if `phase` goes both
     /// ways; returns what the peer did.
     fn end(
@@ -55,8 +56,12 @@ impl Peer for Local {
         Some(self.responder.room(queue))
     }
 
-    fn arm(&self) -> Result<(), Failure> {
-        self.responder.arm()
+    fn arm(&self, sent: u64) -> Result<bool, Failure> {
+        let owes = self.responder.answered() < sent;
+        if owes {
+            self.responder.arm()?;
+        }
+        Ok(owes)
     }
 
     fn end(
@@ -111,8 +116,8 @@ impl Peer for Remote {
         None
     }
 
-    fn arm(&self) -> Result<(), Failure> {
-        Ok(())
+    fn arm(&self, _: u64) -> Result<bool, Failure> {
+        Ok(false)
     }
 
     fn end(

@@ -49,6 +49,11 @@ impl Responder {
         self.sender.is_some()
     }
 
+    /// How many messages of this run it has answered.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answers.iter().sum()
+    }
+
     /// Arms the completion queue of receives: those of answers are polled when the next message comes.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm_received()

@@ -126,7 +126,7 @@ pub(crate) fn latency(
         initiator.side.post(queue, phase.op, phase.size, number, 1, |_| true)?;
         let end = match phase.op {
             Op::Send => {
-                let (length, end) = answer(initiator)?;
+                let (length, end) = answer(initiator, index + 1)?;
                 if length != phase.size {
                     let cause = format!("sent {} bytes, {length} came back", phase.size);
                     return Err(Failure::new(cause));
@@ -153,8 +153,8 @@ pub(crate) fn latency(
     Ok(())
 }
 
-/// Waits for an answer; returns its length, and when it was there.
-fn answer(initiator: &mut Initiator) -> Result<(usize, Instant), Failure> {
+/// Waits for the answer to the last of `sent` messages; returns its length, and when it was there.
+fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Failure> {
     let Initiator { side, peer, waiter, receiver, .. } = initiator;
     waiter.patience.refresh();
     loop {
@@ -166,7 +166,12 @@ fn answer(initiator: &mut Initiator) -> Result<(usize, Instant), Failure> {
         }
         side.poll_sent()?;
         if !peer.turn(receiver)? {
-            waiter.idle("an answer", || side.arm_received().and_then(|()| peer.arm()))?;
+            // An answer comes only when the other end has received: one queue is armed, the one that
+            // is next.
+            waiter.idle("an answer", || match peer.arm(sent)? {
+                true => Ok(()),
+                false => side.arm_received(),
+            })?;
         }
     }
 }
@@ -177,7 +182,7 @@ fn complete(initiator: &mut Initiator, queue: usize, wanted: u64) -> Result<(), 
     waiter.patience.refresh();
     while side.sent(queue) < wanted {
         if !side.poll_sent()? && !peer.turn(receiver)? {
-            waiter.idle("a completion", || side.arm_sent().and_then(|()| peer.arm()))?;
+            waiter.idle("a completion", || side.arm_sent())?;
         }
     }
     Ok(())

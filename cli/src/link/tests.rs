@@ -91,6 +91,29 @@ fn two_hosts_measure_sends_over_every_transport() {
     }
 }
 
+/// Asleep until a message comes, an end arms the one queue that it waits for: two arms for each message,
+/// one at either end.
+#[test]
+fn one_queue_is_armed_for_each_message_at_either_end() {
+    const MESSAGES: u64 = 100;
+    let simulator = Simulator::new(SimConfig::new());
+    let port = port(&simulator);
+    let channel = port.opened.context.create_comp_channel().expect("a channel");
+    let waiter = Waiter::new(Patience::new(TIMEOUT, true), Some(channel));
+    let mut initiator = ends::both(&port, shape(Transport::Rc), waiter).expect("connected");
+    let arms = || simulator.fabric().lock().devices()[0].arms();
+    let before = arms();
+    let phase = phase(Kind::Latency, Op::Send);
+    assert_eq!(times(&mut initiator, phase, Goal::messages(MESSAGES)), MESSAGES);
+    let arms = arms() - before;
+    assert!(arms > 0 && arms <= 2 * MESSAGES + 2, "{arms} arms for {MESSAGES} messages");
+    let phase = self::phase(Kind::Latency, Op::Write);
+    let before = simulator.fabric().lock().devices()[0].arms();
+    assert_eq!(times(&mut initiator, phase, Goal::messages(MESSAGES)), MESSAGES);
+    let arms = simulator.fabric().lock().devices()[0].arms() - before;
+    assert!(arms <= MESSAGES + 2, "{arms} arms for {MESSAGES} writes");
+}
+
 #[test]
 fn two_hosts_measure_every_operation_on_several_queue_pairs() {
     let shape = Shape { queues: 3, ..shape(Transport::Rc) };

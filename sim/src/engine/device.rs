@@ -83,6 +83,8 @@ pub struct Device {
     pub(crate) stalled: bool,
     pub(crate) fatal: bool,
     pub(crate) removed: bool,
+    /// Arm words that it saw.
+    pub(crate) arms: u64,
     /// Device time in nanoseconds.
     pub(crate) now_ns: u64,
     /// Where its clock is written.
@@ -135,6 +137,7 @@ impl Device {
             stalled: false,
             fatal: false,
             removed: false,
+            arms: 0,
             now_ns: 0,
             core_clock: None,
         };
@@ -252,6 +255,13 @@ impl Device {
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.violations
+    }
+
+    /// How often its driver has armed completion queues. An arm that another one follows
+    /// before the device looks may be missed; none is counted twice.
+    #[must_use]
+    pub fn arms(&self) -> u64 {
+        self.arms
     }
 
     /// Takes the list of what its driver did wrong, and starts a new one.

@@ -145,7 +145,7 @@ impl Device {
             Some(cq) if cq.config.uar != uar => {
                 self.violation(Violation::WrongUar { number: cqn, uar });
             }
-            Some(_) => self.arm_cq(cqn, (value >> 32) as u32),
+            Some(_) => self.arm_cq(cqn, (value >> 32) as u32, true),
         }
         if !self.config.exact_doorbells {
             let cqs = self.uars.get(uar).map(|page| page.cqs.clone()).unwrap_or_default();
@@ -153,15 +153,17 @@ impl Device {
             for other in cqs.into_iter().filter(|other| polled && *other != cqn) {
                 let Some(cq) = self.cqs.get(other) else { continue };
                 match cq.arm_word(&*self.dma) {
-                    Ok(word) => self.arm_cq(other, word),
+                    Ok(word) => self.arm_cq(other, word, false),
                     Err(fault) => self.memory_violation(fault),
                 }
             }
         }
     }
 
-    fn arm_cq(&mut self, cqn: u32, word: u32) {
+    /// Takes the arm word of a completion queue, which `rang` or was looked at.
+    fn arm_cq(&mut self, cqn: u32, word: u32, rang: bool) {
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        self.arms += u64::from(cq.is_news(word, rang));
         if cq.arm(word) {
             let eqn = cq.config.eqn;
             self.raise(Event::Completion { cqn, eqn });

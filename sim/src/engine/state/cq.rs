@@ -57,6 +57,10 @@ pub(crate) struct Cq {
     /// One past the last entry that a solicited-only arm waits for.
     pub(crate) solicited: u32,
     pub(crate) armed: Option<Arm>,
+    /// The arm word that was seen last.
+    seen: u32,
+    /// It was looked at, and has not rung yet.
+    may_ring: bool,
     /// Sequence number of the last arm that caused an event; the same once more is that arm.
     pub(crate) fired: Option<u32>,
     pub(crate) failed: bool,
@@ -89,6 +93,8 @@ impl Cq {
             produced: 0,
             solicited: 0,
             armed: None,
+            seen: NEVER_ARMED,
+            may_ring: false,
             fired: None,
             failed: false,
             run: Run::default(),
@@ -133,6 +139,19 @@ impl Cq {
 
     pub(crate) fn arm_word(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
         dma.load_u32(self.config.record + ARM as u64)
+    }
+
+    /// Whether this arm word, which `rang` or was looked at, is one more of its driver. One that was
+    /// looked at may ring later.
+    pub(crate) fn is_news(&mut self, word: u32, rang: bool) -> bool {
+        if word == NEVER_ARMED {
+            return false;
+        }
+        if word != std::mem::replace(&mut self.seen, word) {
+            self.may_ring = !rang;
+            return true;
+        }
+        rang && !std::mem::replace(&mut self.may_ring, false)
     }
 
     /// Takes an arm word; says whether the event is due at once.

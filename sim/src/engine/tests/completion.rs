@@ -57,6 +57,16 @@ fn an_overrun_breaks_the_queue_and_those_who_report_to_it() {
 }
 
 #[test]
+fn each_arm_is_counted_once() {
+    let rig = Rig::one_device();
+    let cq = rig.cq(0, 2, 64);
+    for (sequence, arms) in [(0, 1), (0, 2), (1, 3)] {
+        arm(&rig, &cq, sequence, 0, 0);
+        assert_eq!(rig.lock().devices()[0].arms(), arms);
+    }
+}
+
+#[test]
 fn a_queue_that_is_to_overrun_does_so_at_its_first_completion() {
     let rig = Rig::one_device();
     let first = rig.cq(0, 2, 64).cqn;
