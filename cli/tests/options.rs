@@ -472,11 +472,12 @@ commands! {
     what_is_no_command_of_devices of OTHERS
 }
 
-/// Whether this machine has a program.
+/// Whether this machine has a program. With `MLX5_NEED_SHELLS` it must.
 fn there_is(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
     if !there {
+        assert!(std::env::var_os("MLX5_NEED_SHELLS").is_none(), "this machine has no {program}");
         eprintln!("left out: this machine has no {program}");
     }
     there
