@@ -96,6 +96,9 @@ fn refuses(proof: &str) -> bool {
     proof.starts_with("PostError::") || proof.starts_with("compile_fail/")
 }
 
+/// What a cell has in place of a test: the reason why there is none.
+pub(crate) const UNTESTED: &str = "untested: ";
+
 /// The page, in Markdown.
 pub(crate) fn render(page: &Page) -> String {
     let mut out = format!("# {}\n\n", page.title);
@@ -134,6 +137,7 @@ fn render_section<'a>(out: &mut String, section: &'a Section, notes: &mut Vec<&'
                     continue;
                 }
                 Some(first) if refuses(first) => "refused",
+                Some(first) if first.starts_with(UNTESTED) => "untested",
                 Some(_) => "✓",
             };
             let number = notes.iter().position(|note| note == cell).unwrap_or_else(|| {
