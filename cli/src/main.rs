@@ -8,6 +8,7 @@ mod doctor;
 mod dump;
 mod failure;
 mod info;
+mod interrupt;
 mod link;
 mod list;
 mod numbers;

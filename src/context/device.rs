@@ -195,6 +195,14 @@ impl Device {
         self.info.numa_node
     }
 
+    /// A hardware counter of a port, by its name in the `hw_counters` of sysfs, such as
+    /// `out_of_buffer`: what was dropped for want of a receive. It counts for all programs, since the
+    /// driver was loaded. `None` where the kernel has no such counter.
+    pub fn hw_counter(&self, port: u8, name: &str) -> Option<u64> {
+        let path = format!("class/infiniband/{}/ports/{port}/hw_counters/{name}", self.info.name);
+        self.kernel.sysfs_read(&path).ok()?.trim().parse().ok()
+    }
+
     /// Its firmware version; empty if unknown.
     pub fn fw_version(&self) -> &str {
         &self.info.fw_version

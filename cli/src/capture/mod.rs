@@ -4,13 +4,15 @@ mod pcapng;
 
 use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::numbers::{parse_seconds, parse_size};
-use mlx5::Clock;
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
+use mlx5::{Clock, Device};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// `--help`.
@@ -18,6 +20,9 @@ pub(crate) const LONG_ABOUT: &str = "\
 Writes the packets that an Ethernet port receives to a file that tcpdump and Wireshark
 read (pcapng), each with the time at which the device received it, in nanoseconds. The
 packets go where they go without it: the device gives this program a copy.
+
+Ctrl-C ends a capture, and the file is whole. At its end stands how many packets the
+port dropped meanwhile because they came faster than they were written.
 
 It needs CAP_NET_RAW. The simulated device, which has no network, receives packets that
 this program sends to it.";
@@ -69,94 +74,130 @@ pub(crate) fn run(
         let failure = Failure::usage("a capture is no text, and would go to a terminal");
         return Err(failure.hint("-w FILE writes a file; `mlx5 capture | tcpdump -r -` shows it"));
     }
+    // Before there are other threads.
+    let interrupt = Interrupt::watch()?;
     let opened = args.device.with_packets().open()?;
     match &args.write {
         Some(path) => {
             let cannot = |error| Failure::from(error).during(path.display());
             let mut file = BufWriter::new(File::create(path).map_err(cannot)?);
-            capture(args, &opened, &mut file)?;
+            capture(args, &opened, &interrupt, &mut file)?;
             file.flush().map_err(cannot)
         }
-        None => capture(args, &opened, out),
+        None => capture(args, &opened, &interrupt, out),
     }
 }
 
-/// A queue that gets a copy of every packet of a port.
-fn listen(opened: &Opened, port: u8) -> Result<(EthernetQueue, FlowRule), Failure> {
-    let context = &opened.context;
-    opened.wants_ethernet(port)?;
-    let builder = context.create_ethernet_queue(port).receives(RECEIVES).buffer_size(BUFFER);
-    let queue = builder.frames(0).sends(1).build().map_err(packets_refused)?;
-    let rule = queue.attach(&Rule::sniffer()).map_err(packets_refused)?;
-    Ok((queue, rule))
-}
-
-fn capture(args: &Args, opened: &Opened, out: &mut impl Write) -> Result<(), Failure> {
-    let (mut queue, _rule) = listen(opened, args.port)?;
-    let clock = opened.context.clock()?;
+fn capture(
+    args: &Args,
+    opened: &Opened,
+    interrupt: &Interrupt,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
+    let mut listener = Listener::new(opened, args.port, RECEIVES, snap)?;
     let count = args.count.or(opened.simulator.is_some().then_some(SIMULATED));
     let mut traffic = match opened.simulator {
         Some(_) => Some(Traffic::new(opened, args.port, count.unwrap_or(SIMULATED))?),
         None => None,
     };
     let deadline = args.duration.map(|duration| Instant::now() + duration);
-    let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
     pcapng::begin(out, opened.device.name(), snap)?;
-    let mut written = 0;
-    let last = loop {
+    out.flush()?;
+    let stop = interrupt.arm();
+    note("capturing; Ctrl-C ends it");
+    loop {
         if let Some(traffic) = &mut traffic {
-            traffic.send(written)?;
+            traffic.send(listener.written)?;
         }
-        let at = burst(&mut queue, &clock, snap, count.unwrap_or(u64::MAX) - written, out)?;
-        written += at.count;
+        let came = listener.burst(count.unwrap_or(u64::MAX) - listener.written, out)?;
         let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if count == Some(written) || over {
-            break at.last;
+        if count == Some(listener.written) || over || stop.load(Ordering::Relaxed) {
+            break;
         }
-        if at.count == 0 {
-            std::thread::sleep(Duration::from_micros(50));
-        } else {
-            // Whoever reads it sees it now, and Ctrl-C leaves a whole file.
-            out.flush()?;
+        match came {
+            0 => std::thread::sleep(Duration::from_micros(50)),
+            // Whoever reads it sees it now.
+            _ => out.flush()?,
         }
-    };
-    let counts = queue.counts();
-    pcapng::end(out, last, counts.received, counts.bad)?;
-    note(&format!("{written} packets captured, {} longer than a buffer", counts.bad));
+    }
+    note(&listener.end(out)?);
     Ok(())
 }
 
-/// What was written of a burst.
-struct Burst {
-    count: u64,
-    /// When the last packet arrived; zero if none did.
+/// A queue that gets a copy of every packet of a port.
+struct Listener<'a> {
+    queue: EthernetQueue,
+    _rule: FlowRule,
+    clock: Clock,
+    device: &'a Device,
+    port: u8,
+    /// What the port had dropped before, if it tells.
+    before: Option<u64>,
+    /// Bytes to keep of a packet.
+    snap: u32,
+    written: u64,
+    /// When the last packet arrived; zero before the first one.
     last: u64,
 }
 
-/// Writes what has arrived, at most so many packets.
-fn burst(
-    queue: &mut EthernetQueue,
-    clock: &Clock,
-    snap: u32,
-    most: u64,
-    out: &mut impl Write,
-) -> Result<Burst, Failure> {
-    let relation = clock.now()?;
-    let mut burst = Burst { count: 0, last: 0 };
-    let written = queue.receive(|mut packets| {
-        while burst.count < most
-            && let Some(packet) = packets.next()
-        {
-            let cycles = packet.completion().timestamp().unwrap_or(0);
-            burst.last = relation.nanoseconds(cycles);
-            let kept = packet.len().min(snap as usize);
-            pcapng::packet(out, burst.last, &packet[..kept], packet.len() as u32)?;
-            burst.count += 1;
-        }
-        Ok::<_, std::io::Error>(())
-    });
-    written??;
-    Ok(burst)
+impl<'a> Listener<'a> {
+    fn new(opened: &'a Opened, port: u8, receives: u32, snap: u32) -> Result<Self, Failure> {
+        let context = &opened.context;
+        opened.wants_ethernet(port)?;
+        let builder = context.create_ethernet_queue(port).receives(receives).buffer_size(BUFFER);
+        let queue = builder.frames(0).sends(1).build().map_err(packets_refused)?;
+        let device = &opened.device;
+        let before = dropped(device, port);
+        let rule = queue.attach(&Rule::sniffer()).map_err(packets_refused)?;
+        let clock = context.clock()?;
+        Ok(Self { queue, _rule: rule, clock, device, port, before, snap, written: 0, last: 0 })
+    }
+
+    /// Writes what has arrived, at most so many packets; returns how many.
+    fn burst(&mut self, most: u64, out: &mut impl Write) -> Result<u64, Failure> {
+        let relation = self.clock.now()?;
+        let (mut count, snap, last) = (0, self.snap as usize, &mut self.last);
+        let written = self.queue.receive(|mut packets| {
+            while count < most
+                && let Some(packet) = packets.next()
+            {
+                let cycles = packet.completion().timestamp().unwrap_or(0);
+                *last = relation.nanoseconds(cycles);
+                let kept = packet.len().min(snap);
+                pcapng::packet(out, *last, &packet[..kept], packet.len() as u32)?;
+                count += 1;
+            }
+            Ok::<_, std::io::Error>(())
+        });
+        written??;
+        self.written += count;
+        Ok(count)
+    }
+
+    /// Writes the statistics; returns them in words.
+    fn end(&self, out: &mut impl Write) -> Result<String, Failure> {
+        let counts = self.queue.counts();
+        let missed = match (self.before, dropped(self.device, self.port)) {
+            // A counter of 32 bits on some devices: it may begin again.
+            (Some(before), Some(after)) => Some(after.checked_sub(before).unwrap_or(after)),
+            _ => None,
+        };
+        pcapng::end(out, self.last, counts.received, counts.bad + missed.unwrap_or(0))?;
+        let missed = match missed {
+            Some(missed) => format!("{missed} dropped by the port for want of a receive"),
+            None => "and this kernel does not tell how many the port dropped".to_owned(),
+        };
+        Ok(format!(
+            "{} packets captured, {} longer than a buffer, {missed}",
+            self.written, counts.bad
+        ))
+    }
+}
+
+/// What a port has dropped for want of a receive, of all programs.
+fn dropped(device: &Device, port: u8) -> Option<u64> {
+    device.hw_counter(port, "out_of_buffer")
 }
 
 /// The group that packets are sent to on a simulated device.
@@ -210,6 +251,7 @@ fn datagram(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use mlx5_sim::{PortConfig, SimConfig, Simulator};
 
     #[derive(Parser)]
     struct Line {
@@ -253,6 +295,37 @@ mod tests {
         // Three thousand were received, and none was lost.
         let end = &blocks.last().expect("statistics").1;
         assert_eq!((word(end, 16), word(end, 28)), (3000, 0));
+    }
+
+    #[test]
+    fn what_the_port_dropped_is_told() {
+        let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
+        let simulator = Simulator::new(config);
+        let device = mlx5::devices_on(simulator.kernel()).expect("devices").remove(0);
+        let context = device.open().expect("it opens");
+        let opened = Opened { context, device, simulator: Some(simulator.clone()) };
+        // Another capture's drops, before this one.
+        let first = Listener::new(&opened, 1, 2, 64).expect("a queue");
+        let mut traffic = Traffic::new(&opened, 1, 30).expect("a queue");
+        traffic.send(0).expect("sent");
+        simulator.run_until_idle();
+        assert_eq!(dropped(&opened.device, 1), Some(28));
+        drop((first, traffic));
+
+        let mut listener = Listener::new(&opened, 1, 4, 64).expect("a queue");
+        let mut traffic = Traffic::new(&opened, 1, 30).expect("a queue");
+        traffic.send(0).expect("sent");
+        simulator.run_until_idle();
+        let mut out = Vec::new();
+        assert_eq!(listener.burst(u64::MAX, &mut out).expect("packets"), 4);
+        let told = listener.end(&mut out).expect("memory");
+        assert!(
+            told.starts_with("4 packets captured, 0 longer than a buffer, 26 dropped"),
+            "{told}"
+        );
+        let blocks = pcapng::tests::blocks(&out);
+        let end = &blocks.last().expect("statistics").1;
+        assert_eq!((word(end, 16), word(end, 28)), (4, 26));
     }
 
     #[test]

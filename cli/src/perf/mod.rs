@@ -3,7 +3,6 @@
 mod csv;
 mod gate;
 mod histogram;
-mod interrupt;
 mod json;
 mod measure;
 mod plot;
@@ -14,10 +13,10 @@ mod svg;
 
 use crate::device::{Port, PortArgs, link_name, note};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::link::{ATOMIC, EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
 use crate::numbers::{Sizes, parse_seconds, parse_size};
 use clap::ValueEnum;
-use interrupt::Interrupt;
 use measure::{Amount, Measurement, Plan};
 use mlx5::mtu_bytes;
 use std::fmt::Display;

@@ -13,6 +13,8 @@ use mlx5_uapi::rdma_cm;
 /// The network interfaces of a device. They are left out: programs ask the machine's own network
 /// for what is named there (`ip addr show eth2`), which knows nothing of a simulated device.
 const INTERFACES: &str = "/device/net/";
+/// The counters of a port. They are left out: the files say what was true when they were written.
+const COUNTERS: &str = "/hw_counters/";
 
 /// What the names of the directories begin with; a number follows.
 const PREFIX: &str = Noted::TREE;
@@ -72,7 +74,8 @@ impl Tree {
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
         // Links come before what lies behind them, for they are sorted.
-        for (path, entry) in entries.iter().filter(|(path, _)| !path.contains(INTERFACES)) {
+        let is_left_out = |path: &str| path.contains(INTERFACES) || path.contains(COUNTERS);
+        for (path, entry) in entries.iter().filter(|(path, _)| !is_left_out(path)) {
             let place = sys.join(path);
             let above = place.parent().unwrap_or(&sys).to_owned();
             if made != above {

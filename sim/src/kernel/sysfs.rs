@@ -188,6 +188,9 @@ impl Tree {
         self.file(format!("{base}/sm_sl"), facts.context.sm_sl());
         self.file(format!("{base}/lid_mask_count"), facts.context.lmc());
         self.file(format!("{base}/cap_mask"), format!("{:#010x}", facts.context.cap_mask1()));
+        // Queues of user space have no counter set of their own here.
+        let dropped = hca.fabric.lock().device(hca.id).out_of_buffer(0);
+        self.file(format!("{base}/hw_counters/out_of_buffer"), dropped);
         for (index, key) in facts.pkeys.iter().enumerate() {
             self.file(format!("{base}/pkeys/{index}"), format!("{key:#06x}"));
         }

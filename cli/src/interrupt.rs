@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one ends the measurement and leaves the results so far, the second one the process.
+//! Ctrl-C: the first one ends what a command does and leaves the results so far, the second one the process.
 
 use crate::failure::{Failure, INTERRUPTED};
 use nix::errno::Errno;
@@ -52,7 +52,7 @@ impl Interrupt {
         &self.0.stop
     }
 
-    /// Whether the measurement was ended by SIGINT.
+    /// Whether it was ended by SIGINT.
     pub(crate) fn came(&self) -> bool {
         self.0.stop.load(Ordering::SeqCst)
     }
