@@ -164,7 +164,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     for layout in &differing {
         println!("not what the header says: {layout}");
     }
-    println!("{compared} sizes, offsets and constants of the headers, {} of them wrong", differing.len());
+    println!(
+        "{compared} sizes, offsets and constants of the headers, {} of them wrong",
+        differing.len()
+    );
     report.finish();
     print!("{report}");
     if let Some(document) = &arguments.document {
