@@ -226,7 +226,8 @@ impl End {
         let mut found = [OwnedCompletion::default()];
         while self.cq.poll_into(&mut found)? == 0 {
             // What is posted is flushed when the other side has hung up.
-            let may_come_later = of_others && !self.link.as_ref().is_some_and(Watched::has_ended);
+            let has_ended = self.link.as_ref().map_or(Ok(false), Watched::has_ended)?;
+            let may_come_later = of_others && !has_ended;
             if !self.cq.wait(false, Some(self.limit))? && !may_come_later {
                 return Err(withheld(self.limit).into());
             }
