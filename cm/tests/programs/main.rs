@@ -123,9 +123,9 @@ fn ucmatose_sends_both_ways() {
 
 fn our_ends_speak_to_ucmatose() {
     let server = ("peer", &["ucmatose", "server", HERE, "--port", "7471"] as &[_]);
-    run(LINKS[0], &Pair { server, client: CMATOSE_CLIENT, said: ["done", "return status 0"] });
+    on_both_links(&Pair { server, client: CMATOSE_CLIENT, said: ["done", "return status 0"] });
     let client = ("peer", &["ucmatose", "client", HERE, "--port", "7471"] as &[_]);
-    run(LINKS[0], &Pair { server: CMATOSE_SERVER, client, said: ["return status 0", "done"] });
+    on_both_links(&Pair { server: CMATOSE_SERVER, client, said: ["return status 0", "done"] });
 }
 
 fn udaddy_sends_datagrams_both_ways() {
@@ -135,9 +135,9 @@ fn udaddy_sends_datagrams_both_ways() {
 
 fn our_ends_speak_to_udaddy() {
     let server = ("peer", &["udaddy", "server", HERE, "--port", "7174"] as &[_]);
-    run(LINKS[0], &Pair { server, client: UDADDY_CLIENT, said: ["done", "return status 0"] });
+    on_both_links(&Pair { server, client: UDADDY_CLIENT, said: ["done", "return status 0"] });
     let client = ("peer", &["udaddy", "client", HERE, "--port", "7174"] as &[_]);
-    run(LINKS[0], &Pair { server: UDADDY_SERVER, client, said: ["return status 0", "done"] });
+    on_both_links(&Pair { server: UDADDY_SERVER, client, said: ["return status 0", "done"] });
 }
 
 fn our_ends_speak_to_each_other_by_system_calls() {
@@ -145,10 +145,8 @@ fn our_ends_speak_to_each_other_by_system_calls() {
         let side = |side| vec![program, side, HERE];
         let (server, client) = (side("server"), side("client"));
         let (server, client): (&'static [_], &'static [_]) = (server.leak(), client.leak());
-        run(
-            LINKS[0],
-            &Pair { server: ("peer", server), client: ("peer", client), said: [words; 2] },
-        );
+        let (server, client) = (("peer", server), ("peer", client));
+        on_both_links(&Pair { server, client, said: [words; 2] });
     }
 }
 
