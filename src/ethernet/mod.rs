@@ -72,8 +72,9 @@ const STARVED_NAP: Duration = Duration::from_millis(1);
 /// # Buffers
 /// A received packet lies in one of the queue's buffers. When the program drops it, the buffer receives
 /// again; when it [keeps](Packet::keep) it, the buffer comes back with the frame. As long as all buffers
-/// are kept, the device drops what arrives, and counts it (`out_of_buffer` among the port's hardware
-/// counters); nothing waits. The next call of `receive` after a frame was dropped goes on.
+/// are kept, the device drops what arrives, and counts it (`out_of_buffer` of
+/// [`Device::hw_counter`](crate::Device::hw_counter)); nothing waits. The next call of `receive` after a
+/// frame was dropped goes on.
 ///
 /// # Errors
 /// A packet that is longer than a buffer is dropped and [counted](Counts::bad); the device drops one that is

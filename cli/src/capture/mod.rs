@@ -21,8 +21,8 @@ Writes the packets that an Ethernet port receives to a file that tcpdump and Wir
 read (pcapng), each with the time at which the device received it, in nanoseconds. The
 packets go where they go without it: the device gives this program a copy.
 
-Ctrl-C ends a capture, and the file is whole. At its end stands how many packets the
-port dropped meanwhile because they came faster than they were written.
+Ctrl-C ends a capture, with status 0 and a whole file. At its end stands how many packets
+the port dropped meanwhile because they came faster than they were written.
 
 It needs CAP_NET_RAW. The simulated device, which has no network, receives packets that
 this program sends to it.";
