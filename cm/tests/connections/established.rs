@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mlx5::transport::{Ud, XrcSend};
-use mlx5::{QpType, QueueState};
+use mlx5::{QpType, QueueState, ReceiveWr, SendFlags};
 use mlx5_cm::{ConnectParam, ErrorKind, EventKind, Listener, PortSpace, connect_on};
 use mlx5_sim::PortConfig;
 
 use crate::rig::{ADDRESS, LIMIT, Machine, Objects, address, event, resolved};
+use crate::spaces::done;
 
 #[test]
 fn messages_go_both_ways_over_either_kind_of_port() {
@@ -261,12 +262,17 @@ fn datagram_queue_pairs_find_each_other() {
 }
 
 #[test]
-fn extended_connections_connect_a_sender_to_a_target() {
-    let machine = Machine::roce();
+fn an_extended_connection_carries_a_message_to_the_queue_that_it_names() {
+    for port in [PortConfig::ROCE, PortConfig::INFINIBAND] {
+        extended(Machine::new(port));
+    }
+}
+
+fn extended(machine: Machine) {
     let (server, client) = (machine.channel(), machine.channel());
     let context = machine.device().open().expect("a context");
-    let (pd, cq) =
-        (context.alloc_pd().expect("a domain"), context.create_cq(4).build().expect("a queue"));
+    let pd = context.alloc_pd().expect("a domain");
+    let mut cq = context.create_cq(4).build().expect("a queue");
     let domain = context.open_xrcd().expect("a domain");
     let listener = server.create_ib_id(QpType::XrcTgt).expect("created");
     listener.bind(address()).expect("bound");
@@ -276,7 +282,8 @@ fn extended_connections_connect_a_sender_to_a_target() {
     assert!(matches!(event(&client), EventKind::AddressResolved));
     id.resolve_route(LIMIT).expect("resolving");
     assert!(matches!(event(&client), EventKind::RouteResolved));
-    let mut sender = pd.create_qp::<XrcSend>(&cq, &cq).build().expect("a queue pair");
+    let mut sender =
+        pd.create_qp::<XrcSend>(&cq, &cq).max_inline_data(16).build().expect("a queue pair");
     let mut target = domain.create_target().expect("a target");
     id.connect(&ConnectParam::new(sender.qp_num())).expect("asked");
     let EventKind::ConnectRequest { id: request, remote } = event(&server) else {
@@ -294,7 +301,19 @@ fn extended_connections_connect_a_sender_to_a_target() {
         (sender.state(), target.state()),
         (QueueState::ReadyToSend, QueueState::ReadyToSend)
     );
-    drop((id, request, listener, sender, target, domain, cq, pd, context));
+    let inbox = pd.allocate(64).expect("a region");
+    let mut queue = pd.create_srq(4).xrc(&domain, &cq).build().expect("a shared queue");
+    let sges = [inbox.whole().expect("an entry")];
+    queue.post_recv(&[ReceiveWr { wr_id: 1, sges: &sges }]).expect("posted");
+    let mut batch = sender.wr_start();
+    let message = batch.wr(2, SendFlags::SIGNALED).send();
+    message.xrc_srqn(queue.srqn()).inline_data(b"by number");
+    batch.complete().expect("posted");
+    done(&mut cq, 2, |_| {});
+    let mut text = [0; 9];
+    inbox.read_at(0, &mut text).expect("read");
+    assert_eq!(&text, b"by number");
+    drop((id, request, listener, queue, sender, target, domain, inbox, cq, pd, context));
     drop((server, client));
     machine.end();
 }

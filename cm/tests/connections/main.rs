@@ -9,3 +9,4 @@ mod identifiers;
 mod kills;
 mod mortal;
 mod rig;
+mod spaces;
