@@ -7,6 +7,7 @@ use super::rows::{Outcome, Reason, Row};
 use super::suites;
 use crate::build::{self, Profile};
 use crate::failure::Failure;
+use crate::provider::Provider;
 
 /// The longest that a tool may take.
 const SECONDS: u32 = 60;
@@ -23,7 +24,12 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     for (test, program, arguments, said) in tools {
         let ended = door.run(link, Path::new("/"), SECONDS, program, arguments)?;
         let missing = said.iter().find(|word| !ended.stdout.contains(**word));
-        let trouble = ended.trouble.or_else(|| missing.map(|word| format!("says no {word}")));
+        let mut trouble = ended.trouble.or_else(|| missing.map(|word| format!("says no {word}")));
+        if trouble.is_none() && door.provider == Provider::Rust && !program.is_absolute() {
+            let c = door.over(Provider::C);
+            let theirs = c.run(link, Path::new("/"), SECONDS, program, arguments)?;
+            trouble = theirs.trouble.or_else(|| first_difference(&theirs.stdout, &ended.stdout));
+        }
         rows.push(Row {
             suite: suites::TOOLS,
             test: test.to_owned(),
@@ -51,6 +57,30 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// A line of a tool over C's library, the same line over ours, and why they differ.
+const DIFFERENCES: [(&str, &str, &str); 1] = [(
+    "atomic_cap: ATOMIC_HCA (1)",
+    "atomic_cap: ATOMIC_GLOB (2)",
+    "C's library tells it from release 47 on",
+)];
+
+/// The first line in which what a tool says over C's library and over ours differs without a reason.
+fn first_difference(theirs: &str, ours: &str) -> Option<String> {
+    // Columns are the tool's affair.
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (mut left, mut right) = (theirs.lines().map(words), ours.lines().map(words));
+    loop {
+        let (theirs, ours) = match (left.next(), right.next()) {
+            (None, None) => return None,
+            (theirs, ours) => (theirs.unwrap_or_default(), ours.unwrap_or_default()),
+        };
+        let has_reason = DIFFERENCES.iter().any(|(c, own, _)| theirs == *c && ours == *own);
+        if theirs != ours && !has_reason {
+            return Some(format!("says \"{ours}\", and over C's library \"{theirs}\""));
+        }
+    }
+}
+
 /// Transports of UCX, and what it says of an endpoint that has one. Its memory hooks are as it has
 /// them by default: they patch mmap(2), and make the call by its number.
 const UCX: [(&str, &str); 4] = [
@@ -59,3 +89,20 @@ const UCX: [(&str, &str); 4] = [
     ("ud_v", "ud_verbs/mlx5_0:1"),
     ("ud_x", "ud_mlx5/mlx5_0:1"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_differs_without_a_reason_is_told() {
+        let said = "hca_id:\tmlx5_0\n\tatomic_cap:\t\tATOMIC_HCA (1)\n";
+        let global = said.replace("HCA (1)", "GLOB (2)");
+        assert_eq!(first_difference(said, said), None);
+        assert_eq!(first_difference(said, &global), None);
+        assert!(first_difference(&global, said).is_some());
+        assert!(first_difference(said, &said.replace("mlx5_0", "mlx5_1")).is_some());
+        assert!(first_difference(said, &format!("{said}more\n")).is_some());
+        assert!(first_difference(said, "hca_id: mlx5_0\n").is_some());
+    }
+}
