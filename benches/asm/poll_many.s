@@ -116,7 +116,7 @@
     mov BYTE PTR [rcx+r14*1],0x1
     mov rcx,QWORD PTR [rbx+0x50]
     mov ebx,r10d
-    shr ebx,0x1a
+    shr ebx,0x1c
     mov BYTE PTR [rcx+rbx*1],0x1
     jmp 7
 6:

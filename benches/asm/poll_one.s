@@ -53,7 +53,7 @@
     mov BYTE PTR [rcx+r10*1],0x1
     mov rcx,QWORD PTR [r9+0x50]
     mov r9d,edx
-    shr r9d,0x1a
+    shr r9d,0x1c
     mov BYTE PTR [rcx+r9*1],0x1
     jmp 13
 1:

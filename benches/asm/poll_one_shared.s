@@ -61,7 +61,7 @@
     mov BYTE PTR [rcx+r9*1],0x1
     mov rcx,QWORD PTR [r8+0x50]
     mov r8d,edx
-    shr r8d,0x1a
+    shr r8d,0x1c
     mov BYTE PTR [rcx+r8*1],0x1
     jmp 15
 2:

@@ -14,8 +14,8 @@ use core::ops::Range;
 
 const BITS: u32 = u64::BITS;
 
-/// Words of a group.
-const GROUP: u32 = 16;
+/// Words of a group: their marks are a cache line.
+const GROUP: u32 = 64;
 
 /// The places that were given back: several pollers put places in, and one owner takes them out.
 pub(crate) struct FreePlaces {
@@ -84,55 +84,78 @@ impl Claims {
     /// Takes the places of the next word that has some, from word `from` on, all around.
     #[inline(always)]
     fn next_word(&mut self, free: &FreePlaces, from: u32) -> bool {
-        let groups = free.groups.len() as u32;
-        let group = from / GROUP;
         // The mark of this group may have been cleared when a word of it was taken.
-        self.take_marked(free, from..(group + 1) * GROUP)
-            || (group + 1..groups).chain(0..=group.min(groups - 1)).any(|group| {
-                let mark = &free.groups[group as usize];
-                // Whoever sets a mark has put a place in, and set the mark of its word, before.
-                mark.load(Acquire) && {
-                    mark.store(false, Relaxed);
-                    self.take_marked(free, group * GROUP..(group + 1) * GROUP)
-                }
-            })
-            || self.take_any(free)
+        self.take_marked(free, from) || self.take_behind(free, from / GROUP)
     }
 
-    /// Takes the places of the first word with a mark among some of one group.
+    /// Takes the places of the first word with a mark from one on, to the end of its group.
     #[inline(always)]
-    fn take_marked(&mut self, free: &FreePlaces, among: Range<u32>) -> bool {
-        let end = among.end.min(free.words.len() as u32);
-        (among.start..end).any(|word| {
-            let mark = &free.words[word as usize];
-            mark.load(Acquire) && {
+    fn take_marked(&mut self, free: &FreePlaces, from: u32) -> bool {
+        let end = ((from / GROUP + 1) * GROUP).min(free.words.len() as u32);
+        let mut word = from;
+        while word < end {
+            // SAFETY: the end is that of the words, or before it.
+            let mark = unsafe { free.words.get_unchecked(word as usize) };
+            if mark.load(Acquire) {
+                // Before the places are taken: who puts one in later marks it anew.
                 mark.store(false, Relaxed);
-                self.take(free, word) && {
-                    // Others behind it may have marks.
-                    free.groups[(word / GROUP) as usize].store(true, Relaxed);
-                    true
+                // SAFETY: as above.
+                if unsafe { self.take(free, word) } {
+                    return true;
                 }
             }
-        })
+            word += 1;
+        }
+        false
+    }
+
+    /// Takes the places of the first word with a mark behind a group, all around.
+    #[inline(never)]
+    fn take_behind(&mut self, free: &FreePlaces, group: u32) -> bool {
+        let mut other = group;
+        loop {
+            other += 1;
+            if other >= free.groups.len() as u32 {
+                other = 0;
+            }
+            if let Some(mark) = free.groups.get(other as usize)
+                // Whoever sets a mark has put a place in, and set the mark of its word, before.
+                && mark.load(Acquire)
+            {
+                mark.store(false, Relaxed);
+                if self.take_marked(free, other * GROUP) {
+                    // Others behind it may have marks.
+                    mark.store(true, Relaxed);
+                    return true;
+                }
+            }
+            if other == group {
+                return self.take_any(free);
+            }
+        }
     }
 
     /// Takes the places of any word that has some: a poller may have put one in and not have set the
     /// marks yet.
     #[cold]
     fn take_any(&mut self, free: &FreePlaces) -> bool {
-        (0..free.places.len() as u32).any(|word| self.take(free, word))
+        (0..).zip(&free.places).any(|(word, places)| {
+            // SAFETY: there is such a word.
+            places.load(Relaxed) != 0 && unsafe { self.take(free, word) }
+        })
     }
 
     /// Takes the places of a word. Returns whether there are some.
+    ///
+    /// # Safety
+    /// `free` has such a word.
     #[inline(always)]
-    fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
-        let places = &free.places[word as usize];
-        if places.load(Acquire) == 0 {
-            return false;
-        }
+    unsafe fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
+        // SAFETY: the caller's contract.
+        let places = unsafe { free.places.get_unchecked(word as usize) };
         // The acquire pairs with the pollers' release in `put`.
         (self.word, self.places) = (word, places.swap(0, AcqRel));
-        true
+        self.places != 0
     }
 
     /// Whether a place is free: given back, or taken here.
@@ -159,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_place_whose_marks_were_lost_is_found() {
-        for place in [0, 1, 63, 64, 1023, 1024, 2047, 2048, PLACES - 1] {
-            for from in [0, 64, 1024, PLACES - 1] {
+        for place in [0, 1, 63, 64, 4095, 4096, 8191, 8192, PLACES - 1] {
+            for from in [0, 64, 4096, PLACES - 1] {
                 let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
                 put(&free, place);
                 free.words.iter().chain(&free.groups).for_each(|mark| mark.store(false, Relaxed));

@@ -8,6 +8,7 @@ use crate::request::data::write_sge;
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use crate::send::build::opaque;
+use crate::send::prefetch;
 use crate::sync::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -105,7 +106,8 @@ pub struct SharedReceiveQueue {
     /// The WQEs that posts take after those; none, if that is empty.
     spare: Range<u32>,
     claims: Claims,
-    /// A bit for each WQE that may not have the usual form. WQEs are given it when they are claimed.
+    /// A bit for each WQE that may not have the usual form. WQEs are given it before they
+    /// are posted.
     unusual: Box<[u64]>,
     records: Arc<SharedReceiveRecords>,
 }
@@ -361,17 +363,32 @@ impl SharedReceiveQueue {
             // On from the tail, if requests completed in the order in which they were posted.
             let run = self.claims.next_run(&self.records.free, self.end & self.mask());
             self.spare = run.ok_or(FULL)?;
-            self.make_run_usual();
+            self.prefetch_spare();
         }
         if self.spare.start == self.end {
+            self.make_run_usual();
             (self.end, self.spare) = (self.spare.end, 0..0);
         }
         Ok(())
     }
 
+    /// Starts loading what the post after this one writes: nobody knows before where that is. It is
+    /// written then and not now, because claiming places waits for what was written before.
+    #[inline(always)]
+    fn prefetch_spare(&self) {
+        prefetch::line(self.slot(self.spare.start));
+        let first = self.spare.start as usize;
+        // SAFETY: a spare WQE is one of the ring's, for each of which there is a record.
+        unsafe {
+            prefetch::line(self.wr_ids.add(first).cast());
+            prefetch::line(self.held.add(first).cast());
+        }
+    }
+
     /// Goes on with the spare run behind `last`, which was posted.
     #[inline(always)]
     fn begin_run(&mut self, last: u32) {
+        self.make_run_usual();
         let Range { start, end } = self.spare.clone();
         self.link(last, start);
         self.note_unusual(last);
@@ -379,19 +396,27 @@ impl SharedReceiveQueue {
         (self.tail, self.end, self.spare) = (start, end, 0..0);
     }
 
+    /// The word with the bit of a WQE.
+    #[inline(always)]
+    fn unusual_word(&mut self, index: u32) -> &mut u64 {
+        debug_assert!(index < self.layout.requests);
+        // SAFETY: every caller passes an index below the number of requests, for each of which there is a bit.
+        unsafe { self.unusual.get_unchecked_mut((index / u64::BITS) as usize) }
+    }
+
     /// Notes that a WQE may not have the usual form.
     #[inline(always)]
     fn note_unusual(&mut self, index: u32) {
-        self.unusual[(index / u64::BITS) as usize] |= 1 << (index % u64::BITS);
+        *self.unusual_word(index) |= 1 << (index % u64::BITS);
     }
 
-    /// Gives the WQEs that were claimed last their usual form.
+    /// Gives the WQEs of the spare run their usual form.
     #[inline(always)]
     fn make_run_usual(&mut self) {
         let Range { start, end } = self.spare.clone();
         // A run lies in one word of bits.
         let claimed = u64::MAX >> (u64::BITS - (end - start)) << (start % u64::BITS);
-        let word = &mut self.unusual[(start / u64::BITS) as usize];
+        let word = self.unusual_word(start);
         let mut unusual = *word & claimed;
         *word &= !claimed;
         while unusual != 0 {

@@ -11,7 +11,7 @@ pub(crate) mod journal;
 pub(crate) mod layout;
 pub(crate) mod list;
 pub(crate) mod post;
-mod prefetch;
+pub(crate) mod prefetch;
 pub(crate) mod queue;
 pub(crate) mod records;
 mod room;

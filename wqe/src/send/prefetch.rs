@@ -28,7 +28,7 @@ impl<T: Transport> SendQueue<T> {
 
 /// Starts loading the cache line at an address, to be written. Never faults, whatever is there.
 #[inline(always)]
-fn line(at: NonNull<u8>) {
+pub(crate) fn line(at: NonNull<u8>) {
     let at = at.as_ptr();
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction is of the x86-64 baseline; it accesses nothing that the program can see.
