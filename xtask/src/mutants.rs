@@ -30,10 +30,10 @@ const BAR_OF_A_CHANGE: usize = 90;
 /// How long planting the bugs of changed lines may take, in minutes.
 const MINUTES_OF_A_CHANGE: u64 = 10;
 
-/// Plant bugs in the data path, cancel, keys, tags and transitions, and see that tests notice
+/// Plant bugs in the data path, cancel, keys, tags, packets and transitions, and see that tests notice
 ///
-/// cargo-mutants says what can be changed where, in wqe/src, cq/src, src/memory/mkey, src/qp, src/srq
-/// and src/tag_matching. A seeded sample, drawn of every file by its share, is built into one copy of the tree
+/// cargo-mutants says what can be changed where, in wqe/src, cq/src, src/ethernet, src/flow,
+/// src/memory/mkey, src/pools, src/qp, src/rss, src/srq and src/tag_matching. A seeded sample, drawn of every file by its share, is built into one copy of the tree
 /// in target/mutants, where a variable of the environment chooses the bug that is on. With each bug run
 /// the tests that reach its function, those first that fail for others of the file, then the quick
 /// ones, until one fails: unit tests, those in wqe/tests and cq/tests, and the conformance suite. What

@@ -16,11 +16,15 @@ use crate::tool::{Tool, output};
 const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", cache: "mlx5-mutants" };
 
 /// Where mutants are planted.
-const PLANTED: [&str; 6] = [
+const PLANTED: [&str; 10] = [
     "wqe/src/**",
     "cq/src/**",
+    "src/ethernet/**",
+    "src/flow/**",
     "src/memory/mkey/**",
+    "src/pools/**",
     "src/qp/**",
+    "src/rss/**",
     "src/srq/**",
     "src/tag_matching/**",
 ];
