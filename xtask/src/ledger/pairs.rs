@@ -1,4 +1,5 @@
-//! Two programs on one simulated machine, which send to each other: rdma-core's, perftest's, ours.
+//! Two programs on one simulated machine, which send to each other: rdma-core's, perftest's,
+//! UCX's, ours.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::door::{DEVICE, Door, Ended, Link, SECOND};
 use super::rows::{MACHINE, Outcome, Reason, Row};
-use super::suites::{INTEROP, PERFTEST, PINGPONG};
+use super::suites::{INTEROP, PERFTEST, PINGPONG, UCX};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 use crate::provider::Provider;
@@ -49,7 +50,7 @@ macro_rules! pairs {
 }
 
 /// Every pair. perftest checks nothing of what arrives, but it ends only if everything does; the
-/// programs of rdma-core check with `-c`.
+/// programs of rdma-core check with `-c`. UCX drives the queues itself that `mlx5dv_init_obj` hands it.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = pairs! {
     PINGPONG {
@@ -87,6 +88,13 @@ const PAIRS: &[Pair] = pairs! {
         "ib_write_bw -l 8": "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
         "ib_read_bw": "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT", "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
         "ib_atomic_bw": "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT", "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT localhost", "BW average";
+    }
+    UCX {
+        "ucx_perftest -t tag_lat, UCX_TLS=rc_x": "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t tag_lat -n 500 -w 10 localhost", "Final:";
+        "ucx_perftest -t tag_bw -s 65536, UCX_TLS=rc_x": "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t tag_bw -s 65536 -n 100 -w 10 localhost", "Final:";
+        "ucx_perftest -t ucp_put_lat, UCX_TLS=rc_x": "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t ucp_put_lat -n 500 -w 10 localhost", "Final:";
+        "ucx_perftest -t tag_lat, UCX_TLS=ud_x": "env UCX_TLS=ud_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=ud_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t tag_lat -n 500 -w 10 localhost", "Final:";
+        "ucx_perftest -t tag_bw -s 4096, UCX_TLS=ud_x": "env UCX_TLS=ud_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=ud_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t tag_bw -s 4096 -n 200 -w 10 localhost", "Final:";
     }
     INTEROP {
         "mlx5 pingpong, ibv_rc_pingpong": "ibv_rc_pingpong -c -n 500 -d DEVICE -p PORT GID", "mlx5 pingpong --ibv -n 500 -d DEVICE --connect localhost:PORT", "every byte verified";
@@ -133,7 +141,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 2] = [
 ];
 
 /// Runs every pair on one link, one after the other, and all on one machine. Over our libibverbs,
-/// the programs of rdma-core also run with either side over C's.
+/// the programs of rdma-core and UCX also run with either side over C's.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
     let mut host = door.machine(&format!("{},devices=2,raw=on", link.settings), link)?;
@@ -153,7 +161,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     };
     for pair in PAIRS {
         rows.push(row(pair.suite, pair.test, meet(pair, [door, door])?));
-        if door.provider == Provider::Rust && pair.suite == PINGPONG {
+        if door.provider == Provider::Rust && [PINGPONG, UCX].contains(&pair.suite) {
             let trouble = meet(pair, [&c, door])?;
             rows.push(row(pair.suite, &format!("{}, the server over C", pair.test), trouble));
             let trouble = meet(pair, [door, &c])?;
