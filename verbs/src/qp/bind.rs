@@ -1,6 +1,6 @@
 //! Binding memory windows of type 1.
 
-use super::flags::flags;
+use super::flags::flags_of;
 use super::post::listed_errno;
 use super::{CTransport, QpObject, QpOf};
 use crate::abi::*;
@@ -8,7 +8,7 @@ use crate::mr::MrObject;
 use crate::mw::{MwObject, binding};
 use crate::refusal::{Refusal, status};
 use mlx5::Change;
-use mlx5::operation::{BindWindow, SendOperation};
+use mlx5::operation::BindWindow;
 
 /// What binds a window, on a queue pair of transport `T`.
 ///
@@ -25,7 +25,7 @@ pub(super) unsafe fn bind_of<T: CTransport>(
     unsafe {
         let this = QpOf::<T>::of(qp);
         let binding = binding(mw, rkey, &bind.bind_info);
-        let flags = flags::<T>(bind.send_flags, BindWindow::FLAGS);
+        let flags = flags_of::<T, BindWindow>(bind.send_flags);
         let posted = this.head.send_lock.hold(|| {
             let mut batch = this.send().wr_start();
             T::bind(&mut batch, bind.wr_id, flags, binding, change)?;

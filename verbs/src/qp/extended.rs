@@ -6,7 +6,7 @@
 //! them is known.
 
 use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
-use super::flags::flags;
+use super::flags::flags_of;
 use super::packet::cuts;
 use super::post::{Common, by_opcode};
 use super::{Address, CTransport, QpObject, QpOf};
@@ -126,7 +126,7 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
 unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Remote) -> bool {
     // SAFETY: by the contract.
     unsafe {
-        let flags = flags::<T>((*qp).wr_flags, O::FLAGS);
+        let flags = flags_of::<T, O>((*qp).wr_flags);
         open::<T>(qp).steps.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
     }
 }

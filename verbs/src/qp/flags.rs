@@ -3,7 +3,10 @@
 use super::CTransport;
 use crate::abi::*;
 use mlx5::SendFlags;
+use mlx5::operation::SendOperation;
 use mlx5::transport::Rc;
+use std::hint::assert_unchecked;
+use std::marker::PhantomData;
 
 /// The provider's flags by C's: a table of so many entries, which have the flags whose bits the index has.
 macro_rules! by_bits {
@@ -33,6 +36,31 @@ const FLAGS: [SendFlags; 32] = by_bits! { SendFlags[32]:
 #[inline(always)]
 pub(super) fn flags<T: CTransport>(flags: c_uint, allowed: SendFlags) -> SendFlags {
     FLAGS[flags as usize % FLAGS.len()].intersection(T::FLAGS).intersection(allowed)
+}
+
+/// [`FLAGS`] for one operation of one transport.
+struct Of<T, O>(PhantomData<(T, O)>);
+
+impl<T: CTransport, O: SendOperation> Of<T, O> {
+    const FLAGS: [SendFlags; 32] = {
+        let mut table = FLAGS;
+        let mut bits = 0;
+        while bits < table.len() {
+            table[bits] = table[bits].intersection(T::FLAGS).intersection(O::FLAGS);
+            bits += 1;
+        }
+        table
+    };
+}
+
+/// [`flags`] of an operation that is known here: they are looked up, and nothing is left to pass over.
+#[inline(always)]
+pub(super) fn flags_of<T: CTransport, O: SendOperation>(flags: c_uint) -> SendFlags {
+    let table: &[SendFlags; 32] = const { &Of::<T, O>::FLAGS };
+    let flags = table[flags as usize % table.len()];
+    // SAFETY: every entry of the table was intersected with both.
+    unsafe { assert_unchecked(T::FLAGS.intersection(O::FLAGS).contains(flags)) };
+    flags
 }
 
 /// The provider's flags of a request of libmlx5.

@@ -1,6 +1,6 @@
 //! Queue pairs of raw packets: what they are made with, packets that the device cuts, rate limits.
 
-use super::flags::flags;
+use super::flags::flags_of;
 use super::{CTransport, QpObject};
 use crate::abi::*;
 use crate::cq::PACKETS;
@@ -85,10 +85,9 @@ pub(super) fn tso_request<'a, T: CTransport>(
     wr: &ibv_send_wr,
     packet: Option<&'a Segmented<'a>>,
 ) -> SendWr<'a> {
-    use mlx5::operation::SendOperation;
     SendWr {
         wr_id: wr.wr_id,
-        flags: flags::<T>(wr.send_flags, operation::Tso::FLAGS),
+        flags: flags_of::<T, operation::Tso>(wr.send_flags),
         operation: Operation::Tso,
         data: packet.map_or(Data::Inline(&[]), Data::Segmented),
         address: None,
@@ -141,7 +140,6 @@ pub(super) unsafe fn add_headed(
     wr: &ibv_send_wr,
     data: &Data<'_>,
 ) {
-    use mlx5::operation::SendOperation;
     let (pieces, inline) = match data {
         Data::Sges(pieces) => (*pieces, false),
         Data::InlineAt(pieces) => (pieces.pieces(), true),
@@ -160,7 +158,7 @@ pub(super) unsafe fn add_headed(
     let (IBV_WR_SEND, Some((header, rest))) = (wr.opcode, split) else {
         return batch.push_with(refused);
     };
-    let flags = flags::<RawPacket>(wr.send_flags, operation::Send::FLAGS);
+    let flags = flags_of::<RawPacket, operation::Send>(wr.send_flags);
     let request = batch.wr(wr.wr_id, flags).send().inline_header(&header);
     match inline {
         false => request.sge_list(rest),

@@ -1,6 +1,6 @@
 //! Posting requests from C's lists.
 
-use super::flags::flags;
+use super::flags::{flags, flags_of};
 use super::packet::{self, cuts, segmented, tso_request};
 use super::{Address, CTransport, QpObject, QpOf};
 use crate::abi::*;
@@ -160,7 +160,7 @@ pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
     unsafe {
         SendWr {
             wr_id: wr.wr_id,
-            flags: flags::<T>(wr.send_flags, O::FLAGS),
+            flags: flags_of::<T, O>(wr.send_flags),
             operation: O::of(wr),
             data,
             address,

@@ -65,7 +65,7 @@ impl<T: Transport> SendQueue<T> {
     /// [`control_of`].
     ///
     /// # Safety
-    /// There is room for a request at the cursor, where `slot` is.
+    /// There is room for a request at the cursor, where `slot` is. Its flags are [`allowed`].
     #[inline(always)]
     pub(crate) unsafe fn build_control<O: SendOperation, A>(
         &self,
@@ -79,13 +79,16 @@ impl<T: Transport> SendQueue<T> {
         // What this takes of the queue is loaded only here: before, it would take registers of what is
         // written then.
         in_order();
-        let flags = parts.flags.intersection(SendFlags::CONTROL).bits();
+        let flags = match const { SendFlags::CONTROL.contains(allowed::<T, O>()) } {
+            true => parts.flags,
+            false => parts.flags.intersection(SendFlags::CONTROL),
+        };
         let (words, info) = control_of::<O>(
             cursor.head,
             least,
             units,
             blocks,
-            flags,
+            flags.bits(),
             parts.immediate,
             self.qpn,
             self.default_control(),
@@ -98,10 +101,11 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
-/// The flags that a request of the fast path may have.
+/// The flags that a request of the fast path may have. One with bits that are no flags, which are passed
+/// over, takes the slow path.
 #[inline(always)]
 pub(crate) const fn allowed<T: Transport, O: SendOperation>() -> SendFlags {
-    T::FLAGS.intersection(O::FLAGS).union(SendFlags::all().complement())
+    T::FLAGS.intersection(O::FLAGS)
 }
 
 /// Keeps the compiler from moving loads and stores across it.

@@ -183,7 +183,8 @@ impl<T: Transport> Steps<'_, T> {
         let immediate = U32::from_bytes(immediate);
         let parts = Parts { wr_id, flags, immediate, address: (), remote };
         // SAFETY: there is room for a request of the largest size, in blocks that the device does not
-        // own; posting was allowed when the batch was started, or there would be no room.
+        // own, and the flags were looked at; posting was allowed when the batch was started, or there would be
+        // no room.
         unsafe {
             let slot = opaque(queue.at(cursor.head));
             write_head(slot, (), remote);
