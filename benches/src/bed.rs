@@ -51,8 +51,14 @@ impl Base {
 
     /// A queue pair that is connected with itself.
     pub(crate) fn loopback(&self, cq: &CompletionQueue, depth: u32) -> QueuePair<Rc> {
+        self.looped(cq, depth, 0)
+    }
+
+    /// The same, which receives.
+    pub(crate) fn looped(&self, cq: &CompletionQueue, depth: u32, receives: u32) -> QueuePair<Rc> {
         let (options, psn) = (ConnectOptions::default(), Psn::wrapping(0));
         let qp = self.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
+        let qp = if receives == 0 { qp } else { qp.max_recv_wr(receives) };
         let mut qp = qp.build().expect("create_qp");
         let here = qp.endpoint(&self.port, psn, &options);
         qp.connect(&self.port, psn, &here, &options).expect("connect");

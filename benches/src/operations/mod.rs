@@ -5,6 +5,7 @@
 pub mod cancel;
 pub mod control;
 pub mod ethernet;
+pub mod locked;
 pub mod mkey;
 pub mod poll;
 pub mod post;

@@ -4,7 +4,7 @@ use mlx5::{CompletionOpcode, CompletionQueue, SharedCompletionQueue, WorkComplet
 
 /// Reads what most users read of a completion: status, identifier, operation, length.
 #[inline(always)]
-fn read(completion: WorkCompletion<'_>, sum: &mut u64) {
+pub(super) fn read(completion: WorkCompletion<'_>, sum: &mut u64) {
     if completion.status().is_ok() {
         let sent = completion.opcode() == CompletionOpcode::RdmaWrite;
         let length = completion.byte_len().unwrap_or(0);

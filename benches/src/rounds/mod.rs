@@ -77,8 +77,9 @@ macro_rules! subjects {
 }
 
 subjects! {
-    post::single, post::any, post::shared, post::datagrams, poll::single, poll::sparse,
+    post::single, post::any, post::shared, post::datagrams::single, post::datagrams::shared,
+    poll::single, poll::sparse,
     poll::shared, poll::compressed,
-    receive::own, receive::shared, scattered, mkey, cancel, control, many, ethernet::one,
+    receive::own, receive::shared, receive::locked, scattered, mkey, cancel, control, many, ethernet::one,
     ethernet::multi, ethernet::queue::single, ethernet::queue::striding,
 }

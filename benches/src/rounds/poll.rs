@@ -83,10 +83,11 @@ pub(super) mod sparse {
 
 /// A completion queue that several threads could poll.
 pub(super) mod shared {
-    use crate::bed::{Bed, Options};
-    use crate::operations::poll;
+    use crate::bed::{BATCH, Bed, Options};
+    use crate::operations::{locked, poll};
     use crate::round::timed;
     use crate::rounds::subject;
+    use std::hint::black_box;
 
     subject! {
         |machine| (Bed::new(machine, Options::default()).into_shared(), ()) =>
@@ -95,6 +96,15 @@ pub(super) mod shared {
             bed.written(first, 64);
             let (cq, sum) = (&bed.cq, &mut bed.sum);
             timed(64, |_| poll::one_shared(cq, sum) == Some(1))
+        }
+        "poll16", Shared, locked::poll_many x 64, |bed, _given, first| {
+            bed.written(first, 64);
+            let (cq, sum) = (&bed.cq, &mut bed.sum);
+            timed(4, |_| locked::poll_many(cq, black_box(BATCH), sum) == Some(BATCH))
+        }
+        "empty_poll", Shared, locked::poll_empty x 64, |bed, _given, _first| {
+            let (cq, sum) = (&bed.cq, &mut bed.sum);
+            timed(64, |_| locked::poll_empty(cq, sum) == Some(0))
         }
     }
 }

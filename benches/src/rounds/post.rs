@@ -140,9 +140,10 @@ pub(super) mod any {
 /// To a queue pair that several threads could post to.
 pub(super) mod shared {
     use crate::bed::{Bed, Given, Options};
-    use crate::operations::post;
+    use crate::operations::{locked, post};
     use crate::round::timed;
     use crate::rounds::subject;
+    use std::hint::black_box;
 
     subject! {
         |machine| { let bed = Bed::new(machine, Options::default()); let given = Given::new(&bed.base); (bed.into_shared(), given) } =>
@@ -169,6 +170,32 @@ pub(super) mod shared {
             bed.complete(64);
             time
         }
+        "batch16_inline8", Shared, locked::batch_inline8 x 64, |bed, given, first| {
+            let (qp, bytes) = (&bed.qp, given.bytes());
+            let time = timed(4, |k| {
+                let wr_id = first + k as u64;
+                locked::batch_inline8(qp, given.remotes(k), bytes, wr_id).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "batch16_sge", Shared, locked::batch_sge x 64, |bed, given, first| {
+            let qp = &bed.qp;
+            let time = timed(4, |k| {
+                let wr_id = first + k as u64;
+                locked::batch_sge(qp, given.remotes(k), given.sges(k), wr_id).is_ok()
+            });
+            bed.complete(64);
+            time
+        }
+        "list16_inline8", Shared, locked::list x 64, |bed, given, first| {
+            let pieces = [given.bytes()];
+            let lists: [_; 4] = std::array::from_fn(|k| given.list(k, first, &pieces));
+            let (qp, lists) = (&bed.qp, black_box(&lists));
+            let time = timed(4, |k| locked::list(qp, &lists[k]).is_ok());
+            bed.complete(64);
+            time
+        }
     }
 }
 
@@ -176,19 +203,39 @@ pub(super) mod shared {
 pub(super) mod datagrams {
     use crate::bed::{BATCH, Base, DEPTH};
     use crate::machine::Machine;
-    use crate::operations::post;
+    use crate::operations::{locked, post};
     use crate::round::timed;
     use crate::rounds::subject;
     use mlx5::transport::Ud;
-    use mlx5::{AddressHandle, CompletionQueue, ConnectOptions, Psn, QueuePair, ReceiveWr, Sge};
+    use mlx5::{
+        AddressHandle, CompletionQueue, ConnectOptions, Psn, QueuePair, ReceiveWr, Sge,
+        SharedQueuePair,
+    };
 
     /// A queue pair that sends to itself.
-    struct Datagrams {
+    struct Datagrams<Q = QueuePair<Ud>> {
         base: Base,
-        qp: QueuePair<Ud>,
+        qp: Q,
         cq: CompletionQueue,
         way: AddressHandle,
         qkey: u32,
+    }
+
+    /// Who receives.
+    trait Receives {
+        fn post_receives(&mut self, list: &[ReceiveWr<'_>]);
+    }
+
+    impl Receives for QueuePair<Ud> {
+        fn post_receives(&mut self, list: &[ReceiveWr<'_>]) {
+            self.post_recv(list).expect("room");
+        }
+    }
+
+    impl Receives for SharedQueuePair<Ud> {
+        fn post_receives(&mut self, list: &[ReceiveWr<'_>]) {
+            self.post_recv(list).expect("room");
+        }
     }
 
     impl Datagrams {
@@ -205,6 +252,13 @@ pub(super) mod datagrams {
             (Self { base, qp, cq, way, qkey }, ())
         }
 
+        fn shared(machine: &Machine) -> (Datagrams<SharedQueuePair<Ud>>, ()) {
+            let (Self { base, qp, cq, way, qkey }, ()) = Self::new(machine);
+            (Datagrams { base, qp: qp.into_shared(), cq, way, qkey }, ())
+        }
+    }
+
+    impl<Q: Receives> Datagrams<Q> {
         /// Eight bytes to send; what is received has a header of 40 before.
         fn sge(&self, k: usize) -> Sge {
             Sge { length: 8, ..self.base.sge(k as u64) }
@@ -214,7 +268,7 @@ pub(super) mod datagrams {
             let sges = [self.base.sge(0)];
             for _ in 0..count / BATCH {
                 let list = [ReceiveWr { wr_id: 0, sges: &sges }; BATCH];
-                self.qp.post_recv(&list).expect("room");
+                self.qp.post_receives(&list);
             }
         }
 
@@ -229,18 +283,45 @@ pub(super) mod datagrams {
         }
     }
 
-    subject! {
-        Datagrams::new =>
+    /// To a queue pair of one owner.
+    pub(in crate::rounds) mod single {
+        use super::*;
 
-        "post_ud", Single, post::datagram x 64, |bed, _given, first| {
-            bed.receives(64);
-            let sges: [Sge; 64] = std::array::from_fn(|k| bed.sge(k));
-            let (to, qp_num) = (bed.way.vector(), bed.qp.qp_num());
-            let time = timed(64, |k| {
-                post::datagram(&mut bed.qp, to, qp_num, bed.qkey, sges[k], first + k as u64).is_ok()
-            });
-            bed.complete(128);
-            time
+        subject! {
+            Datagrams::new =>
+
+            "post_ud", Single, post::datagram x 64, |bed, _given, first| {
+                bed.receives(64);
+                let sges: [Sge; 64] = std::array::from_fn(|k| bed.sge(k));
+                let (to, qp_num, qkey) = (bed.way.vector(), bed.qp.qp_num(), bed.qkey);
+                let qp = &mut bed.qp;
+                let time = timed(64, |k| {
+                    post::datagram(qp, to, qp_num, qkey, sges[k], first + k as u64).is_ok()
+                });
+                bed.complete(128);
+                time
+            }
+        }
+    }
+
+    /// To one that several threads could post to.
+    pub(in crate::rounds) mod shared {
+        use super::*;
+
+        subject! {
+            Datagrams::shared =>
+
+            "post_ud", Shared, locked::datagram x 64, |bed, _given, first| {
+                bed.receives(64);
+                let sges: [Sge; 64] = std::array::from_fn(|k| bed.sge(k));
+                let (to, qp_num, qkey) = (bed.way.vector(), bed.qp.qp_num(), bed.qkey);
+                let qp = &bed.qp;
+                let time = timed(64, |k| {
+                    locked::datagram(qp, to, qp_num, qkey, sges[k], first + k as u64).is_ok()
+                });
+                bed.complete(128);
+                time
+            }
         }
     }
 }

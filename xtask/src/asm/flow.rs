@@ -4,29 +4,40 @@ use std::collections::{HashMap, VecDeque};
 
 use super::listing::{self, Instruction, Listing};
 
-/// Looks for a way from a function's start past a landmark to its return, on which nothing is called
-/// and no more than `locks` locks are taken; answers how many instructions are on the shortest. No
-/// panic may be called from anywhere that can be reached.
+/// What there may be on a way.
+#[derive(Clone, Copy)]
+pub(super) struct Allowed {
+    pub(super) locks: usize,
+    pub(super) calls: usize,
+}
+
+/// Looks for a way from a function's start past a landmark to its return, on which no more locks are taken
+/// and functions are called than are allowed; answers how many instructions are on the shortest. No panic
+/// may be called from anywhere that can be reached.
 pub(super) fn examine(
     listing: &Listing,
     landmark: impl Fn(&str) -> bool,
-    locks: usize,
+    allowed: Allowed,
 ) -> Result<usize, String> {
     if let Some(panic) = reachable(listing).find(|line| is_panic(&line.text)) {
         return Err(format!("may panic: {}", panic.text));
     }
-    // Where one stands, whether the landmark was passed, and locks taken.
-    let mut seen: HashMap<(usize, bool, usize), usize> = HashMap::new();
-    let mut open = VecDeque::from([((0, false, 0), 1)]);
+    // Where one stands, whether the landmark was passed, and locks and calls taken.
+    let mut seen: HashMap<(usize, bool, usize, usize), usize> = HashMap::new();
+    let mut open = VecDeque::from([((0, false, 0, 0), 1)]);
     while let Some((state, length)) = open.pop_front() {
-        let (at, passed, taken) = state;
+        let (at, passed, locks, calls) = state;
         let Some(Instruction { text, jump }) = listing.0.get(at) else { continue };
         let passed = passed || landmark(text);
-        let taken = taken + usize::from(is_lock(text));
-        if is_call(text) || text.starts_with("ud") || taken > locks {
+        let locks = locks + usize::from(is_lock(text));
+        // To jump to another function is to call it, and to return what it does.
+        let named = text.starts_with("jmp _") || text.starts_with("b _");
+        let last = jump.is_none() && named;
+        let calls = calls + usize::from(is_call(text) || last);
+        if text.starts_with("ud") || locks > allowed.locks || calls > allowed.calls {
             continue;
         }
-        if text.starts_with("ret") {
+        if text.starts_with("ret") || last {
             if passed {
                 return Ok(length);
             }
@@ -34,13 +45,14 @@ pub(super) fn examine(
         }
         let next = goes_on(text).then_some(at + 1);
         for next in [*jump, next].into_iter().flatten() {
-            let state = (next, passed, taken);
+            let state = (next, passed, locks, calls);
             if seen.insert(state, length).is_none() {
                 open.push_back((state, length + 1));
             }
         }
     }
-    Err(format!("no way to succeed without a call and with at most {locks} locks"))
+    let Allowed { locks, calls } = allowed;
+    Err(format!("no way to succeed with at most {locks} locks and {calls} calls"))
 }
 
 /// What can be reached from a function's start by its own jumps: not what only unwinding comes to.
@@ -90,7 +102,7 @@ mod tests {
     }
 
     fn examined(lines: &[(&str, Option<usize>)], locks: usize) -> Result<usize, String> {
-        examine(&listing(lines), |text| text == "sfence", locks)
+        examine(&listing(lines), |text| text == "sfence", Allowed { locks, calls: 0 })
     }
 
     #[test]
@@ -104,6 +116,19 @@ mod tests {
     fn a_way_around_the_landmark_is_none() {
         let lines = [("je", Some(3)), ("call x", None), ("sfence", None), ("ret", None)];
         assert!(examined(&lines, 0).is_err());
+    }
+
+    #[test]
+    fn calls_are_counted() {
+        let of = |lines, calls| {
+            examine(&listing(lines), |text| text == "sfence", Allowed { locks: 0, calls })
+        };
+        let lines: &[_] = &[("call x", None), ("sfence", None), ("ret", None)];
+        assert!(of(lines, 0).is_err());
+        assert_eq!(of(lines, 1), Ok(3));
+        let lines: &[_] = &[("sfence", None), ("jmp _x", None)];
+        assert!(of(lines, 0).is_err());
+        assert_eq!(of(lines, 1), Ok(2));
     }
 
     #[test]

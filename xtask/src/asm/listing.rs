@@ -74,11 +74,12 @@ impl Names {
         Ok(Self { symbols, table })
     }
 
-    /// The symbol of the function with this path.
-    fn symbol(&self, path: &[&str]) -> Option<&str> {
+    /// The symbols of the functions with this path, which may be the end of a longer one.
+    fn symbols(&self, path: &[&str]) -> impl Iterator<Item = &str> {
         // What follows the path is a hash.
         let part = mangled(path) + "17h";
-        self.symbols.iter().find(|symbol| symbol.contains(&part)).map(String::as_str)
+        let is_it = move |symbol: &&String| symbol.contains(&part);
+        self.symbols.iter().filter(is_it).map(String::as_str)
     }
 }
 
@@ -115,15 +116,32 @@ impl Listing {
         names: &Names,
         path: &[&str],
     ) -> Result<Self, Failure> {
-        let missing = || Failure::NotBuilt(format!("the function {}", path.join("::")));
-        let symbol = names.symbol(path).ok_or_else(missing)?;
+        Ok(Self::all_of(binutils, program, names, path)?.swap_remove(0))
+    }
+
+    /// Those of all functions with a path, at least one, the shortest first.
+    pub(crate) fn all_of(
+        binutils: &Binutils,
+        program: &Path,
+        names: &Names,
+        path: &[&str],
+    ) -> Result<Vec<Self>, Failure> {
         let program = program.to_string_lossy();
-        let symbol = format!("--disassemble={symbol}");
-        let arguments =
-            [&["--no-show-raw-insn", symbol.as_str(), &program], binutils.syntax].concat();
-        let text = binutils.says("objdump", &arguments)?;
-        let listing = parse(&text, binutils.comment, &names.table);
-        if listing.0.is_empty() { Err(missing()) } else { Ok(listing) }
+        let mut listings = Vec::new();
+        for symbol in names.symbols(path) {
+            let symbol = format!("--disassemble={symbol}");
+            let arguments =
+                [&["--no-show-raw-insn", symbol.as_str(), &program], binutils.syntax].concat();
+            let text = binutils.says("objdump", &arguments)?;
+            listings.push(parse(&text, binutils.comment, &names.table));
+        }
+        listings.retain(|listing| listing.len() != 0);
+        // By what they are: the hashes change.
+        listings.sort_by_cached_key(|listing| (listing.len(), listing.to_string()));
+        if listings.is_empty() {
+            return Err(Failure::NotBuilt(format!("the function {}", path.join("::"))));
+        }
+        Ok(listings)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,0 +1,222 @@
+    push rbp
+    push r15
+    push r14
+    push r13
+    push r12
+    push rbx
+    sub rsp,0x68
+    mov QWORD PTR [rsp+0x18],rsi
+    mov rax,QWORD PTR [rdi]
+    mov ecx,DWORD PTR [rax]
+    test cl,0x2
+    je 15
+    test rdx,rdx
+    je 11
+    movzx esi,WORD PTR [rdi+0x3c]
+    movzx ecx,WORD PTR [rdi+0x3e]
+    mov QWORD PTR [rsp+0x10],rdi
+    jmp 1
+0:
+    mov rax,QWORD PTR [rsp+0x20]
+    add QWORD PTR [rsp+0x18],rax
+    mov rdx,QWORD PTR [rsp+0x60]
+    mov rax,QWORD PTR [rsp+0x58]
+    sub rdx,rax
+    mov esi,DWORD PTR [rsp+0x8]
+    add esi,eax
+    test rdx,rdx
+    mov rdi,QWORD PTR [rsp+0x10]
+    mov ecx,DWORD PTR [rsp+0x28]
+    je 10
+1:
+    movzx eax,si
+    mov r13d,DWORD PTR [rdi+0x38]
+    and r13d,eax
+    cmp ax,cx
+    jne 2
+    mov rax,QWORD PTR [rdi+0x20]
+    mov ecx,DWORD PTR [rax+0x100]
+    add cx,WORD PTR [rdi+0x28]
+    mov WORD PTR [rdi+0x3e],cx
+2:
+    cmp cx,si
+    je 14
+    mov DWORD PTR [rsp+0x28],ecx
+    mov eax,ecx
+    mov DWORD PTR [rsp+0x8],esi
+    sub eax,esi
+    movzx eax,ax
+    cmp rax,rdx
+    mov QWORD PTR [rsp+0x60],rdx
+    cmovae rax,rdx
+    mov edx,DWORD PTR [rdi+0x28]
+    mov ecx,edx
+    sub rdx,r13
+    cmp rdx,rax
+    cmovae rdx,rax
+    mov QWORD PTR [rsp+0x58],rdx
+    lea eax,[rdx*8+0x0]
+    lea rax,[rax+rax*2]
+    mov QWORD PTR [rsp+0x20],rax
+    cmp ecx,r13d
+    je 0
+    mov rax,QWORD PTR [rsp+0x10]
+    mov ebx,DWORD PTR [rax+0x2c]
+    mov ebp,DWORD PTR [rax+0x30]
+    mov ecx,DWORD PTR [rax+0x34]
+    mov DWORD PTR [rsp+0xc],ecx
+    lea r15d,[r13*8+0x0]
+    add r15,QWORD PTR [rax+0x10]
+    imul r13,rbp
+    add r13,QWORD PTR [rax+0x8]
+    cmp ebx,0x1
+    jbe 6
+    mov r14,QWORD PTR [rsp+0x20]
+    mov r12,QWORD PTR [rsp+0x18]
+    jmp 5
+3:
+    lea rdi,[rsp+0x2c]
+    mov rsi,r13
+    mov r8d,ebx
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
+    movzx eax,BYTE PTR [rsp+0x2c]
+    cmp al,0x1f
+    jne 12
+4:
+    mov rax,QWORD PTR [r12+0x10]
+    add r12,0x18
+    mov QWORD PTR [r15],rax
+    add r13,rbp
+    add r15,0x8
+    add r14,0xffffffffffffffe8
+    je 0
+5:
+    mov rdx,QWORD PTR [r12]
+    mov rcx,QWORD PTR [r12+0x8]
+    cmp rcx,0x1
+    jne 3
+    mov eax,DWORD PTR [rdx+0x8]
+    lea esi,[rax-0x1]
+    cmp esi,DWORD PTR [rsp+0xc]
+    jae 3
+    mov ecx,DWORD PTR [rdx+0xc]
+    mov rdx,QWORD PTR [rdx]
+    movups xmm0,XMMWORD PTR [data]
+    movups XMMWORD PTR [r13+0x10],xmm0
+    bswap eax
+    bswap rdx
+    bswap ecx
+    mov DWORD PTR [r13+0x0],eax
+    mov DWORD PTR [r13+0x4],ecx
+    mov QWORD PTR [r13+0x8],rdx
+    jmp 4
+6:
+    mov r14,QWORD PTR [rsp+0x20]
+    mov r12,QWORD PTR [rsp+0x18]
+    jmp 9
+7:
+    lea rdi,[rsp+0x2c]
+    mov rsi,r13
+    mov r8d,ebx
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
+    movzx eax,BYTE PTR [rsp+0x2c]
+    cmp al,0x1f
+    jne 12
+8:
+    mov rax,QWORD PTR [r12+0x10]
+    add r12,0x18
+    mov QWORD PTR [r15],rax
+    add r13,rbp
+    add r15,0x8
+    add r14,0xffffffffffffffe8
+    je 0
+9:
+    mov rdx,QWORD PTR [r12]
+    mov rcx,QWORD PTR [r12+0x8]
+    cmp rcx,0x1
+    jne 7
+    mov eax,DWORD PTR [rdx+0x8]
+    lea esi,[rax-0x1]
+    cmp esi,DWORD PTR [rsp+0xc]
+    jae 7
+    mov ecx,DWORD PTR [rdx+0xc]
+    mov rdx,QWORD PTR [rdx]
+    bswap eax
+    bswap rdx
+    bswap ecx
+    mov DWORD PTR [r13+0x0],eax
+    mov DWORD PTR [r13+0x4],ecx
+    mov QWORD PTR [r13+0x8],rdx
+    jmp 8
+10:
+    cmp si,WORD PTR [rdi+0x3c]
+    je 11
+    mov WORD PTR [rdi+0x3c],si
+    mov rax,QWORD PTR [rdi+0x20]
+    mov WORD PTR [rax+0x80],si
+    mov rax,QWORD PTR [rdi+0x18]
+    movzx ecx,si
+    bswap ecx
+    mov DWORD PTR [rax],ecx
+11:
+    xor eax,eax
+    jmp 13
+12:
+    mov rdi,QWORD PTR [rsp+0x10]
+    mov esi,DWORD PTR [rsp+0x8]
+    mov ecx,DWORD PTR [rsp+0x34]
+    mov DWORD PTR [rsp+0x3f],ecx
+    mov rcx,QWORD PTR [rsp+0x2d]
+    mov QWORD PTR [rsp+0x38],rcx
+    sub r12d,DWORD PTR [rsp+0x18]
+    shr r12d,0x3
+    mov BYTE PTR [rsp+0x4c],al
+    mov rax,QWORD PTR [rsp+0x38]
+    mov QWORD PTR [rsp+0x4d],rax
+    mov eax,DWORD PTR [rsp+0x3f]
+    mov DWORD PTR [rsp+0x54],eax
+    imul eax,r12d,0xffffaaab
+    add esi,eax
+    lea rdx,[rsp+0x4c]
+    call _ZN8mlx5_wqe7receive5queue12ReceiveQueue4stop
+13:
+    add rsp,0x68
+    pop rbx
+    pop r12
+    pop r13
+    pop r14
+    pop r15
+    pop rbp
+    ret
+14:
+    lea rdx,[data]
+    call _ZN8mlx5_wqe7receive5queue12ReceiveQueue4stop
+    jmp 13
+15:
+    mov eax,DWORD PTR [rax]
+    mov cl,0x1e
+    test eax,eax
+    je 18
+    mov cl,0x1d
+    test al,0x4
+    jne 18
+    mov cl,0x1b
+    test al,0x10
+    jne 18
+    movzx eax,ah
+    cmp eax,0x6
+    ja 16
+    lea rcx,[data]
+    movzx eax,BYTE PTR [rax+rcx*1]
+    jmp 17
+16:
+    xor eax,eax
+17:
+    mov BYTE PTR [rsp+0x39],al
+    mov cl,0x1c
+18:
+    mov BYTE PTR [rsp+0x38],cl
+    lea rsi,[rsp+0x38]
+    xor edi,edi
+    call QWORD PTR [_ZN8mlx5_wqe7request11batch_error7Refused3new]
+    jmp 13
