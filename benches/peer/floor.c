@@ -365,6 +365,9 @@ void *open_floor(const struct bench_machine *machine, int single_threaded)
 	f->length = sizeof f->bytes;
 	f->fetch_add = htobe64((uint64_t)FETCH_ADD << 32 | qpn << 8 | 4);
 	f->packets = htobe64((uint64_t)ENHANCED_MPW << 32 | qpn << 8 | 34);
+	f->packets_any = htobe64((uint64_t)ENHANCED_MPW << 32 | qpn << 8);
+	f->umr = htobe64((uint64_t)UMR << 32 | qpn << 8);
+	f->entries = 4;
 	f->packet = htobe64((uint64_t)SEND << 32 | qpn << 8 | 3);
 	f->datagram = htobe64((uint64_t)SEND << 32 | qpn << 8 | 5);
 	/* All of a shared queue are given back in order, so that they are a ring. */

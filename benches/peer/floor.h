@@ -23,6 +23,7 @@ enum {
 	RDMA_WRITE = 0x08,
 	SEND = 0x0a,
 	ENHANCED_MPW = 0x29,
+	UMR = 0x25,
 	COMPARE_SWAP = 0x11,
 	FETCH_ADD = 0x12,
 	INLINE = 0x80000000,
@@ -59,6 +60,8 @@ struct floor {
 	struct record records[BLOCKS];
 	uint32_t head, retired, half;
 	uint64_t write_inline, write_data, send_data, fetch_add, compare_swap, datagram, packet, packets;
+	/* Without the number of units. */
+	uint64_t packets_any, umr;
 	/* By opcode, without the number of units. */
 	uint64_t built[16];
 	/* Of a datagram: the address, as its segment has it. */
@@ -66,6 +69,8 @@ struct floor {
 	uint64_t signaled;
 	volatile uint32_t send_record, receive_record, cq_record;
 	uint32_t consumer;
+	/* Of the run of compressed CQEs that is polled: those that were, and all. */
+	uint32_t run_at, run_count;
 	uint32_t receive_head, receive_retired;
 	uint64_t receives[BLOCKS][2];
 	uint64_t receive_ids[BLOCKS];
@@ -79,6 +84,8 @@ struct floor {
 	uint64_t bytes;
 	/* Of the bytes. The compiler may not know it. */
 	volatile uint32_t length;
+	/* Of the entries of a key, likewise. */
+	volatile uint32_t entries;
 	uint32_t rkey;
 	uint64_t sum;
 };

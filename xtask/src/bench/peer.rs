@@ -26,6 +26,9 @@ const FILES: &[&str] = &[
     "ethernet.c",
     "floor.c",
     "floor_ethernet.c",
+    "floor_strides.c",
+    "floor_keys.c",
+    "floor_compressed.c",
     "by_hand.c",
     "threads.c",
 ];

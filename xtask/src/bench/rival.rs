@@ -6,7 +6,8 @@ pub(super) enum Rival {
     /// The better of C's ways: instructions, of its default mode; nanoseconds, of its single-threaded
     /// mode.
     C,
-    /// The bare stores and loads. The lock of a shared queue may take some instructions besides.
+    /// The bare stores and loads. The lock of a shared queue may take some instructions besides: so many
+    /// sixteenths, because sixteen requests share one.
     Floor { besides: u32 },
     /// The same program over C's library, in the same way. Both take the locks that they take by
     /// default.
