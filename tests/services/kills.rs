@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread;
 use std::time::Duration;
 
-use crate::machine::Machine;
+use crate::machine::{LINKS, Machine};
 
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 2;
 
 struct Service {
     name: &'static str,
@@ -68,8 +68,8 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
         thread::sleep(Duration::from_micros(random % 100_000));
     };
     for Service { name, endless, short } in SERVICES {
-        for round in 0..ROUNDS {
-            let machine = Machine::serve("");
+        for (round, link) in (0..ROUNDS).flat_map(|round| LINKS.map(|link| (round, link))) {
+            let machine = Machine::serve(link);
             let (server, at) = machine.server(name, &["10.0.0.1:0"]);
             let client = |work: &[&str]| machine.start(name, &[work, &["--server", &at]].concat());
             let killed = client(endless);
@@ -81,7 +81,7 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
             server.kill();
             let error = left.fail();
             let known = CAUSES.iter().any(|cause| error.contains(cause));
-            assert!(known, "{name}, round {round} of MLX5_SEED={seed}: {error}");
+            assert!(known, "{name}, {link}, round {round} of MLX5_SEED={seed}: {error}");
             machine.end();
         }
     }
@@ -89,24 +89,25 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
 
 /// Which calls are tried: each of so many, from a random one on, because all take minutes. With
 /// `SERVICES_KILLS=all`, all are.
-const ONE_OF: usize = 8;
+const ONE_OF: usize = 16;
 
 #[test]
 fn either_side_is_killed_at_each_of_its_calls_and_the_other_goes_on_or_says_so() {
     let all = std::env::var("SERVICES_KILLS").is_ok_and(|which| which == "all");
     let one_of = if all { 1 } else { ONE_OF };
     let first = 1 + (seed() % one_of as u64) as u32;
-    for Service { name, short, .. } in SERVICES {
-        let machine = Machine::serve("");
+    let services = LINKS.into_iter().flat_map(|link| SERVICES.map(|service| (link, service)));
+    for (link, Service { name, short, .. }) in services {
+        let machine = Machine::serve(link);
         let (server, at) = machine.server(name, &["10.0.0.1:0"]);
         let work = [short, &["--server", &at]].concat();
         for call in (first..).step_by(one_of) {
             let (success, said) = machine.start_mortal(name, &work, call).end();
             if success {
-                assert!(call > 20, "{name}: {call}");
+                assert!(call > 20, "{name}, {link}: {call}");
                 break;
             }
-            assert!(!said.contains("error: "), "{name}, call {call}: {said}");
+            assert!(!said.contains("error: "), "{name}, {link}, call {call}: {said}");
         }
         machine.start(name, &work).succeed();
         server.kill();
@@ -120,12 +121,12 @@ fn either_side_is_killed_at_each_of_its_calls_and_the_other_goes_on_or_says_so()
             let served = [(); 2].map(|()| {
                 let (success, said) = machine.start(name, &work).end();
                 let known = CAUSES.iter().any(|cause| said.contains(cause));
-                assert!(success || known, "{name}, call {call} of the server: {said}");
+                assert!(success || known, "{name}, {link}, call {call} of the server: {said}");
                 success
             });
             server.kill();
             if served == [true; 2] {
-                assert!(call > 20, "{name}: {call}");
+                assert!(call > 20, "{name}, {link}: {call}");
                 break;
             }
         }
