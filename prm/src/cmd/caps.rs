@@ -424,6 +424,7 @@ layouts! {
         roce_caps, roce_caps_mut: 0x80 => RoceCaps;
         ethernet_caps, ethernet_caps_mut: 0x80 => super::ethernet::EthernetCaps;
         flow_table_caps, flow_table_caps_mut: 0x80 => super::ethernet::FlowTableCaps;
+        qos_caps, qos_caps_mut: 0x80 => super::ethernet::QosCaps;
         device_mem_caps, device_mem_caps_mut: 0x80 => DeviceMemCaps;
     }
 

@@ -54,6 +54,42 @@ layouts! {
         nic_transmit_sniffer, nic_transmit_sniffer_mut: 0xc00 => FlowTableProperties;
     }
 
+    /// Capabilities of the quality of service (group `QOS`): limits of the rate of send queues.
+    /// `mlx5_ifc_qos_cap_bits`.
+    pub struct QosCaps [0x800] {
+        packet_pacing, set_packet_pacing: 0x0, 1;
+        packet_pacing_burst_bound, set_packet_pacing_burst_bound: 0x5, 1;
+        packet_pacing_typical_size, set_packet_pacing_typical_size: 0x6, 1;
+        packet_pacing_uid, set_packet_pacing_uid: 0xb, 1;
+        packet_pacing_max_rate, set_packet_pacing_max_rate: 0x40, 32;
+        packet_pacing_min_rate, set_packet_pacing_min_rate: 0x60, 32;
+        packet_pacing_rate_table_size, set_packet_pacing_rate_table_size: 0x90, 16;
+    }
+
+    /// An entry of the table of rate limits. `mlx5_ifc_set_pp_rate_limit_context_bits`.
+    pub struct PpRateLimitContext [0x180] {
+        /// In kb/s; zero for none.
+        rate_limit, set_rate_limit: 0x0, 32;
+        /// Bytes that may leave at line rate.
+        burst_upper_bound, set_burst_upper_bound: 0x20, 32;
+        typical_packet_size, set_typical_packet_size: 0x50, 16;
+    }
+
+    /// Input of SET_PP_RATE_LIMIT. `mlx5_ifc_set_pp_rate_limit_in_bits`.
+    pub struct SetPpRateLimitIn [0x200] {
+        opcode, set_opcode: 0x0, 16;
+        uid, set_uid: 0x10, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        rate_limit_index, set_rate_limit_index: 0x50, 16;
+        ctx, ctx_mut: 0x80 => PpRateLimitContext;
+    }
+
+    /// Output of SET_PP_RATE_LIMIT. `mlx5_ifc_set_pp_rate_limit_out_bits`.
+    pub struct SetPpRateLimitOut [0x80] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+    }
+
     /// A send queue of an Ethernet port. `mlx5_ifc_sqc_bits`.
     pub struct SendQueueContext [0x780] {
         rlky, set_rlky: 0x0, 1;
@@ -244,6 +280,7 @@ layouts! {
 }
 
 commands! {
+    SET_PP_RATE_LIMIT: SetPpRateLimitIn => SetPpRateLimitOut;
     CREATE_SQ: CreateSqIn => CreateSqOut;
     MODIFY_SQ: ModifySqIn => ModifySqOut;
     DESTROY_SQ: DestroySqIn => DestroySqOut;

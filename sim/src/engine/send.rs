@@ -75,7 +75,7 @@ impl Engine {
                 return true;
             }
         };
-        if self.travels(device, qpn, &request) {
+        if self.is_too_early(device, qpn) || self.travels(device, qpn, &request) {
             return true;
         }
         self.devices[device].begin(qpn, &request);

@@ -42,6 +42,7 @@ impl Engine {
             return false;
         }
         let now = self.now_ns;
+        let limited = self.devices[device].next_departure(qpn);
         let Some(qp) = self.devices[device].qps.get_mut(qpn) else { return false };
         if qp.arrival.take().is_some_and(|arrival| arrival <= now) {
             return false;
@@ -51,6 +52,7 @@ impl Engine {
         // What is sent again was given to the port now.
         let again = qp.departed.replace(request.index) == Some(request.index);
         let given = if again { now } else { qp.posted_at(request.index).unwrap_or(now) };
+        let given = given.max(limited.unwrap_or(0));
         let done = u64::from(qp.packets_done) * u64::from(qp.attributes.mtu);
         // The data of a read travels the other way.
         let bytes = match request.opcode {

@@ -77,6 +77,7 @@ pub(super) fn query(
             ethernet::flow_table_caps(out.flow_table_caps_mut());
         }
         CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
+        CapGroup::QOS if has_ethernet(config) => ethernet::qos_caps(out.qos_caps_mut()),
         // There is on-demand paging of nothing, no steering of flows, and no further group of general
         // capabilities: zeros.
         CapGroup::ODP | CapGroup::FLOW_TABLE | CapGroup::GENERAL_2 | CapGroup::QOS => {}
@@ -150,6 +151,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_ib_virt(!ethernet)
         .set_vport_group_manager(true)
         .set_eth_net_offloads(ethernet)
+        .set_qos(ethernet)
         .set_nic_flow_table(ethernet)
         .set_striding_rq(ethernet)
         .set_ext_stride_num_range(ethernet)

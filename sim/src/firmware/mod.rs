@@ -46,6 +46,7 @@ use mlx5_prm::fields::{FromBytes, IntoBytes};
 
 use crate::engine::{Device, Error};
 use crate::firmware::ethernet::flow;
+pub(crate) use crate::firmware::ethernet::qos_caps;
 
 /// Why a command was refused: what stands in the first eight bytes of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -440,6 +441,7 @@ impl Firmware {
 
             Op::MODIFY_NIC_VPORT_CONTEXT => run(i, o, |i: &prm_ethernet::ModifyNicVportContextIn, t, _, _| self.modify_nic_vport_context(dev, i, t)),
 
+            Op::SET_PP_RATE_LIMIT => run(i, o, |i: &prm_ethernet::SetPpRateLimitIn, _, _, _| Self::set_pp_rate_limit(dev, i)),
             Op::CREATE_SQ => run(i, o, |i: &prm_ethernet::CreateSqIn, t, o, _| self.create_sq(dev, i, t, o)),
             Op::MODIFY_SQ => run(i, o, |i: &prm_ethernet::ModifySqIn, _, _, _| self.modify_sq(dev, i)),
             Op::DESTROY_SQ => run(i, o, |i: &prm_ethernet::DestroySqIn, _, _, _| self.destroy_sq(dev, i)),

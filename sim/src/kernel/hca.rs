@@ -22,6 +22,7 @@ use crate::kernel::events::EventHub;
 use crate::kernel::known::Target;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
+use crate::kernel::rates::Rates;
 use crate::kernel::steered::{Loopback, Rules};
 
 /// Completion vectors, each with an event queue.
@@ -65,6 +66,8 @@ pub(crate) struct Hca {
     pub(crate) targets: Mutex<BTreeMap<u32, Target>>,
     /// Whether frames come back to the function.
     pub(crate) loopback: Loopback,
+    /// Limits of the rate of send queues.
+    pub(crate) rates: Mutex<Rates>,
     /// Flow rules of programs.
     pub(crate) rules: Rules,
     files: Mutex<Vec<Weak<dyn Open>>>,
@@ -120,6 +123,7 @@ impl Hca {
             xrc_domains: SharedDomains::default(),
             targets: Mutex::default(),
             loopback: Loopback::default(),
+            rates: Mutex::default(),
             rules: Rules::default(),
             files: Mutex::default(),
             removed: AtomicBool::new(false),

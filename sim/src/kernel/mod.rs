@@ -34,6 +34,7 @@ mod qp;
 mod qp_modify;
 mod qp_states;
 mod query;
+mod rates;
 mod raw_qp;
 mod rings;
 mod rules;

@@ -14,8 +14,9 @@ use crate::kernel::hca::Hca;
 use crate::kernel::known::Known;
 use crate::kernel::objects::Qp;
 use crate::kernel::qp_states::{command, is_allowed, parameters};
+use crate::kernel::rates::Rate;
 use crate::kernel::write_call::WriteCall;
-use crate::kernel::{lock, path, raw_qp};
+use crate::kernel::{lock, path, rates, raw_qp};
 
 /// Attributes up to the destination's number; rate limits came later.
 const STANDARD: u32 = (1 << 21) - 1;
@@ -29,7 +30,7 @@ pub(crate) fn modify(
 ) -> Result<(), Errno> {
     state.context()?;
     let request: ModifyQp = call.request();
-    apply(file, state, &request, STANDARD)
+    apply(file, state, &request, STANDARD, None)
 }
 
 pub(crate) fn modify_ex(
@@ -43,11 +44,13 @@ pub(crate) fn modify_ex(
     if driver.comp_mask != 0 || driver.burst_info.reserved != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if request.base.attr_mask & QpAttrMask::RATE_LIMIT.bits() != 0 && request.rate_limit != 0 {
-        // No model has a table of rates.
-        return Err(Errno::EINVAL);
-    }
-    apply(file, state, &request.base, STANDARD | QpAttrMask::RATE_LIMIT.bits())?;
+    let rate = Rate {
+        kilobits: request.rate_limit,
+        burst: driver.burst_info.max_burst_sz,
+        typical_packet: driver.burst_info.typical_pkt_sz,
+    };
+    let limit = (request.base.attr_mask & QpAttrMask::RATE_LIMIT.bits() != 0).then_some(rate);
+    apply(file, state, &request.base, STANDARD | QpAttrMask::RATE_LIMIT.bits(), limit)?;
     let response_length = size_of::<ExModifyQpResp>() as u32;
     call.respond(&ExModifyQpResp { comp_mask: 0, response_length })?;
     call.respond_driver(&mlx5::ModifyQpResp {
@@ -65,6 +68,7 @@ fn apply(
     state: &mut State,
     request: &ModifyQp,
     supported: u32,
+    limit: Option<Rate>,
 ) -> Result<(), Errno> {
     let hca = &file.hca;
     if request.attr_mask & !supported != 0 {
@@ -95,9 +99,17 @@ fn apply(
         return Err(Errno::EINVAL);
     }
     if let Some(raw) = &qp.raw {
+        let caps = rates::caps();
+        if limit.is_some_and(|limit| {
+            limit.burst != 0 && (limit.kilobits == 0 || !caps.packet_pacing_burst_bound())
+                || limit.typical_packet != 0
+                    && (limit.kilobits == 0 || !caps.packet_pacing_typical_size())
+        }) {
+            return Err(Errno::EINVAL);
+        }
         if !(from == QpState::Reset && to == QpState::Reset) {
             let port = if mask.contains(QpAttrMask::PORT) { request.port_num } else { known.port };
-            raw_qp::modify(hca, raw, port, from, to)?;
+            raw_qp::modify(hca, raw, port, (from, to), limit)?;
         }
         remember(known, request, mask, to);
         return Ok(());

@@ -24,6 +24,7 @@ use crate::kernel::cq::LONGEST_PERIOD;
 use crate::kernel::decode::Request;
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
+use crate::kernel::rates;
 use crate::kernel::wq::{self, LOG_TABLE, RAW_PACKET_TYPE};
 use crate::kernel::write_call::WriteCall;
 
@@ -361,6 +362,7 @@ pub(crate) fn device_ex(
             rx_hash_function: if ethernet { RxHashFunctions::TOEPLITZ.bits() } else { 0 },
             reserved: [0; 7],
         },
+        packet_pacing_caps: if ethernet { pacing() } else { Default::default() },
         support_multi_pkt_send_wqes: if ethernet { MultiPacketSend::all().bits() } else { 0 },
         tunnel_offloads_caps: if ethernet { TUNNELS.bits() } else { 0 },
         striding_rq_caps: if ethernet { wq::strides(hca) } else { Default::default() },
@@ -383,6 +385,19 @@ fn spreading(hca: &Hca) -> RssCaps {
         max_rwq_indirection_tables: 1 << hca.caps.log_max_rqt(),
         max_rwq_indirection_table_size: 1 << LOG_TABLE,
         reserved: 0,
+    }
+}
+
+/// How the rate of a send queue can be limited.
+fn pacing() -> mlx5::PacketPacingCaps {
+    let caps = rates::caps();
+    let bursts = caps.packet_pacing_burst_bound() && caps.packet_pacing_typical_size();
+    mlx5::PacketPacingCaps {
+        qp_rate_limit_min: caps.packet_pacing_min_rate(),
+        qp_rate_limit_max: caps.packet_pacing_max_rate(),
+        supported_qpts: RAW_PACKET_TYPE,
+        cap_flags: bursts.into(),
+        reserved: [0; 3],
     }
 }
 

@@ -13,6 +13,7 @@ use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::file::Context;
 use crate::kernel::hca::Hca;
 use crate::kernel::objects::raw::{Raw, rq_state, sq_state};
+use crate::kernel::rates::Rate;
 use crate::kernel::rings::Rings;
 
 /// Most of a queue's place in its page, in 64ths: the context has five bits for it.
@@ -168,8 +169,8 @@ pub(crate) fn modify(
     hca: &Hca,
     raw: &Raw,
     port: u8,
-    from: QpState,
-    to: QpState,
+    (from, to): (QpState, QpState),
+    limit: Option<Rate>,
 ) -> Result<(), Errno> {
     if raw.sq.is_none() && raw.rq.is_none() {
         // The one with an indirection table has no state.
@@ -191,7 +192,7 @@ pub(crate) fn modify(
         input.ctx_mut().set_lag_tx_port_affinity(port.into());
         hca.command(&input)?;
     }
-    raw.set_state(hca, receive, send)
+    raw.set_state(hca, receive, send, limit)
 }
 
 /// The state that the queues are in, where that differs from what the driver knows.

@@ -3,9 +3,10 @@
 use crate::frames::{self, ETHERNET, Flow, GROUP, SOURCE, ones_sum, plain, tagged};
 use crate::prelude::*;
 use mlx5::flow::Rule;
-use mlx5::{NetworkHeader, TransportHeader, VlanTag};
+use mlx5::{Errno, ErrorKind, NetworkHeader, RateLimit, TransportHeader, VlanTag};
 use mlx5_prm::ethernet::InlineMode;
 use mlx5_sim::firmware::Counts;
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = cases![
     a_frame_reaches_the_queue_pair_that_its_rule_names: RAW_PACKETS | EVERY_MODEL,
@@ -24,6 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     several_packets_of_one_request_are_sent_in_order: RAW_PACKETS,
     a_request_of_several_packets_has_only_good_ones: RAW_PACKETS,
     what_was_not_received_is_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
+    a_queue_pair_sends_no_faster_than_its_rate: RAW_PACKETS | STEP,
     nothing_is_left_of_a_station_however_it_is_dropped: RAW_PACKETS | SIMULATOR,
 ];
 
@@ -413,6 +415,69 @@ fn what_was_not_received_is_flushed_and_the_queue_pair_starts_again(bed: &Bed) -
     b.recv(1);
     a.send(bed, &plain(61));
     assert_eq!(b.next(bed).frame, plain(61));
+    Ok(())
+}
+
+fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
+    /// Frames of a measurement, and what one takes with so many kilobits a second.
+    const FRAMES: u32 = 5;
+    const BYTES: usize = 1000;
+    const SLOW: u32 = 8_000;
+    const EACH: Duration = Duration::from_millis(1);
+    let mut a = bed.station()?;
+    let caps = a.context.query_device().ethernet;
+    let (least, most) = caps.rate_limits;
+    assert!((1..=SLOW).contains(&least) && most > 10 * SLOW && caps.bursts, "{caps:?}");
+    let now = || bed.simulator().now();
+    let time = |a: &mut Station| {
+        let began = now();
+        for _ in 0..FRAMES {
+            a.send(bed, &plain(BYTES));
+        }
+        now() - began
+    };
+    let told = |a: &Station| {
+        let fabric = bed.simulator().fabric().lock();
+        let limit = fabric.device(0).rate_limit(a.qp.qp_num());
+        limit.map(|limit| (limit.rate, limit.burst, limit.typical_packet))
+    };
+    let limit = |rate| RateLimit { rate, ..RateLimit::default() };
+    assert!(time(&mut a) < EACH);
+    assert_eq!(told(&a), None);
+    // The first frame waits for nothing.
+    a.qp.set_rate_limit(limit(SLOW))?;
+    let slow = time(&mut a);
+    assert!(slow >= EACH * (FRAMES - 1) && slow < EACH * (FRAMES + 1), "{slow:?}");
+    assert_eq!(told(&a), Some((SLOW, 0, 0)));
+    a.qp.set_rate_limit(limit(10 * SLOW))?;
+    let fast = time(&mut a);
+    assert!(fast >= EACH * (FRAMES - 1) / 10 && fast < EACH, "{fast:?}");
+    a.qp.set_rate_limit(RateLimit { max_burst: 4 * BYTES as u32, typical_packet: 64, ..limit(SLOW) })?;
+    assert!(time(&mut a) < EACH, "a burst at line rate");
+    assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
+    // What the device cannot do changes nothing, whether the driver sees it or the kernel.
+    let refused = a.qp.set_rate_limit(limit(most + 1)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    let ready = || QpAttributes::new().qp_state(QueueState::ReadyToSend);
+    let refused = a.qp.modify(&ready().rate_limit(most + 1)).unwrap_err();
+    assert_eq!(refused.errno(), Some(Errno::EINVAL), "{refused}");
+    assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
+    // Queues with the same limit share it; it is there as long as one of them has it.
+    let mut b = bed.station()?;
+    for station in [&mut a, &mut b] {
+        station.qp.set_rate_limit(limit(3 * SLOW))?;
+    }
+    drop(b);
+    assert_eq!(told(&a), Some((3 * SLOW, 0, 0)));
+    a.qp.set_rate_limit(limit(0))?;
+    assert_eq!(told(&a), None);
+    assert!(time(&mut a) < EACH);
+    // A queue pair that starts again has none.
+    a.qp.set_rate_limit(limit(SLOW))?;
+    a.qp.reset()?;
+    a.qp.activate(a.port)?;
+    assert_eq!(told(&a), None);
+    assert!(time(&mut a) < EACH);
     Ok(())
 }
 

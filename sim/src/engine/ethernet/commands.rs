@@ -2,7 +2,8 @@
 
 use crate::engine::state::ethernet::flow::FlowTarget;
 use crate::engine::state::ethernet::{
-    FrameCounts, ReceiveQueueConfig, SendQueueConfig, TirConfig, TirTarget, TisConfig, Vport,
+    FrameCounts, RateLimit, ReceiveQueueConfig, SendQueueConfig, TirConfig, TirTarget, TisConfig,
+    Vport,
 };
 use crate::engine::{Device, Error, QpConfig, QpState, Transport};
 
@@ -19,6 +20,7 @@ impl Device {
         if config.tis != 0 {
             self.ethernet.tises.get(config.tis).ok_or(Error::NotFound)?;
         }
+        self.check_rate(config.rate)?;
         let sqn = self.create_qp(QpConfig { transport: Transport::Ethernet, ..ring })?;
         self.ethernet.sqs.insert(sqn, config);
         Ok(sqn)
@@ -29,7 +31,47 @@ impl Device {
         self.ethernet.sqs.get(&sqn).ok_or(Error::NotFound)?;
         self.destroy_qp(sqn)?;
         self.ethernet.sqs.remove(&sqn);
+        self.ethernet.paced.remove(&sqn);
         Ok(())
+    }
+
+    /// Sets an entry of the table of rate limits, or takes it out. Send queues that have it go on with
+    /// the new one.
+    pub fn set_rate_limit(&mut self, index: u16, limit: Option<RateLimit>) -> Result<(), Error> {
+        if !(1..RateLimit::TABLE).contains(&index) {
+            return Err(Error::Invalid("index of a rate limit"));
+        }
+        match limit {
+            Some(limit) if !RateLimit::RATES.contains(&limit.rate) => {
+                return Err(Error::Invalid("rate"));
+            }
+            Some(limit) => self.ethernet.rates.insert(index, limit),
+            None => self.ethernet.rates.remove(&index),
+        };
+        let limited = self.ethernet.sqs.iter().filter(|(_, sq)| sq.rate == index);
+        for sqn in limited.map(|(sqn, _)| *sqn).collect::<Vec<_>>() {
+            self.pace_anew(sqn);
+        }
+        Ok(())
+    }
+
+    fn check_rate(&self, index: u16) -> Result<(), Error> {
+        let there = index == 0 || self.ethernet.rates.contains_key(&index);
+        if there { Ok(()) } else { Err(Error::NotFound) }
+    }
+
+    /// Gives a send queue an entry of the table of rate limits; zero for none.
+    pub fn limit_sq(&mut self, sqn: u32, index: u16) -> Result<(), Error> {
+        self.check_rate(index)?;
+        self.ethernet.sqs.get_mut(&sqn).ok_or(Error::NotFound)?.rate = index;
+        self.pace_anew(sqn);
+        Ok(())
+    }
+
+    /// The limit that a send queue's rate has.
+    #[must_use]
+    pub fn rate_limit(&self, sqn: u32) -> Option<RateLimit> {
+        self.ethernet.rate_limit(sqn)
     }
 
     /// Makes a receive queue in state RESET, and answers its number.

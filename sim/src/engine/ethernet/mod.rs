@@ -2,6 +2,7 @@
 
 mod commands;
 mod hash;
+mod pace;
 mod receive;
 mod send;
 mod steering;

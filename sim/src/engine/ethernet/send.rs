@@ -56,6 +56,7 @@ impl Engine {
     /// Brings a frame to every port that hears it.
     fn transmit(&mut self, device: DeviceId, qpn: u32, mut frame: Vec<u8>) {
         let this = &mut self.devices[device];
+        this.pace(qpn, &frame);
         let number = this.sending_port(qpn);
         let Some(port) = this.port(number) else { return };
         if port.link_layer != LinkLayer::Ethernet

@@ -7,8 +7,8 @@ mod queues;
 use std::collections::BTreeMap;
 
 use mlx5_prm::cmd::ethernet::{
-    EthernetCaps, EthernetInlineMode, FlowTableCaps, ModifyNicVportContextIn, ReceiveQueueContext,
-    SendQueueContext,
+    EthernetCaps, EthernetInlineMode, FlowTableCaps, ModifyNicVportContextIn, QosCaps,
+    ReceiveQueueContext, SendQueueContext,
 };
 use mlx5_prm::cmd::port::{NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut};
 use mlx5_prm::cmd::steering::{TirContext, TisContext};
@@ -19,6 +19,7 @@ pub(super) use interfaces::{create_rqt, destroy_rqt, modify_rqt, query_rqt};
 use crate::config::SimConfig;
 use crate::engine::{
     Device, ETHERNET_MTU, Error, FRAME, LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED, Mac,
+    RateLimit,
 };
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 
@@ -60,6 +61,16 @@ pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
         .set_enhanced_multi_pkt_send_wqe(true)
         .set_wqe_inline_mode(inline.0)
         .set_rss_ind_tbl_cap(LOG_RQ_TABLE);
+}
+
+/// Limits of the rate of send queues. Objects of programs with a limit there are not.
+pub(crate) fn qos_caps(caps: &mut QosCaps) {
+    caps.set_packet_pacing(true)
+        .set_packet_pacing_burst_bound(true)
+        .set_packet_pacing_typical_size(true)
+        .set_packet_pacing_min_rate(*RateLimit::RATES.start())
+        .set_packet_pacing_max_rate(*RateLimit::RATES.end())
+        .set_packet_pacing_rate_table_size(RateLimit::TABLE.into());
 }
 
 pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {

@@ -2,13 +2,14 @@
 
 use mlx5_prm::cmd::ethernet::{
     CreateRqIn, CreateRqOut, CreateSqIn, CreateSqOut, DestroyRqIn, DestroySqIn, ModifyRqIn,
-    ModifySqIn, QueryRqIn, QueryRqOut, QuerySqIn, QuerySqOut, QueueState, modify_rq,
+    ModifySqIn, QueryRqIn, QueryRqOut, QuerySqIn, QuerySqOut, QueueState, SetPpRateLimitIn,
+    modify_rq, modify_sq,
 };
 use mlx5_prm::cmd::qp::TimestampFormat;
 use mlx5_prm::cmd::srq::{WorkQueue, WorkQueueType};
 
 use crate::engine::{
-    CompletionConfig, Device, Error, QpConfig, QpState, ReceiveQueueConfig, RingConfig,
+    CompletionConfig, Device, Error, QpConfig, QpState, RateLimit, ReceiveQueueConfig, RingConfig,
     SendQueueConfig, Strides, Transport,
 };
 use crate::firmware::umem::{Part, Queue};
@@ -132,6 +133,7 @@ impl Firmware {
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
         let config = SendQueueConfig {
             tis: if context.tis_lst_sz() == 0 { 0 } else { context.tis_num_0() },
+            rate: context.packet_pacing_rate_limit_index() as u16,
         };
         let sqn = device.create_sq(ring, config)?;
         self.umems.lend(Queue::Qp(sqn), parts);
@@ -142,8 +144,30 @@ impl Firmware {
     }
 
     pub(crate) fn modify_sq(&mut self, device: &mut Device, input: &ModifySqIn) -> Answer {
-        self.ethernet.sqs.get(&input.sqn()).ok_or(Error::NotFound)?;
-        change_state(device, input.sqn(), input.sq_state(), input.ctx().state())
+        let context = self.ethernet.sqs.get_mut(&input.sqn()).ok_or(Error::NotFound)?;
+        let (wanted, sqn) = (input.ctx(), input.sqn());
+        change_state(device, sqn, input.sq_state(), wanted.state())?;
+        // A queue that starts again starts without limit.
+        if QueueState(wanted.state()) == QueueState::RST {
+            device.limit_sq(sqn, 0)?;
+            context.set_packet_pacing_rate_limit_index(0);
+        } else if input.modify_bitmask() & modify_sq::PACKET_PACING_RATE_LIMIT_INDEX != 0 {
+            let index = wanted.packet_pacing_rate_limit_index();
+            device.limit_sq(sqn, index as u16)?;
+            context.set_packet_pacing_rate_limit_index(index);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_pp_rate_limit(device: &mut Device, input: &SetPpRateLimitIn) -> Answer {
+        let context = input.ctx();
+        let limit = RateLimit {
+            rate: context.rate_limit(),
+            burst: context.burst_upper_bound(),
+            typical_packet: context.typical_packet_size() as u16,
+        };
+        let limit = (limit.rate != 0).then_some(limit);
+        Ok(device.set_rate_limit(input.rate_limit_index() as u16, limit)?)
     }
 
     pub(crate) fn query_sq(

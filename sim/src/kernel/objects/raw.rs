@@ -1,8 +1,10 @@
 //! Raw packet queue pairs and work queues as a file holds them: what there is of them on the device.
 
+use std::sync::Mutex;
+
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::ethernet::{
-    DestroyRqIn, DestroySqIn, ModifyRqIn, ModifySqIn, QueryRqIn, QuerySqIn, QueueState,
+    DestroyRqIn, DestroySqIn, ModifyRqIn, ModifySqIn, QueryRqIn, QuerySqIn, QueueState, modify_sq,
 };
 use mlx5_prm::cmd::steering::{DestroyRqtIn, DestroyTirIn, DestroyTisIn};
 use mlx5_uapi::Errno;
@@ -10,7 +12,8 @@ use mlx5_uapi::verbs::WqState;
 
 use crate::kernel::events::Subscription;
 use crate::kernel::hca::Hca;
-use crate::kernel::lock;
+use crate::kernel::rates::Rate;
+use crate::kernel::{lock, rates};
 
 /// What a raw packet queue pair consists of. One with an indirection table has a TIR alone.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(crate) struct Raw {
     pub(crate) tir: Option<u32>,
     /// Its TIR has a say in what comes back, so that something has to.
     pub(crate) loops_back: bool,
+    /// The limit of its send queue's rate.
+    pub(crate) rate: Mutex<Rate>,
 }
 
 impl Raw {
@@ -44,6 +49,7 @@ impl Raw {
             input.set_sqn(sqn);
             hca.command(&input)?;
             lock(&hca.hub.routes).end_qp(sqn);
+            self.forget_rate(hca);
             self.sq = None;
         }
         if let Some(tisn) = self.tis {
@@ -55,12 +61,21 @@ impl Raw {
         Ok(())
     }
 
-    /// Moves what there is of queues to a state, each from the one that it is in.
+    fn forget_rate(&self, hca: &Hca) {
+        let rate = std::mem::take(&mut *lock(&self.rate));
+        if rate.kilobits != 0 {
+            rates::remove(hca, rate);
+        }
+    }
+
+    /// Moves what there is of queues to a state, each from the one that it is in. A send queue that is
+    /// ready may get another limit of its rate; any other loses the one that it had.
     pub(crate) fn set_state(
         &self,
         hca: &Hca,
         receive: Option<QueueState>,
         send: Option<QueueState>,
+        limit: Option<Rate>,
     ) -> Result<(), Errno> {
         if let (Some(rqn), Some(state)) = (self.rq, receive) {
             set_rq_state(hca, rqn, state)?;
@@ -68,7 +83,23 @@ impl Raw {
         if let (Some(sqn), Some(state)) = (self.sq, send) {
             let mut input = ModifySqIn::request();
             input.set_sqn(sqn).set_sq_state(sq_state(hca, sqn)?.0).ctx_mut().set_state(state.0);
-            hca.command(&input)?;
+            let old = *lock(&self.rate);
+            let changed = limit.filter(|limit| state == QueueState::RDY && *limit != old);
+            if let Some(limit) = changed {
+                let index = if limit.kilobits == 0 { 0 } else { rates::add(hca, limit)? };
+                input.set_modify_bitmask(modify_sq::PACKET_PACING_RATE_LIMIT_INDEX);
+                input.ctx_mut().set_packet_pacing_rate_limit_index(index);
+            }
+            if let Err(errno) = hca.command(&input) {
+                if let Some(limit) = changed {
+                    rates::remove(hca, limit);
+                }
+                return Err(errno);
+            }
+            if changed.is_some() || state != QueueState::RDY {
+                self.forget_rate(hca);
+                *lock(&self.rate) = changed.unwrap_or_default();
+            }
         }
         Ok(())
     }

@@ -23,6 +23,32 @@ const OBJECTS: u32 = 1 << 16;
 pub struct SendQueueConfig {
     /// Its transport interface; zero for none.
     pub tis: u32,
+    /// Which limit of the device's table its rate has; zero for none.
+    pub rate: u16,
+}
+
+/// A limit of a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RateLimit {
+    /// Kilobits a second, check sequences not counted; not zero.
+    pub rate: u32,
+    /// Bytes that may leave at line rate.
+    pub burst: u32,
+    /// The usual size of a packet.
+    pub typical_packet: u16,
+}
+
+impl RateLimit {
+    /// The rates that there are.
+    pub(crate) const RATES: RangeInclusive<u32> = 1..=100_000_000;
+    /// Limits in a device's table. The first stands for none.
+    pub(crate) const TABLE: u16 = 128;
+
+    /// Nanoseconds that so many bytes take.
+    pub(crate) fn time_ns(self, bytes: u64) -> u64 {
+        let ns = u128::from(bytes) * 8_000_000 / u128::from(self.rate.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
 }
 
 /// What is special about a receive queue, and can be changed.
@@ -217,6 +243,10 @@ pub(crate) struct Ethernet {
     pub(crate) rqs: BTreeMap<u32, ReceiveQueueConfig>,
     /// Of receive queues with strides: how many strides of the first WQE are taken.
     pub(crate) taken: BTreeMap<u32, u32>,
+    /// The table of rate limits, as far as it is set.
+    pub(crate) rates: BTreeMap<u16, RateLimit>,
+    /// Of send queues with a limit: when what they sent is through at their rate.
+    pub(crate) paced: BTreeMap<u32, u64>,
     pub(crate) tises: Table<TisConfig>,
     pub(crate) tirs: Table<TirConfig>,
     pub(crate) rqts: Table<Vec<u32>>,
@@ -233,6 +263,8 @@ impl Ethernet {
             sqs: BTreeMap::new(),
             rqs: BTreeMap::new(),
             taken: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            paced: BTreeMap::new(),
             tises: Table::new(1, OBJECTS),
             tirs: Table::new(1, OBJECTS),
             rqts: Table::new(1, OBJECTS),
@@ -241,6 +273,11 @@ impl Ethernet {
             counts: FrameCounts::default(),
             out_of_buffer: BTreeMap::new(),
         }
+    }
+
+    /// The limit that a send queue's rate has.
+    pub(crate) fn rate_limit(&self, sqn: u32) -> Option<RateLimit> {
+        self.rates.get(&self.sqs.get(&sqn)?.rate).copied()
     }
 
     /// Whether a receive queue is the target of a transport interface, or in a table of queues.

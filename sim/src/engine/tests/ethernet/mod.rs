@@ -1,6 +1,7 @@
 //! Frames: sent, received, steered, cut in segments.
 
 mod hostile;
+mod pace;
 mod receive;
 mod segments;
 mod send;

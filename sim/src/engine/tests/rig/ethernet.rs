@@ -63,7 +63,7 @@ impl Rig {
         let mut engine = self.lock();
         let this = engine.device_mut(device);
         let tis = this.create_tis(TisConfig { domain, priority: 0, port: 0 }).expect("a TIS");
-        let qpn = this.create_sq(ring, SendQueueConfig { tis }).expect("an SQ");
+        let qpn = this.create_sq(ring, SendQueueConfig { tis, rate: 0 }).expect("an SQ");
         this.set_queue_state(qpn, QpState::Rts).expect("an SQ");
         drop(engine);
         let uar = self.uar_address(device);
