@@ -290,9 +290,11 @@ impl Rule {
         self.with(|_| tunnel.spec(SpecKind::Gre, false)).enter()
     }
 
-    /// Adds an MPLS label: headers that follow are behind it, as inside a tunnel.
+    /// Adds an MPLS label, the first of its stack: behind Ethernet, UDP (port 6635) or GRE, or behind the
+    /// Ethernet header inside of VXLAN. Headers that follow are behind the labels, as inside a tunnel.
     pub fn mpls(self, label: Mpls) -> Self {
-        self.with(|_| label.spec(SpecKind::Mpls, false)).enter()
+        let over_gre = self.headers.last().is_some_and(|spec| spec.kind == SpecKind::Gre);
+        self.with(|inside| label.spec(SpecKind::Mpls, inside && !over_gre)).enter()
     }
 
     fn with(mut self, spec: impl FnOnce(bool) -> Spec) -> Self {

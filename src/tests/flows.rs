@@ -573,6 +573,15 @@ fn each_header_is_in_network_order_with_its_mask() {
             (0x60, vec![0x12, 0x34, 0x50, 0], vec![0xff, 0xff, 0xf0, 0]),
         ]
     );
+
+    let inside = Rule::new()
+        .udp(Ports::new())
+        .vxlan(Vxlan::new())
+        .ethernet(Ethernet::new())
+        .mpls(Mpls::new().label(7));
+    let _third = qp.attach(1, &inside).unwrap();
+    let kinds: Vec<u32> = specs(&bed.asked().1).iter().map(|(kind, ..)| *kind).collect();
+    assert_eq!(kinds, [0x41, 0x50, 0x120, 0x160]);
 }
 
 #[test]

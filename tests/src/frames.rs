@@ -15,6 +15,10 @@ pub(crate) const IPV6: u16 = 0x86dd;
 const EXPERIMENT: u16 = 0x88b5;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+pub(crate) const GRE: u8 = 47;
+/// Of MPLS labels, and of a frame inside of GRE.
+pub(crate) const MPLS: u16 = 0x8847;
+pub(crate) const BRIDGED: u16 = 0x6558;
 
 /// Flags of TCP.
 pub(crate) const FIN: u8 = 1;
@@ -88,6 +92,48 @@ impl Flow {
         let from = [FROM[0], FROM[1], FROM[2], self.host];
         ethernet(IPV4, &[&head[..], &from, &TO, &transport].concat())
     }
+}
+
+/// An IPv4 packet to the group, with a right checksum of its header: a tunnel's, for one.
+pub(crate) fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (20 + payload.len() as u16).to_be_bytes();
+    let mut head = vec![0x45, 0, length[0], length[1], 0x12, 0x34, 0x40, 0, 64, protocol, 0, 0];
+    head.extend([FROM, TO].as_flattened());
+    let sum = !ones_sum(&[&head]);
+    head[10..12].copy_from_slice(&sum.to_be_bytes());
+    ethernet(IPV4, &[&head, payload].concat())
+}
+
+/// A packet of UDP without checksum to a port.
+fn to_port(port: u16, payload: &[u8]) -> Vec<u8> {
+    let length = 8 + payload.len() as u16;
+    let head = [5555, port, length, 0].map(u16::to_be_bytes);
+    datagram(UDP, &[head.as_flattened(), payload].concat())
+}
+
+/// A frame inside of VXLAN.
+pub(crate) fn vxlan(network: u32, frame: &[u8]) -> Vec<u8> {
+    to_port(4789, &[&[8, 0, 0, 0][..], &(network << 8).to_be_bytes(), frame].concat())
+}
+
+/// A packet inside of GRE, with a key.
+pub(crate) fn gre(protocol: u16, key: u32, packet: &[u8]) -> Vec<u8> {
+    let head = [&[0x20, 0][..], &protocol.to_be_bytes(), &key.to_be_bytes()].concat();
+    datagram(GRE, &[&head, packet].concat())
+}
+
+/// A stack of MPLS labels, the last of them at its bottom, and what is behind.
+pub(crate) fn labels(stack: &[u32], packet: &[u8]) -> Vec<u8> {
+    let last = stack.len() - 1;
+    let words = stack.iter().enumerate();
+    let words =
+        words.flat_map(|(n, label)| (label << 12 | u32::from(n == last) << 8 | 64).to_be_bytes());
+    words.chain(packet.iter().copied()).collect()
+}
+
+/// Labels behind UDP.
+pub(crate) fn labels_in_udp(stack: &[u8]) -> Vec<u8> {
+    to_port(6635, stack)
 }
 
 /// The same frame with a VLAN tag behind its source address.

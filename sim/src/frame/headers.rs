@@ -16,6 +16,8 @@ pub(crate) const C_TAG: u16 = 0x8100;
 pub(crate) const S_TAG: u16 = 0x88a8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+/// Labels of MPLS, for one receiver and for many.
+const MPLS: [u16; 2] = [0x8847, 0x8848];
 const TRANSPARENT_BRIDGING: u16 = 0x6558;
 
 const TCP: u8 = 6;
@@ -25,6 +27,11 @@ const ESP: u8 = 50;
 /// The UDP port of VXLAN.
 const VXLAN_PORT: u16 = 4789;
 const VXLAN: usize = 8;
+/// The UDP port of MPLS.
+const MPLS_PORT: u16 = 6635;
+/// Bytes of a label of MPLS, and its bit that none follows.
+const LABEL: usize = 4;
+const LAST_LABEL: u32 = 1 << 8;
 /// IPv6 headers that another header follows.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -39,6 +46,11 @@ const UDP_HEADER: usize = 8;
 pub(crate) fn number(frame: &[u8], at: usize) -> Option<u16> {
     let bytes = frame.get(at..at + 2)?;
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// The same of four bytes.
+fn word(frame: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(number(frame, at)?) << 16 | u32::from(number(frame, at + 2)?))
 }
 
 /// A VLAN tag.
@@ -101,8 +113,23 @@ pub(crate) struct Transport {
 /// How inner headers are wrapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tunnel {
-    Vxlan { vni: u32 },
-    Gre { checksum: bool, key: Option<u32>, sequence: bool, protocol: u16 },
+    Vxlan {
+        vni: u32,
+    },
+    Gre {
+        checksum: bool,
+        key: Option<u32>,
+        sequence: bool,
+        protocol: u16,
+        /// The first label of MPLS, if labels are in the tunnel.
+        label: Option<u32>,
+    },
+    /// Labels of MPLS behind UDP: the first.
+    MplsUdp {
+        label: u32,
+    },
+    /// Labels of MPLS behind Ethernet, which is no tunnel, but hides what is behind as one does.
+    Mpls,
 }
 
 /// The headers of one level: a frame's own, or those inside a tunnel.
@@ -113,6 +140,8 @@ pub(crate) struct Layers {
     pub(crate) tags: Vec<Tag>,
     /// The type behind the tags.
     pub(crate) kind: u16,
+    /// The first label of MPLS, if the type says that labels follow.
+    pub(crate) label: Option<u32>,
     pub(crate) network: Option<Network>,
     pub(crate) transport: Option<Transport>,
 }
@@ -127,6 +156,8 @@ pub(crate) struct Headers {
 
 /// The most tags that are looked through.
 const MOST_TAGS: usize = 2;
+/// The most labels of MPLS that are looked through.
+const MOST_LABELS: usize = 8;
 /// The most headers of IPv6 that are looked through.
 const MOST_EXTENSIONS: usize = 8;
 
@@ -144,12 +175,31 @@ impl Layers {
             (at, kind) = (at + TAG, next);
         }
         let (network, transport) = above(frame, at + 2, kind);
-        Some(Self { ethernet: Some(start), tags, kind, network, transport })
+        let label = if MPLS.contains(&kind) { word(frame, at + 2) } else { None };
+        Some(Self { ethernet: Some(start), tags, kind, label, network, transport })
     }
 
     fn of_datagram(frame: &[u8], start: usize, kind: u16) -> Self {
         let (network, transport) = above(frame, start, kind);
-        Self { ethernet: None, tags: Vec::new(), kind, network, transport }
+        Self { ethernet: None, tags: Vec::new(), kind, label: None, network, transport }
+    }
+
+    /// What is behind a stack of labels: IP, by its version. Nothing says that it is.
+    fn behind_labels(frame: &[u8], start: usize) -> Option<Self> {
+        let mut labels = (0..MOST_LABELS).map(|label| start + label * LABEL);
+        let last =
+            labels.find(|at| word(frame, *at).is_none_or(|label| label & LAST_LABEL != 0))?;
+        let kind = match frame.get(last + LABEL)? >> 4 {
+            4 => IPV4,
+            6 => IPV6,
+            _ => return None,
+        };
+        Some(Self::of_datagram(frame, last + LABEL, kind))
+    }
+
+    /// Where the payload of the Ethernet header starts.
+    fn payload(&self) -> Option<usize> {
+        Some(self.ethernet? + ETHERNET + self.tags.len() * TAG)
     }
 }
 
@@ -235,10 +285,18 @@ fn transport_of(frame: &[u8], network: &Network) -> Option<Transport> {
 }
 
 fn tunnel_of(frame: &[u8], outer: &Layers) -> Option<(Tunnel, Option<Layers>)> {
+    if outer.label.is_some() {
+        return Some((Tunnel::Mpls, Layers::behind_labels(frame, outer.payload()?)));
+    }
     let network = outer.network.as_ref()?;
     if let Some(Transport { protocol: Protocol::Udp, start, end }) = outer.transport {
+        let port = number(frame, start + 2)?;
+        if port == MPLS_PORT {
+            let label = word(frame, end)?;
+            return Some((Tunnel::MplsUdp { label }, Layers::behind_labels(frame, end)));
+        }
         let header = frame.get(end..end + VXLAN)?;
-        if number(frame, start + 2)? != VXLAN_PORT {
+        if port != VXLAN_PORT {
             return None;
         }
         let vni = u32::from_be_bytes([0, header[4], header[5], header[6]]);
@@ -254,15 +312,17 @@ fn tunnel_of(frame: &[u8], outer: &Layers) -> Option<(Tunnel, Option<Layers>)> {
     let mut at = start + 4 + if checksum { 4 } else { 0 };
     let mut key = None;
     if with_key {
-        key = Some(u32::from(number(frame, at)?) << 16 | u32::from(number(frame, at + 2)?));
+        key = Some(word(frame, at)?);
         at += 4;
     }
     at += if sequence { 4 } else { 0 };
+    let label = if MPLS.contains(&protocol) { word(frame, at) } else { None };
     let inner = match protocol {
         TRANSPARENT_BRIDGING => Layers::of_frame(frame, at),
+        _ if label.is_some() => Layers::behind_labels(frame, at),
         _ => Some(Layers::of_datagram(frame, at, protocol)),
     };
-    Some((Tunnel::Gre { checksum, key, sequence, protocol }, inner))
+    Some((Tunnel::Gre { checksum, key, sequence, protocol, label }, inner))
 }
 
 impl Headers {
@@ -396,5 +456,38 @@ mod tests {
         let Some(Tunnel::Gre { key, .. }) = headers.tunnel else { panic!("GRE") };
         assert_eq!(key, Some(0xdead_beef));
         assert!(headers.inner.expect("inner headers").transport.is_some());
+    }
+
+    #[test]
+    fn what_is_behind_labels_is_found_wherever_the_stack_lies() {
+        let datagram = &tcp4(b"inner")[ETHERNET..];
+        let stack = samples::labels(&[0x1234_5040, 0x0000_1140], datagram);
+        let first = 0x1234_5040;
+        for frame in [
+            samples::ethernet(samples::GROUP, 0x8847, &stack),
+            samples::tagged(&samples::ethernet(samples::GROUP, 0x8848, &stack), C_TAG, 5),
+            samples::gre(&stack, 0x8847, Some(7)),
+            samples::mpls_udp(&stack),
+        ] {
+            let headers = Headers::of(&frame).expect("a frame");
+            let found = match headers.tunnel.expect("labels") {
+                Tunnel::Mpls => headers.outer.label,
+                Tunnel::Gre { label, .. } => label,
+                Tunnel::MplsUdp { label } => Some(label),
+                Tunnel::Vxlan { .. } => None,
+            };
+            assert_eq!(found, Some(first), "{headers:?}");
+            let inner = headers.inner.expect("inner headers");
+            assert_eq!(inner.transport.expect("TCP").protocol, Protocol::Tcp);
+            for length in 0..frame.len() {
+                // However short, it is read.
+                let _ = Headers::of(&frame[..length]);
+            }
+        }
+        // A stack without end, and one with something else behind it.
+        for stack in [samples::labels(&[0x40; 20], datagram), samples::labels(&[0x140], &[0; 60])] {
+            let frame = samples::ethernet(samples::GROUP, 0x8847, &stack);
+            assert_eq!(Headers::of(&frame).expect("a frame").inner, None);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A packet as flow tables see it: every field that an entry may match.
 
-use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc, MatchParameters};
+use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc, MatchMisc2, MatchMpls, MatchParameters};
 
 use crate::frame::headers::{C_TAG, ETHERNET, Headers, Layers, Protocol, Tunnel, Version, number};
 
@@ -14,6 +14,7 @@ pub(crate) fn parameters(frame: &[u8], headers: &Headers, sender: Option<u32>) -
     let misc = parameters.misc_parameters_mut();
     fill_misc(misc, frame, headers);
     misc.set_source_sqn(sender.unwrap_or(0));
+    fill_labels(parameters.misc_parameters_2_mut(), headers);
     parameters
 }
 
@@ -80,6 +81,24 @@ fn fill_headers(fields: &mut MatchHeaders, frame: &[u8], layers: &Layers) {
     }
 }
 
+fn fill_labels(fields: &mut MatchMisc2, headers: &Headers) {
+    let set = |field: &mut MatchMpls, label: Option<u32>| {
+        let label = label.unwrap_or(0);
+        field
+            .set_mpls_label(label >> 12)
+            .set_mpls_exp(label >> 9 & 7)
+            .set_mpls_s_bos(label >> 8 & 1 != 0)
+            .set_mpls_ttl(label & 0xff);
+    };
+    set(fields.outer_first_mpls_mut(), headers.outer.label);
+    set(fields.inner_first_mpls_mut(), headers.inner.as_ref().and_then(|inner| inner.label));
+    match headers.tunnel {
+        Some(Tunnel::Gre { label, .. }) => set(fields.outer_first_mpls_over_gre_mut(), label),
+        Some(Tunnel::MplsUdp { label }) => set(fields.outer_first_mpls_over_udp_mut(), Some(label)),
+        _ => {}
+    }
+}
+
 fn fill_misc(fields: &mut MatchMisc, frame: &[u8], headers: &Headers) {
     if let Some(tag) = headers.outer.tags.get(1) {
         let control = u32::from(tag.control);
@@ -94,7 +113,7 @@ fn fill_misc(fields: &mut MatchMisc, frame: &[u8], headers: &Headers) {
         Some(Tunnel::Vxlan { vni }) => {
             fields.set_vxlan_vni(vni);
         }
-        Some(Tunnel::Gre { checksum, key, sequence, protocol }) => {
+        Some(Tunnel::Gre { checksum, key, sequence, protocol, .. }) => {
             fields
                 .set_gre_c_present(checksum)
                 .set_gre_k_present(key.is_some())
@@ -102,7 +121,7 @@ fn fill_misc(fields: &mut MatchMisc, frame: &[u8], headers: &Headers) {
                 .set_gre_protocol(protocol.into())
                 .set_gre_key(key.unwrap_or(0));
         }
-        None => {}
+        Some(Tunnel::MplsUdp { .. } | Tunnel::Mpls) | None => {}
     }
     let label = |layers: &Layers| {
         let network = layers.network.as_ref().filter(|ip| ip.version == Version::V6)?;
@@ -169,6 +188,38 @@ mod tests {
         assert_eq!(parameters.misc_parameters().vxlan_vni(), 77);
         assert_eq!(parameters.inner_headers().tcp_dport(), 80);
         assert_eq!(parameters.outer_headers().udp_dport(), 4789);
+    }
+
+    #[test]
+    fn labels_are_told_apart_by_what_they_are_over() {
+        let stack = samples::labels(&[0xabcd_e7ff], &tcp4(b"data")[ETHERNET..]);
+        let over = |parameters: &MatchParameters| {
+            let misc = parameters.misc_parameters_2();
+            [
+                *misc.outer_first_mpls(),
+                *misc.inner_first_mpls(),
+                *misc.outer_first_mpls_over_gre(),
+                *misc.outer_first_mpls_over_udp(),
+            ]
+            .map(|label| {
+                (label.mpls_label(), label.mpls_exp(), label.mpls_s_bos(), label.mpls_ttl())
+            })
+        };
+        let ethernet = samples::ethernet(GROUP, 0x8847, &stack);
+        let frames = [
+            &ethernet,
+            &samples::vxlan(&ethernet, 5),
+            &samples::gre(&stack, 0x8847, None),
+            &samples::mpls_udp(&stack),
+        ];
+        for (place, frame) in frames.into_iter().enumerate() {
+            let found = of(frame);
+            let mut expected = [(0, 0, false, 0); 4];
+            expected[place] = (0xabcde, 3, true, 0xff);
+            assert_eq!(over(&found), expected);
+            let inside = found.inner_headers().tcp_dport();
+            assert_eq!(inside, if place == 1 { 0 } else { 80 });
+        }
     }
 
     #[test]

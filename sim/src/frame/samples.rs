@@ -83,6 +83,16 @@ pub(crate) fn gre(inner: &[u8], protocol: u16, key: Option<u32>) -> Vec<u8> {
     summed(ethernet(GROUP, 0x0800, &ipv4(47, &header)))
 }
 
+/// A stack of labels of MPLS, and what is behind.
+pub(crate) fn labels(stack: &[u32], payload: &[u8]) -> Vec<u8> {
+    let stack: Vec<u8> = stack.iter().flat_map(|label| label.to_be_bytes()).collect();
+    [&stack, payload].concat()
+}
+
+pub(crate) fn mpls_udp(stack: &[u8]) -> Vec<u8> {
+    summed(ethernet(GROUP, 0x0800, &ipv4(17, &udp(5555, 6635, stack))))
+}
+
 /// A frame of so many bytes that no layer above Ethernet claims.
 pub(crate) fn plain(bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..bytes - ETHERNET).map(|n| (n * 7) as u8).collect();

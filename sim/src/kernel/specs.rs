@@ -1,12 +1,12 @@
 //! What the specifications of a flow rule say, as the device's match parameters (`parse_flow_attr`).
 
-use mlx5_prm::cmd::flow::{MatchHeaders, MatchParameters, match_criteria};
+use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc2, MatchMpls, MatchParameters, match_criteria};
 use mlx5_uapi::Errno;
 use mlx5_uapi::flow::{
-    EthSpec, GreSpec, HandleAction, INNER, Ipv4Spec, Ipv6Spec, PortSpec, SpecHeader, SpecKind,
-    TagAction, TunnelSpec,
+    EthSpec, GreSpec, HandleAction, INNER, Ipv4Spec, Ipv6Spec, MplsSpec, PortSpec, SpecHeader,
+    SpecKind, TagAction, TunnelSpec,
 };
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Flow tags have so many bits.
 const TAG_BITS: u32 = 24;
@@ -59,6 +59,7 @@ impl Specs {
     /// Reads so many specifications.
     pub(crate) fn parse(mut bytes: &[u8], count: u8) -> Result<Self, Errno> {
         let mut specs = Self::default();
+        let mut before = None;
         for _ in 0..count {
             let header: SpecHeader = read(bytes)?;
             let size = usize::from(header.size);
@@ -67,7 +68,12 @@ impl Specs {
             }
             let (spec, rest) = bytes.split_at(size);
             let kind = SpecKind::from_raw(header.kind & !INNER).ok_or(Errno::EINVAL)?;
-            specs.add(kind, header.kind & INNER != 0, spec)?;
+            let inner = header.kind & INNER != 0;
+            match kind {
+                SpecKind::Mpls => specs.mpls(before, inner, &self::header(spec)?),
+                _ => specs.add(kind, inner, spec)?,
+            }
+            before = Some((kind, inner));
             bytes = rest;
         }
         if bytes.is_empty() { Ok(specs) } else { Err(Errno::EINVAL) }
@@ -79,6 +85,7 @@ impl Specs {
             (self.mask.outer_headers().as_bytes(), match_criteria::OUTER_HEADERS),
             (self.mask.misc_parameters().as_bytes(), match_criteria::MISC_PARAMETERS),
             (self.mask.inner_headers().as_bytes(), match_criteria::INNER_HEADERS),
+            (self.mask.misc_parameters_2().as_bytes(), match_criteria::MISC_PARAMETERS_2),
         ];
         let used = parts.into_iter().filter(|(bytes, _)| bytes.iter().any(|byte| *byte != 0));
         used.map(|(_, bit)| bit as u8).sum()
@@ -233,6 +240,20 @@ impl Specs {
             };
         }
         Ok(())
+    }
+
+    /// A label: what was specified before it says what it is over.
+    fn mpls(&mut self, before: Option<(SpecKind, bool)>, inner: bool, spec: &MplsSpec) {
+        let place: fn(&mut MatchMisc2) -> &mut MatchMpls = match (before, inner) {
+            (Some((SpecKind::Udp, false)), _) => MatchMisc2::outer_first_mpls_over_udp_mut,
+            (Some((SpecKind::Gre, false)), _) => MatchMisc2::outer_first_mpls_over_gre_mut,
+            (_, true) => MatchMisc2::inner_first_mpls_mut,
+            (_, false) => MatchMisc2::outer_first_mpls_mut,
+        };
+        let mask = place(self.mask.misc_parameters_2_mut());
+        mask.as_mut_bytes().copy_from_slice(&spec.mask.label);
+        let value = place(self.value.misc_parameters_2_mut());
+        value.as_mut_bytes().copy_from_slice(&spec.value.label);
     }
 
     fn gre(&mut self, inner: bool, spec: &GreSpec) -> Result<(), Errno> {

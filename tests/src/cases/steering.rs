@@ -1,12 +1,15 @@
 //! Flow rules: which packets they take, and what becomes of those.
 
-use crate::frames::{self, FROM, Flow, GROUP, SOURCE, TO, plain, tagged};
+use crate::frames::{self, ETHERNET, FROM, Flow, GROUP, SOURCE, TO, plain, tagged};
 use crate::prelude::*;
 use mlx5::ErrorKind;
-use mlx5::flow::{Ethernet, Ipv4, Ipv6, Ports, Rule, RuleError};
+use mlx5::flow::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, RuleError, Vxlan};
 
 pub(crate) const CASES: &[Case] = cases![
     a_rule_takes_the_packets_that_have_its_headers: RAW_PACKETS | EVERY_MODEL,
+    a_rule_looks_inside_of_vxlan: RAW_PACKETS,
+    a_rule_looks_inside_of_gre: RAW_PACKETS,
+    a_rule_takes_the_label_of_mpls: RAW_PACKETS | SIMULATOR,
     a_mask_compares_some_bits: RAW_PACKETS,
     the_first_priority_wins: RAW_PACKETS,
     a_rule_that_drops_hides_packets_from_later_rules: RAW_PACKETS,
@@ -69,6 +72,130 @@ fn a_rule_takes_the_packets_that_have_its_headers(bed: &Bed) -> Outcome {
         drop(rule);
     }
     Ok(())
+}
+
+/// Sends all frames to each rule: each takes those that are named, by their numbers.
+fn take(bed: &Bed, frames: &[Vec<u8>], cases: &[(Rule, &[usize])]) -> Outcome {
+    let mut a = bed.station()?;
+    let mut b = bed.station()?;
+    for (number, (rule, takes)) in cases.iter().enumerate() {
+        let rule = b.qp.attach(b.port, rule)?;
+        b.recv(takes.len());
+        for frame in frames {
+            a.send(bed, frame);
+        }
+        for &taken in *takes {
+            assert_eq!(b.next(bed).frame, frames[taken], "rule {number}");
+        }
+        b.hears_nothing(bed);
+        drop(rule);
+    }
+    Ok(())
+}
+
+/// A frame that is inside of a tunnel: of UDP and another port, of TCP, and of IPv6.
+fn wrapped(wrap: impl Fn(&[u8]) -> Vec<u8>) -> [Vec<u8>; 4] {
+    [
+        Flow { ports: (5, 6), ..Flow::UDP4 },
+        Flow { ports: (5, 7), host: 3, ..Flow::UDP4 },
+        Flow::TCP4,
+        Flow::TCP6,
+    ]
+    .map(|flow| wrap(&flow.frame(&[1; 40])))
+}
+
+fn a_rule_looks_inside_of_vxlan(bed: &Bed) -> Outcome {
+    let mut frames = wrapped(|frame| frames::vxlan(42, frame)).to_vec();
+    frames.extend(wrapped(|frame| frames::vxlan(43, frame)));
+    // What a rule asks of the inner headers is not found in the outer ones.
+    frames.extend(wrapped(<[u8]>::to_vec));
+    let tunnel = |vxlan| from_source().ipv4(Ipv4::new()).udp(Ports::new().dst_port(4789)).vxlan(vxlan);
+    let of = |network| tunnel(Vxlan::new().tunnel_id(network));
+    let inner = |rule: Rule| rule.ethernet(Ethernet::new().src_mac(SOURCE));
+    take(
+        bed,
+        &frames,
+        &[
+            (tunnel(Vxlan::new()), &[0, 1, 2, 3, 4, 5, 6, 7]),
+            (tunnel(Vxlan::new().tunnel_id_masked(42, !1)), &[0, 1, 2, 3, 4, 5, 6, 7]),
+            (of(42), &[0, 1, 2, 3]),
+            (inner(of(43)), &[4, 5, 6, 7]),
+            (of(42).ethernet(Ethernet::new().src_mac([2; 6])), &[]),
+            (inner(of(42)).ipv4(Ipv4::new()).udp(Ports::new().dst_port(6)), &[0]),
+            (of(43).ipv4(Ipv4::new().src_ip([192, 0, 2, 3])), &[5]),
+            (tunnel(Vxlan::new()).ipv4(Ipv4::new()).tcp(Ports::new()), &[2, 6]),
+            (of(42).ipv6(Ipv6::new()).tcp(Ports::new().src_port(1111)), &[3]),
+            (of(42).ipv6(Ipv6::new()).tcp(Ports::new().src_port(1112)), &[]),
+        ],
+    )
+}
+
+fn a_rule_looks_inside_of_gre(bed: &Bed) -> Outcome {
+    // IP at once, and a frame.
+    let ip = |key, frame: &[u8]| {
+        let kind = u16::from_be_bytes([frame[12], frame[13]]);
+        frames::gre(kind, key, &frame[ETHERNET..])
+    };
+    let mut frames = wrapped(|frame| ip(1, frame)).to_vec();
+    frames.extend(wrapped(|frame| frames::gre(frames::BRIDGED, 2, frame)));
+    frames.extend(wrapped(<[u8]>::to_vec));
+    let tunnel = |gre| from_source().ipv4(Ipv4::new()).gre(gre);
+    take(
+        bed,
+        &frames,
+        &[
+            (tunnel(Gre::new()), &[0, 1, 2, 3, 4, 5, 6, 7]),
+            (tunnel(Gre::new().key(1)), &[0, 1, 2, 3]),
+            (tunnel(Gre::new().protocol(frames::IPV6)), &[3]),
+            (tunnel(Gre::new().protocol(frames::BRIDGED).key(2)), &[4, 5, 6, 7]),
+            (tunnel(Gre::new().protocol(frames::BRIDGED).key(1)), &[]),
+            (tunnel(Gre::new()).ipv4(Ipv4::new()).udp(Ports::new().dst_port(7)), &[1, 5]),
+            (tunnel(Gre::new().key(2)).ipv4(Ipv4::new()).tcp(Ports::new()), &[6]),
+            (tunnel(Gre::new()).ipv6(Ipv6::new()).tcp(Ports::new().dst_port(2222)), &[3, 7]),
+            (tunnel(Gre::new()).ethernet(Ethernet::new().src_mac(SOURCE)), &[4, 5, 6, 7]),
+        ],
+    )
+}
+
+fn a_rule_takes_the_label_of_mpls(bed: &Bed) -> Outcome {
+    let stack = |label, frame: &[u8]| frames::labels(&[label, 99], &frame[ETHERNET..]);
+    let mut frames = Vec::new();
+    for label in [0x12345, 0x12346] {
+        let udp = Flow { ports: (5, 6), ..Flow::UDP4 }.frame(&[1; 40]);
+        for inner in [udp, Flow::TCP6.frame(&[2; 40])] {
+            let stack = stack(label, &inner);
+            frames.push(frames::ethernet(frames::MPLS, &stack));
+            frames.push(frames::gre(frames::MPLS, 1, &stack));
+            frames.push(frames::labels_in_udp(&stack));
+            frames.push(frames::vxlan(5, &frames::ethernet(frames::MPLS, &stack)));
+        }
+    }
+    frames.push(Flow::UDP4.frame(&[3; 40]));
+    let ip = || from_source().ipv4(Ipv4::new());
+    let label = |label: u32| Mpls::new().label_masked(label << 12, 0xffff_f000);
+    // Of the stack's first label, not its last.
+    let last = Mpls::new().label_masked(1 << 8, 1 << 8);
+    let vxlan = || ip().udp(Ports::new()).vxlan(Vxlan::new()).ethernet(Ethernet::new());
+    take(
+        bed,
+        &frames,
+        &[
+            (from_source().mpls(label(0x12345)), &[0, 4]),
+            (from_source().mpls(label(0x12346)), &[8, 12]),
+            (from_source().mpls(last), &[]),
+            (from_source().mpls(label(99)), &[]),
+            (from_source().mpls(label(0x12345)).ipv4(Ipv4::new()).udp(Ports::new()), &[0]),
+            (from_source().mpls(label(0x12345)).ipv6(Ipv6::new()).tcp(Ports::new()), &[4]),
+            (ip().gre(Gre::new()).mpls(label(0x12345)), &[1, 5]),
+            (ip().gre(Gre::new()).mpls(label(0x12346)).ipv6(Ipv6::new()), &[13]),
+            (ip().udp(Ports::new()).mpls(label(0x12345)), &[2, 6]),
+            (
+                ip().udp(Ports::new()).mpls(label(0x12346)).ipv4(Ipv4::new().src_ip(FROM)),
+                &[10],
+            ),
+            (vxlan().mpls(label(0x12345)), &[3, 7]),
+        ],
+    )
 }
 
 fn a_mask_compares_some_bits(bed: &Bed) -> Outcome {
