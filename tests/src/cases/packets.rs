@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_device_that_needs_the_header_inline_gets_it: RAW_PACKETS | SIMULATOR,
     inline_data_and_several_entries_make_one_frame: RAW_PACKETS,
     several_packets_of_one_request_are_sent_in_order: RAW_PACKETS,
+    several_packets_in_one_request_are_sent_in_order: RAW_PACKETS,
     a_request_of_several_packets_has_only_good_ones: RAW_PACKETS,
     what_was_not_received_is_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
     a_queue_pair_sends_no_faster_than_its_rate: RAW_PACKETS | STEP,
@@ -363,6 +364,39 @@ fn several_packets_of_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
             assert_eq!(b.next(bed).frame, right, "packet {n} of {count}");
         }
     }
+    Ok(())
+}
+
+fn several_packets_in_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
+    let stations = bed.stations_with(|a| a.max_inline_data(900), |b| b)?;
+    let Stations { mut a, mut b, rule: _rule } = stations;
+    // The queue goes round, and requests of other sizes lie where the ring ends.
+    for (round, count) in [1, 2, 9, 3, 8, 9, 9, 5, 9, 4].into_iter().cycle().take(60).enumerate() {
+        b.recv(count);
+        let payload = |n: usize| pattern(n as u64, 18 + (round + 5 * n) % 30);
+        let mut frames: Vec<Vec<u8>> =
+            (0..count).map(|n| Flow::UDP4.bare(&payload(n))).collect();
+        a.qp.post(|batch| {
+            let flags = SendFlags::SIGNALED | SendFlags::IP_CSUM;
+            let list: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            batch.wr(round as u64, flags).send_packets_inline(&list);
+        })?;
+        // The memory is the program's own again.
+        frames.iter_mut().for_each(|frame| frame.fill(0xee));
+        let completion = bed.poll_good(&mut a.send_cq, 1)[0];
+        assert_eq!(completion.as_completion().opcode(), CompletionOpcode::Send);
+        assert_eq!(completion.as_completion().wr_id(), round as u64);
+        for n in 0..count {
+            assert_eq!(b.next(bed).frame, Flow::UDP4.frame(&payload(n)), "packet {n} of {count}");
+        }
+    }
+    let max = a.qp.caps().max_inline_data;
+    let refused = a.qp.post(|batch| {
+        batch.wr(1, SendFlags::SIGNALED).send_packets_inline(&[&plain(max as usize + 1)]);
+    });
+    let length = (max + 1 + 4).next_multiple_of(16) - 4;
+    assert_eq!(refused.expect_err("too much").error(), PostError::InlineTooLong { length, max });
+    bed.nothing(&mut a.send_cq);
     Ok(())
 }
 

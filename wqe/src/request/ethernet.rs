@@ -1,6 +1,6 @@
 //! The Ethernet segment of a packet, and packets that the device cuts into segments.
 
-use crate::request::data::{Data, DataKind, Limits, OneSge, write_sges};
+use crate::request::data::{Data, DataKind, INLINE_HEADER, Limits, OneSge, write_sges};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Segment;
@@ -8,11 +8,11 @@ use crate::request::sge::Sge;
 use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
-use mlx5_prm::U16;
 use mlx5_prm::ethernet::{
     EthernetSegment, HEADER, L2_INLINE, checksum_flags, insert, segment_units,
 };
-use mlx5_prm::wqe::{MAX_SGE_LENGTH, UNIT};
+use mlx5_prm::wqe::{INLINE, MAX_SGE_LENGTH, UNIT};
+use mlx5_prm::{U16, U32};
 
 /// The segment is stored as two words: checksums and segment size; then metadata and inline headers
 /// or tag.
@@ -240,6 +240,54 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
             return Err(PostError::TooManySges { given, max: limits.max_sge });
         }
         Ok(packets.len())
+    }
+}
+
+/// The packets of a request that sends several, copied into it: each behind its length.
+#[derive(Clone, Copy)]
+pub(crate) struct InlinePackets<'a>(pub(crate) &'a [&'a [u8]]);
+
+// SAFETY: what is written ends where `max_inline` bytes behind their length would, rounded up to a unit.
+unsafe impl Data for InlinePackets<'_> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let Self(packets) = self;
+        if packets.is_empty() {
+            return Err(PostError::PacketTooShort { index: 0, length: 0 });
+        }
+        let mut units = 0_usize;
+        for (index, packet) in packets.iter().enumerate() {
+            let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+            if length < SHORTEST {
+                return Err(wrong_length(index, length));
+            }
+            units = units.saturating_add(INLINE_HEADER.saturating_add(packet.len()).div_ceil(UNIT));
+        }
+        let length = units.saturating_mul(UNIT) - INLINE_HEADER;
+        // The last unit of a queue's largest request may be used in part.
+        let max = (INLINE_HEADER + limits.max_inline).next_multiple_of(UNIT) - INLINE_HEADER;
+        if limits.max_inline == 0 || length > max {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            return Err(PostError::InlineTooLong { length, max: limits.max_inline as u32 });
+        }
+        let mut place = at;
+        for packet in packets {
+            let units = (INLINE_HEADER + packet.len()).div_ceil(UNIT);
+            // SAFETY: there is room for as many units as the packets have together.
+            unsafe {
+                // Padding behind the packet, in place of what an earlier request left there.
+                place.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
+                place.cast().write(U32::new(packet.len() as u32 | INLINE));
+                let bytes = place.byte_add(INLINE_HEADER).as_ptr();
+                bytes.copy_from_nonoverlapping(packet.as_ptr(), packet.len());
+                place = place.byte_add(units * UNIT);
+            }
+        }
+        Ok(units)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::request::batch_error::BatchError;
 use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
 use crate::request::error::PostError;
 use crate::request::ethernet::{
-    Entry, Ethernet, InlineHeader, Segmented, SegmentedData, SeveralPackets, VlanTag,
+    Entry, Ethernet, InlineHeader, InlinePackets, Segmented, SegmentedData, SeveralPackets, VlanTag,
 };
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
@@ -434,6 +434,26 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_packets(self.wr_id, self.flags, packets);
     }
 
+    /// As [`send_packets`](Self::send_packets), with the packets' bytes in the request: their memory needs no registration and can be
+    /// reused when this returns, and the device reads nothing else. Each packet takes its length and four
+    /// bytes, rounded up to 16; the sum, less four, is the inline data of the request, of which a queue
+    /// has so much as it was created with (`max_inline_data`). For short packets.
+    ///
+    /// ```
+    /// # use mlx5_wqe::{Batch, RawPacket, SendFlags};
+    /// # fn f(batch: &mut Batch<'_, RawPacket>) {
+    /// let frames = [[0x33; 60], [0x44; 60]];
+    /// // 2 × 64 bytes, less 4: fits into `max_inline_data(124)`.
+    /// batch.wr(1, SendFlags::SIGNALED).send_packets_inline(&[&frames[0], &frames[1]]);
+    /// # }
+    /// ```
+    pub fn send_packets_inline(self, packets: &[&[u8]])
+    where
+        T: Supports<operation::MultiPacket>,
+    {
+        self.batch.add_inline_packets(self.wr_id, self.flags, packets);
+    }
+
     /// Posts a WQE unchanged but for queue pair number, block index and flags
     /// (`mlx5dv_wr_raw_wqe`).
     pub fn raw_wqe(self, wqe: RawWqe<'_>)
@@ -531,7 +551,16 @@ impl<T: Transport> Batch<'_, T> {
 
     #[inline(always)]
     pub(crate) fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[impl Entry]) {
-        let (segment, data) = (Ethernet::new(flags), SeveralPackets(packets));
+        self.add_several(wr_id, flags, SeveralPackets(packets));
+    }
+
+    pub(crate) fn add_inline_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[&[u8]]) {
+        self.add_several(wr_id, flags, InlinePackets(packets));
+    }
+
+    #[inline(always)]
+    fn add_several(&mut self, wr_id: u64, flags: SendFlags, packets: impl Data) {
+        let segment = Ethernet::new(flags);
         self.push_slow_request(|queue, cursor| {
             queue.push_slow::<operation::MultiPacket, Ethernet, _>(
                 cursor,
@@ -540,7 +569,7 @@ impl<T: Transport> Batch<'_, T> {
                 U32::new(0),
                 segment,
                 (),
-                data,
+                packets,
             )
         });
     }

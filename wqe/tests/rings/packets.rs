@@ -368,3 +368,80 @@ fn a_packet_among_several_that_is_too_short_is_refused_by_name() {
         assert_eq!(bed.queue.producer(), 0);
     }
 }
+
+/// A request with the bytes of its packets.
+fn packed(index: u16, checksums: u8, packets: &[&[u8]]) -> Wqe {
+    let wqe = Wqe::control(0x29, index, 8, [0; 4]).with(&bare(checksums, [0; 4]));
+    packets.iter().fold(wqe, |wqe, packet| {
+        let mut piece = (0x8000_0000 | packet.len() as u32).to_be_bytes().to_vec();
+        piece.extend(*packet);
+        piece.resize(piece.len().next_multiple_of(16), 0);
+        wqe.with(&piece)
+    })
+}
+
+#[test]
+fn packets_in_the_request_lie_behind_their_lengths_wherever_the_ring_ends() {
+    let mut bed = Bed::<RawPacket>::new(Spec { inline: 300, ..SPEC });
+    let bytes = pattern(300);
+    let lists: [&[&[u8]]; 6] = [
+        &[&bytes[..14]],
+        &[&bytes[1..61], &bytes[2..62]],
+        &[&bytes[..28], &bytes[..29], &bytes[..27]],
+        &[&bytes[..60], &bytes[3..17], &bytes[..124]],
+        &[&bytes[..300]],
+        &[&bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20]],
+    ];
+    // Requests of one to six blocks start at every block of the ring, and those before leave bytes there.
+    for round in 0..200 {
+        let packets = lists[round % lists.len()];
+        let flags = if round % 3 == 0 { CHECKED } else { SIGNALED };
+        if round % 5 == 0 {
+            bed.advance();
+        }
+        let (first, uar) = (bed.queue.producer(), bed.uar.all());
+        let mut batch = bed.queue.wr_start();
+        batch.wr(7, flags).send_packets_inline(packets);
+        batch.complete().unwrap();
+        let wqe = packed(first, if flags == CHECKED { 0xc0 } else { 0 }, packets);
+        bed.assert_rang_alone(first.into(), &wqe, &uar);
+        let retired = bed.retire(first.into()).unwrap();
+        assert_eq!((retired.wr_id, retired.info.opcode_bits()), (7, 0x0a));
+    }
+}
+
+#[test]
+fn packets_that_do_not_fit_into_the_request_are_refused_by_name() {
+    let mut bed = Bed::<RawPacket>::new(Spec { inline: 124, ..SPEC });
+    let max = bed.layout.max_inline;
+    assert_eq!(max % 16, 12, "all that the largest request has room for");
+    let bytes = pattern(2000);
+    let most = max as usize;
+    let short = |index, length| PostError::PacketTooShort { index, length };
+    let long = |length| PostError::InlineTooLong { length, max };
+    // What is left beside a packet of two units.
+    let rest = most - 32;
+    for (packets, error) in [
+        (&[][..], short(0, 0)),
+        (&[&bytes[..13]], short(0, 13)),
+        (&[&bytes[..60], &[]], short(1, 0)),
+        (&[&bytes[..most + 1]], long(max + 16)),
+        (&[&bytes[..28], &bytes[..rest + 1]], long(max + 16)),
+        (&[&bytes[..2000]], long(2012)),
+    ] {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, SIGNALED).send().sge(SGE);
+        batch.wr(2, SIGNALED).send_packets_inline(packets);
+        let refused = batch.complete().unwrap_err();
+        assert_eq!((refused.index(), refused.error()), (1, error));
+        assert_eq!(bed.queue.producer(), 0);
+    }
+    for packets in [&[&bytes[..most]][..], &[&bytes[..28], &bytes[..rest]]] {
+        let first = bed.queue.producer();
+        let mut batch = bed.queue.wr_start();
+        batch.wr(3, SIGNALED).send_packets_inline(packets);
+        batch.complete().unwrap();
+        let blocks = bed.layout.max_request_blocks as u16;
+        assert_eq!(bed.queue.producer() - first, blocks, "the largest request");
+    }
+}
