@@ -13,6 +13,7 @@ mod beside;
 mod cores;
 mod count;
 mod latency;
+mod lines;
 mod machine;
 mod memory;
 mod peer;
@@ -92,11 +93,12 @@ const BARS: &[(&str, Mode, f64)] = &[
 ];
 
 const USAGE: &str = "\
-usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | beside ...
+usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | lines | beside ...
 
   count   instructions of each case, counted by valgrind's callgrind
   check   the same of cases that have a bar, and failure where one takes more
   time    nanoseconds of each case: the median of many rounds
+  lines   cache lines that a post uses of its queue pair, by a trace of reads and writes
 
   beside LIBRARIES count [CASE...]        the same, with those of shared libraries, a list with colons
   beside LIBRARIES instructions [CASE...] the same without cache misses, which is quicker
@@ -118,6 +120,22 @@ fn main() -> ExitCode {
             machine.check();
             Ok(ExitCode::SUCCESS)
         }
+        ["traced", ref cases @ ..] => {
+            lines::announce();
+            let machine = Machine::simulated();
+            count::rounds(rounds::rounds(&machine, &|case| wanted(cases, case)));
+            Ok(ExitCode::SUCCESS)
+        }
+        ["lines"] => lines::measure().map(|used| {
+            println!(
+                "{}: {:.2} of the queue pair, {:.2} of the register, {:.2} of every post",
+                lines::CASE,
+                used.own,
+                used.register,
+                used.common
+            );
+            ExitCode::SUCCESS
+        }),
         ["time", ref cases @ ..] => {
             time(cases);
             Ok(ExitCode::SUCCESS)

@@ -200,7 +200,7 @@ const END: &str = "
   (`TX_CQ_MODERATION=0`), as it is for the others, and flow control is off. UCX keeps no record of a
   request without a callback. Debian builds it without logging, but with its assertions and checks of
   parameters.
-* The *floor* (`benches/peer/floor.c`) is the bare stores, loads and fences on plain memory:
+* The *floor* (`benches/peer/floor*.c`) is the bare stores, loads and fences on plain memory:
   prebuilt header words, one check for room, one record per request, the doorbell record, the
   register with its fences. It checks nothing else, selects nothing and takes no lock.
 * This driver is compiled in the release profile for baseline x86-64, without LTO; the C code with
@@ -317,7 +317,9 @@ fn lines(text: &mut String, verdicts: &[Verdict]) {
     text.push_str(
         "\n## Cache lines\n\n\
          Lines of 64 bytes that one post uses of a queue pair of 10,000, which are in no cache: the misses of \
-         a simulated first-level cache. The register is not among them: most of so many queues share one.\n\n\
+         a simulated first-level cache. The register is not among them: most of so many queues share one. \
+         A trace of reads and writes (`mlx5-bench lines`) has the same lines of each of a hundred queue pairs, and \
+         besides one of the register, and two that every post uses: the stack, and a constant.\n\n\
          | case | lines | at most |\n\
          |---|--:|--:|\n",
     );
