@@ -49,10 +49,11 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! Resolving, connecting and accepting have a time limit: [`DEFAULT_TIMEOUT`], unless another is set.
-//! So has stopping a [`Session`], which waits for the device. Waits for a request, an event or the end
-//! of a connection have the limit that they are given, and none for `None`. An [`Error`] says what failed, why, and what to do. Dropping an [`Id`] or a
-//! [`Connection`] ends it, which its peer is told.
+//! Every wait has a time limit. Resolving, connecting and accepting have [`DEFAULT_TIMEOUT`], unless
+//! another is set. So has stopping a [`Session`], which waits for the device. Waits for a request, an
+//! event or the end of a connection have the limit that they are given; only `None` is without limit.
+//! A name is looked up by the system's resolver, with that one's limits. An [`Error`] says what failed,
+//! why, and what to do. Dropping an [`Id`] or a [`Connection`] ends it, which its peer is told.
 //!
 //! In a child process after a fork, calls fail with [`ErrorKind::Forked`], and drops do nothing: the
 //! parent's connections go on.

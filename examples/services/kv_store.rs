@@ -16,6 +16,7 @@ use mlx5::{Access, CompletionOpcode, Kernel, MemoryRegion, RemoteSlice, Sge};
 use mlx5_cm::Listener;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A key-value store: puts by RDMA WRITE with immediate data, gets by one-sided RDMA READ
 #[derive(Subcommand)]
@@ -185,10 +186,17 @@ impl Client<'_> {
     /// Reads a slot, again if it meets a write.
     fn read(&mut self, slot: usize) -> Outcome<Entry> {
         let (from, to) = (self.table.at(slot)?, self.memory.whole()?);
+        let begun = Instant::now();
         loop {
             self.end.request(|wr| wr.rdma_read(from).sge(to))?;
             match Entry::decode(&self.memory, 0)? {
                 Some(entry) => return Ok(entry),
+                None if begun.elapsed() > self.end.limit => {
+                    let limit = self.end.limit;
+                    return Err(
+                        format!("a write of the server did not end within {limit:?}").into()
+                    );
+                }
                 None if self.torn == 0 => println!("a read met a write: it is done again"),
                 None => {}
             }

@@ -104,7 +104,7 @@ impl Locker<'_> {
         self.found()
     }
 
-    /// Takes a lock; gives the fencing token.
+    /// Takes a lock; gives the fencing token. It waits as long as another client has the lock.
     fn lock(&mut self, lock: u16) -> Outcome<u32> {
         let (at, mut pause) = (self.locks.at(lock.into())?, PAUSE.0);
         let mut seen = self.read(at)?;

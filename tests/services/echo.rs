@@ -52,3 +52,19 @@ fn a_client_says_that_the_server_has_died() {
     machine::lost(&client.fail());
     machine.end();
 }
+
+#[test]
+fn no_client_waits_longer_than_its_limit_for_a_server_that_hangs() {
+    let machine = Machine::serve("");
+    let (mut server, at) = machine.server("echo", &["10.0.0.1:0"]);
+    let call = ["call", "--connections", "2", "--messages", "1000000000"];
+    let client = machine.start("echo", &[&call, &["--limit", "1", "--server", &at][..]].concat());
+    for _ in 0..2 {
+        server.line("a connection is made");
+    }
+    server.stop();
+    let error = client.fail();
+    assert!(error.contains("within 1s: does the other side run"), "{error}");
+    server.kill();
+    machine.end();
+}

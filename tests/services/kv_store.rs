@@ -50,6 +50,26 @@ fn a_read_that_meets_a_write_is_done_again() {
     }
 }
 
+/// The server is there, and stays in the middle of a write.
+#[test]
+fn no_client_waits_longer_than_its_limit_for_a_server_that_hangs() {
+    let machine = Machine::serve("");
+    let (mut server, at) = machine.server("kv_store", &["10.0.0.1:0", "--step"]);
+    let within = ["--limit", "1", "--server", &at];
+    let put = machine.start("kv_store", &[&["put", "key", "value"], &within[..]].concat());
+    server.line("half of a slot is written");
+    let get = machine.start("kv_store", &[&["get", "key"], &within[..]].concat());
+    let error = put.fail();
+    assert!(error.contains("within 1s: does the other side run"), "{error}");
+    assert_eq!(get.fail(), "error: a write of the server did not end within 1s");
+    // It goes on, and serves the next one.
+    server.enter();
+    let get = machine.start("kv_store", &["get", "key", "--server", &at]);
+    assert!(get.succeed().ends_with("value (version 1, 0 torn reads)"));
+    server.kill();
+    machine.end();
+}
+
 #[test]
 fn three_clients_that_put_and_get_the_same_keys_get_whole_values() {
     let machine = Machine::serve("");

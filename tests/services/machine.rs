@@ -159,6 +159,13 @@ impl Process {
         input.write_all(b"\n").expect("a program that reads");
     }
 
+    /// Stops it, as a program that hangs.
+    pub(crate) fn stop(&self) {
+        let id = self.child.id().to_string();
+        let stopped = Command::new("kill").args(["-STOP", &id]).status();
+        assert!(stopped.expect("a program `kill`").success(), "{}", self.name);
+    }
+
     /// Kills it, without a chance to tidy up.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("a child to kill");
