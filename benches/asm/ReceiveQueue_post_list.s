@@ -5,45 +5,45 @@
     push r12
     push rbx
     sub rsp,0x68
-    mov QWORD PTR [rsp+0x18],rsi
+    mov QWORD PTR [rsp+0x10],rsi
     mov rax,QWORD PTR [rdi]
     mov ecx,DWORD PTR [rax]
     test cl,0x2
     je 15
     test rdx,rdx
     je 11
-    movzx esi,WORD PTR [rdi+0x3c]
-    movzx ecx,WORD PTR [rdi+0x3e]
-    mov QWORD PTR [rsp+0x10],rdi
+    movzx esi,WORD PTR [rdi+0x38]
+    movzx ecx,WORD PTR [rdi+0x3a]
+    mov QWORD PTR [rsp+0x18],rdi
     jmp 1
 0:
     mov rax,QWORD PTR [rsp+0x20]
-    add QWORD PTR [rsp+0x18],rax
+    add QWORD PTR [rsp+0x10],rax
     mov rdx,QWORD PTR [rsp+0x60]
     mov rax,QWORD PTR [rsp+0x58]
     sub rdx,rax
-    mov esi,DWORD PTR [rsp+0x8]
+    mov esi,DWORD PTR [rsp+0xc]
     add esi,eax
     test rdx,rdx
-    mov rdi,QWORD PTR [rsp+0x10]
+    mov rdi,QWORD PTR [rsp+0x18]
     mov ecx,DWORD PTR [rsp+0x28]
     je 10
 1:
     movzx eax,si
-    mov r13d,DWORD PTR [rdi+0x38]
+    mov r13d,DWORD PTR [rdi+0x34]
     and r13d,eax
     cmp ax,cx
     jne 2
     mov rax,QWORD PTR [rdi+0x20]
     mov ecx,DWORD PTR [rax+0x100]
     add cx,WORD PTR [rdi+0x28]
-    mov WORD PTR [rdi+0x3e],cx
+    mov WORD PTR [rdi+0x3a],cx
 2:
     cmp cx,si
     je 14
     mov DWORD PTR [rsp+0x28],ecx
     mov eax,ecx
-    mov DWORD PTR [rsp+0x8],esi
+    mov DWORD PTR [rsp+0xc],esi
     sub eax,esi
     movzx eax,ax
     cmp rax,rdx
@@ -60,19 +60,17 @@
     mov QWORD PTR [rsp+0x20],rax
     cmp ecx,r13d
     je 0
-    mov rax,QWORD PTR [rsp+0x10]
+    mov rax,QWORD PTR [rsp+0x18]
     mov ebx,DWORD PTR [rax+0x2c]
     mov ebp,DWORD PTR [rax+0x30]
-    mov ecx,DWORD PTR [rax+0x34]
-    mov DWORD PTR [rsp+0xc],ecx
     lea r15d,[r13*8+0x0]
     add r15,QWORD PTR [rax+0x10]
     imul r13,rbp
     add r13,QWORD PTR [rax+0x8]
     cmp ebx,0x1
     jbe 6
-    mov r14,QWORD PTR [rsp+0x20]
-    mov r12,QWORD PTR [rsp+0x18]
+    mov r12,QWORD PTR [rsp+0x20]
+    mov r14,QWORD PTR [rsp+0x10]
     jmp 5
 3:
     lea rdi,[rsp+0x2c]
@@ -83,22 +81,21 @@
     cmp al,0x1f
     jne 12
 4:
-    mov rax,QWORD PTR [r12+0x10]
-    add r12,0x18
+    mov rax,QWORD PTR [r14+0x10]
+    add r14,0x18
     mov QWORD PTR [r15],rax
     add r13,rbp
     add r15,0x8
-    add r14,0xffffffffffffffe8
+    add r12,0xffffffffffffffe8
     je 0
 5:
-    mov rdx,QWORD PTR [r12]
-    mov rcx,QWORD PTR [r12+0x8]
+    mov rdx,QWORD PTR [r14]
+    mov rcx,QWORD PTR [r14+0x8]
     cmp rcx,0x1
     jne 3
     mov eax,DWORD PTR [rdx+0x8]
-    lea esi,[rax-0x1]
-    cmp esi,DWORD PTR [rsp+0xc]
-    jae 3
+    test eax,eax
+    jle 3
     mov ecx,DWORD PTR [rdx+0xc]
     mov rdx,QWORD PTR [rdx]
     movups xmm0,XMMWORD PTR [data]
@@ -111,8 +108,8 @@
     mov QWORD PTR [r13+0x8],rdx
     jmp 4
 6:
-    mov r14,QWORD PTR [rsp+0x20]
-    mov r12,QWORD PTR [rsp+0x18]
+    mov r12,QWORD PTR [rsp+0x20]
+    mov r14,QWORD PTR [rsp+0x10]
     jmp 9
 7:
     lea rdi,[rsp+0x2c]
@@ -123,22 +120,21 @@
     cmp al,0x1f
     jne 12
 8:
-    mov rax,QWORD PTR [r12+0x10]
-    add r12,0x18
+    mov rax,QWORD PTR [r14+0x10]
+    add r14,0x18
     mov QWORD PTR [r15],rax
     add r13,rbp
     add r15,0x8
-    add r14,0xffffffffffffffe8
+    add r12,0xffffffffffffffe8
     je 0
 9:
-    mov rdx,QWORD PTR [r12]
-    mov rcx,QWORD PTR [r12+0x8]
+    mov rdx,QWORD PTR [r14]
+    mov rcx,QWORD PTR [r14+0x8]
     cmp rcx,0x1
     jne 7
     mov eax,DWORD PTR [rdx+0x8]
-    lea esi,[rax-0x1]
-    cmp esi,DWORD PTR [rsp+0xc]
-    jae 7
+    test eax,eax
+    jle 7
     mov ecx,DWORD PTR [rdx+0xc]
     mov rdx,QWORD PTR [rdx]
     bswap eax
@@ -149,9 +145,9 @@
     mov QWORD PTR [r13+0x8],rdx
     jmp 8
 10:
-    cmp si,WORD PTR [rdi+0x3c]
+    cmp si,WORD PTR [rdi+0x38]
     je 11
-    mov WORD PTR [rdi+0x3c],si
+    mov WORD PTR [rdi+0x38],si
     mov rax,QWORD PTR [rdi+0x20]
     mov WORD PTR [rax+0x80],si
     mov rax,QWORD PTR [rdi+0x18]
@@ -162,22 +158,22 @@
     xor eax,eax
     jmp 13
 12:
-    mov rdi,QWORD PTR [rsp+0x10]
-    mov esi,DWORD PTR [rsp+0x8]
     mov ecx,DWORD PTR [rsp+0x34]
     mov DWORD PTR [rsp+0x3f],ecx
     mov rcx,QWORD PTR [rsp+0x2d]
     mov QWORD PTR [rsp+0x38],rcx
-    sub r12d,DWORD PTR [rsp+0x18]
-    shr r12d,0x3
+    sub r14d,DWORD PTR [rsp+0x10]
+    shr r14d,0x3
     mov BYTE PTR [rsp+0x4c],al
     mov rax,QWORD PTR [rsp+0x38]
     mov QWORD PTR [rsp+0x4d],rax
     mov eax,DWORD PTR [rsp+0x3f]
     mov DWORD PTR [rsp+0x54],eax
-    imul eax,r12d,0xffffaaab
+    imul eax,r14d,0xffffaaab
+    mov esi,DWORD PTR [rsp+0xc]
     add esi,eax
     lea rdx,[rsp+0x4c]
+    mov rdi,QWORD PTR [rsp+0x18]
     call _ZN8mlx5_wqe7receive5queue12ReceiveQueue4stop
 13:
     add rsp,0x68

@@ -4,20 +4,20 @@
     push r12
     push rbx
     mov rax,rdi
-    mov edx,DWORD PTR [rsi+0x44]
-    mov r10d,DWORD PTR [rsi+0x48]
+    mov edx,DWORD PTR [rsi+0x40]
+    mov r10d,DWORD PTR [rsi+0x44]
     cmp edx,r10d
     jb 1
     mov ecx,DWORD PTR [rsi+0x28]
     dec ecx
-    and ecx,DWORD PTR [rsi+0x3c]
-    mov r9,QWORD PTR [rsi+0x50]
+    and ecx,DWORD PTR [rsi+0x38]
+    mov r9,QWORD PTR [rsi+0x48]
     mov ebp,ecx
     shr ebp,0x6
     test r9,r9
     je 7
 0:
-    mov edx,DWORD PTR [rsi+0x58]
+    mov edx,DWORD PTR [rsi+0x50]
     mov r10,0xffffffffffffffff
     shl r10,cl
     mov r8,0xffffffffffffffff
@@ -43,9 +43,9 @@
     shl r8,cl
     not r8
     and r8,r9
-    mov QWORD PTR [rsi+0x50],r8
-    mov DWORD PTR [rsi+0x44],edx
-    mov DWORD PTR [rsi+0x48],r10d
+    mov QWORD PTR [rsi+0x48],r8
+    mov DWORD PTR [rsi+0x40],edx
+    mov DWORD PTR [rsi+0x44],r10d
     mov rcx,QWORD PTR [rsi+0x8]
     mov edi,DWORD PTR [rsi+0x30]
     imul rdi,rdx
@@ -55,7 +55,7 @@
     mov rcx,QWORD PTR [rsi+0x18]
     prefetcht0 BYTE PTR [rcx+rdx*1]
 1:
-    cmp edx,DWORD PTR [rsi+0x3c]
+    cmp edx,DWORD PTR [rsi+0x38]
     jne 5
     mov ecx,edx
     sub ecx,r10d
@@ -63,7 +63,7 @@
     shr r9,cl
     mov ecx,edx
     shl r9,cl
-    mov rcx,QWORD PTR [rsi+0x60]
+    mov rcx,QWORD PTR [rsi+0x58]
     mov edi,edx
     shr edi,0x6
     mov r8,QWORD PTR [rcx+rdi*8]
@@ -112,9 +112,9 @@
     and r9,r10
     jne 3
 4:
-    mov ecx,DWORD PTR [rsi+0x48]
-    mov DWORD PTR [rsi+0x3c],ecx
-    mov QWORD PTR [rsi+0x44],0x0
+    mov ecx,DWORD PTR [rsi+0x44]
+    mov DWORD PTR [rsi+0x38],ecx
+    mov QWORD PTR [rsi+0x40],0x0
 5:
     mov BYTE PTR [rax],0x1f
 6:
@@ -125,7 +125,7 @@
     pop rbp
     ret
 7:
-    mov rdx,QWORD PTR [rsi+0x70]
+    mov rdx,QWORD PTR [rsi+0x68]
     lea r8,[rdx+0x30]
     mov r9d,ebp
     and r9d,0xffffffc0
@@ -151,15 +151,15 @@
     mov r11,QWORD PTR [r8]
     xor r9d,r9d
     xchg QWORD PTR [r11+rdi*8],r9
-    mov DWORD PTR [rsi+0x58],edi
-    mov QWORD PTR [rsi+0x50],r9
+    mov DWORD PTR [rsi+0x50],edi
+    mov QWORD PTR [rsi+0x48],r9
     test r9,r9
     je 8
     jmp 0
 10:
     mov r14,rax
     mov r15,rsi
-    lea rbx,[rsi+0x50]
+    lea rbx,[rsi+0x48]
     mov r12d,ecx
     mov edx,ecx
     shr edx,0xc

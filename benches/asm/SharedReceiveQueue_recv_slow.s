@@ -14,9 +14,9 @@
     mov r14,rsi
     movups xmm0,XMMWORD PTR [rcx]
     movaps XMMWORD PTR [rsp+0x20],xmm0
-    mov r15d,DWORD PTR [rsi+0x38]
+    mov r15d,DWORD PTR [rsi+0x34]
     lea ebp,[r15+0x1]
-    cmp ebp,DWORD PTR [rsi+0x3c]
+    cmp ebp,DWORD PTR [rsi+0x38]
     jne 0
     lea rdi,[rsp+0x14]
     mov rsi,r14
@@ -28,9 +28,8 @@
     mov edx,DWORD PTR [r14+0x30]
     imul rdx,r15
     mov ecx,DWORD PTR [rsp+0x28]
-    lea esi,[rcx-0x1]
-    cmp esi,DWORD PTR [r14+0x34]
-    jae 1
+    test ecx,ecx
+    jle 1
     add rax,rdx
     mov rdx,QWORD PTR [rsp+0x20]
     mov esi,DWORD PTR [rsp+0x2c]
@@ -54,27 +53,27 @@
     jne 8
     mov ecx,r15d
     shl r13,cl
-    mov rax,QWORD PTR [r14+0x60]
+    mov rax,QWORD PTR [r14+0x58]
     mov ecx,r15d
     shr ecx,0x6
     or QWORD PTR [rax+rcx*8],r13
 2:
-    mov eax,DWORD PTR [r14+0x38]
+    mov eax,DWORD PTR [r14+0x34]
     mov rcx,QWORD PTR [r14+0x10]
     mov QWORD PTR [rcx+rax*8],r12
     mov rcx,QWORD PTR [r14+0x18]
     mov BYTE PTR [rcx+rax*1],0x1
-    mov DWORD PTR [r14+0x38],ebp
-    cmp ebp,DWORD PTR [r14+0x3c]
+    mov DWORD PTR [r14+0x34],ebp
+    cmp ebp,DWORD PTR [r14+0x38]
     jne 7
-    mov eax,DWORD PTR [r14+0x44]
+    mov eax,DWORD PTR [r14+0x40]
     mov ecx,eax
-    sub ecx,DWORD PTR [r14+0x48]
+    sub ecx,DWORD PTR [r14+0x44]
     mov rdi,0xffffffffffffffff
     shr rdi,cl
     mov ecx,eax
     shl rdi,cl
-    mov rcx,QWORD PTR [r14+0x60]
+    mov rcx,QWORD PTR [r14+0x58]
     mov edx,eax
     shr edx,0x6
     mov rsi,QWORD PTR [rcx+rdx*8]
@@ -129,20 +128,20 @@
     mov ecx,r15d
     shl rsi,cl
     imul rdx,r15
-    mov rcx,QWORD PTR [r14+0x44]
-    mov edi,DWORD PTR [r14+0x44]
+    mov rcx,QWORD PTR [r14+0x40]
+    mov edi,DWORD PTR [r14+0x40]
     mov r8d,edi
     rol r8w,0x8
     mov WORD PTR [rax+rdx*1+0x2],r8w
-    mov rax,QWORD PTR [r14+0x60]
+    mov rax,QWORD PTR [r14+0x58]
     shr r15d,0x6
     or QWORD PTR [rax+r15*8],rsi
-    mov eax,DWORD PTR [r14+0x40]
+    mov eax,DWORD PTR [r14+0x3c]
     sub eax,edi
-    add eax,DWORD PTR [r14+0x38]
-    mov DWORD PTR [r14+0x40],eax
-    mov QWORD PTR [r14+0x38],rcx
-    mov QWORD PTR [r14+0x44],0x0
+    add eax,DWORD PTR [r14+0x34]
+    mov DWORD PTR [r14+0x3c],eax
+    mov QWORD PTR [r14+0x34],rcx
+    mov QWORD PTR [r14+0x40],0x0
     jmp 7
 6:
     mov eax,DWORD PTR [rsp+0x1c]
@@ -153,8 +152,8 @@
     jne 9
 7:
     mov rax,QWORD PTR [r14+0x20]
-    mov ecx,DWORD PTR [r14+0x38]
-    add ecx,DWORD PTR [r14+0x40]
+    mov ecx,DWORD PTR [r14+0x34]
+    add ecx,DWORD PTR [r14+0x3c]
     movzx ecx,cx
     bswap ecx
     mov DWORD PTR [rax],ecx

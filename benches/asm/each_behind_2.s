@@ -4,112 +4,91 @@
     push r13
     push r12
     push rbx
-    sub rsp,0x48
-    mov r12,QWORD PTR [rdi]
-    mov r14,QWORD PTR [rdi+0x8]
-    mov rbp,QWORD PTR [r12+0xa8]
-    mov rax,QWORD PTR [r12+0xb0]
-    mov rbx,QWORD PTR [r12+0xb8]
-    mov QWORD PTR [rsp+0x40],rax
-    cmp rbp,rax
-    mov QWORD PTR [rsp+0x18],rdi
-    je 6
+    mov rax,QWORD PTR [rdi]
+    mov rdx,QWORD PTR [rdi+0x8]
+    mov r8,QWORD PTR [rax+0xa8]
+    mov r10,QWORD PTR [rax+0xb0]
+    mov r9,QWORD PTR [rax+0xb8]
+    cmp r8,r10
+    je 4
     mov ecx,DWORD PTR [rdi+0x10]
-    mov rax,QWORD PTR [r12+0x40]
-    mov QWORD PTR [rsp+0x8],rax
-    mov r15,QWORD PTR [r12+0xc0]
-    sub r15,rbx
+    mov r15,QWORD PTR [rax+0x40]
+    mov rbx,QWORD PTR [rax+0xc0]
+    sub rbx,r9
     and ecx,0x3f
-    mov QWORD PTR [rsp+0x38],rcx
-    mov rdi,QWORD PTR [rsi+0x18]
-    mov rax,QWORD PTR [rsi]
-    mov QWORD PTR [rsp+0x30],rax
-    mov rax,QWORD PTR [rsi+0x8]
-    mov QWORD PTR [rsp+0x28],rax
-    mov rax,QWORD PTR [rsi+0x10]
-    mov QWORD PTR [rsp+0x20],rax
+    mov r14,QWORD PTR [rsi+0x18]
+    mov r11,QWORD PTR [rsi]
+    mov QWORD PTR [rsp-0x8],r11
+    mov r11,QWORD PTR [rsi+0x8]
+    mov QWORD PTR [rsp-0x10],r11
+    mov rsi,QWORD PTR [rsi+0x10]
+    mov QWORD PTR [rsp-0x18],rsi
     jmp 3
 0:
-    inc QWORD PTR [rdi+0xb0]
+    inc QWORD PTR [r14+0xb0]
 1:
-    mov rax,QWORD PTR [rsp+0x20]
-    inc QWORD PTR [rax]
+    mov rsi,QWORD PTR [rsp-0x18]
+    inc QWORD PTR [rsi]
 2:
-    add rbp,QWORD PTR [rsp+0x8]
-    add r14,r13
-    cmp rbp,QWORD PTR [rsp+0x40]
-    je 6
+    add r9,r13
+    add r8,r15
+    add rdx,rbp
+    cmp r8,r10
+    je 4
 3:
-    mov eax,DWORD PTR [rbp+0x3c]
-    bswap eax
-    xor eax,ebx
-    test eax,0xffff00fd
-    jne 6
-    mov eax,DWORD PTR [rbp+0x20]
-    cmp eax,DWORD PTR [r12+0x30]
-    jne 6
-    mov eax,DWORD PTR [rbp+0x2c]
-    bswap eax
-    mov edx,eax
-    and edx,0xffff0000
-    je 6
-    sub r15,rdx
-    jb 6
-    movzx eax,ax
-    mov r13,rdx
-    mov rcx,QWORD PTR [rsp+0x38]
-    shr r13,cl
-    cmp r13,rax
-    jb 6
-    add rbx,rdx
-    cmp eax,0xc
+    mov esi,DWORD PTR [r8+0x3c]
+    bswap esi
+    xor esi,r9d
+    test esi,0xffff00fd
+    jne 4
+    mov esi,DWORD PTR [r8+0x20]
+    cmp esi,DWORD PTR [rax+0x30]
+    jne 4
+    mov esi,DWORD PTR [r8+0x2c]
+    bswap esi
+    mov r13d,esi
+    and r13d,0xffff0000
+    je 4
+    sub rbx,r13
+    jb 4
+    movzx esi,si
+    mov rbp,r13
+    shr rbp,cl
+    cmp rbp,rsi
+    jb 4
+    cmp esi,0xc
     jb 2
-    mov rdx,QWORD PTR [rsp+0x30]
-    movzx ecx,WORD PTR [rdx+0x4]
-    mov WORD PTR [r14+0x4],cx
-    mov ecx,DWORD PTR [rdx]
-    mov DWORD PTR [r14],ecx
-    mov rdx,QWORD PTR [rsp+0x28]
-    mov ecx,DWORD PTR [rdx]
-    mov DWORD PTR [r14+0x6],ecx
-    movzx ecx,WORD PTR [rdx+0x4]
-    mov WORD PTR [r14+0xa],cx
-    cmp eax,0xe
+    mov r12,QWORD PTR [rsp-0x8]
+    movzx r11d,WORD PTR [r12+0x4]
+    mov WORD PTR [rdx+0x4],r11w
+    mov r11d,DWORD PTR [r12]
+    mov DWORD PTR [rdx],r11d
+    mov r12,QWORD PTR [rsp-0x10]
+    mov r11d,DWORD PTR [r12]
+    mov DWORD PTR [rdx+0x6],r11d
+    movzx r11d,WORD PTR [r12+0x4]
+    mov WORD PTR [rdx+0xa],r11w
+    cmp esi,0xe
     jb 0
-    mov rdx,r14
-    sub rdx,QWORD PTR [rdi+0x48]
-    movzx ecx,BYTE PTR [rdi+0x6c]
-    shr rdx,cl
-    cmp rdx,QWORD PTR [rdi+0x10]
-    jae 4
-    mov rcx,QWORD PTR [rdi+0x8]
-    inc DWORD PTR [rcx+rdx*4]
+    mov r11,QWORD PTR [r14+0x80]
+    cmp r11,QWORD PTR [r14+0x78]
+    jae 0
+    mov QWORD PTR [rsp-0x20],rdi
+    mov rdi,QWORD PTR [r14+0x70]
+    mov QWORD PTR [rsp-0x28],r15
+    mov r15,r11
+    shl r15,0x4
+    mov QWORD PTR [rdi+r15*1],rdx
+    mov DWORD PTR [rdi+r15*1+0x8],esi
+    mov r15,QWORD PTR [rsp-0x28]
+    mov rdi,QWORD PTR [rsp-0x20]
+    inc r11
+    mov QWORD PTR [r14+0x80],r11
+    jmp 1
 4:
-    mov rcx,QWORD PTR [rdi+0x80]
-    cmp rcx,QWORD PTR [rdi+0x78]
-    jae 5
-    mov rdx,QWORD PTR [rdi+0x70]
-    mov rsi,rcx
-    shl rsi,0x4
-    mov r8d,DWORD PTR [rdi+0x88]
-    mov QWORD PTR [rdx+rsi*1],r14
-    mov DWORD PTR [rdx+rsi*1+0x8],eax
-    mov DWORD PTR [rdx+rsi*1+0xc],r8d
-    inc rcx
-    mov QWORD PTR [rdi+0x80],rcx
-    jmp 1
-5:
-    mov rsi,r14
-    mov QWORD PTR [rsp+0x10],rdi
-    call QWORD PTR [_ZN4mlx58ethernet5store14Store$LT$M$GT$8not_sent]
-    mov rdi,QWORD PTR [rsp+0x10]
-    jmp 1
-6:
-    mov QWORD PTR [r12+0xa8],rbp
-    mov QWORD PTR [r12+0xb8],rbx
-    mov rax,QWORD PTR [rsp+0x18]
-    mov QWORD PTR [rax+0x8],r14
-    add rsp,0x48
+    mov QWORD PTR [rax+0xa8],r8
+    mov QWORD PTR [rax+0xb8],r9
+    mov QWORD PTR [rdi+0x8],rdx
     pop rbx
     pop r12
     pop r13
@@ -117,8 +96,3 @@
     pop r15
     pop rbp
     ret
-    add rbp,QWORD PTR [rsp+0x8]
-    mov QWORD PTR [r12+0xa8],rbp
-    mov QWORD PTR [r12+0xb8],rbx
-    mov rdi,rax
-    call _Unwind_Resume@plt

@@ -4,28 +4,28 @@
     push r13
     push r12
     push rbx
-    sub rsp,0x78
-    mov QWORD PTR [rsp+0x70],r8
-    mov r15,rcx
-    mov r13,rdx
-    mov r14,rdi
+    sub rsp,0x68
+    mov r13,r8
+    mov r12,rcx
     mov rax,QWORD PTR [rsi+0x90]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    mov QWORD PTR [rsp+0x10],rdi
+    mov QWORD PTR [rsp+0x8],rdi
+    mov rbp,rdx
     jne 17
+    mov r14,rdi
     mov rcx,QWORD PTR [rsi+0x78]
-    xor r12d,r12d
+    xor r15d,r15d
     mov rax,QWORD PTR [_ZN7mlx5_cq4kind5FACTS]
     jmp 2
 0:
     xor r10d,r10d
 1:
-    inc r12
+    inc r15
     add rdi,r8
     add rdi,r10
     add QWORD PTR [r9],rdi
-    cmp r12,0x20
+    cmp r15,0x20
     je 21
 2:
     mov rdx,rcx
@@ -196,7 +196,7 @@
     shr r14,0x28
     cmp di,r14w
     jne 12
-    mov r14,QWORD PTR [rsp+0x10]
+    mov r14,QWORD PTR [rsp+0x8]
     jmp 13
 12:
     mov ebx,edi
@@ -204,7 +204,7 @@
     movzx r8d,WORD PTR [rcx]
     sub r8d,r11d
     cmp bx,r8w
-    mov r14,QWORD PTR [rsp+0x10]
+    mov r14,QWORD PTR [rsp+0x8]
     jae 18
     add ebx,r11d
     mov r8,QWORD PTR [rcx+0x100]
@@ -218,7 +218,7 @@
     shr r14,0x28
     mov r11d,ebx
     cmp di,r14w
-    mov r14,QWORD PTR [rsp+0x10]
+    mov r14,QWORD PTR [rsp+0x8]
     jne 18
 13:
     inc r11d
@@ -253,22 +253,23 @@
     sete r10b
     jmp 1
 17:
-    xor ebp,ebp
+    xor r14d,r14d
     mov ecx,0x20
     mov rdi,rsi
     mov rsi,r9
     xor edx,edx
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
-    mov r12,rdx
+    mov r15,rdx
     test al,0x1
-    jne 24
-    jmp 40
+    je 36
+    mov r14,QWORD PTR [rsp+0x8]
+    jmp 24
 18:
     mov QWORD PTR [rsi+0x78],rdx
-    test r12d,r12d
+    test r15d,r15d
     je 19
     mov eax,DWORD PTR [rsi+0x150]
-    imul eax,r12d
+    imul eax,r15d
     add eax,DWORD PTR [rsi+0x154]
     mov DWORD PTR [rsi+0x154],eax
     mov rcx,QWORD PTR [rsi+0xa0]
@@ -281,25 +282,25 @@
     mov ecx,0x20
     mov rdi,rsi
     mov rsi,r9
-    mov rdx,r12
+    mov rdx,r15
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     cmp rax,0x1
     jne 20
-    mov r12,rdx
+    mov r15,rdx
     jmp 24
 20:
-    xor ebp,ebp
-    jmp 40
+    xor r14d,r14d
+    jmp 36
 21:
     mov QWORD PTR [rsi+0x78],rcx
     mov eax,0x20
-    mov r12d,0x20
+    mov r15d,0x20
     jmp 23
 22:
     mov QWORD PTR [rsi+0x78],rdx
-    test r12d,r12d
-    je 43
-    mov eax,r12d
+    test r15d,r15d
+    je 44
+    mov eax,r15d
 23:
     imul eax,DWORD PTR [rsi+0x150]
     add eax,DWORD PTR [rsi+0x154]
@@ -313,177 +314,136 @@
 24:
     mov rax,QWORD PTR [r14+0x140]
     test rax,rax
-    je 35
+    je 30
+    lea rdi,[r14+0x140]
     mov eax,DWORD PTR [rax]
     test al,0x2
-    je 44
-    test r15,r15
-    je 38
+    je 45
+    movzx eax,WORD PTR [r14+0x178]
+    mov rbx,QWORD PTR [r14+0x150]
+    test r12,r12
+    mov QWORD PTR [rsp+0x38],r15
+    je 32
+    mov QWORD PTR [rsp+0x50],rdi
+    mov QWORD PTR [rsp+0x30],r13
+    shl r12,0x4
     mov QWORD PTR [rsp+0x60],r12
-    shl r15,0x4
-    add r15,r13
-    movzx ebx,WORD PTR [r14+0x17c]
-    movzx eax,WORD PTR [r14+0x17e]
-    mov WORD PTR [rsp+0xe],ax
-    xor ebp,ebp
-    mov QWORD PTR [rsp+0x48],rbx
-    jmp 28
+    mov ecx,DWORD PTR [r14+0x16c]
+    mov edx,DWORD PTR [r14+0x170]
+    mov QWORD PTR [rsp+0x58],rdx
+    mov r14,QWORD PTR [r14+0x148]
+    mov DWORD PTR [rsp+0x2c],ecx
+    cmp ecx,0x1
+    mov DWORD PTR [rsp+0x28],eax
+    mov rcx,rbx
+    jbe 37
+    mov QWORD PTR [rsp],rax
+    mov rdx,rbp
 25:
-    movups xmm0,XMMWORD PTR [data]
-    movups XMMWORD PTR [rsi+0x10],xmm0
+    mov r15,QWORD PTR [rdx]
+    mov r12d,DWORD PTR [rdx+0x8]
+    mov QWORD PTR [rsp+0x20],rdx
+    mov r13d,DWORD PTR [rdx+0xc]
+    cmp rbx,rcx
+    je 28
+    mov rbp,rbx
+    test r12d,r12d
+    mov rdx,QWORD PTR [rsp+0x20]
+    jle 29
 26:
-    bswap edx
-    bswap rax
-    bswap ecx
-    mov DWORD PTR [rsi],edx
-    mov DWORD PTR [rsi+0x4],ecx
-    mov QWORD PTR [rsi+0x8],rax
-27:
-    mov rax,QWORD PTR [rsp+0x68]
-    mov QWORD PTR [r14+rbx*8],rax
-    mov r14,QWORD PTR [rsp+0x10]
-    mov r15,r12
-    mov rbx,QWORD PTR [rsp+0x48]
-    inc rbp
-    add r13,0x10
-    cmp r13,r15
-    je 37
-28:
-    mov r12,r15
-    lea r15,[rbx+rbp*1]
-    mov rax,QWORD PTR [rsp+0x70]
-    add rax,rbp
-    mov QWORD PTR [rsp+0x68],rax
-    mov rax,QWORD PTR [r13+0x0]
-    mov edx,DWORD PTR [r13+0x8]
-    mov ecx,DWORD PTR [r13+0xc]
-    movzx edi,WORD PTR [rsp+0xe]
-    cmp r15w,di
-    jne 29
-    mov QWORD PTR [rsp+0x18],rax
-    mov DWORD PTR [rsp+0x20],edx
-    mov DWORD PTR [rsp+0x24],ecx
-    mov rsi,QWORD PTR [r14+0x160]
-    mov esi,DWORD PTR [rsi+0x100]
-    add si,WORD PTR [r14+0x168]
-    mov WORD PTR [r14+0x17e],si
-    cmp si,di
-    je 41
-    lea edi,[rdx-0x1]
-    cmp edi,DWORD PTR [r14+0x174]
-    setb dil
-    mov WORD PTR [rsp+0xe],si
-    jmp 32
-29:
-    lea esi,[rdx-0x1]
-    cmp esi,DWORD PTR [r14+0x174]
-    jae 31
-    movzx esi,WORD PTR [r14+0x178]
-    and esi,r15d
-    mov edi,DWORD PTR [r14+0x170]
-    imul rdi,rsi
-    add rdi,QWORD PTR [r14+0x148]
-    cmp DWORD PTR [r14+0x16c],0x2
-    jb 30
     movups xmm0,XMMWORD PTR [data]
-    movups XMMWORD PTR [rdi+0x10],xmm0
-30:
-    bswap edx
-    bswap ecx
-    bswap rax
-    mov DWORD PTR [rdi],edx
-    mov DWORD PTR [rdi+0x4],ecx
-    mov QWORD PTR [rdi+0x8],rax
-    mov rax,QWORD PTR [r14+0x150]
-    mov rcx,QWORD PTR [rsp+0x68]
-    mov QWORD PTR [rax+rsi*8],rcx
-    mov r15,r12
-    inc rbp
-    add r13,0x10
-    cmp r13,r15
-    jne 28
-    jmp 37
-31:
-    mov QWORD PTR [rsp+0x18],rax
-    mov DWORD PTR [rsp+0x20],edx
-    mov DWORD PTR [rsp+0x24],ecx
-    xor edi,edi
-32:
-    movzx ebx,WORD PTR [r14+0x178]
-    and ebx,r15d
-    mov r8d,DWORD PTR [r14+0x16c]
-    mov esi,DWORD PTR [r14+0x170]
-    imul rsi,rbx
-    add rsi,QWORD PTR [r14+0x148]
-    mov r14,QWORD PTR [r14+0x150]
-    cmp r8d,0x2
-    jb 33
-    test dil,dil
+    movups XMMWORD PTR [r14+0x10],xmm0
+    bswap r12d
+    bswap r15
+    bswap r13d
+    mov DWORD PTR [r14],r12d
+    mov DWORD PTR [r14+0x4],r13d
+    mov QWORD PTR [r14+0x8],r15
+27:
+    add rdx,0x10
+    mov rax,QWORD PTR [rsp+0x30]
+    mov QWORD PTR [rbp+0x0],rax
+    add r14,QWORD PTR [rsp+0x58]
+    add rbp,0x8
+    inc rax
+    mov QWORD PTR [rsp+0x30],rax
+    mov rbx,rbp
+    add QWORD PTR [rsp+0x60],0xfffffffffffffff0
     jne 25
-    mov ecx,0x1
-    lea rdi,[rsp+0x54]
-    lea rdx,[rsp+0x18]
-    call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
-    jmp 34
-33:
-    test dil,dil
-    jne 26
-    mov ecx,0x1
-    lea rdi,[rsp+0x54]
-    lea rdx,[rsp+0x18]
-    call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
-34:
-    movzx eax,BYTE PTR [rsp+0x54]
-    cmp al,0x1f
-    je 27
-    mov ecx,DWORD PTR [rsp+0x5c]
-    mov DWORD PTR [rsp+0x3f],ecx
-    mov rcx,QWORD PTR [rsp+0x55]
-    mov QWORD PTR [rsp+0x38],rcx
-    mov rcx,QWORD PTR [rsp+0x38]
-    mov QWORD PTR [rsp+0x28],rcx
-    mov ecx,DWORD PTR [rsp+0x3f]
-    mov DWORD PTR [rsp+0x2f],ecx
-    mov r14,QWORD PTR [rsp+0x10]
-    mov rbx,QWORD PTR [rsp+0x48]
-    jmp 42
-35:
-    test r15,r15
-    je 38
-    mov BYTE PTR [rsp+0x18],0x7
-36:
-    lea rsi,[rsp+0x18]
+    jmp 33
+28:
+    mov rbp,rbx
+    mov rdi,QWORD PTR [rsp+0x50]
+    mov rsi,QWORD PTR [rsp]
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue12ReceiveQueue6places]
+    mov r14,rax
+    test rax,rax
+    je 46
+    mov rcx,QWORD PTR [rsp]
+    movzx ebp,cx
+    mov rax,QWORD PTR [rsp+0x8]
+    and ebp,DWORD PTR [rax+0x174]
+    shl rbp,0x3
+    add rbp,QWORD PTR [rax+0x150]
+    lea eax,[rcx+rdx*1]
+    movzx ecx,dx
+    lea rcx,[rcx*8+0x0]
+    add rcx,rbp
+    mov QWORD PTR [rsp],rax
+    test r12d,r12d
+    mov rdx,QWORD PTR [rsp+0x20]
+    jg 26
+29:
+    mov r15,rcx
+    mov rbx,rcx
+    lea rdi,[rsp+0x44]
+    mov rsi,r14
+    mov ecx,DWORD PTR [rsp+0x2c]
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue13write_unusual]
+    cmp BYTE PTR [rsp+0x44],0x1f
+    jne 47
+    mov rdx,QWORD PTR [rsp+0x20]
+    mov rcx,r15
+    jmp 27
+30:
+    test r12,r12
+    je 43
+    mov BYTE PTR [rsp+0x10],0x7
+31:
+    lea rsi,[rsp+0x10]
     xor edi,edi
     call QWORD PTR [_ZN8mlx5_wqe7request11batch_error9ListError3new]
-    jmp 39
-37:
-    xor eax,eax
-    movzx ecx,WORD PTR [r14+0x17c]
-    xor edx,edx
-    sub dx,cx
-    add edx,ebx
-    mov ecx,ebp
-    add cx,dx
-    mov r12,QWORD PTR [rsp+0x60]
-    je 39
-    add rbx,rbp
-    mov WORD PTR [r14+0x17c],bx
-    mov rax,QWORD PTR [r14+0x160]
-    mov WORD PTR [rax+0x80],bx
-    mov rax,QWORD PTR [r14+0x158]
-    movzx ecx,bx
+    jmp 35
+32:
+    mov QWORD PTR [rsp],rax
+    mov rcx,rbx
+    mov rbp,rbx
+33:
+    sub ecx,ebp
+    shr ecx,0x3
+    mov rdx,QWORD PTR [rsp]
+    sub edx,ecx
+    mov rcx,QWORD PTR [rsp+0x8]
+    cmp dx,WORD PTR [rcx+0x178]
+    je 34
+    mov WORD PTR [rcx+0x178],dx
+    mov rax,QWORD PTR [rcx+0x160]
+    mov WORD PTR [rax+0x80],dx
+    mov rax,QWORD PTR [rcx+0x158]
+    movzx ecx,dx
     bswap ecx
     mov DWORD PTR [rax],ecx
-38:
+34:
     xor eax,eax
-39:
-    xor ebp,ebp
+    mov r15,QWORD PTR [rsp+0x38]
+35:
+    xor r14d,r14d
     test rax,rax
-    sete bpl
-40:
-    mov rax,rbp
-    mov rdx,r12
-    add rsp,0x78
+    sete r14b
+36:
+    mov rax,r14
+    mov rdx,r15
+    add rsp,0x68
     pop rbx
     pop r12
     pop r13
@@ -491,44 +451,84 @@
     pop r15
     pop rbp
     ret
+37:
+    mov QWORD PTR [rsp],rax
+    mov rdx,rbp
+38:
+    mov r15,QWORD PTR [rdx]
+    mov r12d,DWORD PTR [rdx+0x8]
+    mov QWORD PTR [rsp+0x20],rdx
+    mov r13d,DWORD PTR [rdx+0xc]
+    cmp rbx,rcx
+    je 41
+    mov rbp,rbx
+    test r12d,r12d
+    mov rdx,QWORD PTR [rsp+0x20]
+    jle 42
+39:
+    bswap r12d
+    bswap r15
+    bswap r13d
+    mov DWORD PTR [r14],r12d
+    mov DWORD PTR [r14+0x4],r13d
+    mov QWORD PTR [r14+0x8],r15
+40:
+    add rdx,0x10
+    mov rax,QWORD PTR [rsp+0x30]
+    mov QWORD PTR [rbp+0x0],rax
+    add r14,QWORD PTR [rsp+0x58]
+    add rbp,0x8
+    inc rax
+    mov QWORD PTR [rsp+0x30],rax
+    mov rbx,rbp
+    add QWORD PTR [rsp+0x60],0xfffffffffffffff0
+    jne 38
+    jmp 33
 41:
-    movabs rax,0x100000000000000
-    mov QWORD PTR [rsp+0x28],rax
-    mov DWORD PTR [rsp+0x2f],0x1
-    xor eax,eax
+    mov rbp,rbx
+    mov rdi,QWORD PTR [rsp+0x50]
+    mov rsi,QWORD PTR [rsp]
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue12ReceiveQueue6places]
+    mov r14,rax
+    test rax,rax
+    je 46
+    mov rcx,QWORD PTR [rsp]
+    movzx ebp,cx
+    mov rax,QWORD PTR [rsp+0x8]
+    and ebp,DWORD PTR [rax+0x174]
+    shl rbp,0x3
+    add rbp,QWORD PTR [rax+0x150]
+    lea eax,[rcx+rdx*1]
+    movzx ecx,dx
+    lea rcx,[rcx*8+0x0]
+    add rcx,rbp
+    mov QWORD PTR [rsp],rax
+    test r12d,r12d
+    mov rdx,QWORD PTR [rsp+0x20]
+    jg 39
 42:
-    mov BYTE PTR [rsp+0x38],al
-    mov rax,QWORD PTR [rsp+0x28]
-    mov QWORD PTR [rsp+0x39],rax
-    mov eax,DWORD PTR [rsp+0x2f]
-    mov DWORD PTR [rsp+0x40],eax
-    lea rsi,[rsp+0x38]
-    mov edi,ebp
-    call QWORD PTR [_ZN8mlx5_wqe7request11batch_error9ListError3new]
-    mov r12,QWORD PTR [rsp+0x60]
-    xor ecx,ecx
-    sub cx,WORD PTR [r14+0x17c]
-    add ebx,ecx
-    add bp,bx
-    je 39
-    mov WORD PTR [r14+0x17c],r15w
-    mov rcx,QWORD PTR [r14+0x160]
-    mov WORD PTR [rcx+0x80],r15w
-    mov rcx,QWORD PTR [r14+0x158]
-    movzx edx,r15w
-    bswap edx
-    mov DWORD PTR [rcx],edx
-    jmp 39
+    mov r15,rcx
+    mov rbx,rcx
+    lea rdi,[rsp+0x44]
+    mov rsi,r14
+    mov ecx,DWORD PTR [rsp+0x2c]
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue13write_unusual]
+    cmp BYTE PTR [rsp+0x44],0x1f
+    jne 47
+    mov rdx,QWORD PTR [rsp+0x20]
+    mov rcx,r15
+    jmp 40
 43:
-    test r12,r12
+    xor eax,eax
+    jmp 35
+44:
+    test r15,r15
     jne 24
     dec DWORD PTR [rsi+0x168]
-    je 45
-    xor r12d,r12d
+    je 49
+    xor r15d,r15d
     jmp 24
-44:
-    add r14,0x140
-    mov rdi,r14
+45:
     call QWORD PTR [_ZN8mlx5_wqe4gate4Gate7refusal]
     mov ecx,eax
     sub cl,0x7
@@ -541,41 +541,84 @@
     add rcx,rdx
     jmp rcx
     mov al,0x1e
-    mov BYTE PTR [rsp+0x18],al
-    jmp 36
-    mov al,0x1b
-    mov BYTE PTR [rsp+0x18],al
-    jmp 36
-    mov BYTE PTR [rsp+0x19],al
-    mov al,0x1c
-    mov BYTE PTR [rsp+0x18],al
-    jmp 36
-    mov al,0x1d
-    mov BYTE PTR [rsp+0x18],al
-    jmp 36
-45:
-    mov rdi,rsi
-    call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
-    xor r12d,r12d
-    jmp 24
-    jmp 46
-    jmp 46
+    mov BYTE PTR [rsp+0x10],al
+    jmp 31
 46:
-    xor ecx,ecx
-    mov rdx,QWORD PTR [rsp+0x10]
-    sub cx,WORD PTR [rdx+0x17c]
-    mov rdx,QWORD PTR [rsp+0x48]
-    add edx,ecx
-    add bp,dx
-    je 47
-    mov rdx,QWORD PTR [rsp+0x10]
-    mov WORD PTR [rdx+0x17c],r15w
+    mov rax,QWORD PTR [rsp]
+    sub eax,DWORD PTR [rsp+0x28]
+    movzx edi,ax
+    mov DWORD PTR [rsp+0x18],0x1
+    mov QWORD PTR [rsp+0x10],0x0
+    lea rsi,[rsp+0x10]
+    mov rbp,rbx
+    call QWORD PTR [_ZN8mlx5_wqe7request11batch_error9ListError3new]
+    xor r14d,r14d
+    jmp 48
+47:
+    mov rbx,r15
+    mov r14d,ebx
+    sub r14d,ebp
+    shr r14d,0x3
+    mov ecx,DWORD PTR [rsp+0x28]
+    add ecx,r14d
+    mov rax,QWORD PTR [rsp]
+    sub eax,ecx
+    movzx edi,ax
+    mov eax,DWORD PTR [rsp+0x4c]
+    mov DWORD PTR [rsp+0x18],eax
+    mov rax,QWORD PTR [rsp+0x44]
+    mov QWORD PTR [rsp+0x10],rax
+    lea rsi,[rsp+0x10]
+    call QWORD PTR [_ZN8mlx5_wqe7request11batch_error9ListError3new]
+48:
+    mov rsi,QWORD PTR [rsp]
+    sub esi,r14d
+    mov rdx,QWORD PTR [rsp+0x8]
+    cmp si,WORD PTR [rdx+0x178]
+    mov r15,QWORD PTR [rsp+0x38]
+    je 35
+    mov WORD PTR [rdx+0x178],si
     mov rcx,QWORD PTR [rdx+0x160]
-    mov WORD PTR [rcx+0x80],r15w
+    mov WORD PTR [rcx+0x80],si
     mov rcx,QWORD PTR [rdx+0x158]
-    movzx edx,r15w
+    movzx edx,si
     bswap edx
     mov DWORD PTR [rcx],edx
-47:
+    jmp 35
+    mov al,0x1b
+    mov BYTE PTR [rsp+0x10],al
+    jmp 31
+    mov BYTE PTR [rsp+0x11],al
+    mov al,0x1c
+    mov BYTE PTR [rsp+0x10],al
+    jmp 31
+    mov al,0x1d
+    mov BYTE PTR [rsp+0x10],al
+    jmp 31
+49:
+    mov rdi,rsi
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue11check_alive]
+    xor r15d,r15d
+    jmp 24
+    jmp 50
+    jmp 50
+50:
+    sub ebx,ebp
+    shr ebx,0x3
+    mov rdx,QWORD PTR [rsp]
+    sub edx,ebx
+    mov rcx,QWORD PTR [rsp+0x8]
+    cmp dx,WORD PTR [rcx+0x178]
+    je 51
+    mov rsi,rdx
+    mov rdx,QWORD PTR [rsp+0x8]
+    mov WORD PTR [rdx+0x178],si
+    mov rcx,QWORD PTR [rdx+0x160]
+    mov WORD PTR [rcx+0x80],si
+    mov rcx,QWORD PTR [rdx+0x158]
+    movzx edx,si
+    bswap edx
+    mov DWORD PTR [rcx],edx
+51:
     mov rdi,rax
     call _Unwind_Resume@plt

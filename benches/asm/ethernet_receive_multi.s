@@ -7,33 +7,33 @@
     sub rsp,0x98
     mov r14,rsi
     mov rbx,rdi
-    cmp QWORD PTR [rdi+0x280],0x0
+    cmp QWORD PTR [rdi+0x240],0x0
     je 0
     lea rdi,[rsp+0x50]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
     cmp BYTE PTR [rsp+0x50],0x20
-    jne 17
+    jne 18
 0:
-    mov rax,QWORD PTR [rbx+0x350]
+    mov rax,QWORD PTR [rbx+0x370]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    jne 19
-1:
-    mov ebp,DWORD PTR [rbx+0x5f8]
-    lea r15,[rbx+0x2d0]
-    cmp BYTE PTR [rbx+0x3a8],0x0
     jne 20
+1:
+    mov ebp,DWORD PTR [rbx+0x618]
+    lea r15,[rbx+0x2f0]
+    cmp BYTE PTR [rbx+0x3c8],0x0
+    jne 21
 2:
-    lea rax,[rbx+0x200]
-    mov WORD PTR [rbx+0x3a8],0x1
-    mov DWORD PTR [rbx+0x3a0],0x0
-    mov DWORD PTR [rbx+0x3a4],ebp
+    lea rax,[rbx+0x1c0]
+    mov WORD PTR [rbx+0x3c8],0x1
+    mov DWORD PTR [rbx+0x3c0],0x0
+    mov DWORD PTR [rbx+0x3c4],ebp
     mov rcx,0xffffffffffffffff
     movabs rdx,0x100000000
-    cmp QWORD PTR [rbx+0x300],rdx
+    cmp QWORD PTR [rbx+0x320],rdx
     je 3
-    mov rdi,QWORD PTR [rbx+0x308]
+    mov rdi,QWORD PTR [rbx+0x328]
     cmp DWORD PTR [rdi+0x190],0x2
     jne 3
     mov rsi,QWORD PTR [rdi+0x198]
@@ -52,7 +52,7 @@
     mov edi,DWORD PTR [rdi+0x1a0]
     cmp edi,0x7fff
     ja 3
-    mov r8d,DWORD PTR [rbx+0x418]
+    mov r8d,DWORD PTR [rbx+0x438]
     or r8,0x20
     shl rsi,0x10
     or rsi,r8
@@ -64,98 +64,104 @@
     mov rdi,0xffffffffffffffff
     mov rsi,0xffffffffffffffff
 4:
-    mov r8d,DWORD PTR [rbx+0x3a4]
-    sub r8d,DWORD PTR [rbx+0x3a0]
-    imul r8,QWORD PTR [rbx+0x310]
-    mov r9,QWORD PTR [rbx+0x338]
+    mov r8d,DWORD PTR [rbx+0x3c4]
+    sub r8d,DWORD PTR [rbx+0x3c0]
+    imul r8,QWORD PTR [rbx+0x330]
+    mov r9,QWORD PTR [rbx+0x358]
     add r8,r9
     cmovb r8,rcx
-    mov rcx,QWORD PTR [rbx+0x348]
+    mov rcx,QWORD PTR [rbx+0x368]
     cmp rcx,r8
     cmovb r8,rcx
-    mov QWORD PTR [rbx+0x378],r9
-    mov QWORD PTR [rbx+0x380],r8
-    mov QWORD PTR [rbx+0x388],rsi
-    mov QWORD PTR [rbx+0x390],rdi
-    mov QWORD PTR [rbx+0x398],rdx
+    mov QWORD PTR [rbx+0x398],r9
+    mov QWORD PTR [rbx+0x3a0],r8
+    mov QWORD PTR [rbx+0x3a8],rsi
+    mov QWORD PTR [rbx+0x3b0],rdi
+    mov QWORD PTR [rbx+0x3b8],rdx
     shr esi,0x10
-    mov ecx,DWORD PTR [rbx+0x268]
+    mov ecx,DWORD PTR [rbx+0x228]
     shl rsi,cl
     add rsi,rdx
     mov edx,0x10
     sub edx,ecx
-    mov QWORD PTR [rsp+0x18],0x0
-    mov QWORD PTR [rsp+0x20],r15
-    mov QWORD PTR [rsp+0x28],rsi
-    mov DWORD PTR [rsp+0x30],edx
+    mov QWORD PTR [rsp+0x30],0x0
+    mov QWORD PTR [rsp+0x10],r15
+    mov QWORD PTR [rsp+0x18],rsi
+    mov DWORD PTR [rsp+0x20],edx
     mov QWORD PTR [rsp+0x80],r14
-    lea rcx,[rsp+0x18]
+    lea rcx,[rsp+0x30]
     mov QWORD PTR [rsp+0x88],rcx
     mov QWORD PTR [rsp+0x90],rax
-    lea rdi,[rsp+0x20]
-    lea r15,[rsp+0x80]
+    lea r14,[rbx+0x1c8]
+    lea rdi,[rsp+0x10]
+    lea rsi,[rsp+0x80]
     mov rax,QWORD PTR [_ZN4mlx58ethernet8striding11each_behind]
     mov DWORD PTR [rsp+0xc],ecx
 5:
-    mov rsi,r15
     call rax
 6:
-    mov r14,QWORD PTR [rsp+0x20]
-    mov rax,QWORD PTR [r14+0xa8]
-    cmp rax,QWORD PTR [r14+0xb0]
+    mov r13,QWORD PTR [rsp+0x10]
+    mov rax,QWORD PTR [r13+0xa8]
+    cmp rax,QWORD PTR [r13+0xb0]
     je 7
     mov eax,DWORD PTR [rax+0x3c]
     shr eax,0x18
-    xor eax,DWORD PTR [r14+0x148]
+    xor eax,DWORD PTR [r13+0x148]
     test al,0x1
-    jne 13
+    jne 14
 7:
-    lea rax,[rbx+0x208]
-    mov QWORD PTR [rsp+0x38],rax
-    lea rax,[rbx+0x290]
-    mov QWORD PTR [rsp+0x40],rax
+    cmp QWORD PTR [rbx+0x240],0x0
+    je 8
     mov rdi,r14
+    lea rsi,[rbx+0x230]
+    call QWORD PTR [_ZN4mlx58ethernet8striding8Striding8hold_all]
+    mov r13,QWORD PTR [rsp+0x10]
+8:
+    mov QWORD PTR [rsp+0x38],r14
+    lea rax,[rbx+0x250]
+    mov QWORD PTR [rsp+0x40],rax
+    mov rdi,r13
     lea rsi,[rsp+0x38]
     lea rdx,[data]
     call QWORD PTR [_ZN7mlx5_cq4ring7strides46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$11find_packet]
     test al,al
-    je 8
-    mov r13,QWORD PTR [r14+0x50]
-    mov rax,QWORD PTR [r14+0x58]
-    mov QWORD PTR [rsp+0x10],rax
-    movzx r12d,WORD PTR [r14+0x60]
-    movzx eax,WORD PTR [r14+0x48]
+    je 9
+    mov r15,QWORD PTR [r13+0x50]
+    mov rax,QWORD PTR [r13+0x58]
+    mov QWORD PTR [rsp+0x28],rax
+    movzx r12d,WORD PTR [r13+0x60]
+    movzx eax,WORD PTR [r13+0x48]
     mov DWORD PTR [rsp+0xc],eax
-    mov eax,DWORD PTR [r14+0x4c]
+    mov eax,DWORD PTR [r13+0x4c]
     mov DWORD PTR [rsp+0x8],eax
-    mov rbp,QWORD PTR [r14+0x38]
+    mov rbp,QWORD PTR [r13+0x38]
     mov eax,0x188
     add rbp,rax
     and r12d,0x600
-    jmp 9
-8:
-    xor r13d,r13d
+    jmp 10
 9:
-    mov rax,QWORD PTR [rsp+0x20]
+    xor r15d,r15d
+10:
+    mov rax,QWORD PTR [rsp+0x10]
     movzx edx,WORD PTR [rax+0xba]
-    movzx ecx,BYTE PTR [rbx+0x268]
+    movzx ecx,BYTE PTR [rbx+0x228]
     shl rdx,cl
     add rdx,QWORD PTR [rax+0xc8]
-    mov QWORD PTR [rsp+0x28],rdx
-    test r13,r13
-    je 13
+    mov QWORD PTR [rsp+0x18],rdx
+    test r15,r15
+    je 14
     lea rdi,[rsp+0x38]
-    lea rsi,[rbx+0x208]
-    mov rdx,QWORD PTR [rsp+0x10]
+    mov rsi,r14
+    mov rdx,QWORD PTR [rsp+0x28]
     mov ecx,DWORD PTR [rsp+0xc]
     mov r8d,DWORD PTR [rsp+0x8]
-    lea r9,[rbx+0x298]
+    lea r9,[rbx+0x258]
     call QWORD PTR [_ZN4mlx58ethernet8striding8Striding4find]
     cmp BYTE PTR [rsp+0x38],0x0
-    jne 12
+    jne 13
     cmp DWORD PTR [rsp+0x8],0x0
     jns 6
-    mov rax,QWORD PTR [rsp+0x20]
+    mov rax,QWORD PTR [rsp+0x10]
     mov ecx,DWORD PTR [rax+0xd4]
     inc ecx
     mov DWORD PTR [rax+0xd4],ecx
@@ -163,70 +169,66 @@
     imul rcx,QWORD PTR [rax+0x40]
     mov rdx,0xffffffffffffffff
     add rcx,QWORD PTR [rax+0x68]
-    jb 10
+    jb 11
     mov rdx,rcx
-10:
+11:
     mov rcx,QWORD PTR [rax+0x78]
     cmp rcx,rdx
-    jb 11
+    jb 12
     mov rcx,rdx
-11:
+12:
     mov QWORD PTR [rax+0xb0],rcx
     jmp 6
-12:
+13:
     movups xmm0,XMMWORD PTR [rsp+0x40]
-    mov QWORD PTR [rsp+0x50],r13
-    mov rax,QWORD PTR [rsp+0x10]
+    mov QWORD PTR [rsp+0x50],r15
+    mov rax,QWORD PTR [rsp+0x28]
     mov QWORD PTR [rsp+0x58],rax
     mov QWORD PTR [rsp+0x60],rbp
     mov WORD PTR [rsp+0x68],0x82
     mov WORD PTR [rsp+0x6a],r12w
     movups XMMWORD PTR [rsp+0x70],xmm0
+    lea r15,[rsp+0x80]
     mov rdi,r15
     lea rsi,[rsp+0x50]
     call QWORD PTR [_ZN4mlx58ethernet8striding6rarely]
-    lea rdi,[rsp+0x20]
+    mov rsi,r15
+    lea rdi,[rsp+0x10]
     mov rax,QWORD PTR [_ZN4mlx58ethernet8striding11each_behind]
     jmp 5
-13:
-    mov r14,QWORD PTR [rsp+0x18]
+14:
+    mov r14,QWORD PTR [rsp+0x30]
     mov rdi,rbx
     call _ZN4core3ptr84drop_in_place$LT$mlx5..ethernet..Burst$LT$mlx5..ethernet..striding..Striding$GT$$GT$
-    cmp QWORD PTR [rbx+0x280],0x0
-    je 14
+    cmp QWORD PTR [rbx+0x240],0x0
+    je 15
     lea rdi,[rsp+0x38]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
-    jmp 15
-14:
-    mov BYTE PTR [rsp+0x38],0x20
+    jmp 16
 15:
-    mov eax,DWORD PTR [rbx+0x5d0]
-    mov ecx,DWORD PTR [rbx+0x5e4]
-    mov rdx,QWORD PTR [rbx+0x5c8]
-    mov edx,DWORD PTR [rdx+0x100]
-    sub ecx,edx
-    movzx ecx,cx
-    mov esi,DWORD PTR [rbx+0x5d0]
-    mov edx,DWORD PTR [rbx+0x5f0]
-    xor edi,edi
-    sub esi,ecx
-    cmovb esi,edi
-    sub eax,esi
+    mov BYTE PTR [rsp+0x38],0x20
+16:
+    mov edx,DWORD PTR [rbx+0x610]
+    mov eax,DWORD PTR [rbx+0x600]
+    mov rcx,QWORD PTR [rbx+0x5e8]
+    mov ecx,DWORD PTR [rcx+0x100]
+    sub eax,ecx
+    movzx eax,ax
     sub edx,eax
-    jbe 16
+    jbe 17
     lea rdi,[rsp+0x50]
     mov rsi,rbx
     call QWORD PTR [_ZN4mlx58ethernet8striding89_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$mlx5..ethernet..striding..Striding$GT$$GT$13post_receives]
     cmp BYTE PTR [rsp+0x50],0x20
-    jne 17
-16:
+    jne 18
+17:
     mov eax,0x1
     cmp BYTE PTR [rsp+0x38],0x20
-    je 18
-17:
-    xor eax,eax
+    je 19
 18:
+    xor eax,eax
+19:
     mov rdx,r14
     add rsp,0x98
     pop rbx
@@ -236,19 +238,19 @@
     pop r15
     pop rbp
     ret
-19:
-    lea rdi,[rbx+0x2c0]
+20:
+    lea rdi,[rbx+0x2e0]
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
     cmp al,0xa
     je 1
-    jmp 17
-20:
+    jmp 18
+21:
     mov rdi,r15
     call QWORD PTR [_ZN7mlx5_cq4ring7strides46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$11end_unended]
     jmp 2
-    jmp 21
-    jmp 21
-21:
+    jmp 22
+    jmp 22
+22:
     mov r14,rax
     mov rdi,rbx
     call _ZN4core3ptr84drop_in_place$LT$mlx5..ethernet..Burst$LT$mlx5..ethernet..striding..Striding$GT$$GT$

@@ -243,10 +243,10 @@
     mov DWORD PTR [rsp+0x38],0x0
     mov QWORD PTR [rsp+0x40],r14
     mov BYTE PTR [rsp+0x7],0x18
-    mov DWORD PTR [rsp+0x10],0x0
-    mov BYTE PTR [rsp+0x14],0x1
     mov QWORD PTR [rsp+0x48],rbx
     mov QWORD PTR [rsp+0x50],0x20
+    mov DWORD PTR [rsp+0x10],0x0
+    mov BYTE PTR [rsp+0x14],0x1
     lea rax,[rsp+0x40]
     mov QWORD PTR [rsp+0x58],rax
     lea rax,[rsp+0x7]

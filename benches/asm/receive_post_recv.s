@@ -6,7 +6,7 @@
     cmp QWORD PTR [rsi+0x8],0x1
     jne 0
     mov rcx,QWORD PTR [rsi]
-    movzx eax,WORD PTR [rdi+0x17c]
+    movzx eax,WORD PTR [rdi+0x178]
     mov r8d,DWORD PTR [r8]
     test r8b,0x2
     jne 2
@@ -24,12 +24,11 @@
     ret
 2:
     mov r8d,DWORD PTR [rcx+0x8]
-    lea r9d,[r8-0x1]
-    cmp r9d,DWORD PTR [rdi+0x174]
-    jae 0
-    cmp ax,WORD PTR [rdi+0x17e]
+    test r8d,r8d
+    jle 0
+    cmp ax,WORD PTR [rdi+0x17a]
     je 0
-    mov edx,DWORD PTR [rdi+0x178]
+    mov edx,DWORD PTR [rdi+0x174]
     and edx,eax
     mov r9d,DWORD PTR [rdi+0x170]
     imul r9,rdx
@@ -51,7 +50,7 @@
     mov rsi,QWORD PTR [rsi+0x10]
     mov QWORD PTR [rcx+rdx*8],rsi
     inc eax
-    mov WORD PTR [rdi+0x17c],ax
+    mov WORD PTR [rdi+0x178],ax
     mov rcx,QWORD PTR [rdi+0x160]
     mov WORD PTR [rcx+0x80],ax
     mov rcx,QWORD PTR [rdi+0x158]

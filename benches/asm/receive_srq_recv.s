@@ -2,18 +2,19 @@
     mov rax,rdx
     mov rbx,rdi
     mov rdx,QWORD PTR [rdx]
-    mov r8d,DWORD PTR [rax+0x8]
-    mov edi,DWORD PTR [rax+0xc]
+    mov edi,DWORD PTR [rax+0x8]
+    mov r8d,DWORD PTR [rax+0xc]
     mov r9,QWORD PTR [rsi]
     mov r9d,DWORD PTR [r9]
-    test r9b,0x2
-    je 0
-    lea r9d,[r8-0x1]
-    cmp r9d,DWORD PTR [rsi+0x34]
-    jae 0
-    mov r10d,DWORD PTR [rsi+0x38]
+    shr r9b,1
+    test edi,edi
+    setg r10b
+    and r10b,r9b
+    cmp r10b,0x1
+    jne 0
+    mov r10d,DWORD PTR [rsi+0x34]
     lea r9d,[r10+0x1]
-    cmp r9d,DWORD PTR [rsi+0x3c]
+    cmp r9d,DWORD PTR [rsi+0x38]
     jne 1
 0:
     mov rdi,rbx
@@ -27,19 +28,19 @@
     mov eax,DWORD PTR [rsi+0x30]
     imul rax,r10
     add rax,QWORD PTR [rsi+0x8]
-    bswap r8d
     bswap edi
+    bswap r8d
     bswap rdx
-    mov DWORD PTR [rax+0x10],r8d
-    mov DWORD PTR [rax+0x14],edi
+    mov DWORD PTR [rax+0x10],edi
+    mov DWORD PTR [rax+0x14],r8d
     mov QWORD PTR [rax+0x18],rdx
     mov rax,QWORD PTR [rsi+0x10]
     mov QWORD PTR [rax+r10*8],rcx
     mov rax,QWORD PTR [rsi+0x18]
     mov BYTE PTR [rax+r10*1],0x1
-    mov DWORD PTR [rsi+0x38],r9d
+    mov DWORD PTR [rsi+0x34],r9d
     mov rax,QWORD PTR [rsi+0x20]
-    add r9d,DWORD PTR [rsi+0x40]
+    add r9d,DWORD PTR [rsi+0x3c]
     movzx ecx,r9w
     bswap ecx
     mov DWORD PTR [rax],ecx
