@@ -4,9 +4,12 @@
 //! stay the network interface's: rules of a program go before those of the kernel.
 
 mod counters;
+mod matcher;
 mod rule;
 
 pub use counters::{CounterValues, FlowCounters};
+pub use matcher::{HeaderFields, MatchFields, Matcher, MatcherBuilder};
+pub use mlx5_uapi::flow::MatcherType;
 pub use rule::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, RuleError, Vxlan};
 
 use crate::context::{Context, Inner};
@@ -24,6 +27,8 @@ use std::sync::Arc;
 enum Target {
     Queue(Arc<QpInner>),
     Hash(Arc<HashInner>),
+    /// Its packets reach no queue pair.
+    Nobody(Arc<Inner>),
 }
 
 impl Target {
@@ -31,6 +36,7 @@ impl Target {
         match self {
             Self::Queue(inner) => &inner.context,
             Self::Hash(inner) => &inner.context,
+            Self::Nobody(context) => context,
         }
     }
 
@@ -38,6 +44,7 @@ impl Target {
         match self {
             Self::Queue(inner) => inner.live_handle(CREATE),
             Self::Hash(inner) => inner.live(CREATE),
+            Self::Nobody(_) => Err(Error::invalid(CREATE, "there is no queue pair".into())),
         }
     }
 }
@@ -55,6 +62,8 @@ pub struct FlowRule {
     handle: Option<u32>,
     target: Target,
     counters: Option<Arc<CountersInner>>,
+    /// The matcher of a rule that has one: it ends after the rule.
+    _matcher: Option<Matcher>,
 }
 
 impl fmt::Debug for FlowRule {
@@ -97,6 +106,16 @@ impl HashQueuePair {
     }
 }
 
+/// Whether there are flow rules at all.
+fn supported(verb: &'static str, context: &Arc<Inner>) -> Result<(), Error> {
+    context.check(verb)?;
+    if !(Context { inner: Arc::clone(context) }).query_device().ethernet.flow_rules {
+        let what = "the device, its firmware or the kernel has no flow rules";
+        return Err(Error::not_supported(verb, what));
+    }
+    Ok(())
+}
+
 fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> {
     let context = Arc::clone(target.context());
     context.check(CREATE)?;
@@ -104,10 +123,7 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
         let what = format!("port {port_num} is no Ethernet port ({:?})", LinkLayer::InfiniBand);
         return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
     }
-    if !(Context { inner: Arc::clone(&context) }).query_device().ethernet.flow_rules {
-        let what = "the device, its firmware or the kernel has no flow rules";
-        return Err(Error::not_supported(CREATE, what));
-    }
+    supported(CREATE, &context)?;
     let built = rule.build().map_err(|error| Error::invalid(CREATE, error.to_string()))?;
     let counters = rule.counters();
     if counters.is_some_and(|counters| !Arc::ptr_eq(&counters.context, &context)) {
@@ -132,7 +148,7 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
         Some(counters) => counters.describe_with(make)?,
         None => make(None)?,
     };
-    Ok(FlowRule { handle: Some(handle), target, counters: counters.cloned() })
+    Ok(FlowRule { handle: Some(handle), target, counters: counters.cloned(), _matcher: None })
 }
 
 impl FlowRule {

@@ -2,7 +2,9 @@
 //! which order, and what is refused before.
 
 use super::*;
-use crate::flow::{CounterValues, Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, Vxlan};
+use crate::flow::{
+    CounterValues, Ethernet, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, Mpls, Ports, Rule, Vxlan,
+};
 use crate::testing::{Altered, AlteredCall};
 use crate::transport::RawPacket;
 use mlx5_uapi::ioctl::{AttrId, attr, method};
@@ -152,6 +154,25 @@ fn answer(call: &mut AlteredCall<'_>, kernel: &mut Objects, says: Says) -> Resul
             kernel.destroy("qp", number(call, attr::destroy_qp::HANDLE))
         }
         method::FLOW_DESTROY => kernel.destroy("flow", number(call, attr::destroy_flow::HANDLE)),
+        method::FLOW_MATCHER_CREATE => {
+            use attr::create_flow_matcher as id;
+            let asked = vec![number(call, id::MATCH_CRITERIA) as u8];
+            kernel.asked.push(("matcher", call.input(id::MATCH_MASK).to_vec(), asked));
+            let handle = kernel.make("matcher", vec![])?;
+            call.made(id::CREATE_HANDLE, handle);
+            Ok(())
+        }
+        method::FLOW_MATCHER_DESTROY => {
+            kernel.destroy("matcher", number(call, attr::destroy_flow_matcher::HANDLE))
+        }
+        method::MLX5_CREATE_FLOW => {
+            use attr::create_matcher_flow as id;
+            let uses = [id::MATCHER, id::DEST_QP].map(|id| call.number(id).map(|one| one as u32));
+            kernel.asked.push(("flow", call.input(id::MATCH_VALUE).to_vec(), vec![]));
+            let handle = kernel.make("flow", uses.into_iter().flatten().collect())?;
+            call.made(id::HANDLE, handle);
+            Ok(())
+        }
         method::COUNTERS_CREATE => {
             let handle = kernel.make("counters", vec![])?;
             call.made(attr::create_counters::HANDLE, handle);
@@ -674,6 +695,38 @@ fn a_rule_that_makes_no_sense_is_refused_by_name_without_a_call() {
     let (pd, cq) = without.queues();
     let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
     let error = qp.attach(1, &Rule::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    assert!(error.to_string().contains("has no flow rules"), "{error}");
+}
+
+#[test]
+fn a_rule_keeps_its_matcher_and_its_queue_pair() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
+    let mask = MatchFields::new().outer(HeaderFields::new().ttl(0xf0)).second_vlan_id(0xfff);
+    let matcher = bed.context.create_matcher(mask).priority(0x0e).build().unwrap();
+    let (kind, mask, asked) = bed.asked();
+    assert_eq!((kind, mask.len(), mask[27], asked[0]), ("matcher", 512, 0xf0, 0b11));
+    let value = MatchFields::new().outer(HeaderFields::new().ttl(0x40));
+    let rule = qp.attach_matched(&matcher, &value, None).unwrap();
+    assert_eq!(bed.asked().1[27], 0x40);
+    let dropping = matcher.drop_packets(&value).unwrap();
+    let all = ["qp", "matcher", "flow", "flow"];
+    let refused = matcher.destroy().unwrap_err();
+    assert_eq!(refused.error().kind(), ErrorKind::Busy);
+    drop(refused);
+    assert_eq!(bed.objects().kinds(), all);
+    drop(qp);
+    assert_eq!(bed.objects().kinds(), all);
+    drop(rule);
+    assert_eq!(bed.objects().kinds(), ["matcher", "flow"]);
+    drop(dropping);
+    assert!(bed.objects().kinds().is_empty());
+
+    let without = Bed::new(&simulator, Says { flows: false, ..ABLE });
+    let error = without.context.create_matcher(MatchFields::new()).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported);
     assert!(error.to_string().contains("has no flow rules"), "{error}");
 }

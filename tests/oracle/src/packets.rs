@@ -532,7 +532,9 @@ impl Side {
                 self.rules.extend(made);
             }
             Step::Matcher { .. } | Step::Match { .. } => {
-                return Err(Failure::Missing("a matcher, which this driver's interface has not"));
+                return Err(Failure::Missing(
+                    "a matcher of bytes: this driver's interface has fields",
+                ));
             }
             Step::Unmake => {
                 while self.rules.pop().is_some() {}

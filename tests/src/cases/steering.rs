@@ -3,13 +3,20 @@
 use crate::frames::{self, ETHERNET, FROM, Flow, GROUP, SOURCE, TO, plain, tagged};
 use crate::prelude::*;
 use mlx5::ErrorKind;
-use mlx5::flow::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, RuleError, Vxlan};
+use mlx5::flow::{
+    Ethernet, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, MatcherType, Mpls, Ports, Rule, RuleError, Vxlan,
+};
 
 pub(crate) const CASES: &[Case] = cases![
     a_rule_takes_the_packets_that_have_its_headers: RAW_PACKETS | EVERY_MODEL,
     a_rule_looks_inside_of_vxlan: RAW_PACKETS,
     a_rule_looks_inside_of_gre: RAW_PACKETS,
     a_rule_takes_the_label_of_mpls: RAW_PACKETS | SIMULATOR,
+    a_matcher_compares_what_no_rule_of_the_verbs_says: RAW_PACKETS,
+    rules_of_a_matcher_drop_and_pass_on_and_have_their_priority: RAW_PACKETS,
+    a_matcher_gives_packets_to_work_queues: RAW_PACKETS,
+    a_matcher_lives_as_long_as_its_rules: RAW_PACKETS,
+    a_matcher_that_cannot_be_is_refused_by_name: RAW_PACKETS,
     a_mask_compares_some_bits: RAW_PACKETS,
     the_first_priority_wins: RAW_PACKETS,
     a_rule_that_drops_hides_packets_from_later_rules: RAW_PACKETS,
@@ -196,6 +203,196 @@ fn a_rule_takes_the_label_of_mpls(bed: &Bed) -> Outcome {
             (vxlan().mpls(label(0x12345)), &[3, 7]),
         ],
     )
+}
+
+/// A matcher's fields of the packet's own headers.
+fn own(headers: HeaderFields) -> MatchFields {
+    MatchFields::new().outer(headers.src_mac(SOURCE))
+}
+
+/// The mask of such fields.
+fn mask(headers: HeaderFields) -> MatchFields {
+    MatchFields::new().outer(headers.src_mac([0xff; 6]))
+}
+
+fn a_matcher_compares_what_no_rule_of_the_verbs_says(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let mut b = bed.station()?;
+    let udp = Flow::UDP4.frame(&[1; 40]);
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut frame = udp.clone();
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let frames = [
+        udp.clone(),
+        Flow { flags: 0b0_0010, ..Flow::TCP4 }.frame(&[2; 40]),
+        Flow { flags: 0b1_0010, ..Flow::TCP4 }.frame(&[3; 40]),
+        Flow { flags: 0b1_0000, ..Flow::TCP6 }.frame(&[4; 40]),
+        // Time to live of 1; class 46 with congestion; more fragments, and the second of them.
+        changed(22, &[1]),
+        changed(15, &[46 << 2 | 3]),
+        changed(20, &[0x20, 0]),
+        changed(20, &[0, 5]),
+        tagged(&udp, 0x2123),
+        tagged(&tagged(&udp, 0x2123), 0x6456),
+    ];
+    let new = HeaderFields::new;
+    let second = |fields: MatchFields, id| fields.second_vlan_id(id);
+    let tcp = || new().ip_protocol(frames::TCP);
+    let cases: [(MatchFields, MatchFields, &[usize]); 12] = [
+        (mask(new()), own(new()), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        (mask(new().ip_protocol(0xff).tcp_flags(0x1ff)), own(tcp().tcp_flags(0b0_0010)), &[1]),
+        (mask(new().ip_protocol(0xff).tcp_flags(0b1_0000)), own(tcp().tcp_flags(0x10)), &[2, 3]),
+        (mask(new().ip_protocol(0xff).tcp_flags(0b1_0000)), own(tcp()), &[1]),
+        (mask(new().ttl(0xff)), own(new().ttl(1)), &[4]),
+        (mask(new().dscp(0x3f)), own(new().dscp(46)), &[5]),
+        (mask(new().ecn(3)), own(new().ecn(3)), &[5]),
+        (mask(new().fragment(true)), own(new().fragment(true)), &[6, 7]),
+        (mask(new().c_vlan(true).vlan_id(0xfff)), own(new().c_vlan(true).vlan_id(0x123)), &[8]),
+        (second(mask(new()), 0xfff), second(own(new()), 0x123), &[9]),
+        (
+            mask(new()).second_c_vlan(true).second_vlan_priority(7),
+            own(new()).second_c_vlan(true).second_vlan_priority(1),
+            &[9],
+        ),
+        (mask(new().ip_version(0xf).ttl(0xff)), own(new().ip_version(6).ttl(64)), &[3]),
+    ];
+    for (number, (mask, value, takes)) in cases.into_iter().enumerate() {
+        let matcher = b.context.create_matcher(mask).build()?;
+        let rule = b.qp.attach_matched(&matcher, &value, Some(0xab_0000 + number as u32))?;
+        drop(matcher);
+        b.recv(takes.len());
+        for frame in &frames {
+            a.send(bed, frame);
+        }
+        for &taken in takes {
+            let received = b.next(bed);
+            assert_eq!(received.frame, frames[taken], "matcher {number}");
+            assert_eq!(received.tag(), 0xab_0000 + number as u32);
+        }
+        b.hears_nothing(bed);
+        drop(rule);
+    }
+    Ok(())
+}
+
+fn rules_of_a_matcher_drop_and_pass_on_and_have_their_priority(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let mut b = bed.station()?;
+    let new = HeaderFields::new;
+    let context = b.context.clone();
+    let matcher = |priority| {
+        context.create_matcher(mask(new().ttl(0xff))).priority(priority).build()
+    };
+    let (first, middle, last) = (matcher(1)?, matcher(2)?, matcher(3)?);
+    let all = context.create_matcher(mask(new())).priority(9).build()?;
+    let _all = b.qp.attach_matched(&all, &own(new()), Some(9))?;
+    let alive = own(new().ttl(64));
+    let late = b.qp.attach_matched(&last, &alive, Some(3))?;
+    let dropping = middle.drop_packets(&alive)?;
+    let passing = first.pass_on(&own(new().ttl(0)))?;
+    let early = b.qp.attach_matched(&first, &alive, Some(1))?;
+    let frame = Flow::UDP4.frame(&[1; 60]);
+    let mut tag = |b: &mut Station, frame: &[u8]| {
+        b.recv(1);
+        a.send(bed, frame);
+        b.next(bed).tag()
+    };
+    assert_eq!(tag(&mut b, &frame), 1);
+    early.destroy()?;
+    assert_eq!(tag(&mut b, &plain(60)), 9, "which has no time to live, and is passed on");
+    drop(passing);
+    a.send(bed, &frame);
+    b.recv(1);
+    b.hears_nothing(bed);
+    drop(dropping);
+    a.send(bed, &frame);
+    assert_eq!(b.next(bed).tag(), 3);
+    drop(late);
+    b.recv(1);
+    a.send(bed, &frame);
+    assert_eq!(b.next(bed).tag(), 9);
+    Ok(())
+}
+
+fn a_matcher_gives_packets_to_work_queues(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let b = bed.station()?;
+    let mut cq = b.context.create_cq(16).cqe_size(bed.cqe_size()).build()?;
+    let mut queue = b.pd.create_wq(&cq).max_wr(4).build()?;
+    let table = b.context.create_indirection_table([&queue])?;
+    let qp = b.pd.create_hash_qp(&table).build()?;
+    queue.start()?;
+    for n in 0..2 {
+        queue.recv(n, b.memory.sge(n as usize * SLOT..(n as usize + 1) * SLOT)?)?;
+    }
+    let matcher = b.context.create_matcher(mask(HeaderFields::new().ttl(0xff))).build()?;
+    let _rule = qp.attach_matched(&matcher, &own(HeaderFields::new().ttl(64)), Some(5))?;
+    a.send(bed, &plain(60));
+    a.send(bed, &Flow::UDP4.frame(&[1; 60]));
+    let found = bed.poll_good(&mut cq, 1)[0];
+    assert_eq!(found.as_completion().flow_tag(), Some(5));
+    bed.nothing(&mut cq);
+    Ok(())
+}
+
+fn a_matcher_lives_as_long_as_its_rules(bed: &Bed) -> Outcome {
+    let b = bed.station()?;
+    let matcher = b.context.create_matcher(mask(HeaderFields::new())).build()?;
+    let value = own(HeaderFields::new());
+    let rule = b.qp.attach_matched(&matcher, &value, None)?;
+    let error = matcher.clone().destroy().unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::Busy, "{error}");
+    rule.destroy()?;
+    let again = matcher.clone();
+    matcher.destroy()?;
+    assert_eq!(again.kernel_handle(), None);
+    let error = b.qp.attach_matched(&again, &value, None).unwrap_err();
+    assert!(error.to_string().contains("matcher was destroyed"), "{error}");
+    // In any order: a rule keeps its matcher and its queue pair.
+    for _ in 0..2 {
+        let matcher = b.context.create_matcher(mask(HeaderFields::new())).build()?;
+        let rule = b.qp.attach_matched(&matcher, &value, None)?;
+        drop(matcher);
+        drop(rule);
+    }
+    let last = b.context.create_matcher(mask(HeaderFields::new())).build()?;
+    let rule = b.qp.attach_matched(&last, &value, None)?;
+    drop(b);
+    drop(last);
+    drop(rule);
+    Ok(())
+}
+
+fn a_matcher_that_cannot_be_is_refused_by_name(bed: &Bed) -> Outcome {
+    let a = bed.station()?;
+    let b = bed.station()?;
+    let new = HeaderFields::new;
+    let compared = || mask(new().ttl(0xf0));
+    for (builder, text) in [
+        (b.context.create_matcher(compared()).priority(16), "the last is 15"),
+        (b.context.create_matcher(compared()).priority(1).flow_type(MatcherType::AllDefault), "has no priority"),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let foreign = a.context.create_matcher(compared()).build()?;
+    let matcher = b.context.create_matcher(compared()).priority(15).build()?;
+    for (matcher, value, tag, text) in [
+        (&foreign, own(new()), None, "different contexts"),
+        (&matcher, own(new().ttl(0x41)), None, "bits that the matcher does not compare"),
+        (&matcher, own(new().dscp(1)), None, "bits that the matcher does not compare"),
+        (&matcher, own(new()), Some(1 << 24), "it has 24 bits"),
+    ] {
+        let error = b.qp.attach_matched(matcher, &value, tag).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let _rule = b.qp.attach_matched(&matcher, &own(new().ttl(0x40)), Some(1))?;
+    let error = b.qp.attach_matched(&matcher, &own(new().ttl(0x40)), Some(2)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    Ok(())
 }
 
 fn a_mask_compares_some_bits(bed: &Bed) -> Outcome {
