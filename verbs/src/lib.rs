@@ -10,6 +10,7 @@
 pub mod abi;
 
 pub mod ah;
+mod caps;
 mod channels;
 pub mod clock;
 pub mod close;

@@ -1,9 +1,9 @@
 //! Properties of devices and ports, and their GID and P_Key tables.
 
 use crate::abi::*;
+use crate::caps::capabilities;
 use crate::context::ContextObject;
 use crate::device::text;
-use crate::dv::device::capabilities;
 use crate::object::Blank;
 use crate::refusal::{Refusal, Verb, number, set_errno, status};
 use mlx5_prm::cmd::caps::{AtomicCaps, CapGroup};

@@ -22,7 +22,7 @@ use crate::kernel::events::EventHub;
 use crate::kernel::known::Target;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
-use crate::kernel::rates::Rates;
+use crate::kernel::rates::{Rate, Rates};
 use crate::kernel::steered::{Loopback, Rules};
 
 /// Completion vectors, each with an event queue.
@@ -203,6 +203,16 @@ impl Hca {
             CommandStatus::OK => Ok(output),
             status => Err(errno(status)),
         }
+    }
+
+    /// Takes a share in the entry of a rate limit; the device's index of it.
+    pub(crate) fn add_rate(&self, rate: Rate) -> Result<u32, Errno> {
+        lock(&self.rates).add(rate, |input| self.command(input).map(drop))
+    }
+
+    /// Gives a share in the entry of a rate limit back.
+    pub(crate) fn remove_rate(&self, rate: Rate) {
+        lock(&self.rates).remove(rate, |input| self.command(input).map(drop));
     }
 
     /// Changes the domain and the rights of a memory key, which stays the same.

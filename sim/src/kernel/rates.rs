@@ -5,8 +5,6 @@ use mlx5_prm::cmd::ethernet::{QosCaps, SetPpRateLimitIn};
 use mlx5_uapi::Errno;
 
 use crate::firmware::qos_caps;
-use crate::kernel::hca::Hca;
-use crate::kernel::lock;
 
 /// A limit as a program gives it. A rate of zero is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,7 +25,8 @@ pub(crate) fn caps() -> QosCaps {
     caps
 }
 
-fn set(hca: &Hca, place: usize, rate: Rate) -> Result<(), Errno> {
+/// The command that writes an entry.
+fn command(place: usize, rate: Rate) -> SetPpRateLimitIn {
     let mut input = SetPpRateLimitIn::request();
     input.set_rate_limit_index(place as u32 + 1);
     input
@@ -35,44 +34,53 @@ fn set(hca: &Hca, place: usize, rate: Rate) -> Result<(), Errno> {
         .set_rate_limit(rate.kilobits)
         .set_burst_upper_bound(rate.burst)
         .set_typical_packet_size(rate.typical_packet.into());
-    hca.command(&input).map(drop)
+    input
 }
 
-/// Takes a share in the entry of a limit, which is made if there is none; the device's index of it.
-pub(crate) fn add(hca: &Hca, rate: Rate) -> Result<u32, Errno> {
-    let caps = caps();
-    if !(caps.packet_pacing_min_rate()..=caps.packet_pacing_max_rate()).contains(&rate.kilobits) {
-        return Err(Errno::EINVAL);
-    }
-    let mut rates = lock(&hca.rates);
-    let Rates(entries) = &mut *rates;
-    let shared = entries.iter().position(|(is, users)| *is == rate && *users > 0);
-    let place = match shared.or_else(|| entries.iter().position(|(_, users)| *users == 0)) {
-        Some(place) => place,
-        None if entries.len() as u32 + 1 < caps.packet_pacing_rate_table_size() => {
-            entries.push(Default::default());
-            entries.len() - 1
+impl Rates {
+    /// Takes a share in the entry of a limit, which is made if there is none; the device's index of it.
+    pub(crate) fn add(
+        &mut self,
+        rate: Rate,
+        set: impl FnOnce(&SetPpRateLimitIn) -> Result<(), Errno>,
+    ) -> Result<u32, Errno> {
+        let caps = caps();
+        let all = caps.packet_pacing_min_rate()..=caps.packet_pacing_max_rate();
+        if !all.contains(&rate.kilobits) {
+            return Err(Errno::EINVAL);
         }
-        None => return Err(Errno::ENOSPC),
-    };
-    if shared.is_none() {
-        set(hca, place, rate)?;
-        entries[place].0 = rate;
+        let Self(entries) = self;
+        let shared = entries.iter().position(|(is, users)| *is == rate && *users > 0);
+        let place = match shared.or_else(|| entries.iter().position(|(_, users)| *users == 0)) {
+            Some(place) => place,
+            None if entries.len() as u32 + 1 < caps.packet_pacing_rate_table_size() => {
+                entries.push(Default::default());
+                entries.len() - 1
+            }
+            None => return Err(Errno::ENOSPC),
+        };
+        if shared.is_none() {
+            set(&command(place, rate))?;
+            entries[place].0 = rate;
+        }
+        entries[place].1 += 1;
+        Ok(place as u32 + 1)
     }
-    entries[place].1 += 1;
-    Ok(place as u32 + 1)
-}
 
-/// Gives a share in the entry of a limit back; the last one takes the entry out.
-pub(crate) fn remove(hca: &Hca, rate: Rate) {
-    let mut rates = lock(&hca.rates);
-    let mut entries = rates.0.iter_mut().enumerate();
-    let entry = entries.find(|(_, (is, users))| *is == rate && *users > 0);
-    if let Some((place, (_, users))) = entry {
-        *users -= 1;
-        if *users == 0 {
-            // The driver leaves the entry where the device does not answer.
-            let _ = set(hca, place, Rate::default());
+    /// Gives a share in the entry of a limit back; the last one takes the entry out.
+    pub(crate) fn remove(
+        &mut self,
+        rate: Rate,
+        set: impl FnOnce(&SetPpRateLimitIn) -> Result<(), Errno>,
+    ) {
+        let mut entries = self.0.iter_mut().enumerate();
+        let entry = entries.find(|(_, (is, users))| *is == rate && *users > 0);
+        if let Some((place, (_, users))) = entry {
+            *users -= 1;
+            if *users == 0 {
+                // The driver leaves the entry where the device does not answer.
+                let _ = set(&command(place, Rate::default()));
+            }
         }
     }
 }

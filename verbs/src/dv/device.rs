@@ -3,15 +3,15 @@
 use super::room;
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
+use crate::caps::capabilities;
 use crate::context::ContextObject;
 use crate::dv_state::{Allocators, lock};
 use crate::open;
 use crate::refusal::{Refusal, Verb, object, status};
 use mlx5::Devx;
 use mlx5::mkey::SignatureCaps;
-use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn, QueryHcaCapOut};
-use mlx5_uapi::cmd::{devx, query};
+use mlx5_prm::cmd::caps::CapGroup;
+use mlx5_uapi::cmd::query;
 use mlx5_uapi::mlx5::{AllocUcontextResp, QueryDeviceFlags, QueryDeviceResp, UcontextRespMask};
 
 /// `mlx5dv_is_supported`: no other device is listed.
@@ -43,22 +43,6 @@ pub unsafe extern "C" fn open_device(
         _ => Devx::Auto,
     };
     object(open::open(device, devx))
-}
-
-/// The firmware's capabilities of a group, if the context may ask for them.
-pub(crate) fn capabilities(
-    context: &ContextObject,
-    group: CapGroup,
-) -> Option<Box<QueryHcaCapOut>> {
-    if !context.context.has_devx() {
-        return None;
-    }
-    let mut request = QueryHcaCapIn::request();
-    request.set_op_mod(group.op_mod(CapMode::CURRENT));
-    let mut answer = Box::new(QueryHcaCapOut::default());
-    // SAFETY: the command names no memory or object and changes nothing.
-    unsafe { devx::general_cmd(context.file(), request.as_bytes(), answer.as_bytes_mut()) }.ok()?;
-    Some(answer)
 }
 
 /// The transports' words of on-demand paging.

@@ -12,8 +12,8 @@ use mlx5_uapi::verbs::WqState;
 
 use crate::kernel::events::Subscription;
 use crate::kernel::hca::Hca;
+use crate::kernel::lock;
 use crate::kernel::rates::Rate;
-use crate::kernel::{lock, rates};
 
 /// What a raw packet queue pair consists of. One with an indirection table has a TIR alone.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Raw {
     fn forget_rate(&self, hca: &Hca) {
         let rate = std::mem::take(&mut *lock(&self.rate));
         if rate.kilobits != 0 {
-            rates::remove(hca, rate);
+            hca.remove_rate(rate);
         }
     }
 
@@ -86,13 +86,13 @@ impl Raw {
             let old = *lock(&self.rate);
             let changed = limit.filter(|limit| state == QueueState::RDY && *limit != old);
             if let Some(limit) = changed {
-                let index = if limit.kilobits == 0 { 0 } else { rates::add(hca, limit)? };
+                let index = if limit.kilobits == 0 { 0 } else { hca.add_rate(limit)? };
                 input.set_modify_bitmask(modify_sq::PACKET_PACING_RATE_LIMIT_INDEX);
                 input.ctx_mut().set_packet_pacing_rate_limit_index(index);
             }
             if let Err(errno) = hca.command(&input) {
                 if let Some(limit) = changed {
-                    rates::remove(hca, limit);
+                    hca.remove_rate(limit);
                 }
                 return Err(errno);
             }
