@@ -27,15 +27,9 @@ fn without_a_role_it_says_how_it_is_used() {
 
 #[test]
 fn an_example_that_fails_says_why_in_words() {
-    for (program, arguments, why) in [
-        ("replicated_log", &["--seed", "first"][..], "error: invalid digit found in string"),
-        ("l2fwd", &["nobody"], "error: open_device: "),
-        ("udp_echo", &["nobody"], "error: open_device: "),
-        ("http_server", &["nobody"], "error: open_device: "),
-    ] {
-        let (success, said) = Process::start(program, arguments).end();
-        assert!(!success && said.starts_with(why), "{program}: {said}");
-    }
+    let example = Process::start("replicated_log", &["--seed", "first"]);
+    let (success, said) = example.end();
+    assert!(!success && said.starts_with("error: invalid digit found in string"), "{said}");
 }
 
 #[test]
