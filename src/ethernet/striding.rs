@@ -336,6 +336,7 @@ impl Striding {
     }
 
     /// Posts what is ready, as far as so many receives are missing, and returns how many those are still.
+    #[inline(always)]
     fn post(
         &self,
         buffers: &Buffers,
