@@ -356,7 +356,8 @@ impl Matcher {
         self.to_nobody(value, MatcherFlowFlags::DROP)
     }
 
-    /// Lets the packets that have these values go on to later rules, or to the network interface.
+    /// Lets the packets that have these values pass all rules of programs with a priority, to the network
+    /// interface and to rules for what no other rule takes.
     pub fn pass_on(&self, value: &MatchFields) -> Result<FlowRule, Error> {
         self.to_nobody(value, MatcherFlowFlags::DEFAULT_MISS)
     }

@@ -99,7 +99,7 @@ pub(crate) fn create(
         None => Ok(None),
     };
     let made = counter.and_then(|counter| {
-        let fate = Fate { drop: specs.drop, tag: specs.tag, goes_on, counter };
+        let fate = Fate { drop: specs.drop, tag: specs.tag, goes_on, leaves: false, counter };
         hca.rules.add(hca, place, (enabled, &mask, &value), &fate, target)
     });
     if let (Err(_), Some(handle)) = (&made, specs.counters) {
@@ -298,7 +298,7 @@ pub(crate) fn create_matched(
     };
     let value = parameters(&request.input(id::MATCH_VALUE)?)?;
     let mask = *matcher.mask;
-    let fate = Fate { drop, tag, goes_on: misses, counter };
+    let fate = Fate { drop, tag, goes_on: false, leaves: misses, counter };
     let id = hca.rules.add(hca, place, (matcher.criteria, &mask, &value), &fate, target)?;
     let handle = state.objects.add(Body::Flow(Flow { rules: vec![id] }), &parents);
     request.made(id::HANDLE, handle.into());

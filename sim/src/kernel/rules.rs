@@ -32,8 +32,24 @@ fn next(tables: &Tables, place: Place) -> Option<u32> {
     behind.map(|(_, table)| table.number)
 }
 
+/// The table that packets of a rule go on to.
+fn behind(tables: &Tables, place: Place, fate: &Fate) -> Option<u32> {
+    match fate.leaves {
+        true => tables.get(&Place::LEFTOVERS).map(|table| table.number),
+        false => next(tables, place),
+    }
+}
+
 /// Leads packets from the table before a place, or from the root, to where they go now.
 fn connect(hca: &Hca, tables: &Tables, place: Place, to: Option<u32>) -> Result<(), Errno> {
+    if place == Place::LEFTOVERS {
+        let before = |other: &Place| *other < place && other.kind == place.kind;
+        for (_, table) in tables.iter().filter(|(other, _)| before(other)) {
+            for (index, entry) in table.entries.iter().filter(|(_, entry)| entry.fate.leaves) {
+                set_entry(hca, place.kind, table.number, *index, entry, to, true)?;
+            }
+        }
+    }
     let before = tables.iter().rev().find(|(other, _)| **other < place && other.kind == place.kind);
     let Some((_, before)) = before else {
         let mut input = SetFlowTableRootIn::request();
@@ -80,7 +96,7 @@ fn set_entry(
         let Target::Tir(tirn) = target;
         lead(DestinationType::TIR, *tirn);
     }
-    if let Some(next) = next.filter(|_| entry.fate.goes_on) {
+    if let Some(next) = next.filter(|_| entry.fate.goes_on || entry.fate.leaves) {
         lead(DestinationType::FLOW_TABLE, next);
     }
     let mut input = SetFlowTableEntryIn::request();
@@ -146,7 +162,9 @@ impl Rules {
     pub(crate) fn remove(&self, hca: &Hca, rule: RuleId) -> Result<(), Errno> {
         let RuleId { place, index, target } = rule;
         let mut tables = lock(&self.tables);
-        let behind = next(&tables, place);
+        let fate = |table: &Table| table.entries.get(&index).map(|entry| entry.fate.clone());
+        let Some(fate) = tables.get(&place).and_then(fate) else { return Ok(()) };
+        let behind = behind(&tables, place, &fate);
         let Some(table) = tables.get_mut(&place) else { return Ok(()) };
         let number = table.number;
         let Some(entry) = table.entries.get_mut(&index) else { return Ok(()) };
@@ -175,7 +193,7 @@ fn insert(
     fate: &Fate,
     target: Option<Target>,
 ) -> Result<RuleId, Errno> {
-    let behind = next(tables, place);
+    let behind = behind(tables, place, fate);
     let table = tables.get_mut(&place).ok_or(Errno::EINVAL)?;
     let number = table.number;
     let same = table.entries.iter_mut().find(|(_, entry)| {
@@ -183,7 +201,8 @@ fn insert(
             == (enabled, mask.as_bytes(), value.as_bytes())
     });
     if let Some((index, entry)) = same {
-        let alike = (entry.fate.drop, entry.fate.tag) == (fate.drop, fate.tag)
+        let alike = (entry.fate.drop, entry.fate.leaves, entry.fate.tag)
+            == (fate.drop, fate.leaves, fate.tag)
             && entry.fate.counter.is_none()
             && fate.counter.is_none();
         if !alike {

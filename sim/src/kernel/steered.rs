@@ -49,6 +49,8 @@ pub(crate) struct Fate {
     pub(crate) tag: Option<u32>,
     /// The packet also goes to the next table.
     pub(crate) goes_on: bool,
+    /// The packet passes all rules of a priority, to those for what no rule takes.
+    pub(crate) leaves: bool,
     pub(crate) counter: Option<u32>,
 }
 
