@@ -91,7 +91,8 @@ fn map(len: usize) -> Option<NonNull<u8>> {
 }
 
 // SAFETY: the functions return as many writable bytes as they are asked for, with the alignment, by C's
-// contract, which gives them to the queue until they are freed; or the memory is the library's own mapping, of whole pages.
+// contract, which gives them to the queue until they are freed; or the memory is the library's own mapping,
+// of whole pages.
 unsafe impl QueueAllocator for CAllocator {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
         let CAllocators { pd, pd_context, allocate, .. } = self.functions;

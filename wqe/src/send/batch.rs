@@ -434,9 +434,9 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_packets(self.wr_id, self.flags, packets);
     }
 
-    /// As [`send_packets`](Self::send_packets), with the packets' bytes in the request: their memory needs no registration and can be
-    /// reused when this returns, and the device reads nothing else. Each packet takes its length and four
-    /// bytes, rounded up to 16; the sum, less four, is the inline data of the request, of which a queue
+    /// As [`send_packets`](Self::send_packets), with the packets' bytes in the request: their memory needs
+    /// no registration and can be reused when this returns, and the device reads nothing else. Each packet
+    /// takes its length and four bytes, rounded up to 16; the sum, less four, is the inline data of the request, of which a queue
     /// has so much as it was created with (`max_inline_data`). For short packets.
     ///
     /// ```
