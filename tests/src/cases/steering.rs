@@ -305,6 +305,13 @@ fn rules_of_a_matcher_drop_and_pass_on_and_have_their_priority(bed: &Bed) -> Out
     b.recv(1);
     a.send(bed, &plain(60));
     b.hears_nothing(bed);
+    // To a rule for what no rule takes, also one that is younger.
+    let mut c = bed.station()?;
+    c.recv(1);
+    let rest = c.qp.attach(c.port, &Rule::all_default())?;
+    a.send(bed, &plain(60));
+    assert_eq!(c.next(bed).frame, plain(60));
+    drop(rest);
     passing.destroy()?;
     a.send(bed, &plain(60));
     assert_eq!(b.next(bed).tag(), 9);
