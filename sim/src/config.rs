@@ -164,6 +164,10 @@ pub struct SimConfig {
     pub net_raw: bool,
     /// The headers that a send WQE of Ethernet must contain.
     pub inline_mode: InlineMode,
+    /// A kernel's network interface finds all that it needs for receive queues with strides: its send
+    /// queues may change memory keys. Without, its receive queues are cyclic. Those of programs may
+    /// have strides in any case.
+    pub striding: bool,
 }
 
 /// 2024-01-01 00:00 UTC.
@@ -219,6 +223,7 @@ impl SimConfig {
             raw_packets: false,
             net_raw: true,
             inline_mode: InlineMode::None,
+            striding: false,
         }
     }
 
@@ -327,6 +332,8 @@ impl SimConfig {
         net_raw: bool;
         /// Sets the headers that a send WQE of Ethernet must contain.
         inline_mode: InlineMode;
+        /// Sets whether a kernel's network interface can have receive queues with strides.
+        striding: bool;
         /// Sets what the network between the devices does to packets.
         network: Network;
         /// Sets what makes this fabric's addresses differ from another's, and what the chances of

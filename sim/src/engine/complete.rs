@@ -1,5 +1,7 @@
 //! Writing completions, and raising events.
 
+use std::mem::offset_of;
+
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, FORMAT_SHIFT, Format, INLINE_32, INLINE_64, OPCODE_SHIFT,
     OWNER, SOLICITED, Syndrome,
@@ -13,6 +15,8 @@ use crate::engine::{Device, Event};
 
 /// Offset of the last byte of a descriptor, which says whose the entry is.
 const OP_OWN: usize = DESCRIPTOR - 1;
+/// Offset of the number of a receive WQE with strides.
+const WQE_ID: usize = offset_of!(Cqe, wqe_id);
 
 /// User index of a queue that has none.
 const NO_USER_INDEX: u32 = 0xff_ffff;
@@ -65,7 +69,12 @@ impl Device {
         cqe.s_wqe_opcode_qpn.set(u32::from(send_opcode) << 24 | qpn);
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
-        self.complete(qpn, receive, zerocopy::transmute!(cqe), &[], true);
+        let mut bytes: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);
+        if receive && self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some()) {
+            // Where the counter of other entries is a stride, this says which WQE it is.
+            bytes[WQE_ID..WQE_ID + 2].copy_from_slice(&wqe.to_be_bytes());
+        }
+        self.complete(qpn, receive, bytes, &[], true);
     }
 
     /// Writes an entry to the send or receive completion queue of a queue pair, and with it a

@@ -136,6 +136,13 @@ pub enum Violation {
         /// The entry.
         index: u16,
     },
+    /// A receive queue's list leads out of its ring.
+    ReceiveList {
+        /// The receive queue.
+        rqn: u32,
+        /// The index that it leads to.
+        index: u16,
+    },
     /// A shared receive queue's list leads out of its buffer.
     SrqList {
         /// The shared receive queue.

@@ -101,19 +101,28 @@ impl Device {
     }
 
     fn flush_own_receive(&mut self, qpn: u32) -> bool {
-        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        let Some(qp) = self.qps.get(qpn) else { return false };
         if qp.state != QpState::Error || qp.config.rq.is_none() {
             return false;
         }
-        match self.own_receives(qpn) {
-            0 => false,
-            _ => {
-                let Some(qp) = self.qps.get_mut(qpn) else { return false };
-                let index = qp.rq_consumed;
-                qp.rq_consumed = index.wrapping_add(1);
-                self.flush_receive(qpn, index);
-                true
-            }
+        if self.own_receives(qpn) == 0 {
+            return false;
         }
+        let index = if self.has_list(qpn) {
+            let Some(receive) = self.take_own(qpn) else {
+                // A list that cannot be followed holds nothing that could be flushed.
+                self.skip_own(qpn);
+                return false;
+            };
+            self.retire_receive(qpn, &receive);
+            receive.index
+        } else {
+            let Some(qp) = self.qps.get_mut(qpn) else { return false };
+            let index = qp.rq_consumed;
+            qp.rq_consumed = index.wrapping_add(1);
+            index
+        };
+        self.flush_receive(qpn, index);
+        true
     }
 }

@@ -56,25 +56,54 @@ impl Device {
         }
     }
 
-    fn take_own(&mut self, qpn: u32) -> Option<Receive> {
+    /// Whether the WQEs of a queue pair's own ring are a list.
+    pub(crate) fn has_list(&self, qpn: u32) -> bool {
+        let config = self.ethernet.rqs.get(&qpn);
+        config.and_then(|rq| rq.strides).is_some_and(|strides| strides.linked)
+    }
+
+    /// Passes over all receive WQEs that wait in a queue pair's own ring.
+    pub(crate) fn skip_own(&mut self, qpn: u32) {
+        if let Some(qp) = self.qps.get_mut(qpn)
+            && let Ok(record) = qp.rq_record(&*self.dma)
+        {
+            qp.rq_consumed = record;
+        }
+    }
+
+    /// Takes the first receive WQE of a queue pair's own ring, which stays the first until it is retired.
+    pub(crate) fn take_own(&mut self, qpn: u32) -> Option<Receive> {
         if self.own_receives(qpn) == 0 {
             return None;
         }
         let qp = self.qps.get(qpn)?;
         let ring = qp.config.rq?;
-        let index = qp.rq_consumed;
+        let strides = self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some());
+        let linked = self.has_list(qpn);
+        let index = match linked {
+            true => self.ethernet.heads.get(&qpn).copied().unwrap_or(0),
+            false => qp.rq_consumed,
+        };
+        if linked && u32::from(index) > ring.mask() {
+            self.violation(Violation::ReceiveList { rqn: qpn, index });
+            self.skip_own(qpn);
+            self.fail_qp(qpn, Some(EventType::WQ_CATAS_ERROR));
+            return None;
+        }
         let offset = ring.offset + (u64::from(u32::from(index) & ring.mask()) << ring.log_stride);
         let mut bytes = vec![0; 1 << ring.log_stride];
-        // With strides a WQE begins as in a list, though the ring has none.
-        let strides = self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some());
-        let head = if strides { size_of::<SrqNextSegment>() } else { 0 };
         match qp.config.buffer.read(&*self.dma, offset, &mut bytes) {
-            Ok(()) => Some(Receive {
-                source: Source::Own,
-                index,
-                pd: qp.config.pd,
-                entries: entries(bytes.get(head..).unwrap_or_default()),
-            }),
+            Ok(()) => {
+                // With strides a WQE begins as in a list, also where the ring has none.
+                let (source, segments) = match SrqNextSegment::read_from_prefix(&bytes) {
+                    Ok((segment, rest)) if linked => {
+                        (Source::Linked { next: segment.next_wqe_index.get() }, rest)
+                    }
+                    Ok((_, rest)) if strides => (Source::Own, rest),
+                    _ => (Source::Own, &bytes[..]),
+                };
+                Some(Receive { source, index, pd: qp.config.pd, entries: entries(segments) })
+            }
             Err(fault) => {
                 self.memory_violation(fault);
                 None
@@ -147,10 +176,14 @@ impl Device {
 
     /// Ends the use of a receive WQE.
     pub(crate) fn retire_receive(&mut self, qpn: u32, receive: &Receive) {
-        if let Some(qp) = self.qps.get_mut(qpn)
-            && receive.source == Source::Own
-        {
-            qp.rq_consumed = receive.index.wrapping_add(1);
+        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        match receive.source {
+            Source::Own => qp.rq_consumed = receive.index.wrapping_add(1),
+            Source::Linked { next } => {
+                qp.rq_consumed = qp.rq_consumed.wrapping_add(1);
+                self.ethernet.heads.insert(qpn, next);
+            }
+            Source::Shared => {}
         }
     }
 

@@ -6,6 +6,7 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::Device;
+use crate::engine::state::ethernet::Registers;
 use crate::engine::state::fence::Change;
 use crate::engine::state::layout::ENTRY;
 use crate::engine::state::mkey::{Access, MkeyConfig, Side, Translation, User};
@@ -56,6 +57,8 @@ impl Device {
                 .map_err(|_| Refusal::Translation)?;
         let qp = self.qps.get(qpn).ok_or(Refusal::QueuePair)?;
         let (pd, trusted) = (qp.config.pd, qp.config.transport == Transport::Umr);
+        let registers = self.ethernet.sqs.get(&qpn).map(|sq| sq.registers);
+        let pages = trusted || registers == Some(Registers::Pages);
         let index = request.immediate >> 8;
         let key = self.mkeys.get(index).ok_or(Refusal::Key)?;
         if !key.umr || !trusted && key.pd != pd {
@@ -72,11 +75,14 @@ impl Device {
         let bsf = self.byte_stream_format(pd, &control, bytes.get(behind..).unwrap_or(&[]))?;
         sign(&mut next, &control, &context, bsf)?;
         change(&mut next, &control, &context, trusted)?;
-        translate(&mut next, &control, &entries, trusted)?;
+        translate(&mut next, &control, &entries, pages)?;
         if let Some(key) = self.mkeys.get_mut(index) {
             *key = next;
         }
-        self.changed(qpn, request, Change::Mkey(index));
+        // A kernel's send queue changes one part of a key after the other, without fences.
+        if registers != Some(Registers::Pages) {
+            self.changed(qpn, request, Change::Mkey(index));
+        }
         Ok(())
     }
 
@@ -263,7 +269,7 @@ fn translate(
     key: &mut MkeyConfig,
     control: &UmrControlSegment,
     entries: &[u8],
-    trusted: bool,
+    pages_allowed: bool,
 ) -> Result<(), Refusal> {
     if entries.is_empty() {
         return Ok(());
@@ -280,8 +286,8 @@ fn translate(
     }
     match &mut key.translation {
         Translation::Indirect(layout) => layout.set(offset as usize, entries),
-        // Only the kernel's own queue pairs may name bus addresses.
-        Translation::Buffer(buffer) if trusted => {
+        // Only the kernel's own queues may name bus addresses.
+        Translation::Buffer(buffer) if pages_allowed => {
             let words = entries.as_chunks::<8>().0.iter();
             let pages: Vec<u64> =
                 words.map(|word| u64::from_be_bytes(*word) & !PAGE_RIGHTS).collect();

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::engine::Device;
 use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
+use crate::engine::state::ethernet::Registers;
 use crate::engine::state::ethernet::request::FrameRequest;
 use crate::engine::state::mkey::{Access, KeyError, User};
 use crate::engine::state::qp::Transport;
@@ -166,10 +167,10 @@ fn executes(transport: Transport, opcode: Opcode) -> bool {
     };
     match opcode {
         Nop => true,
-        Umr | LocalInvalidate | SetPsv => transport != Transport::Ud,
-        _ if transport == Transport::Umr => false,
         Send | Tso | EnhancedMpw if transport == Transport::Ethernet => true,
         _ if transport == Transport::Ethernet => false,
+        Umr | LocalInvalidate | SetPsv => transport != Transport::Ud,
+        _ if transport == Transport::Umr => false,
         Send | SendImm => true,
         SendInvalidate | RdmaWrite | RdmaWriteImm => transport != Transport::Ud,
         RdmaRead | AtomicCs | AtomicFa | AtomicMaskedCs | AtomicMaskedFa => transport.is_reliable(),
@@ -211,7 +212,11 @@ impl Device {
         if units == 0 || blocks > waiting {
             return Err(bad(vendor::BAD_LENGTH));
         }
-        let opcode = control.opcode().filter(|opcode| executes(transport, *opcode));
+        let registers = self.ethernet.sqs.get(&qpn).map(|sq| sq.registers);
+        let opcode = control.opcode().filter(|opcode| match (opcode, registers) {
+            (Opcode::Umr, Some(registers)) => registers != Registers::Nothing,
+            _ => executes(transport, *opcode),
+        });
         let opcode = opcode.ok_or(bad(vendor::BAD_OPCODE))?;
         let mut bytes = vec![0; units * UNIT];
         let read = self.qps.get(qpn).map(|qp| qp.read_sq(&*self.dma, index, &mut bytes));

@@ -155,6 +155,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_nic_flow_table(ethernet)
         .set_striding_rq(ethernet)
         .set_ext_stride_num_range(ethernet)
+        .set_umr_ptr_rlky(ethernet && config.striding)
         .set_log_max_current_uc_list(if ethernet { 7 } else { 0 })
         .set_log_max_current_mc_list(if ethernet { 14 } else { 0 })
         .set_log_max_vlan_list(if ethernet { 12 } else { 0 })

@@ -5,6 +5,7 @@ use mlx5_prm::cmd::mkey::{
     CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut, DestroyMkeyIn, MkeyAccessMode,
     MkeyContext, QueryMkeyIn, QueryMkeyOut,
 };
+use mlx5_prm::fields::addresses;
 
 use crate::dma::Buffer;
 use crate::engine::state::signature::Signatures;
@@ -75,12 +76,17 @@ impl Firmware {
                 let address = address.ok_or(Failure::param(syndrome::ADDRESS_RANGE))?;
                 Translation::Buffer(Buffer::contiguous(address))
             }
-            // Nothing is behind a free key before a request fills it in.
+            // Behind a free key is what the command says, and nothing else before a request fills it in.
             MkeyAccessMode::MTT => {
-                let pages = mkc.translations_octword_size() as usize * PAGES_IN_OCTWORD;
+                let count = mkc.translations_octword_size() as usize * PAGES_IN_OCTWORD;
+                let mut pages: Vec<u64> = addresses(listed(input, tail)?)
+                    .iter()
+                    .map(|page| page.get() & !ENTRY_RIGHTS)
+                    .collect();
+                pages.resize(count, 0);
                 let log = mkc.log_page_size();
                 let offset = mkc.start_addr() & ((1 << log) - 1);
-                Translation::Buffer(Buffer::paged(vec![0; pages], log as u8, offset))
+                Translation::Buffer(Buffer::paged(pages, log as u8, offset))
             }
             MkeyAccessMode::KLMS => Translation::Indirect(Layout::list(listed(input, tail)?)),
             MkeyAccessMode::KSM => Translation::Indirect(Layout::uniform(

@@ -98,6 +98,7 @@ impl Device {
         }
         self.destroy_qp(rqn)?;
         self.ethernet.taken.remove(&rqn);
+        self.ethernet.heads.remove(&rqn);
         self.ethernet.rqs.remove(&rqn);
         Ok(())
     }
@@ -111,6 +112,10 @@ impl Device {
         };
         if matches!(state, QpState::Reset | QpState::Error) {
             self.ethernet.taken.remove(&number);
+        }
+        // What waits is flushed in the order of the list.
+        if state == QpState::Reset {
+            self.ethernet.heads.remove(&number);
         }
         match state {
             QpState::Rts | QpState::Rtr => self.set_qp_state(number, ready),

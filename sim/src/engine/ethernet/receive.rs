@@ -35,6 +35,8 @@ struct Place {
     counter: u16,
     /// Strides that it takes; none where WQEs have none.
     strides: u32,
+    /// The WQE has nothing left for another packet, and is retired.
+    last: bool,
 }
 
 impl Strides {
@@ -141,9 +143,8 @@ impl Device {
         let place = match config.strides {
             None => self.take_receive(rqn).map(|receive| {
                 self.retire_receive(rqn, &receive);
-                let place =
-                    Place { start: 0, counter: receive.index, end: bytes.len() as u64, strides: 0 };
-                (receive, place)
+                let (counter, end) = (receive.index, bytes.len() as u64);
+                (receive, Place { start: 0, end, counter, strides: 0, last: true })
             }),
             Some(strides) => match strides.needed(bytes.len()) {
                 Some(needed) => self.take_strides(rqn, strides, needed),
@@ -159,13 +160,13 @@ impl Device {
         };
         if place.end > receive.capacity() {
             self.ethernet.counts.too_long += 1;
-            self.end_strides(rqn, &receive);
+            self.end_rest(rqn, &receive, place);
             return self.receive_error(rqn, &receive, Syndrome::LocalLength, vendor::LENGTH);
         }
         let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
         if self.scatter(user, &receive.entries, place.start, &bytes).is_err() {
             let syndrome = Syndrome::LocalProtection;
-            self.end_strides(rqn, &receive);
+            self.end_rest(rqn, &receive, place);
             self.receive_error(rqn, &receive, syndrome, vendor::PROTECTION);
             return self.fail_qp(rqn, None);
         }
@@ -207,14 +208,15 @@ impl Device {
             first = 0;
         }
         let end = first + needed;
-        if end == count {
+        let last = end == count;
+        if last {
             self.end_strides(rqn, &receive);
         } else {
             self.ethernet.taken.insert(rqn, end);
         }
         let bytes = |strides_before: u32| u64::from(strides_before) << strides.log_bytes;
         let start = bytes(first) + strides.shift() as u64;
-        let place = Place { start, counter: first as u16, end: bytes(end), strides: needed };
+        let place = Place { start, end: bytes(end), counter: first as u16, strides: needed, last };
         Some((receive, place))
     }
 
@@ -222,6 +224,13 @@ impl Device {
     fn end_strides(&mut self, rqn: u32, receive: &Receive) {
         self.ethernet.taken.remove(&rqn);
         self.retire_receive(rqn, receive);
+    }
+
+    /// Ends the WQE of a packet that failed, if the packet has not ended it.
+    fn end_rest(&mut self, rqn: u32, receive: &Receive, place: Place) {
+        if !place.last {
+            self.end_strides(rqn, receive);
+        }
     }
 
     fn receive_error(&mut self, rqn: u32, receive: &Receive, syndrome: Syndrome, vendor: u8) {

@@ -25,6 +25,11 @@ impl From<&DataSegment> for Entry {
 pub(crate) enum Source {
     /// The queue pair's own ring; it stays the first there until it completes.
     Own,
+    /// The same, where the ring's WQEs are a list.
+    Linked {
+        /// The WQE behind it.
+        next: u16,
+    },
     /// A shared receive queue, which has forgotten it.
     Shared,
 }

@@ -279,6 +279,17 @@ impl Qp {
         self.record.write(0, &u32::from(self.receives).to_be_bytes());
         index
     }
+
+    /// Posts WQE `index` of a queue with strides, followed in its list by `next`.
+    pub(super) fn post_listed(&mut self, index: u16, next: u16, segments: &[DataSegment]) {
+        let at = usize::from(index) << RQ_LOG_STRIDE;
+        self.memory.write(at + 2, &next.to_be_bytes());
+        let mut list = segments.to_vec();
+        list.resize(3, DataSegment::END);
+        self.memory.write(at + 16, list.as_bytes());
+        self.receives = self.receives.wrapping_add(1);
+        self.record.write(0, &u32::from(self.receives).to_be_bytes());
+    }
 }
 
 /// Some memory under a key.

@@ -55,6 +55,7 @@ pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
         .set_vlan_cap(true)
         .set_wqe_vlan_insert(true)
         .set_scatter_fcs(true)
+        .set_reg_umr_sq(config.striding)
         .set_self_lb_en_modifiable(true)
         .set_max_lso_cap(LOG_SEGMENTED)
         .set_multi_pkt_send_wqe(1)

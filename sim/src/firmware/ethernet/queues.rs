@@ -9,14 +9,16 @@ use mlx5_prm::cmd::qp::TimestampFormat;
 use mlx5_prm::cmd::srq::{WorkQueue, WorkQueueType};
 
 use crate::engine::{
-    CompletionConfig, Device, Error, QpConfig, QpState, RateLimit, ReceiveQueueConfig, RingConfig,
-    SendQueueConfig, Strides, Transport,
+    CompletionConfig, Device, Error, QpConfig, QpState, RateLimit, ReceiveQueueConfig, Registers,
+    RingConfig, SendQueueConfig, Strides, Transport,
 };
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
 /// `ReceiveQueueContext::mem_rq_type`: the queue's WQEs are its own.
 const INLINE_MEMORY: u32 = 0;
+/// `uid` of the kernel's own objects.
+const KERNEL: u32 = 0;
 
 /// A queue's state as contexts have it.
 fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
@@ -50,11 +52,12 @@ fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer 
 
 /// How packets share the WQEs of a receive queue: not at all in a cyclic one.
 fn strides(wq: &WorkQueue) -> Result<Option<Strides>, Failure> {
-    match WorkQueueType(wq.wq_type()) {
+    let linked = match WorkQueueType(wq.wq_type()) {
         WorkQueueType::CYCLIC => return Ok(None),
-        WorkQueueType::CYCLIC_STRIDING_RQ => {}
+        WorkQueueType::CYCLIC_STRIDING_RQ => false,
+        WorkQueueType::LINKED_LIST_STRIDING_RQ => true,
         _ => return Err(Failure::param(syndrome::RECEIVE_QUEUE)),
-    }
+    };
     let log_bytes = Strides::LOG_BYTES.start() + wq.log_wqe_stride_size();
     // The numbers from 10 on are negative.
     let log_count = match wq.log_wqe_num_of_strides() {
@@ -65,7 +68,7 @@ fn strides(wq: &WorkQueue) -> Result<Option<Strides>, Failure> {
         return Err(Failure::param(syndrome::RECEIVE_QUEUE));
     }
     let (log_bytes, log_count) = (log_bytes as u8, log_count as u8);
-    Ok(Some(Strides { log_bytes, log_count, shifted: wq.two_byte_shift_en() }))
+    Ok(Some(Strides { log_bytes, log_count, shifted: wq.two_byte_shift_en(), linked }))
 }
 
 fn completion(device: &Device, format: u32) -> Result<CompletionConfig, Failure> {
@@ -128,12 +131,21 @@ impl Firmware {
         if WorkQueueType(context.wq().wq_type()) != WorkQueueType::CYCLIC {
             return Err(Failure::param(syndrome::RECEIVE_QUEUE));
         }
+        let registers = match (context.reg_umr(), input.uid()) {
+            (false, _) => Registers::Nothing,
+            (true, _) if !device.config().striding => {
+                return Err(Failure::param(syndrome::INVALID_VALUE));
+            }
+            (true, KERNEL) => Registers::Pages,
+            (true, _) => Registers::Keys,
+        };
         let completion = completion(device, context.ts_format())?;
         let common = (context.cqn(), context.user_index(), completion);
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;
         let config = SendQueueConfig {
             tis: if context.tis_lst_sz() == 0 { 0 } else { context.tis_num_0() },
             rate: context.packet_pacing_rate_limit_index() as u16,
+            registers,
         };
         let sqn = device.create_sq(ring, config)?;
         self.umems.lend(Queue::Qp(sqn), parts);

@@ -1,15 +1,21 @@
 //! What a real kernel's driver asks of the firmware, and relies on, beyond what queues need.
 
-use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
+use mlx5_prm::cmd::alloc::AllocUarIn;
+use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn};
+use mlx5_prm::cmd::ethernet::{CreateRqIn, CreateSqIn, ModifyNicVportContextIn};
 use mlx5_prm::cmd::hca::{DisableHcaIn, EnableHcaIn};
+use mlx5_prm::cmd::mkey::{CreateMkeyIn, MkeyAccessMode};
 use mlx5_prm::cmd::port::{
     AccessRegIn, AccessRegMode, QueryHcaVportPkeyIn, QueryNicVportContextIn, RegisterId,
 };
 use mlx5_prm::cmd::qp::{Init2RtrQpIn, Rst2InitQpIn, ServiceType};
+use mlx5_prm::cmd::srq::WorkQueueType;
 use mlx5_prm::cmd::{CommandInput, CommandStatus};
 use mlx5_prm::fields::get_bits;
 
-use super::Rig;
+use super::{Rig, refused};
+use crate::dma::Buffer;
+use crate::engine::{Registers, Strides, Translation};
 use crate::firmware::syndrome;
 use crate::{PortConfig, SimConfig};
 
@@ -129,4 +135,144 @@ fn longer_frames_allow_a_larger_path_mtu() {
         let port = engine.device(0).port(1).expect("a port");
         assert_eq!((port.frame, port.mtu), (u32::from(frame), mtu));
     }
+}
+
+/// mlx5e makes receive queues with strides where it finds `striding_rq`, `umr_ptr_rlky` and `reg_umr_sq`
+/// (`mlx5e_check_fragmented_striding_rq_cap`), and strides of 2048 bytes where it finds
+/// `ext_stride_num_range`. In the usual configuration two are missing.
+#[test]
+fn a_network_driver_finds_what_strides_need_where_the_configuration_says_so() {
+    for (striding, port) in
+        [(false, PortConfig::ROCE), (true, PortConfig::ROCE), (true, PortConfig::INFINIBAND)]
+    {
+        let mut rig = Rig::new(SimConfig::new().ports([port]).striding(striding));
+        let mut caps = |group: CapGroup| {
+            let mut input = QueryHcaCapIn::request();
+            input.set_op_mod(group.op_mod(CapMode::MAX));
+            rig.try_run(&input)
+        };
+        let ethernet = port == PortConfig::ROCE;
+        let general = caps(CapGroup::GENERAL).expect("caps");
+        let general = general.hca_cap();
+        assert_eq!((general.striding_rq(), general.ext_stride_num_range()), (ethernet, ethernet));
+        assert_eq!(general.umr_ptr_rlky(), striding && ethernet);
+        if ethernet {
+            let offloads = caps(CapGroup::ETHERNET_OFFLOADS).expect("caps");
+            assert_eq!(offloads.ethernet_caps().reg_umr_sq(), striding);
+        }
+    }
+}
+
+/// mlx5e asks for a list of WQEs of 32 bytes each, of 128 strides of 2048 bytes for the usual frames and
+/// of 4096 strides of 64 bytes for long ones.
+#[test]
+fn a_network_drivers_receive_queue_is_a_list_with_strides() {
+    let mut rig = ethernet();
+    let (pd, cqn) = (rig.pd(), rig.cq());
+    let record = rig.page() + 4072;
+    let mut input = CreateRqIn::request();
+    input.ctx_mut().set_cqn(cqn).set_user_index(0xff_ffff);
+    input
+        .ctx_mut()
+        .wq_mut()
+        .set_wq_type(WorkQueueType::LINKED_LIST_STRIDING_RQ.0)
+        .set_pd(pd)
+        .set_dbr_addr(record)
+        .set_log_wq_sz(3)
+        .set_log_wq_stride(5);
+    // Logarithms of bytes and number, less 6 and 9; the latter in four bits.
+    for (bytes, number, expected) in
+        [(5, 14, Some((11, 7))), (0, 3, Some((6, 12))), (0, 9, None), (0, 8, None)]
+    {
+        input.ctx_mut().wq_mut().set_log_wqe_stride_size(bytes).set_log_wqe_num_of_strides(number);
+        let made = rig.try_run(&input);
+        let Some((log_bytes, log_count)) = expected else {
+            let refusal = (CommandStatus::BAD_PARAM_ERR, syndrome::RECEIVE_QUEUE);
+            assert_eq!(refused(made), refusal, "{bytes} {number}");
+            continue;
+        };
+        let rqn = made.expect("a queue").rqn();
+        let strides = Strides { log_bytes, log_count, shifted: false, linked: true };
+        let mut engine = rig.fabric.lock();
+        assert_eq!(engine.device_mut(0).rq_mut(rqn).expect("a queue").strides, Some(strides));
+    }
+    // A list whose WQEs have no strides is what a queue of its own does not have.
+    input
+        .ctx_mut()
+        .wq_mut()
+        .set_wq_type(WorkQueueType::LINKED_LIST.0)
+        .set_log_wqe_stride_size(5)
+        .set_log_wqe_num_of_strides(14);
+    let refusal = (CommandStatus::BAD_PARAM_ERR, syndrome::RECEIVE_QUEUE);
+    assert_eq!(refused(rig.try_run(&input)), refusal);
+}
+
+/// Send queues change keys (`reg_umr`) where the device says so, and put bus addresses behind them where
+/// they are the kernel's.
+#[test]
+fn a_send_queue_may_change_keys_as_far_as_its_owner_may() {
+    for (striding, wanted, uid, expected) in [
+        (false, false, 0, Some(Registers::Nothing)),
+        (false, true, 0, None),
+        (true, false, 0, Some(Registers::Nothing)),
+        (true, true, 0, Some(Registers::Pages)),
+        (true, true, 1, Some(Registers::Keys)),
+    ] {
+        let mut rig = Rig::new(SimConfig::new().ports([PortConfig::ROCE]).striding(striding));
+        let (pd, cqn) = (rig.pd(), rig.cq());
+        let uar = rig.run(&AllocUarIn::request()).uar();
+        let record = rig.page() + 4072;
+        let mut input = CreateSqIn::request();
+        input.set_uid(uid).ctx_mut().set_cqn(cqn).set_user_index(0xff_ffff).set_reg_umr(wanted);
+        input
+            .ctx_mut()
+            .wq_mut()
+            .set_wq_type(WorkQueueType::CYCLIC.0)
+            .set_pd(pd)
+            .set_uar_page(uar)
+            .set_dbr_addr(record)
+            .set_log_wq_sz(3)
+            .set_log_wq_stride(6);
+        match expected {
+            None => {
+                let refusal = (CommandStatus::BAD_PARAM_ERR, syndrome::INVALID_VALUE);
+                assert_eq!(refused(rig.try_run(&input)), refusal);
+            }
+            Some(expected) => {
+                let sqn = rig.run(&input).sqn();
+                let engine = rig.fabric.lock();
+                assert_eq!(engine.device(0).ethernet.sqs[&sqn].registers, expected);
+            }
+        }
+    }
+}
+
+/// The key of receives with strides is created free, with a page behind every entry for what would
+/// otherwise be written to nowhere (`wqe_overflow`).
+#[test]
+fn a_free_key_has_the_pages_that_its_command_says() {
+    let mut rig = Rig::infiniband();
+    let (pd, page) = (rig.pd(), rig.page());
+    let mut input = CreateMkeyIn::request();
+    input
+        .mkc_mut()
+        .set_access_mode(MkeyAccessMode::MTT)
+        .set_free(true)
+        .set_umr_en(true)
+        .set_pd(pd)
+        .set_len(4 << 12)
+        .set_log_page_size(12)
+        .set_translations_octword_size(2);
+    for listed in [0, 1] {
+        input.set_translations_octword_actual_size(listed);
+        let index = rig.run(&input).mkey_index();
+        let pages = vec![u64::from(listed) * page, 0, 0, 0];
+        let engine = rig.fabric.lock();
+        let key = engine.device(0).mkey(index).expect("a key");
+        assert!(key.free);
+        assert_eq!(key.translation, Translation::Buffer(Buffer::paged(pages, 12, 0)));
+    }
+    input.set_translations_octword_actual_size(2);
+    let refusal = (CommandStatus::BAD_INP_LEN_ERR, syndrome::TOO_FEW_PAGES);
+    assert_eq!(refused(rig.try_run(&input)), refusal);
 }

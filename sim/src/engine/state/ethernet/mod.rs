@@ -25,6 +25,20 @@ pub struct SendQueueConfig {
     pub tis: u32,
     /// Which limit of the device's table its rate has; zero for none.
     pub rate: u16,
+    /// How far it may change memory keys.
+    pub registers: Registers,
+}
+
+/// How far a send queue may change memory keys (UMR).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Registers {
+    /// It may not.
+    #[default]
+    Nothing,
+    /// As a queue pair of a program may.
+    Keys,
+    /// It may name bus addresses, too: it is the kernel's.
+    Pages,
 }
 
 /// A limit of a rate.
@@ -73,6 +87,8 @@ pub struct Strides {
     pub log_count: u8,
     /// Each packet starts two bytes behind the start of its first stride.
     pub shifted: bool,
+    /// WQEs follow each other as a list, which may change while they wait; else as they lie in the ring.
+    pub linked: bool,
 }
 
 impl Strides {
@@ -243,6 +259,8 @@ pub(crate) struct Ethernet {
     pub(crate) rqs: BTreeMap<u32, ReceiveQueueConfig>,
     /// Of receive queues with strides: how many strides of the first WQE are taken.
     pub(crate) taken: BTreeMap<u32, u32>,
+    /// Of receive queues whose WQEs are a list: its first WQE, unless that is the first of the ring.
+    pub(crate) heads: BTreeMap<u32, u16>,
     /// The table of rate limits, as far as it is set.
     pub(crate) rates: BTreeMap<u16, RateLimit>,
     /// Of send queues with a limit: when what they sent is through at their rate.
@@ -263,6 +281,7 @@ impl Ethernet {
             sqs: BTreeMap::new(),
             rqs: BTreeMap::new(),
             taken: BTreeMap::new(),
+            heads: BTreeMap::new(),
             rates: BTreeMap::new(),
             paced: BTreeMap::new(),
             tises: Table::new(1, OBJECTS),

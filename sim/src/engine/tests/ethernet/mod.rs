@@ -6,6 +6,7 @@ mod receive;
 mod segments;
 mod send;
 mod steering;
+mod striding;
 mod wire;
 
 use mlx5_prm::ethernet::EthernetSegment;

@@ -7,8 +7,8 @@ use super::{Cq, Memory, Qp, RQ_LOG_SIZE, RQ_LOG_STRIDE, Rig};
 use crate::dma::Buffer;
 use crate::engine::{
     CompletionConfig, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget, HashConfig, HashFields,
-    QpConfig, QpState, ReceiveQueueConfig, RingConfig, SendQueueConfig, TirConfig, TirTarget,
-    TisConfig, Transport,
+    QpConfig, QpState, ReceiveQueueConfig, Registers, RingConfig, SendQueueConfig, TirConfig,
+    TirTarget, TisConfig, Transport,
 };
 
 pub(in crate::engine::tests) const NIC_RX: u8 = FlowTableType::NIC_RX.0 as u8;
@@ -55,6 +55,17 @@ impl Rig {
 
     /// A send queue that is ready.
     pub(in crate::engine::tests) fn sq(&self, device: usize, cq: &Cq, domain: u32) -> Qp {
+        self.sq_with(device, cq, domain, Registers::Nothing)
+    }
+
+    /// The same, which may change memory keys so far.
+    pub(in crate::engine::tests) fn sq_with(
+        &self,
+        device: usize,
+        cq: &Cq,
+        domain: u32,
+        registers: Registers,
+    ) -> Qp {
         let log_blocks = 4;
         let sq_blocks = 1 << log_blocks;
         let (memory, record) = (Memory::new(sq_blocks * 64), Memory::new(8));
@@ -63,7 +74,8 @@ impl Rig {
         let mut engine = self.lock();
         let this = engine.device_mut(device);
         let tis = this.create_tis(TisConfig { domain, priority: 0, port: 0 }).expect("a TIS");
-        let qpn = this.create_sq(ring, SendQueueConfig { tis, rate: 0 }).expect("an SQ");
+        let config = SendQueueConfig { tis, rate: 0, registers };
+        let qpn = this.create_sq(ring, config).expect("an SQ");
         this.set_queue_state(qpn, QpState::Rts).expect("an SQ");
         drop(engine);
         let uar = self.uar_address(device);
