@@ -38,6 +38,33 @@ impl fmt::Display for Link {
     }
 }
 
+/// How the kernel's network interfaces can receive: a configuration of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Receives {
+    /// One frame in each buffer
+    Cyclic,
+    /// Frames that share buffers, of which each takes strides
+    Striding,
+}
+
+impl Receives {
+    /// The device's setting.
+    pub(super) fn setting(self) -> &'static str {
+        match self {
+            Self::Cyclic => "striding=off",
+            Self::Striding => "striding=on",
+        }
+    }
+
+    /// What is behind the name of a machine.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::Cyclic => "",
+            Self::Striding => "-striding",
+        }
+    }
+}
+
 /// Something that the guest does.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -69,6 +96,7 @@ impl Step {
 pub(super) struct Guest<'a> {
     pub(super) parts: &'a Parts,
     pub(super) link: Link,
+    pub(super) receives: Receives,
     /// How many devices there are.
     pub(super) hcas: u32,
     /// The program that serves the devices; needed if there are any.

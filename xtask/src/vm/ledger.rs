@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::guest::Link;
+use super::network::STRIDING;
 use super::plan;
 use super::plan::PYVERBS;
 use crate::debian::cache::in_file;
@@ -95,8 +96,9 @@ fn report(rows: &[Value]) -> String {
          devices that a process serves as PCI functions (rung 3 of TESTING.md). Each machine runs the \
          conformance suite (the binary for hardware) on one device and on two, the `mlx5` command, \
          programs of rdma-core alone and against ours, rdma-core's tests (`pyverbs`, of the Debian \
-         release of the kernel), and processes that are killed or lose the driver. `cargo xtask vm \
-         --all --write` writes this section; `cargo xtask vm` runs a selection of the machines, and \
+         release of the kernel), and processes that are killed or lose the driver. With Ethernet, another \
+         machine has the kernel's network interfaces receive into buffers that frames share (strides). \
+         `cargo xtask vm --all --write` writes this section; `cargo xtask vm` runs a selection of the machines, and \
          fails if a step fails, if the kernel log has a complaint, or if a case that passes here does \
          not pass.",
         "",
@@ -108,7 +110,13 @@ fn report(rows: &[Value]) -> String {
     let what = |row: &Value| {
         let (suite, ours) = (text(row, "suite"), row["provider"] == Provider::Rust.name());
         let others = suite == PYVERBS || suite == "machine";
-        if ours && others { format!("{suite}, over our libibverbs") } else { suite }
+        if ours && others {
+            format!("{suite}, over our libibverbs")
+        } else if text(row, "test").starts_with(STRIDING) {
+            format!("{suite}, with strides")
+        } else {
+            suite
+        }
     };
     let suites: BTreeSet<String> = rows.iter().map(what).collect();
     report.push_str("| kernel | port | what | pass | fail | skip |\n|---|---|---|--:|--:|--:|\n");
@@ -200,8 +208,11 @@ mod tests {
         skipped["reason"] = json!("one | port");
         let mut newest = row("newest", "b", "pass");
         newest["release"] = json!("7.3.4-cloud");
-        let report = report(&[skipped, row("6.1", "b", "pass"), newest]);
+        let mut strides = row("6.1", "striding-net-ping", "pass");
+        strides["suite"] = json!("machine");
+        let report = report(&[skipped, row("6.1", "b", "pass"), newest, strides]);
         assert!(report.contains("| 6.1 | ib | s | 1 | 0 | 1 |"), "{report}");
+        assert!(report.contains("| 6.1 | ib | machine, with strides | 1 | 0 | 0 |"), "{report}");
         assert!(report.contains("| 1 | one \\| port | `a` |"), "{report}");
         assert!(report.contains("newest is 7.3.4-cloud."), "{report}");
         assert!(report.contains("### Failures in a machine\n\nNone.\n"), "{report}");

@@ -102,7 +102,8 @@ impl Guest<'_> {
         for path in &sockets.paths {
             command.arg("--socket").arg(path);
         }
-        command.args(["--once", "--link", self.link.name(), "--log"]);
+        command.args(["--once", "--link", self.link.name()]);
+        command.args(["--sim", self.receives.setting(), "--log"]);
         command.arg(self.folder.join(DEVICE));
         if self.link == Link::Eth {
             command.arg("--capture").arg(self.folder.join(CAPTURE));

@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::build::{self, Profile};
 use crate::debian::cache::Cache;
 use crate::failure::Failure;
-use guest::{Guest, Link, Step};
+use guest::{Guest, Link, Receives, Step};
 use machine::{QEMU, SERIAL, SERVER};
 use parts::Parts;
 use record::{Event, Record};
@@ -48,6 +48,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, global = true)]
     link: Option<Link>,
 
+    /// How the kernel's network interfaces receive; without a program to run, either way in turn
+    #[arg(long, value_enum, global = true)]
+    receives: Option<Receives>,
+
     /// How many devices the machine has
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(0..=4))]
     hcas: Option<u32>,
@@ -69,7 +73,7 @@ pub(crate) struct Arguments {
     only: Vec<String>,
 
     /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "receives")]
     write: bool,
 
     #[command(subcommand)]
@@ -164,6 +168,7 @@ const PYTHON: &str = "python3";
 struct Wanted {
     parts: Parts,
     link: Link,
+    receives: Receives,
     hcas: u32,
     device: PathBuf,
     programs: Vec<PathBuf>,
@@ -174,19 +179,21 @@ impl Wanted {
     fn new(arguments: &Arguments, python: bool) -> Result<Self, Failure> {
         let version = arguments.kernel.unwrap_or(Version::V6_1);
         let link = arguments.link.unwrap_or(Link::Ib);
+        let receives = arguments.receives.unwrap_or(Receives::Cyclic);
         let hcas = arguments.hcas.unwrap_or(1);
         let cache = cache()?;
         let parts = Parts::fetch(&cache, version)?.with_python(&cache, version, python)?;
         drop(cache);
         let device = if hcas == 0 { PathBuf::new() } else { device(arguments)? };
         let folder = logs().join(format!("run-{}-{}", version.name(), link.name()));
-        Ok(Self { parts, link, hcas, device, programs: Vec::new(), folder })
+        Ok(Self { parts, link, receives, hcas, device, programs: Vec::new(), folder })
     }
 
     fn guest<'a>(&'a self, steps: &'a [Step], limit: Duration) -> Guest<'a> {
         Guest {
             parts: &self.parts,
             link: self.link,
+            receives: self.receives,
             hcas: self.hcas,
             device: &self.device,
             programs: &self.programs,

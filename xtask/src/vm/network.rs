@@ -34,9 +34,8 @@ fn long() -> Step {
     )
 }
 
-/// Steps of a machine whose ports are Ethernet. They end with the interfaces where they were. `all`
-/// adds those that take long, `ours` those in which one side runs over our libibverbs.
-pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
+/// Steps in which the kernel's TCP/IP is the judge of what the devices do. `all` adds those that take long.
+fn traffic(all: bool) -> Vec<Step> {
     let mut steps = vec![
         step(
             "net-ping",
@@ -79,6 +78,48 @@ pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
         ),
     ];
     steps.extend(all.then(long));
+    steps
+}
+
+/// What the names of the steps begin with whose machines have strides.
+pub(super) const STRIDING: &str = "striding-";
+
+/// Steps of a machine whose network interfaces have receive queues with strides.
+pub(super) fn striding_steps(all: bool) -> Vec<Step> {
+    let mut steps = vec![
+        Step::new("load", 120, "load && ready").needed(),
+        step("net-strides", 60, "both_stride on"),
+    ];
+    steps.extend(traffic(all));
+    steps.push(step("net-strides-of-64-bytes", 120, FILLED));
+    steps.push(step("net-strides-off-and-on", 120, SWITCHED));
+    steps.push(step("net-together", 60, "together"));
+    steps.push(Step::new("unload", 60, "unload"));
+    let named = |step: Step| Step { name: format!("{STRIDING}{}", step.name), ..step };
+    steps.into_iter().map(named).collect()
+}
+
+/// A long frame takes many strides, and none lies in two receives: the rest of a receive is skipped. Of
+/// frames of 1500 bytes each takes one.
+const FILLED: &str = "\
+    remember && moved 0 1 10.9.0.2 /tmp/ten && counted 1 rx_mpwqe_filler_cqes -eq 0 && no_errors || exit 1
+    both_ends ip link set INTERFACE mtu 9000 && wait_for 20 carried 0 && wait_for 20 carried 1 && remember &&
+        moved 0 1 10.9.0.2 /tmp/ten && counted 1 rx_mpwqe_filler_cqes -ge 20 &&
+        counted 1 rx_mpwqe_filler_strides -ge 20 && no_errors || exit 1
+    both_ends ip link set INTERFACE mtu 1500 && wait_for 20 carried 0 && wait_for 20 carried 1";
+
+/// Either kind of receive queue in turn.
+const SWITCHED: &str = "\
+    for turn in off on; do
+        both_ends ethtool --set-priv-flags INTERFACE rx_striding_rq $turn && both_stride $turn &&
+            wait_for 20 carried 0 && wait_for 20 carried 1 && remember &&
+            moved 0 1 10.9.0.2 /tmp/two && moved 1 0 fd09:0::1 /tmp/two && no_errors || exit 1
+    done";
+
+/// Steps of a machine whose ports are Ethernet. They end with the interfaces where they were. `all`
+/// adds those that take long, `ours` those in which one side runs over our libibverbs.
+pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
+    let mut steps = traffic(all);
     steps.push(step(
         "net-http",
         120,
@@ -193,7 +234,8 @@ mod tests {
     #[test]
     fn every_script_is_one_that_a_shell_understands() {
         let common = include_str!("guest/network.sh");
-        let scripts = steps(true, true).into_iter().map(|step| (step.name, step.script));
+        let steps = steps(true, true).into_iter().chain(striding_steps(true));
+        let scripts = steps.map(|step| (step.name, step.script));
         for (name, script) in scripts.chain([("network.sh".into(), common.into())]) {
             let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn();
             let shell = shell.as_mut().expect("a shell");
@@ -206,10 +248,14 @@ mod tests {
 
     #[test]
     fn every_step_has_a_name_and_the_last_one_brings_the_interfaces_back() {
-        let steps = steps(true, true);
-        let names: BTreeSet<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-        assert_eq!(names.len(), steps.len());
+        let (steps, striding) = (steps(true, true), striding_steps(true));
+        let all = || steps.iter().chain(&striding);
+        let names: BTreeSet<&str> = all().map(|step| step.name.as_str()).collect();
+        assert_eq!(names.len(), steps.len() + striding.len());
         assert!(names.contains(LAST_OF_TRAFFIC));
+        // Rows of the ledger tell by the name in which machine a step was.
+        assert!(striding.iter().all(|step| step.name.starts_with(STRIDING)));
+        assert!(steps.iter().all(|step| !step.name.starts_with(STRIDING)));
         let last = steps.last().expect("a step");
         assert!(last.script.contains("\ntogether &&"), "{}", last.script);
     }

@@ -1,6 +1,6 @@
 //! What the whole run does in each machine.
 
-use super::guest::{Link, Step};
+use super::guest::{Link, Receives, Step};
 use super::initramfs::{BESIDE_PYTHON, VERBS};
 use super::network;
 use super::version::Version;
@@ -41,6 +41,17 @@ pub(super) fn machines(
         version.is_none_or(|version| version == of.0) && link.is_none_or(|link| link == of.1)
     };
     every.filter(fits).collect()
+}
+
+/// How the kernel's network interfaces receive in the machines of a kernel with such ports, one after the
+/// other, unless one way is named.
+pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receives)> {
+    let ways: &[Receives] = match link {
+        Link::Ib => &[Receives::Cyclic],
+        Link::Eth => &[Receives::Cyclic, Receives::Striding],
+    };
+    let wanted = ways.iter().filter(|way| named.is_none_or(|named| named == **way));
+    wanted.map(|way| (link, *way)).collect()
 }
 
 /// The steps of a machine with two devices; with `all` also those that take long.
@@ -340,6 +351,15 @@ mod tests {
         let named = machines(Some(Version::V5_10), None, false);
         assert_eq!(named, [(Version::V5_10, Link::Ib), (Version::V5_10, Link::Eth)]);
         assert_eq!(machines(None, Some(Link::Ib), false).len(), Version::ALL.len());
+    }
+
+    #[test]
+    fn ethernet_has_a_machine_of_either_configuration() {
+        let [cyclic, striding] = [Receives::Cyclic, Receives::Striding];
+        assert_eq!(receives(Link::Ib, None), [(Link::Ib, cyclic)]);
+        assert_eq!(receives(Link::Eth, None), [(Link::Eth, cyclic), (Link::Eth, striding)]);
+        assert_eq!(receives(Link::Eth, Some(striding)), [(Link::Eth, striding)]);
+        assert_eq!(receives(Link::Ib, Some(striding)), []);
     }
 
     #[test]

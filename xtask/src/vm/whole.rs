@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::guest::{Guest, Link};
+use super::guest::{Guest, Link, Receives};
 use super::ledger::{self, RUNG};
 use super::machine::CAPTURE;
 use super::parts::Parts;
@@ -34,10 +34,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let device = device(arguments)?;
     let ethernet = machines.iter().any(|(_, link)| *link == Link::Eth);
-    let programs = OURS.iter().filter(|own| ethernet || !own.ethernet).map(Own::build);
+    // Machines with strides run none of these.
+    let cyclic = arguments.receives != Some(Receives::Striding);
+    let programs = OURS.iter().filter(|own| cyclic && (ethernet || !own.ethernet)).map(Own::build);
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
-    let verbs = machines.iter().any(|(version, _)| plan::has_ours(*version));
+    let verbs = cyclic && machines.iter().any(|(version, _)| plan::has_ours(*version));
     let verbs = verbs.then(verbs::build).transpose()?;
+    let configured = |(_, link): &(Version, Link)| plan::receives(*link, arguments.receives).len();
+    let planned: usize = machines.iter().map(configured).sum();
     let (mut rows, mut troubles, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     let mut ran = 0;
     for version in Version::ALL {
@@ -49,27 +53,37 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let wanted = |name: &str| {
             arguments.only.is_empty() || arguments.only.iter().any(|word| name.contains(word))
         };
-        let parts =
-            match or_skip(version, fetch(version, wanted(PYVERBS) || wanted(PYVERBS_OVER_OURS)))? {
-                Ok(parts) => parts,
-                Err(said) => {
-                    eprintln!("vm: {said}");
-                    skipped.push(said);
-                    continue;
-                }
-            };
+        let python = cyclic && (wanted(PYVERBS) || wanted(PYVERBS_OVER_OURS));
+        let parts = match or_skip(version, fetch(version, python))? {
+            Ok(parts) => parts,
+            Err(said) => {
+                eprintln!("vm: {said}");
+                skipped.push(said);
+                continue;
+            }
+        };
         let tests = parts.python.as_ref().map_or(Ok(Vec::new()), Python::test_modules)?;
-        for link in links {
-            let name = format!("{} {}", version.name(), link.name());
-            let folder = logs().join(format!("{}-{}", version.name(), link.name()));
-            eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
+        for (link, receives) in
+            links.into_iter().flat_map(|link| plan::receives(link, arguments.receives))
+        {
+            let configuration = format!("{}{}", link.name(), receives.suffix());
+            let name = format!("{} {configuration}", version.name());
+            let folder = logs().join(format!("{}-{configuration}", version.name()));
             // What is named runs, however long it takes.
             let all = arguments.all || !arguments.only.is_empty();
-            let mut steps = plan::steps(version, link, &tests, all);
+            let mut steps = match receives {
+                Receives::Cyclic => plan::steps(version, link, &tests, all),
+                Receives::Striding => network::striding_steps(all),
+            };
             steps.retain(|step| step.needed || wanted(&step.name));
+            if steps.iter().all(|step| step.needed) {
+                continue;
+            }
+            eprintln!("vm: {name}: Linux {}, {link}, {hcas} devices", parts.kernel.release);
             let guest = Guest {
                 parts: &parts,
                 link,
+                receives,
                 hcas,
                 device: &device,
                 programs: &programs,
@@ -86,7 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut found = record.troubles();
             found.extend(unexplained(&record));
             if link == Link::Eth {
-                let ran = |name: &str| record.steps.iter().any(|step| step.name == name);
+                let ran = |name: &str| record.steps.iter().any(|step| step.name.ends_with(name));
                 let sent = capture::Sent {
                     all: ran(network::LAST_OF_TRAFFIC),
                     hundred_megabytes: ran(network::HUNDRED_MEGABYTES),
@@ -106,7 +120,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if arguments.write {
         ledger::write(&rows)?;
-    } else if arguments.only.is_empty() {
+    } else if arguments.only.is_empty() && arguments.receives.is_none() {
         troubles.extend(ledger::lost(&rows)?);
     }
     let others = troubles.len();
@@ -115,8 +129,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("vm: {said}");
     }
     println!(
-        "vm: {ran} machines of {}: {}; {others} other troubles; {} s",
-        machines.len(),
+        "vm: {ran} machines of {planned}: {}; {others} other troubles; {} s",
         counts(&rows),
         begun.elapsed().as_secs()
     );

@@ -61,6 +61,14 @@ both_ends() {
     done
 }
 
+# Checks whether the receive queues of both interfaces have strides: both_stride on, or off
+both_stride() {
+    for end in 0 1; do
+        inside $end ethtool --show-priv-flags "$(interface $end)" | grep rx_striding_rq | tee /tmp/strides
+        grep -q ": $1\$" /tmp/strides || return 1
+    done
+}
+
 # Remembers what both interfaces have counted.
 remember() {
     for end in 0 1; do inside $end ethtool -S "$(interface $end)" >/run/counted$end || return 1; done
