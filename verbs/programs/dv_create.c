@@ -92,9 +92,10 @@ static void queue_pairs(void)
 	for (int bit = 0; bit < 4; bit++) {
 		try_qp("operation", bit, IBV_QPT_RC,
 		       (struct mlx5dv_qp_init_attr){ .comp_mask = 4, .send_ops_flags = 1 << bit });
-		if (bit < 3)
-			try_qp("operation", bit, IBV_QPT_UD, (struct mlx5dv_qp_init_attr){
-				.comp_mask = 4, .send_ops_flags = 1 << bit });
+		try_qp("operation", bit, IBV_QPT_UD,
+		       (struct mlx5dv_qp_init_attr){ .comp_mask = 4, .send_ops_flags = 1 << bit });
+		try_qp("operation", bit, IBV_QPT_UC,
+		       (struct mlx5dv_qp_init_attr){ .comp_mask = 4, .send_ops_flags = 1 << bit });
 	}
 	try_qp("operation", 9, IBV_QPT_RC,
 	       (struct mlx5dv_qp_init_attr){ .comp_mask = 4, .send_ops_flags = 1 << 9 });

@@ -4,7 +4,7 @@ use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::cq::{Attributes, extended};
 use crate::qp::create::{Driver, create_ex};
-use crate::qp::driver::SUPPORTED;
+use crate::qp::driver::{CONFIGURE, SUPPORTED};
 use crate::qp::packet::Packets;
 use crate::refusal::{Refusal, Verb, object};
 use crate::wq;
@@ -95,7 +95,7 @@ fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> 
     if flags & !FLAGS != 0 || send_ops & !SUPPORTED != 0 {
         return Err(Refusal::NOT_SUPPORTED);
     }
-    if send_ops != 0 && qp_type != IBV_QPT_RC {
+    if send_ops & CONFIGURE != 0 && qp_type != IBV_QPT_RC {
         return Err(Refusal::NOT_SUPPORTED);
     }
     Ok(Driver {

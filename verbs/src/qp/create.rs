@@ -168,7 +168,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     }
     let mut dv = mlx5dv_qp_ex::blank();
     if wanted.driver.send_ops != 0 {
-        driver::fill(&mut dv);
+        driver::fill::<T>(&mut dv);
     }
     let heads = init.qp_type == IBV_QPT_RAW_PACKET
         && context.context.query_device().ethernet.inline_mode != InlineMode::None;

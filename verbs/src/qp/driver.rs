@@ -4,10 +4,10 @@
 //! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
 //! The last one adds it to the batch.
 
-use super::QpObject;
 use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
 use super::flags::{by_bits, driver_flags};
+use super::{CTransport, QpObject};
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
 use crate::mkey::MkeyObject;
@@ -30,7 +30,7 @@ pub(crate) const SUPPORTED: u64 = (MLX5DV_QP_EX_WITH_MR_INTERLEAVED
     | MLX5DV_QP_EX_WITH_RAW_WQE) as u64;
 
 /// Those of [`SUPPORTED`] that configure memory keys.
-pub(super) const CONFIGURE: u64 = SUPPORTED & !(MLX5DV_QP_EX_WITH_RAW_WQE as u64);
+pub(crate) const CONFIGURE: u64 = SUPPORTED & !(MLX5DV_QP_EX_WITH_RAW_WQE as u64);
 
 /// The queue pair of the functions.
 fn qp_of(dv: Ex) -> *mut ibv_qp_ex {
@@ -396,12 +396,12 @@ unsafe fn waits(dv: Ex) -> bool {
 const UNIT: usize = 16;
 const UNITS_AT: usize = 7;
 
-unsafe extern "C" fn wr_raw_wqe(dv: Ex, wqe: *const c_void) {
+unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
     let qp = qp_of(dv);
     // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says, and
     // the program answers for what it does.
     unsafe {
-        let mut open = open::<Rc>(qp);
+        let mut open = open::<T>(qp);
         open.begin_driver_request();
         open.leave_driver_request();
         let units = usize::from(wqe.cast::<u8>().add(UNITS_AT).read() & 0x3f);
@@ -424,8 +424,12 @@ unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize)
 }
 
 /// Fills in the functions of a queue pair that was made with any of these operations. Those of dynamic
-/// connections stay NULL.
-pub(super) fn fill(dv: &mut mlx5dv_qp_ex) {
+/// connections stay NULL, and so do those that only queue pairs of reliable connections have.
+pub(super) fn fill<T: CTransport>(dv: &mut mlx5dv_qp_ex) {
+    dv.wr_raw_wqe = Some(wr_raw_wqe::<T>);
+    if !T::CONFIGURES {
+        return;
+    }
     dv.wr_mkey_configure = Some(wr_mkey_configure);
     dv.wr_set_mkey_access_flags = Some(wr_set_mkey_access_flags);
     dv.wr_set_mkey_layout_list = Some(wr_set_mkey_layout_list);
@@ -434,7 +438,6 @@ pub(super) fn fill(dv: &mut mlx5dv_qp_ex) {
     dv.wr_set_mkey_crypto = Some(wr_set_mkey_crypto);
     dv.wr_mr_interleaved = Some(wr_mr_interleaved);
     dv.wr_mr_list = Some(wr_mr_list);
-    dv.wr_raw_wqe = Some(wr_raw_wqe);
     dv.wr_memcpy = Some(wr_memcpy);
 }
 

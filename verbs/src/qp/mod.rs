@@ -22,6 +22,7 @@ use crate::object::Blank;
 use crate::refusal::{Refusal, Verb};
 use crate::spin::Spin;
 use building::Building;
+use mlx5::operation::{self, Supports};
 use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5::{
     Batch, Binding, Change, ControlHalf, Data, ListTransport, PostError, QpAttributes, QueuePair,
@@ -34,8 +35,12 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
 /// The transports of queue pairs that send.
-pub(crate) trait CTransport: QueuePairTransport + ListTransport {
+pub(crate) trait CTransport:
+    QueuePairTransport + ListTransport + Supports<operation::Raw>
+{
     const ADDRESS: Address;
+    /// Whether its requests configure memory keys.
+    const CONFIGURES: bool = false;
 
     /// Lets a queue pair receive from a queue with tags, if the transport can.
     fn with_tags<'a>(
@@ -133,6 +138,7 @@ macro_rules! binds {
 
 impl CTransport for Rc {
     const ADDRESS: Address = Address::Nothing;
+    const CONFIGURES: bool = true;
     binds!();
 
     #[inline(always)]

@@ -196,5 +196,5 @@ operations! {
     /// Atomic addition to several fields.
     MaskedFetchAdd, MASKED_FETCH_ADD = 1 << 34, AtomicMaskedFa / MASKED_ATOMIC_8: remote Atomic, flags UNSOLICITED, data Returns, on Rc;
     /// A WQE that the caller has built.
-    Raw, RAW = 1 << 35, Nop: remote (), flags ANY, data Own(0), on Rc;
+    Raw, RAW = 1 << 35, Nop: remote (), flags ANY, data Own(0), on Rc XrcSend Uc Ud RawPacket;
 }

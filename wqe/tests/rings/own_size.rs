@@ -2,10 +2,11 @@
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{QPN, REMOTE, SRQN, Wqe, least, sges};
+use mlx5_wqe::operation::Supports;
 use mlx5_wqe::{
     Batch, BindParts, Binding, Data, ListTransport, MaskedOperands, Operation, PostError,
     RawPacket, RawWqe, RawWqeError, Rc, SendFlags, SendLayout, SendOps, SendWr, Sge, Uc, Ud,
-    UnsupportedOperation, WindowType, XrcSend,
+    UnsupportedOperation, WindowType, XrcSend, operation,
 };
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -330,30 +331,38 @@ fn raw(bytes: &[u8]) -> Result<RawWqe<'_>, RawWqeError> {
 
 #[test]
 fn a_raw_wqe_gets_its_place_and_its_queue_pair_and_keeps_the_rest() {
-    let layout = SendLayout::new::<Rc>(32, 1, 0).unwrap();
-    for units in [1, 4, 5, 12, 63] {
-        let mut bed = Bed::<Rc>::with_layout(Spec::default(), layout);
-        // At every distance from the end of the ring.
-        for start in [0, 16, 28, 31] {
-            bed.advance_to(start);
-            let bytes = raw_bytes(units, 0x2f, 0x02);
-            let wqe = raw(&bytes).unwrap();
-            let (operation, data) = (Operation::Raw, Data::Wqe(wqe));
-            check(
-                &mut bed,
-                |batch, id| batch.wr(id, SIGNALED).raw_wqe(wqe),
-                SendWr { operation, data, ..SendWr::default() },
-                |at| {
-                    let mut wqe = Wqe::control(0x2f, at, 0x0a, [0; 4]).with(&bytes[16..]);
-                    wqe.bytes[0] = 5;
-                    wqe.bytes[8..11].copy_from_slice(&[0xee, 1, 2]);
-                    wqe.bytes[12..16].copy_from_slice(&bytes[12..16]);
-                    wqe
-                },
-                0x2f,
-            );
+    fn on<T: ListTransport + Supports<operation::Raw>>(control: u8) {
+        let layout = SendLayout::new::<T>(32, 1, 0).unwrap();
+        for units in [1, 4, 5, 12, 63] {
+            let mut bed = Bed::<T>::with_layout(Spec::default(), layout);
+            // At every distance from the end of the ring.
+            for start in [0, 16, 28, 31] {
+                bed.advance_to(start);
+                let bytes = raw_bytes(units, 0x2f, control);
+                let wqe = raw(&bytes).unwrap();
+                let (operation, data) = (Operation::Raw, Data::Wqe(wqe));
+                check(
+                    &mut bed,
+                    |batch, id| batch.wr(id, SIGNALED).raw_wqe(wqe),
+                    SendWr { operation, data, ..SendWr::default() },
+                    |at| {
+                        let mut wqe =
+                            Wqe::control(0x2f, at, 8 | control, [0; 4]).with(&bytes[16..]);
+                        wqe.bytes[0] = 5;
+                        wqe.bytes[8..11].copy_from_slice(&[0xee, 1, 2]);
+                        wqe.bytes[12..16].copy_from_slice(&bytes[12..16]);
+                        wqe
+                    },
+                    0x2f,
+                );
+            }
         }
     }
+    on::<Rc>(0x02);
+    on::<XrcSend>(0x02);
+    on::<Uc>(0x02);
+    on::<Ud>(0x02);
+    on::<RawPacket>(0);
 }
 
 /// Of a request that may be larger than what the queue was made for, the fast path would not know
@@ -467,7 +476,7 @@ fn a_queue_is_made_for_as_many_of_the_operations_asked_for_as_of_others() {
 
 #[test]
 fn a_transport_has_the_operations_of_the_table() {
-    let message = SendOps::SEND | SendOps::SEND_IMM;
+    let message = SendOps::SEND | SendOps::SEND_IMM | SendOps::RAW;
     assert_eq!(SendOps::of::<Ud>(), message);
     let uc = message
         | SendOps::SEND_INV
@@ -478,13 +487,9 @@ fn a_transport_has_the_operations_of_the_table() {
     assert_eq!(SendOps::of::<Uc>(), uc);
     let xrc = uc | SendOps::RDMA_READ | SendOps::COMPARE_SWAP | SendOps::FETCH_ADD;
     assert_eq!(SendOps::of::<XrcSend>(), xrc);
-    let rc = xrc
-        | SendOps::NOP
-        | SendOps::MASKED_COMPARE_SWAP
-        | SendOps::MASKED_FETCH_ADD
-        | SendOps::RAW;
+    let rc = xrc | SendOps::NOP | SendOps::MASKED_COMPARE_SWAP | SendOps::MASKED_FETCH_ADD;
     assert_eq!(SendOps::of::<Rc>(), rc);
-    let packets = SendOps::SEND | SendOps::TSO | SendOps::MULTI_PACKET;
+    let packets = SendOps::SEND | SendOps::TSO | SendOps::MULTI_PACKET | SendOps::RAW;
     assert_eq!(SendOps::of::<RawPacket>(), packets);
     assert_eq!(SendOps::ATOMICS & xrc, SendOps::COMPARE_SWAP | SendOps::FETCH_ADD);
 }
@@ -638,15 +643,13 @@ fn the_list_form_refuses_operations_that_the_transport_lacks() {
     let window = Operation::BindWindow(binding(WindowType::Two, 1, false));
     let connected = [Operation::SendInvalidate(1), window, Operation::LocalInvalidate(1)];
     let reliable = [atomic, swap, read];
-    let bytes = raw_bytes(1, 0, 0);
-    let own = SendWr { data: Data::Wqe(raw(&bytes).unwrap()), ..wr(Operation::Raw) };
     for operation in connected.into_iter().chain(reliable) {
         assert_eq!(refused::<Ud>(wr(operation)), PostError::Unsupported);
     }
     for operation in reliable {
         assert_eq!(refused::<Uc>(wr(operation)), PostError::Unsupported);
     }
-    for wr in [wr(masked), wr(fields), wr(Operation::Nop), own] {
+    for wr in [wr(masked), wr(fields), wr(Operation::Nop)] {
         assert_eq!(refused::<Uc>(wr), PostError::Unsupported);
         assert_eq!(refused::<Ud>(wr), PostError::Unsupported);
         assert_eq!(refused::<XrcSend>(wr), PostError::Unsupported);
@@ -661,7 +664,6 @@ fn the_list_form_refuses_operations_that_the_transport_lacks() {
     for operation in messages.into_iter().chain(connected).chain(reliable).chain(others) {
         assert_eq!(refused::<RawPacket>(wr(operation)), PostError::Unsupported);
     }
-    assert_eq!(refused::<RawPacket>(own), PostError::Unsupported);
 }
 
 #[test]

@@ -27,6 +27,7 @@ const WITH_PACKETS: &[&str] = &[
     "packets",
     "packets_posted",
     "parents",
+    "raw_wqe",
     "work_queues",
     "wq_commands",
 ];
@@ -34,8 +35,8 @@ const WITH_PACKETS: &[&str] = &[
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
 
-/// How long a program may run, in seconds: none takes a tenth of that.
-const LIMIT: &str = "120";
+/// How long a program may run, in seconds, besides what it was told: none takes a tenth of that.
+const LIMIT: u32 = 120;
 
 /// Fails with all that differs, and without a compiler or headers. The programs also run compiled with `newer`
 /// headers, if there are some.
@@ -74,9 +75,9 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
             let machine = host.as_ref().map_or_else(|| device.to_owned(), Host::settings);
             let theirs = match &expected {
                 Some(expected) => expected.clone(),
-                None => output(&program, &simulator, &machine, None)?,
+                None => output(&program, None, &simulator, &machine, None)?,
             };
-            let ours = output(&program, &simulator, &machine, Some(library))?;
+            let ours = output(&program, None, &simulator, &machine, Some(library))?;
             match first_difference(&theirs, &ours) {
                 None => println!("{name}, {device}: {} lines", ours.lines().count()),
                 Some(difference) => faults.push(format!("{name}, {device}: {difference}")),
@@ -84,12 +85,38 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
             if newer.is_some() && device == devices[0] {
                 let theirs = match &expected {
                     Some(expected) => expected.clone(),
-                    None => output(&again, &simulator, &machine, None)?,
+                    None => output(&again, None, &simulator, &machine, None)?,
                 };
-                let ours = output(&again, &simulator, &machine, Some(library))?;
+                let ours = output(&again, None, &simulator, &machine, Some(library))?;
                 let difference = first_difference(&theirs, &ours);
                 faults.extend(difference.map(|one| format!("{name} of newer headers: {one}")));
             }
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
+}
+
+/// Runs the program of eight threads over our library for so many seconds, on each device. Violations of the
+/// device model fail.
+pub(super) fn stress(library: &Path, seconds: u32) -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
+    let built = library.join("programs");
+    fs::create_dir_all(&built).map_err(in_file(&built))?;
+    if let Some(install) = cannot_compile(&built) {
+        return Err(Failure::Missing(install));
+    }
+    let source = root.join(FOLDER).join("stress.c");
+    let expected = source.with_extension("txt");
+    let expected = fs::read_to_string(&expected).map_err(in_file(&expected))?;
+    let program = built.join("stress");
+    compile(&source, &program, None)?;
+    let mut faults = Vec::new();
+    for device in DEVICES {
+        let said = output(&program, Some(seconds), &simulator, device, Some(library))?;
+        match first_difference(&expected, &said) {
+            None => println!("stress, {device}: {seconds} s"),
+            Some(difference) => faults.push(format!("stress, {device}: {difference}")),
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
@@ -150,9 +177,11 @@ const NOTING: &str = "export MLX5_SIM_REPORT=\"$0\"-$$; : >\"$MLX5_SIM_REPORT\";
 /// Memory that is freed is written over at once, so that a library that still uses it fails.
 const MEMORY: &str = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=165";
 
-/// What a program prints on a simulated device. Its status comes last; violations are a failure.
+/// What a program prints on a simulated device, which may be told how long to run. Its status comes last;
+/// violations are a failure.
 fn output(
     program: &Path,
+    seconds: Option<u32>,
     simulator: &Path,
     device: &str,
     library: Option<&Path>,
@@ -161,8 +190,10 @@ fn output(
         fs::remove_file(&report).map_err(in_file(&report))?;
     }
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", LIMIT, "sh", "-c", NOTING]);
+    let limit = LIMIT + seconds.unwrap_or(0);
+    command.args(["--kill-after=5", &limit.to_string(), "sh", "-c", NOTING]);
     command.arg(program.with_extension("report")).arg(program);
+    command.args(seconds.map(|seconds| seconds.to_string()));
     if let Some(library) = library {
         with_library(&mut command, library);
     }
