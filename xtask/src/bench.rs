@@ -97,6 +97,51 @@ impl Holding {
     }
 }
 
+/// The cache lines that a post uses on average, by a trace of its reads and writes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Lines {
+    /// Those of the queue pair.
+    own: f64,
+    /// Those of the register.
+    register: f64,
+    /// Those that every post uses.
+    common: f64,
+}
+
+impl Lines {
+    /// Reads what `mlx5-bench lines` says.
+    fn read(said: &str) -> Option<Self> {
+        let numbers = said
+            .trim()
+            .split_once(": ")?
+            .1
+            .split(", ")
+            .zip(LINES)
+            .map(|(part, of)| part.strip_suffix(of)?.trim_end().parse::<f64>().ok());
+        match numbers.collect::<Option<Vec<_>>>()?[..] {
+            [own, register, common] => Some(Self { own, register, common }),
+            _ => None,
+        }
+    }
+
+    /// Fails where the trace has another number of lines of the queue pair than the cache misses: one of
+    /// them does not see what it should.
+    fn agree(self, measured: &Measured) -> Result<(), Failure> {
+        for case in bars::of_lines() {
+            let misses = measured.row(case, "mlx5", "single").map_or(0.0, |row| row.misses.round());
+            if self.own.round() != misses {
+                let what =
+                    format!("{} lines of a queue pair, but {misses} misses of {case}", self.own);
+                return Err(Failure::Output { program: "mlx5-bench lines".into(), what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of what the lines are, in the order of the numbers.
+const LINES: [&str; 3] = ["of the queue pair", "of the register", "of every post"];
+
 /// How the times of two rows compare: the median of the ratios of rounds that followed each other.
 #[derive(Clone, Debug)]
 struct Pair {
@@ -117,6 +162,7 @@ struct Measured {
     crowd: Crowd,
     latencies: Vec<Latency>,
     builds: Vec<Build>,
+    lines: Lines,
     rounds: u32,
 }
 
@@ -157,6 +203,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 counted.misses = row.misses;
             }
         }
+        peer.lines()?.agree(&measured)?;
         derived::add(&mut measured);
         let verdicts = bars::verdicts(&measured);
         print(&verdicts);
@@ -170,6 +217,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let builds = if arguments.no_builds { Vec::new() } else { builds::measure()? };
     let mut measured = peer.count(&[], true)?;
     measured.builds = builds;
+    measured.lines = peer.lines()?;
+    measured.lines.agree(&measured)?;
     peer.time(ROUNDS, &[], &mut measured)?;
     measured.holdings = peer.memory()?;
     measured.crowd = peer.threads()?;
@@ -225,4 +274,43 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str =
+        "post_inline8_on_100: 6.00 of the queue pair, 1.00 of the register, 2.00 of every post\n";
+
+    fn measured(misses: f64) -> Measured {
+        let row = |case: &str| Row {
+            case: case.to_owned(),
+            who: "mlx5".into(),
+            mode: "single".into(),
+            instructions: 100.0,
+            misses,
+            nanoseconds: None,
+            places: Vec::new(),
+        };
+        Measured { rows: bars::of_lines().into_iter().map(row).collect(), ..Measured::default() }
+    }
+
+    #[test]
+    fn lines_of_a_trace_are_read_by_what_they_are_of() {
+        let lines = Lines { own: 6.0, register: 1.0, common: 2.0 };
+        assert_eq!(Lines::read(SAID), Some(lines));
+        assert_eq!(Lines::read(&SAID.replace("the queue pair", "another")), None);
+        assert_eq!(Lines::read("post_inline8_on_100: 6.00 of the queue pair"), None);
+        assert_eq!(Lines::read(""), None);
+    }
+
+    #[test]
+    fn a_trace_that_has_other_lines_than_the_cache_misses_fails() {
+        assert!(!bars::of_lines().is_empty());
+        let lines = Lines::read(SAID).expect("what it says");
+        assert!(lines.agree(&measured(6.02)).is_ok());
+        assert!(lines.agree(&measured(5.0)).is_err());
+        assert!(lines.agree(&Measured::default()).is_err());
+    }
 }

@@ -60,13 +60,8 @@ pub(super) fn measure() -> Result<Vec<Build>, Failure> {
     for way in &WAYS {
         let mut flags: Vec<String> = way.flags.iter().map(|&flag| flag.to_owned()).collect();
         if way.profiled {
-            let Some(profile) = profile()? else {
-                println!(
-                    "left out: {}, as the toolchain has no llvm-profdata (llvm-tools)",
-                    way.name
-                );
-                continue;
-            };
+            let missing = "rustup component add llvm-tools, or leave other builds out: --no-builds";
+            let profile = profile()?.ok_or_else(|| Failure::Missing(missing.into()))?;
             flags.push(format!("-Cprofile-use={}", profile.display()));
         }
         println!("measuring ours built as: {}", way.name);

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::latency::{self, Device, Latency};
 use super::threads::Crowd;
-use super::{Holding, Measured, Pair, Row, make_directory};
+use super::{Holding, Lines, Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 use crate::verbs;
 
@@ -162,6 +162,13 @@ impl Peer {
             }
         }
         if holdings.is_empty() { Err(self.wrong("no bytes")) } else { Ok(holdings) }
+    }
+
+    /// The cache lines that a post uses, by a trace of its reads and writes.
+    pub(super) fn lines(&self) -> Result<Lines, Failure> {
+        let mut command = Command::new(&self.bench);
+        command.arg("lines");
+        Lines::read(&output(command)?).ok_or_else(|| self.wrong("nothing of cache lines"))
     }
 
     /// What threads do at the same time.

@@ -49,8 +49,107 @@ macro_rules! pairs {
     };
 }
 
-/// Every pair. perftest checks nothing of what arrives, but it ends only if everything does; the
-/// programs of rdma-core check with `-c`. UCX drives the queues itself that `mlx5dv_init_obj` hands it.
+/// Pairs of perftest's: the same program with the same options on either side. What follows the options
+/// is not part of the name.
+macro_rules! perftest {
+    ($($test:literal $more:literal, $said:literal;)*) => {
+        &[$(Pair {
+            suite: PERFTEST,
+            test: $test,
+            server: concat!($test, " ", $more, " -F -d DEVICE -p PORT"),
+            client: concat!($test, " ", $more, " -F -d DEVICE -p PORT localhost"),
+            said: $said,
+        }),*]
+    };
+}
+
+/// perftest checks nothing of what arrives, but it ends only if everything does.
+#[rustfmt::skip]
+const PERFTEST_PAIRS: &[Pair] = perftest! {
+    "ib_send_lat" "-n 500", "t_typical";
+    "ib_send_lat -c UC" "-n 500", "t_typical";
+    "ib_send_lat -c UD" "-n 500", "t_typical";
+    "ib_send_lat -c XRC" "-n 500", "t_typical";
+    "ib_send_lat --use-srq" "-n 500", "t_typical";
+    "ib_send_lat -a" "-n 20", "8388608";
+    "ib_send_lat --use_old_post_send" "-n 500", "t_typical";
+    "ib_send_lat -I 0 -s 64" "-n 500", "t_typical";
+    "ib_send_lat -I 64 -s 64" "-n 500", "t_typical";
+    "ib_send_lat -m 512 -s 4096" "-n 500", "t_typical";
+    "ib_send_lat -r 16" "-n 500", "t_typical";
+    "ib_send_lat -H" "-n 500", "t_typical";
+    "ib_send_lat -D 1" "", "t_typical";
+    "ib_write_lat" "-n 500", "t_typical";
+    "ib_write_lat -c UC" "-n 500", "t_typical";
+    "ib_write_lat -c XRC" "-n 500", "t_typical";
+    "ib_write_lat -I 0 -s 64" "-n 500", "t_typical";
+    "ib_write_lat --use_old_post_send" "-n 500", "t_typical";
+    "ib_write_lat -a" "-n 20", "8388608";
+    "ib_read_lat" "-n 500", "t_typical";
+    "ib_read_lat -c XRC" "-n 500", "t_typical";
+    "ib_read_lat -e" "-n 500", "t_typical";
+    "ib_read_lat -o 1" "-n 500", "t_typical";
+    "ib_atomic_lat" "-n 500", "t_typical";
+    "ib_atomic_lat -A CMP_AND_SWAP" "-n 500", "t_typical";
+    "ib_atomic_lat -c XRC" "-n 500", "t_typical";
+    "ib_atomic_lat -e" "-n 500", "t_typical";
+    "ib_read_lat -a" "-n 20", "8388608";
+    "ib_send_bw" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -c UC" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -c UD -s 2048" "-n 1000", "BW average";
+    "ib_send_bw -c XRC" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -q 4" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -q 4 -e" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -q 4 --use-srq" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -b" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -b -q 4 -c UD -s 2048" "-n 1000", "BW average";
+    "ib_send_bw -l 8" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -l 8 --recv_post_list 8" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -Q 8" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -Q 1 -e" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -t 16 -r 32" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -m 512" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -I 64 -s 64" "-n 1000", "BW average";
+    "ib_send_bw --inline_recv 64 -s 64" "-n 1000", "BW average";
+    "ib_send_bw -c UD -g -s 1024" "-n 1000", "BW average";
+    "ib_send_bw --use_old_post_send" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw --mr_per_qp -q 4" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw --reversed" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw --report-both -b" "-n 1000 -s 4096", "BW average";
+    "ib_send_bw -a" "-n 20", "8388608";
+    "ib_send_bw -D 1" "-s 4096", "BW average";
+    "ib_write_bw" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -c UC" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -c XRC" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -q 4" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -q 4 -b" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -l 8" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -Q 8" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -t 16" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -I 64 -s 64" "-n 1000", "BW average";
+    "ib_write_bw --use_old_post_send" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw --perform_warm_up" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw --disable_pcie_relaxed" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw --rate_limit 1 --rate_limit_type SW" "-n 1000 -s 4096", "BW average";
+    "ib_write_bw -a" "-n 20", "8388608";
+    "ib_write_bw -D 1" "-s 4096", "BW average";
+    "ib_read_bw" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -c XRC" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -q 4" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -e" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -o 1" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -b" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -l 8" "-n 1000 -s 4096", "BW average";
+    "ib_read_bw -a" "-n 20", "8388608";
+    "ib_atomic_bw" "-n 1000", "BW average";
+    "ib_atomic_bw -A CMP_AND_SWAP" "-n 1000", "BW average";
+    "ib_atomic_bw -c XRC" "-n 1000", "BW average";
+    "ib_atomic_bw -q 4" "-n 1000", "BW average";
+    "ib_atomic_bw -e" "-n 1000", "BW average";
+    "ib_atomic_bw -b" "-n 1000", "BW average";
+};
+
+/// Every other pair. The programs of rdma-core check what arrives with `-c`. UCX drives the queues itself that `mlx5dv_init_obj` hands it.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = pairs! {
     PINGPONG {
@@ -67,27 +166,6 @@ const PAIRS: &[Pair] = pairs! {
         "ibv_srq_pingpong -e": "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID", "ibv_srq_pingpong -e -c -d DEVICE -p PORT GID localhost", "1000 iters";
         "ibv_xsrq_pingpong": "ibv_xsrq_pingpong -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -d DEVICE -p PORT GID localhost", "success";
         "ibv_xsrq_pingpong -e": "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID", "ibv_xsrq_pingpong -e -d DEVICE -p PORT GID localhost", "success";
-    }
-    PERFTEST {
-        "ib_send_lat": "ib_send_lat -F -n 500 -d DEVICE -p PORT", "ib_send_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat -c UC": "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UC -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat -c UD": "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c UD -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat -c XRC": "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT", "ib_send_lat -F -c XRC -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat --use-srq": "ib_send_lat -F --use-srq -n 500 -d DEVICE -p PORT", "ib_send_lat -F --use-srq -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_lat -a": "ib_send_lat -F -a -n 20 -d DEVICE -p PORT", "ib_send_lat -F -a -n 20 -d DEVICE -p PORT localhost", "8388608";
-        "ib_send_lat --use_old_post_send": "ib_send_lat -F --use_old_post_send -n 500 -d DEVICE -p PORT", "ib_send_lat -F --use_old_post_send -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_write_lat": "ib_write_lat -F -n 500 -d DEVICE -p PORT", "ib_write_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_write_lat -I 0 -s 64": "ib_write_lat -F -I 0 -s 64 -n 500 -d DEVICE -p PORT", "ib_write_lat -F -I 0 -s 64 -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_read_lat": "ib_read_lat -F -n 500 -d DEVICE -p PORT", "ib_read_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_atomic_lat": "ib_atomic_lat -F -n 500 -d DEVICE -p PORT", "ib_atomic_lat -F -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_atomic_lat -A CMP_AND_SWAP": "ib_atomic_lat -F -A CMP_AND_SWAP -n 500 -d DEVICE -p PORT", "ib_atomic_lat -F -A CMP_AND_SWAP -n 500 -d DEVICE -p PORT localhost", "t_typical";
-        "ib_send_bw -q 4": "ib_send_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_send_bw -q 4 -e": "ib_send_bw -F -q 4 -e -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -q 4 -e -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_send_bw -b": "ib_send_bw -F -b -n 1000 -s 4096 -d DEVICE -p PORT", "ib_send_bw -F -b -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_write_bw -q 4": "ib_write_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_write_bw -F -q 4 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_write_bw -l 8": "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT", "ib_write_bw -F -l 8 -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_read_bw": "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT", "ib_read_bw -F -n 1000 -s 4096 -d DEVICE -p PORT localhost", "BW average";
-        "ib_atomic_bw": "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT", "ib_atomic_bw -F -n 1000 -d DEVICE -p PORT localhost", "BW average";
     }
     UCX {
         "ucx_perftest -t tag_lat, UCX_TLS=rc_x": "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT", "env UCX_TLS=rc_x UCX_NET_DEVICES=DEVICE:1 ucx_perftest -p PORT -t tag_lat -n 500 -w 10 localhost", "Final:";
@@ -141,7 +219,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 2] = [
 ];
 
 /// Runs every pair on one link, one after the other, and all on one machine. Over our libibverbs,
-/// the programs of rdma-core and UCX also run with either side over C's.
+/// the programs of rdma-core, perftest and UCX also run with either side over C's.
 pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
     let mut host = door.machine(&format!("{},devices=2,raw=on", link.settings), link)?;
@@ -159,9 +237,9 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let mut meet = |pair: &Pair, [server, client]: [&Door; 2]| {
         meet([server, client], link, &host, &ours, pair, ports.next().unwrap_or(FIRST_PORT))
     };
-    for pair in PAIRS {
+    for pair in PAIRS.iter().chain(PERFTEST_PAIRS) {
         rows.push(row(pair.suite, pair.test, meet(pair, [door, door])?));
-        if door.provider == Provider::Rust && [PINGPONG, UCX].contains(&pair.suite) {
+        if door.provider == Provider::Rust && [PINGPONG, PERFTEST, UCX].contains(&pair.suite) {
             let trouble = meet(pair, [&c, door])?;
             rows.push(row(pair.suite, &format!("{}, the server over C", pair.test), trouble));
             let trouble = meet(pair, [door, &c])?;
@@ -255,8 +333,12 @@ mod tests {
 
     #[test]
     fn every_pair_is_of_a_suite_and_named_once() {
-        let mut names: Vec<_> =
-            PAIRS.iter().chain(RAW_PAIRS).map(|pair| (pair.suite, pair.test)).collect();
+        let mut names: Vec<_> = PAIRS
+            .iter()
+            .chain(PERFTEST_PAIRS)
+            .chain(RAW_PAIRS)
+            .map(|pair| (pair.suite, pair.test))
+            .collect();
         assert!(names.iter().all(|(suite, _)| suites::ALL.contains(suite)));
         let count = names.len();
         names.sort_unstable();

@@ -12,9 +12,9 @@ use crate::verbs;
 /// The program whose eight threads do everything at the same time.
 const PROGRAM: &str = "verbs/programs/stress.c";
 /// For how many seconds.
-const SECONDS: &str = "8";
+const SECONDS: &str = "60";
 /// How long it may take: a sanitized program is about ten times slower, and drains its queues at the end.
-const LIMIT: &str = "120";
+const LIMIT: &str = "300";
 /// What a program ends with in which there was a race.
 const RACE: i32 = 66;
 

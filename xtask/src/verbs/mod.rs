@@ -38,6 +38,12 @@ pub(crate) struct Arguments {
     /// headers of Debian 13, which are fetched. Needs a C compiler and rdma-core's headers
     #[arg(long)]
     programs: bool,
+
+    /// Run verbs/programs/stress.c for so many seconds over this library, on each simulated device: eight
+    /// threads that post, poll, arm, modify, destroy and create. What --programs runs takes four
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["check", "programs"],
+          value_parser = clap::value_parser!(u32).range(1..=3600))]
+    stress: Option<u32>,
 }
 
 /// The package whose archive the library is linked from.
@@ -52,6 +58,9 @@ const APART: &str = "libmlx5-verbs.so";
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = build()?;
     println!("{}", folder.join(LIBIBVERBS).display());
+    if let Some(seconds) = arguments.stress {
+        return programs::stress(&folder, seconds);
+    }
     if !arguments.check && !arguments.programs {
         return Ok(());
     }
