@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::cpio::Archive;
 use super::guest::Guest;
 use super::kernel::Module;
+use super::parts::Parts;
 use super::python::Python;
 use crate::debian::cache::in_file;
 use crate::elf::Elf;
@@ -57,8 +58,9 @@ const PROVIDER: &str = "libmlx5.so.1";
 /// Makes the archive for a guest.
 pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Failure> {
     let python = guest.parts.python.as_ref();
-    let (userland, network) = (&guest.parts.userland, &guest.parts.network);
-    let roots = [Some(userland), Some(network), python.map(|python| &python.root)];
+    let Parts { shell, userland, network, .. } = guest.parts;
+    // An older userland may have a busybox of its own.
+    let roots = [Some(shell), Some(userland), Some(network), python.map(|python| &python.root)];
     let mut tree = Tree::new(roots.into_iter().flatten().map(PathBuf::as_path).collect());
     tree.folder("dev");
     // What the kernel gives the first process as its files before anything is mounted.

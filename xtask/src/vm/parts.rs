@@ -18,7 +18,11 @@ const TOOLS: [&str; 2] = ["trixie", "trixie-backports"];
 const VFIO_USER: &str = "vfio-user-pci";
 
 /// What the guest has beside the kernel and our own programs.
-const USERLAND: [&str; 4] = ["busybox-static", "ibverbs-providers", "ibverbs-utils", "perftest"];
+const USERLAND: [&str; 3] = ["ibverbs-providers", "ibverbs-utils", "perftest"];
+
+/// The guest's shell and tools. They need no library of the guest's, and those of older releases cannot put
+/// an interface into another namespace: so every guest has those of [`TOOLS`].
+const SHELL: &str = "busybox-static";
 
 /// What it has for the kernel's network interfaces, and for the connection manager.
 const NETWORK: [&str; 3] = ["curl", "ethtool", "rdmacm-utils"];
@@ -28,7 +32,9 @@ const NETWORK: [&str; 3] = ["curl", "ethtool", "rdmacm-utils"];
 pub(super) struct Parts {
     pub(super) tools: Tools,
     pub(super) kernel: Kernel,
-    /// The root below which the guest's C programs and busybox are.
+    /// The root below which the guest's busybox is.
+    pub(super) shell: PathBuf,
+    /// The root below which the guest's C programs are.
     pub(super) userland: PathBuf,
     /// The root below which the programs for the network are.
     pub(super) network: PathBuf,
@@ -54,6 +60,13 @@ impl Parts {
             Kernel::unpack_image(folder, &tools)?;
             remove(&folder.join("apt"))
         })?;
+        let [release_of_tools, _] = TOOLS;
+        let shell = cache.part(&format!("busybox-{release_of_tools}"), |folder| {
+            eprintln!("vm: fetching busybox of {release_of_tools}");
+            let apt = Apt::new(&folder.join("apt"), &[release_of_tools])?;
+            apt.unpack_one(None, SHELL, folder)?;
+            remove(&folder.join("apt"))
+        })?;
         let userland = cache.part(&format!("userland-{release}"), |folder| {
             eprintln!("vm: fetching the C programs of {release}");
             let apt = Apt::new(&folder.join("apt"), &[release])?;
@@ -66,7 +79,8 @@ impl Parts {
             apt.unpack(None, &NETWORK, folder)?;
             remove(&folder.join("apt"))
         })?;
-        Ok(Self { tools, kernel: Kernel::open(&kernel)?, userland, network, python: None })
+        let kernel = Kernel::open(&kernel)?;
+        Ok(Self { tools, kernel, shell, userland, network, python: None })
     }
 
     /// Fetches Python too, if the machine is to have it.
