@@ -271,6 +271,9 @@ layouts! {
         select_roce_en, set_select_roce_en: 0x7e, 1;
         nic_vport_context, nic_vport_context_mut: 0x800 => super::port::NicVportContext;
     }
+    overlay {
+        field_select, set_field_select: 0x60, 32;
+    }
 
     /// Output of MODIFY_NIC_VPORT_CONTEXT. `mlx5_ifc_modify_nic_vport_context_out_bits`.
     pub struct ModifyNicVportContextOut [0x80] {

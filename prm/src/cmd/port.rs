@@ -12,6 +12,13 @@ layouts! {
         mac_addr_31_0, set_mac_addr_31_0: 0x20, 32;
     }
 
+    /// A VLAN in a list of allowed ones.
+    ///
+    /// `mlx5_ifc_vlan_layout_bits`.
+    pub struct VlanEntry [0x40] {
+        vlan, set_vlan: 0x14, 12;
+    }
+
     /// What a vport has received and sent of one kind of traffic.
     ///
     /// Two of `mlx5_ifc_traffic_counter_bits`.
@@ -48,6 +55,37 @@ layouts! {
         eth_multicast, eth_multicast_mut: 0x580 => TrafficCounterPair;
     }
 
+    /// What went wrong with a vport's packets.
+    ///
+    /// `mlx5_ifc_vnic_diagnostic_statistics_bits`.
+    pub struct VnicDiagnosticStatistics [0x1000] {
+        counter_error_queues, set_counter_error_queues: 0x0, 32;
+        total_error_queues, set_total_error_queues: 0x20, 32;
+        send_queue_priority_update_flow, set_send_queue_priority_update_flow: 0x40, 32;
+        nic_receive_steering_discard, set_nic_receive_steering_discard: 0x80, 64;
+        receive_discard_vport_down, set_receive_discard_vport_down: 0xc0, 64;
+        transmit_discard_vport_down, set_transmit_discard_vport_down: 0x100, 64;
+    }
+
+    /// Input of QUERY_VNIC_ENV.
+    ///
+    /// `mlx5_ifc_query_vnic_env_in_bits`.
+    pub struct QueryVnicEnvIn [0x80] {
+        opcode, set_opcode: 0x0, 16;
+        op_mod, set_op_mod: 0x30, 16;
+        other_vport, set_other_vport: 0x40, 1;
+        vport_number, set_vport_number: 0x50, 16;
+    }
+
+    /// Output of QUERY_VNIC_ENV.
+    ///
+    /// `mlx5_ifc_query_vnic_env_out_bits`.
+    pub struct QueryVnicEnvOut [0x1080] {
+        status, set_status: 0x0, 8;
+        syndrome, set_syndrome: 0x20, 32;
+        vport_env, vport_env_mut: 0x80 => VnicDiagnosticStatistics;
+    }
+
     /// Context of an InfiniBand vport.
     ///
     /// `mlx5_ifc_hca_vport_context_bits`.
@@ -80,7 +118,7 @@ layouts! {
 
     /// Context of an Ethernet vport.
     ///
-    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses, 64 bits each.
+    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses or VLANs, 64 bits each.
     pub struct NicVportContext [0x800] {
         min_wqe_inline_mode, set_min_wqe_inline_mode: 0x5, 3;
         disable_mc_local_lb, set_disable_mc_local_lb: 0x1d, 1;
@@ -103,6 +141,7 @@ layouts! {
         promisc_uc, set_promisc_uc: 0x780, 1;
         promisc_mc, set_promisc_mc: 0x781, 1;
         promisc_all, set_promisc_all: 0x782, 1;
+        /// An [`AllowedListType`].
         allowed_list_type, set_allowed_list_type: 0x785, 3;
         allowed_list_size, set_allowed_list_size: 0x794, 12;
         permanent_address, permanent_address_mut: 0x7a0 => MacAddress;
@@ -249,6 +288,7 @@ layouts! {
         op_mod, set_op_mod: 0x30, 16;
         other_vport, set_other_vport: 0x40, 1;
         vport_number, set_vport_number: 0x50, 16;
+        /// An [`AllowedListType`].
         allowed_list_type, set_allowed_list_type: 0x65, 3;
     }
 
@@ -343,6 +383,7 @@ commands! {
     DETACH_FROM_MCG: DetachFromMcgIn => DetachFromMcgOut;
     QUERY_VPORT_STATE: QueryVportStateIn => QueryVportStateOut;
     QUERY_VPORT_COUNTER: QueryVportCounterIn => QueryVportCounterOut;
+    QUERY_VNIC_ENV: QueryVnicEnvIn => QueryVnicEnvOut;
     QUERY_HCA_VPORT_CONTEXT: QueryHcaVportContextIn => QueryHcaVportContextOut;
     QUERY_HCA_VPORT_GID: QueryHcaVportGidIn => QueryHcaVportGidOut;
     QUERY_HCA_VPORT_PKEY: QueryHcaVportPkeyIn => QueryHcaVportPkeyOut;
@@ -359,6 +400,13 @@ codes! {
         VNIC_VPORT = 0;
         ESW_VPORT = 1;
         UPLINK = 2;
+    }
+
+    /// What the list behind a `NicVportContext` has. `MLX5_NVPRT_LIST_TYPE_*`, `device.h`.
+    pub struct AllowedListType {
+        UNICAST = 0;
+        MULTICAST = 1;
+        VLAN = 2;
     }
 
     /// `op_mod` of ACCESS_REG. `MLX5_ACCESS_REGISTER_IN_OP_MOD_*`, `mlx5_ifc.h`.

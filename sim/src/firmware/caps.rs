@@ -9,7 +9,7 @@ use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
 use crate::engine::{Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN};
-use crate::firmware::ethernet;
+use crate::firmware::ethernet::{self, vport};
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
 
@@ -156,9 +156,10 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_striding_rq(ethernet)
         .set_ext_stride_num_range(ethernet)
         .set_umr_ptr_rlky(ethernet && config.striding)
-        .set_log_max_current_uc_list(if ethernet { 7 } else { 0 })
-        .set_log_max_current_mc_list(if ethernet { 14 } else { 0 })
-        .set_log_max_vlan_list(if ethernet { 12 } else { 0 })
+        .set_log_max_current_uc_list(if ethernet { vport::LOG_UNICAST } else { 0 })
+        .set_log_max_current_mc_list(if ethernet { vport::LOG_MULTICAST } else { 0 })
+        .set_log_max_vlan_list(if ethernet { vport::LOG_VLANS } else { 0 })
+        .set_nic_receive_steering_discard(ethernet)
         .set_disable_local_lb_uc(ethernet)
         .set_disable_local_lb_mc(ethernet)
         .set_log_max_rq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })

@@ -1,6 +1,8 @@
 //! What a port and the function have counted.
 
-use mlx5_prm::cmd::port::{QueryVportCounterIn, QueryVportCounterOut, TrafficCounterPair};
+use mlx5_prm::cmd::port::{
+    QueryVnicEnvIn, QueryVnicEnvOut, QueryVportCounterIn, QueryVportCounterOut, TrafficCounterPair,
+};
 use mlx5_prm::ethernet::FRAME_CHECK;
 use mlx5_prm::fields::{get_bits, set_bits};
 
@@ -99,5 +101,18 @@ pub(super) fn of_vport(
     set(out.eth_broadcast_mut(), received_to.all, sent_to.all);
     set(out.eth_unicast_mut(), received_to.one, sent_to.one);
     set(out.eth_multicast_mut(), received_to.group, sent_to.group);
+    Ok(())
+}
+
+/// QUERY_VNIC_ENV: frames that reached the function, and that no flow table had an entry for.
+pub(super) fn of_steering(
+    device: &Device,
+    input: &QueryVnicEnvIn,
+    out: &mut QueryVnicEnvOut,
+) -> Answer {
+    if input.other_vport() {
+        return Err(Failure::param(syndrome::NO_SWITCH));
+    }
+    out.vport_env_mut().set_nic_receive_steering_discard(device.frame_counts().missed);
     Ok(())
 }

@@ -475,8 +475,8 @@ impl Firmware {
             Op::DEALLOC_FLOW_COUNTER => run(i, o, |i: &prm_flow::DeallocFlowCounterIn, _, _, _| flow::dealloc_counter(dev, i)),
             Op::QUERY_FLOW_COUNTER => run(i, o, |i: &prm_flow::QueryFlowCounterIn, _, _, ot| flow::query_counter(dev, i, ot)),
             Op::QUERY_VPORT_COUNTER => run(i, o, |i: &prm_port::QueryVportCounterIn, _, o, _| counters::of_vport(dev, i, o)),
-            // The function has no embedded switch: no effect.
-            Op::SET_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Ok(()),
+            Op::QUERY_VNIC_ENV => run(i, o, |i: &prm_port::QueryVnicEnvIn, _, o, _| counters::of_steering(dev, i, o)),
+            Op::SET_L2_TABLE_ENTRY | Op::QUERY_L2_TABLE_ENTRY | Op::DELETE_L2_TABLE_ENTRY => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::NO_SWITCH)),
 
             _ => Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_OPCODE)),
         }

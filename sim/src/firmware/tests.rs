@@ -5,6 +5,7 @@ mod kernel;
 mod keys;
 mod models;
 mod umem;
+mod vport;
 
 use std::cell::UnsafeCell;
 

@@ -1,36 +1,25 @@
-//! Ethernet: capabilities, queues, transport interfaces, flow tables, the function's address lists.
+//! Ethernet: capabilities, queues, transport interfaces, flow tables, the function's context.
 
 pub(super) mod flow;
 mod interfaces;
 mod queues;
+pub(super) mod vport;
 
 use std::collections::BTreeMap;
 
 use mlx5_prm::cmd::ethernet::{
-    EthernetCaps, EthernetInlineMode, FlowTableCaps, ModifyNicVportContextIn, QosCaps,
-    ReceiveQueueContext, SendQueueContext,
+    EthernetCaps, EthernetInlineMode, FlowTableCaps, QosCaps, ReceiveQueueContext, SendQueueContext,
 };
-use mlx5_prm::cmd::port::{NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut};
 use mlx5_prm::cmd::steering::{TirContext, TisContext};
 use mlx5_prm::ethernet::InlineMode;
 
 pub(super) use interfaces::{create_rqt, destroy_rqt, modify_rqt, query_rqt};
 
 use crate::config::SimConfig;
-use crate::engine::{
-    Device, ETHERNET_MTU, Error, FRAME, LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED, Mac,
-    RateLimit,
-};
-use crate::firmware::{Answer, Failure, Firmware, syndrome};
+use crate::engine::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED, RateLimit};
 
 /// Base-two logarithm of the objects of a kind that a device has, as capabilities have it.
 pub(super) const LOG_OBJECTS: u32 = 16;
-/// Bytes of an address in the lists of a function: two bytes in front of it are free.
-const LISTED: usize = 8;
-/// `NicVportContext::allowed_list_type`: addresses of single stations.
-const UNICAST_LIST: u32 = 0;
-/// The same: addresses of groups.
-const MULTICAST_LIST: u32 = 1;
 
 /// What there is of Ethernet: contexts as the driver gave them, by number.
 #[derive(Debug, Default)]
@@ -39,11 +28,7 @@ pub(super) struct Ethernet {
     rqs: BTreeMap<u32, ReceiveQueueContext>,
     tirs: BTreeMap<u32, TirContext>,
     tises: BTreeMap<u32, TisContext>,
-    /// The function as the driver has set it, and whether it wants RoCE.
-    vport: NicVportContext,
-    roce: Option<bool>,
-    /// Addresses of groups that the function listens to.
-    groups: Vec<Mac>,
+    vport: vport::Context,
 }
 
 pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
@@ -92,86 +77,4 @@ pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {
         .set_log_max_flow(LOG_ENTRIES);
     receive.ft_field_support_mut().fill(0xff);
     receive.ft_field_bitmask_support_mut().fill(0xff);
-}
-
-impl Firmware {
-    pub(super) fn nic_vport_context(
-        &mut self,
-        device: &Device,
-        input: &QueryNicVportContextIn,
-        out: &mut QueryNicVportContextOut,
-        tail: &mut [u8],
-    ) -> Answer {
-        let port = device.port(1).ok_or(Failure::param(syndrome::PORT_NUMBER))?;
-        let context = out.nic_vport_context_mut();
-        *context = self.ethernet.vport;
-        context
-            .set_system_image_guid(device.system_guid())
-            .set_node_guid(device.system_guid())
-            .set_port_guid(port.guid)
-            .set_min_wqe_inline_mode(device.config().inline_mode as u32)
-            // Addresses that are there from the start are RoCE's.
-            .set_roce_en(self.ethernet.roce.unwrap_or(device.config().addresses));
-        if context.mtu() == 0 {
-            context.set_mtu(ETHERNET_MTU + FRAME);
-        }
-        let [a, b, low @ ..] = port.mac;
-        context
-            .permanent_address_mut()
-            .set_mac_addr_47_32(u16::from_be_bytes([a, b]).into())
-            .set_mac_addr_31_0(u32::from_be_bytes(low));
-        let list = match input.allowed_list_type() {
-            UNICAST_LIST => device.vport().addresses.clone(),
-            MULTICAST_LIST => self.ethernet.groups.clone(),
-            _ => Vec::new(),
-        };
-        context.set_allowed_list_size(list.len() as u32);
-        for (slot, mac) in tail.chunks_exact_mut(LISTED).zip(list) {
-            slot[LISTED - mac.len()..].copy_from_slice(&mac);
-        }
-        Ok(())
-    }
-
-    pub(super) fn modify_nic_vport_context(
-        &mut self,
-        device: &mut Device,
-        input: &ModifyNicVportContextIn,
-        tail: &[u8],
-    ) -> Answer {
-        let wanted = input.nic_vport_context();
-        if input.select_roce_en() {
-            self.ethernet.roce = Some(wanted.roce_en());
-        }
-        let vport = &mut self.ethernet.vport;
-        if input.select_mtu() {
-            vport.set_mtu(wanted.mtu());
-        }
-        if input.select_promisc() {
-            vport
-                .set_promisc_uc(wanted.promisc_uc())
-                .set_promisc_mc(wanted.promisc_mc())
-                .set_promisc_all(wanted.promisc_all());
-        }
-        if input.select_disable_uc_local_lb() {
-            vport.set_disable_uc_local_lb(wanted.disable_uc_local_lb());
-            device.vport_mut().no_unicast_loopback = wanted.disable_uc_local_lb();
-        }
-        if input.select_disable_mc_local_lb() {
-            vport.set_disable_mc_local_lb(wanted.disable_mc_local_lb());
-            device.vport_mut().no_multicast_loopback = wanted.disable_mc_local_lb();
-        }
-        if input.select_addresses_list() {
-            let count = wanted.allowed_list_size() as usize;
-            let list = tail.get(..count * LISTED).ok_or(Error::Invalid("list of addresses"))?;
-            let list = list.as_chunks::<LISTED>().0.iter();
-            let macs = list.map(|[_, _, mac @ ..]| *mac).collect();
-            match wanted.allowed_list_type() {
-                UNICAST_LIST => device.vport_mut().addresses = macs,
-                MULTICAST_LIST => self.ethernet.groups = macs,
-                // VLANs are the flow tables' to tell apart.
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }

@@ -249,7 +249,7 @@ pub struct Vport {
     pub no_multicast_loopback: bool,
     /// Frames to itself do not come back.
     pub no_unicast_loopback: bool,
-    /// Further addresses that it has.
+    /// Addresses that its driver has listed, beside the port's own.
     pub addresses: Vec<Mac>,
 }
 

@@ -7,6 +7,7 @@ mod segments;
 mod send;
 mod steering;
 mod striding;
+mod vport;
 mod wire;
 
 use mlx5_prm::ethernet::EthernetSegment;
