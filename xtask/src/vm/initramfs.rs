@@ -16,6 +16,7 @@ use crate::failure::Failure;
 const INIT: &str = include_str!("guest/init.sh");
 const COMMON: &str = include_str!("guest/steps.sh");
 const NETWORK: &str = include_str!("guest/network.sh");
+const FILTERS: &str = include_str!("guest/filters.sh");
 
 /// Where libraries are in the guest, whatever package they are of.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
@@ -49,6 +50,10 @@ const C_PROGRAMS: [&str; 12] = [
 /// The programs for the network that the guest has.
 const NETWORK_PROGRAMS: [&str; 5] = ["curl", "ethtool", "rping", "ucmatose", "udaddy"];
 
+/// Programs of which busybox has others by the same names, and where the guest has them.
+const BESIDE_BUSYBOX: [&str; 2] = ["ip", "bridge"];
+const IPROUTE: &str = "guest/iproute";
+
 /// What the C library loads by itself: older releases, to look names up in files; and to end a thread.
 const LOADED_BY_C: [&str; 2] = ["libnss_files.so.2", "libgcc_s.so.1"];
 
@@ -75,6 +80,7 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     tree.file("init", INIT.as_bytes());
     tree.file("guest/steps.sh", COMMON.as_bytes());
     tree.file("guest/network.sh", NETWORK.as_bytes());
+    tree.file("guest/filters.sh", FILTERS.as_bytes());
     tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n");
     tree.file("etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n");
     tree.file("etc/nsswitch.conf", b"passwd: files\nhosts: files\n");
@@ -82,6 +88,10 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     for program in C_PROGRAMS.iter().chain(&NETWORK_PROGRAMS) {
         let path = tree.packaged(program)?;
         tree.program(&format!("bin/{program}"), &path)?;
+    }
+    for program in BESIDE_BUSYBOX {
+        let path = tree.packaged(program)?;
+        tree.program(&format!("{IPROUTE}/{program}"), &path)?;
     }
     for name in LOADED_BY_C {
         tree.program(&format!("{LIBRARIES}/{name}"), &tree.library(name)?)?;

@@ -2,6 +2,7 @@
 
 mod capture;
 mod cpio;
+mod filters;
 mod guest;
 mod initramfs;
 mod kernel;

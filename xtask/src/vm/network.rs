@@ -1,5 +1,6 @@
 //! What a machine does with the kernel's network interfaces, and with its connection manager.
 
+use super::filters;
 use super::guest::Step;
 use super::initramfs::VERBS;
 
@@ -120,6 +121,7 @@ const SWITCHED: &str = "\
 /// adds those that take long, `ours` those in which one side runs over our libibverbs.
 pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
     let mut steps = traffic(all);
+    steps.extend(filters::scripts().map(|(name, script)| step(name, 180, &script)));
     steps.push(step(
         "net-http",
         120,
@@ -233,10 +235,13 @@ mod tests {
     /// A mistake in a script would be found by a machine only.
     #[test]
     fn every_script_is_one_that_a_shell_understands() {
-        let common = include_str!("guest/network.sh");
+        let common = [
+            ("network.sh".into(), include_str!("guest/network.sh").into()),
+            ("filters.sh".into(), include_str!("guest/filters.sh").into()),
+        ];
         let steps = steps(true, true).into_iter().chain(striding_steps(true));
         let scripts = steps.map(|step| (step.name, step.script));
-        for (name, script) in scripts.chain([("network.sh".into(), common.into())]) {
+        for (name, script) in scripts.chain(common) {
             let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn();
             let shell = shell.as_mut().expect("a shell");
             let mut into = shell.stdin.take().expect("it is piped");

@@ -1,0 +1,82 @@
+# What an interface takes from the wire: end 0 sends, and end 1 counts the frames that it got and those that its
+# flow tables had no entry for. Needs network.sh.
+
+# Programs of iproute2, which can do more than busybox's of the same names.
+IPROUTE=/guest/iproute
+
+# Where the kernel shows what it knows of devices.
+DEBUG=/sys/kernel/debug
+
+# An address of no station.
+NOBODY=02:00:00:00:00:77
+
+# Has nobody but the steps send: IPv6 speaks up by itself, and so does who looks for an address.
+quiet() {
+    [ -d $DEBUG/mlx5 ] || mount -t debugfs debugfs $DEBUG || return 1
+    for end in 0 1; do
+        inside $end sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 &&
+            knows $end "10.9.0.$((2 - end))" "$(mac $((1 - end)))" || return 1
+    done
+}
+
+# Takes that back.
+aloud() {
+    for end in 0 1; do
+        name=$(interface $end)
+        inside $end arp -i "$name" -d "10.9.0.$((2 - end))" &&
+            inside $end sysctl -q -w net.ipv6.conf.all.disable_ipv6=0 &&
+            inside $end ip -6 addr add "fd09:0::$((end + 1))/64" dev "$name" || return 1
+    done
+}
+
+mac() { inside "$1" ip link show dev "$(interface "$1")" | sed -n 's/.*link.ether \([0-9a-f:]*\).*/\1/p'; }
+
+# Tells an end who has an address: knows END ADDRESS MAC [INTERFACE]
+knows() { inside "$1" arp -i "${4:-$(interface "$1")}" -s "$2" "$3"; }
+
+# Sends so many frames, which nobody answers: frames COUNT MAC [VLAN]
+frames() {
+    unanswered=10.9.${3:-0}.77
+    knows 0 "$unanswered" "$2" ${3:+"vlan$3"} || return 1
+    pings=
+    for frame in $(seq "$1"); do
+        inside 0 ping -q -c 1 -W 1 "$unanswered" >/dev/null &
+        pings="$pings $!"
+    done
+    wait $pings
+    [ $? -eq 1 ]
+}
+
+# Checks how many frames end 1 got since `remember`, and how many its tables had no entry for: took COUNT MISSED
+took() {
+    # Its answer comes behind all that was sent before.
+    inside 0 ping -q -c 1 -W 10 10.9.0.2 >/dev/null || return 1
+    wait_for 20 at_least 1 rx_packets $(($1 + 1))
+    counted 1 rx_packets -eq $(($1 + 1)) && counted 1 rx_steer_missed_packets -eq "$2"
+}
+
+at_least() { [ "$(grown "$1" "$2")" -ge "$3" ]; }
+
+# What the device has of a function's context, from the promiscuous flags on, in hexadecimal: context END KIND.
+# KIND is 0 for the list of unicast addresses, 1 for multicast, 2 for VLANs. The kernel sends any command of the
+# firmware's for whoever may write here; this is QUERY_NIC_VPORT_CONTEXT.
+context() {
+    door=$DEBUG/mlx5/$(basename "$(readlink "/sys/class/infiniband/mlx5_$1/device")")/cmd
+    printf "\\007\\124\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\00$2\\0\\0\\0" >"$door/in" &&
+        echo $((272 + 8 * 256)) >"$door/out_len" && printf go >"$door/run" || return 1
+    od -A n -v -t x1 "$door/out" | tr -d ' \n' | cut -c 513-
+}
+
+# The entries of such a list, each in a line of sixteen digits.
+list() {
+    whole=$(context "$1" "$2")
+    length=$((0x$(echo "$whole" | cut -c 5-8) & 0xfff))
+    echo "$whole" | cut -c 33- | sed 's/.\{16\}/&\n/g' | head -n $length
+}
+
+# Whether an address, or a VLAN of three digits, is in it: listed END KIND WHAT
+listed() { list "$1" "$2" | grep -q -x -e "0000$(echo "$3" | tr -d :)" -e "00000${3}00000000"; }
+unlisted() { ! listed "$@"; }
+
+# Whether a function's promiscuous flags are these: 4 for all unicast frames, 2 for all multicast, 1 for all.
+flagged() { [ $((0x$(context "$1" 0 | cut -c 1-2) >> 5)) -eq "$2" ]; }
