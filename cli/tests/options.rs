@@ -474,13 +474,7 @@ commands! {
 
 /// Whether this machine has a program. With `MLX5_NEED_SHELLS` it must.
 fn there_is(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
-    if !there {
-        assert!(std::env::var_os("MLX5_NEED_SHELLS").is_none(), "this machine has no {program}");
-        eprintln!("left out: this machine has no {program}");
-    }
-    there
+    common::there_is(program, "MLX5_NEED_SHELLS")
 }
 
 /// Runs a program on a text, and returns what it has to say.

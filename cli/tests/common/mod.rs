@@ -96,3 +96,14 @@ pub(crate) fn interrupted(mut command: Command, sign: &str) -> Run {
     told.read_to_string(&mut err).expect("UTF-8 on stderr");
     Run { code: child.wait().expect("it ends").code(), out, err }
 }
+
+/// Whether this machine has a program. With the variable `needed` it must.
+pub(crate) fn there_is(program: &str, needed: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    if !there {
+        assert!(std::env::var_os(needed).is_none(), "this machine has no {program}");
+        eprintln!("left out: this machine has no {program}");
+    }
+    there
+}
