@@ -72,6 +72,7 @@ const DOCTOR: &[(&str, Ends)] = &[
     ("doctor --sim-model none", Refused),
     ("doctor --sim-link none", Refused),
     ("doctor --peer", Refused),
+    ("doctor --sim --peer nowhere:x", Refused),
 ];
 
 const PINGPONG: &[(&str, Ends)] = &[
@@ -91,7 +92,9 @@ const PINGPONG: &[(&str, Ends)] = &[
     ("pingpong --ibv", Refused),
     ("pingpong --sim --ibv --connect 127.0.0.1:1 --mtu 1024", Failing),
     ("pingpong --sim --timeout 1 --listen 127.0.0.1:0", Failing),
+    ("pingpong --sim --listen 127.0.0.1:99999", Refused),
     ("pingpong --sim --connect 127.0.0.1:1", Failing),
+    ("pingpong --sim --connect 127.0.0.1:port", Refused),
     ("pingpong --listen --connect here", Refused),
     ("pingpong --timeout 0", Refused),
     ("pingpong --timeout soon", Refused),
@@ -135,6 +138,7 @@ const PERF: &[(&str, Ends)] = &[
     ("perf --sizes 2000m", Refused),
     ("perf --sizes 8 --all", Refused),
     ("perf --iters -1", Refused),
+    ("perf --iters none", Refused),
     ("perf --messages 0", Refused),
     ("perf --duration 0", Refused),
     ("perf --duration 1 --iters 5", Refused),
@@ -157,7 +161,9 @@ const PERF: &[(&str, Ends)] = &[
     ("perf --only rate --svg x.svg", Refused),
     ("perf --only rate --histogram", Refused),
     ("perf --sim --listen 127.0.0.1:0", Failing),
+    ("perf --sim --listen nowhere:x", Refused),
     ("perf --sim --connect 127.0.0.1:1", Failing),
+    ("perf --sim --connect 70000", Refused),
     ("perf --listen --connect here", Refused),
     ("perf --timeout 9999", Refused),
     ("perf --sim --port 7", Failing),
@@ -308,10 +314,29 @@ fn options(command: &str) -> Vec<Known> {
     known.filter(|known: &Known| !known.names.contains(&"--help".to_owned())).collect()
 }
 
-/// The last option of a row: the one whose value is bad, if that is why the row ends badly.
-fn last_option(row: &str) -> Option<&str> {
-    let is_option = |word: &&str| word.trim_start_matches('-').starts_with(char::is_alphabetic);
-    row.split(' ').rfind(|word| word.starts_with('-') && is_option(word))
+/// The last option of a row, and the value that it has there.
+fn last_option(row: &str) -> Option<(&str, Option<&str>)> {
+    let is_option = |word: &str| {
+        word.starts_with('-') && word.trim_start_matches('-').starts_with(char::is_alphabetic)
+    };
+    let words: Vec<&str> = row.split(' ').collect();
+    let place = words.iter().rposition(|word| is_option(word))?;
+    Some((words[place], words.get(place + 1).copied().filter(|word| !word.starts_with('-'))))
+}
+
+/// Whether a command line that ends badly does so for what its last option has as a value: the first line
+/// of the error names it, or says that there is none.
+fn value_is_bad(row: &str, long: &str) -> bool {
+    let Some((_, value)) = last_option(row) else { return false };
+    let Run { err, .. } = mlx5_with_input(row, "");
+    let is_error = |line: &&str| line.starts_with("error: ") || line.starts_with("mlx5: ");
+    let Some(error) = err.lines().find(is_error) else { return false };
+    // Another option may be what it does not go with.
+    let Some(value) = value else { return error.contains("a value is required for '") };
+    let quoted = error.contains(&format!("invalid value '{value}' for '{long} "));
+    let word = |letter: char| letter.is_whitespace() || ",:".contains(letter);
+    let own = !error.contains('\'') && error.split(word).any(|word| word == value);
+    quoted || own
 }
 
 /// Every option has a row in which it does well, and one in which its value is bad.
@@ -336,7 +361,10 @@ fn the_rows_have_every_option() {
                 }
             }
             let is_it = |word: &str| option.names.iter().any(|name| name == word);
-            let bad = |row: &&(&str, Ends)| !good(row) && last_option(row.0).is_some_and(is_it);
+            let bad = |row: &&(&str, Ends)| {
+                let is_last = last_option(row.0).is_some_and(|(word, _)| is_it(word));
+                !good(row) && is_last && value_is_bad(row.0, name)
+            };
             if option.takes_a_value && !rows.iter().any(|row| bad(&row)) {
                 missing.insert(format!("{command} {name}, bad"));
             }

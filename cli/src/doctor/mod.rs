@@ -6,6 +6,7 @@ mod machine;
 
 use crate::device::{DeviceArgs, Found, Opened, describe};
 use crate::failure::Failure;
+use crate::link::parse_address;
 use machine::Machine;
 use mlx5::Device;
 use mlx5_sim::Simulator;
@@ -37,7 +38,7 @@ Is a peer reachable?
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Exchange messages with a machine that runs `mlx5 pingpong --listen` [default port: 18515]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     peer: Option<String>,
     /// Port of the device
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Device")]

@@ -31,10 +31,10 @@ pub(crate) struct EndArgs {
     ///
     /// The peer's options apply, apart from those of the device.
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "",
-          conflicts_with = "connect")]
+          value_parser = exchange::parse_address, conflicts_with = "connect")]
     listen: Option<String>,
     /// Connect to a peer that runs with --listen [default port: 18515]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = exchange::parse_address)]
     connect: Option<String>,
     /// Give up after this time without progress [default: 10; none for a peer to connect]
     #[arg(long, value_name = "SECONDS",

@@ -27,6 +27,27 @@ pub(crate) fn complete(address: &str, host: &str) -> String {
     }
 }
 
+/// Checks what [`complete`] completes. A name is not looked up.
+pub(crate) fn parse_address(address: &str) -> Result<String, String> {
+    let whole = complete(address, "0.0.0.0");
+    let good = whole.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_number = host.bytes().all(|byte| byte.is_ascii_digit());
+        let is_name = !host.contains(|letter: char| letter == ':' || letter.is_whitespace());
+        let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_ipv6 = inside.is_some_and(|host| {
+            let host = host.split_once('%').map_or(host, |(host, _)| host);
+            host.parse::<std::net::Ipv6Addr>().is_ok()
+        });
+        (is_name && !is_number || is_ipv6) && port.parse::<u16>().is_ok()
+    });
+    match good {
+        true => Ok(address.to_owned()),
+        false => {
+            Err(format!("{address:?} is no address: write host, host:1234, 1234 or [::1]:1234"))
+        }
+    }
+}
+
 /// Accepts a connection; without a `timeout` it waits as long as it takes.
 pub(crate) fn accept(
     listener: &TcpListener,
@@ -231,6 +252,30 @@ mod tests {
             ("[::1]:1234", "[::1]:1234"),
         ] {
             assert_eq!(complete(given, "0.0.0.0"), whole);
+            assert_eq!(parse_address(given).as_deref(), Ok(given));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for good in ["[::1]", "[fe80::1%2]:7", "10.0.0.1", "a-b.example.org:0"] {
+            assert_eq!(parse_address(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "host:x",
+            "127.0.0.1:99999",
+            ":99999",
+            "99999",
+            "host:",
+            "host:1:2",
+            "a host",
+            "[::1]:x",
+            "[host]:x",
+            "[::1",
+            "::1::",
+        ] {
+            let refused = parse_address(bad).expect_err(bad);
+            assert!(refused.contains("is no address"), "{refused}");
         }
     }
 }

@@ -16,6 +16,7 @@ mod side;
 mod tests;
 
 pub(crate) use ends::{EndArgs, Initiator, Session};
+pub(crate) use exchange::parse_address;
 pub(crate) use ibv::{Foreign, program};
 pub(crate) use message::{Kind, Phase};
 pub(crate) use patience::Patience;
