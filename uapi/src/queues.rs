@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{
     ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, attr, method, object},
-    mlx5,
+    mlx5::{self, CreateWqMask},
     verbs::{QpAttrMask, QpType},
     write_cmd::{
         CreateCqResp, CreateQp, CreateQpResp, CreateSrqResp, CreateWqResp, DestroyObject,
@@ -93,7 +93,7 @@ queue_calls! {
         record => "Address of its doorbell record.",
         entries => "CQEs in the ring.",
         entry_size => "Bytes of a CQE.",
-        compressed => "1 if the device may compress CQEs.",
+        compressed => "[`mlx5::CqeCompFormat`] if the device may compress CQEs; zero if not.",
     }
 
     /// A completion queue has another ring.
@@ -115,6 +115,7 @@ queue_calls! {
         receives => "WQEs of its receive ring; zero without one.",
         receive_size => "Bytes of a receive WQE.",
         record => "Address of its doorbell record.",
+        user_index => "The index that CQEs name it by.",
     }
 
     /// A shared receive queue was made.
@@ -136,6 +137,9 @@ queue_calls! {
         record => "Address of its doorbell record.",
         entries => "WQEs in the ring.",
         entry_size => "Bytes of a WQE.",
+        user_index => "The index that CQEs name it by.",
+        strides => "Strides of a WQE; zero if each packet has a WQE of its own.",
+        stride_size => "Bytes of a stride.",
     }
 
     /// A queue pair changed its state.
@@ -368,7 +372,8 @@ fn cq(handle: u64, cqe: u64, request: &[u8], response: &[u8]) -> Option<QueueCal
         record: driver.db_addr,
         entries: cqe.checked_add(1)?,
         entry_size: driver.cqe_size.into(),
-        compressed: u64::from(driver.cqe_comp_en != 0),
+        // Any other number means no, as it does to the kernel.
+        compressed: if driver.cqe_comp_en == 1 { driver.cqe_comp_res_format.into() } else { 0 },
     }))
 }
 
@@ -392,6 +397,7 @@ fn qp(handle: u64, number: u64, kind: u8, request: &[u8]) -> Option<QueueCall> {
         receives,
         receive_size,
         record: driver.db_addr,
+        user_index: driver.uidx.into(),
     }))
 }
 
@@ -416,13 +422,26 @@ fn srq_stride(max_sge: u64) -> u64 {
 
 fn wq(handle: u64, number: u64, request: &[u8]) -> QueueCall {
     let driver: mlx5::CreateWq = padded(request);
+    let power = |log| 1_u64.checked_shl(log).unwrap_or(0);
+    let (strides, stride_size) = match CreateWqMask::from_bits_retain(driver.comp_mask)
+        .contains(CreateWqMask::STRIDING_RQ)
+    {
+        true => (
+            power(driver.single_wqe_log_num_of_strides),
+            power(driver.single_stride_log_num_of_bytes),
+        ),
+        false => (0, 0),
+    };
     QueueCall::Wq(MadeWq {
         handle,
         number,
         ring: driver.buf_addr,
         record: driver.db_addr,
         entries: driver.rq_wqe_count.into(),
-        entry_size: 1_u64.checked_shl(driver.rq_wqe_shift).unwrap_or(0),
+        entry_size: power(driver.rq_wqe_shift),
+        user_index: driver.user_index.into(),
+        strides,
+        stride_size,
     })
 }
 

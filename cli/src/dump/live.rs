@@ -88,7 +88,7 @@ impl<T: QueuePairTransport> End<T> {
 fn show_completions(out: &mut impl Write, came: &[OwnedCompletion]) -> Result<(), Failure> {
     for completion in came {
         writeln!(out)?;
-        cqe::completion(&completion.descriptor()).write(out)?;
+        cqe::completion(&completion.descriptor(), None).write(out)?;
     }
     Ok(())
 }

@@ -6,9 +6,11 @@ mod item;
 mod live;
 mod wqe;
 
-pub(crate) use cqe::completion;
+pub(crate) use cqe::{FIRST_STRIDE, completion};
 pub(crate) use item::Item;
-pub(crate) use wqe::{Addressing, receive, send, send_length, shared_receive, told};
+pub(crate) use wqe::{
+    Addressing, DATA, PACKET, receive, receive_of_strides, send, send_length, shared_receive, told,
+};
 
 use crate::device::PortArgs;
 use crate::failure::Failure;
@@ -49,7 +51,7 @@ pub(crate) struct Args {
     /// What the bytes contain
     #[arg(short, long, value_enum, default_value_t = Kind::Auto, conflicts_with = "live")]
     kind: Kind,
-    /// Transport of the queue that requests are from [default: guessed]
+    /// Transport of the queue [default: guessed]; completions of raw packets need it
     #[arg(short, long, value_enum, conflicts_with = "live")]
     transport: Option<Transport>,
     /// Size of each CQE (64 or 128 bytes) or receive request (a power of two)
@@ -124,7 +126,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     });
     match kind {
         Kind::Auto | Kind::Wqe => ring(out, &bytes, addressing)?,
-        Kind::Cqe => each(out, &bytes, stride.unwrap_or(DESCRIPTOR), cqe::completion)?,
+        Kind::Cqe => each(out, &bytes, stride.unwrap_or(DESCRIPTOR), |bytes| {
+            cqe::completion(bytes, addressing)
+        })?,
         Kind::Recv => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::receive)?,
         Kind::Srq => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::shared_receive)?,
     }

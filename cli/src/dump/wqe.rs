@@ -1,7 +1,9 @@
 //! Taking work requests apart: those of send queues, of receive queues and of shared ones.
 
 use crate::dump::item::Item;
-use mlx5_prm::ethernet::{EthernetSegment, checksum_flags, insert, segment_units};
+use mlx5_prm::ethernet::{
+    EthernetSegment, LEGACY_MULTI_PACKET, checksum_flags, insert, parser_flags, segment_units,
+};
 use mlx5_prm::wqe::{
     AddressVector, AtomicSegment, BLOCK, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE,
     INVALID_LKEY, MAX_UNITS, Opcode, RemoteAddressSegment, SrqNextSegment, UNIT, control_flags,
@@ -74,9 +76,21 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
             }
             at = end;
         }
-        Some(Opcode::Send | Opcode::Tso) if addressing == Some(Addressing::Ethernet) => {
-            ethernet(&mut item, bytes, &mut at, end);
-            data(&mut item, bytes, &mut at, end);
+        Some(Opcode::Send) if addressing == Some(Addressing::Ethernet) => {
+            ethernet(&mut item, bytes, &mut at, end, Packets::One);
+            data(&mut item, DATA, bytes, &mut at, end);
+        }
+        Some(Opcode::Tso) if control.opcode_modifier() == LEGACY_MULTI_PACKET => {
+            ethernet(&mut item, bytes, &mut at, end, Packets::Alike);
+            data(&mut item, PACKET, bytes, &mut at, end);
+        }
+        Some(Opcode::Tso) => {
+            ethernet(&mut item, bytes, &mut at, end, Packets::Segments);
+            data(&mut item, DATA, bytes, &mut at, end);
+        }
+        Some(Opcode::EnhancedMpw) => {
+            ethernet(&mut item, bytes, &mut at, end, Packets::Several);
+            data(&mut item, PACKET, bytes, &mut at, end);
         }
         Some(Opcode::Send | Opcode::SendImm) => {
             let guess = guess_addressing(bytes, units);
@@ -86,17 +100,17 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
                 }
                 address_vector(&mut item, bytes, &mut at);
             }
-            data(&mut item, bytes, &mut at, end);
+            data(&mut item, DATA, bytes, &mut at, end);
         }
-        Some(Opcode::SendInvalidate) => data(&mut item, bytes, &mut at, end),
+        Some(Opcode::SendInvalidate) => data(&mut item, DATA, bytes, &mut at, end),
         Some(Opcode::RdmaWrite | Opcode::RdmaWriteImm | Opcode::RdmaRead) => {
             remote_address(&mut item, bytes, &mut at, end);
-            data(&mut item, bytes, &mut at, end);
+            data(&mut item, DATA, bytes, &mut at, end);
         }
         Some(Opcode::AtomicCs | Opcode::AtomicFa) => {
             remote_address(&mut item, bytes, &mut at, end);
             atomic(&mut item, bytes, &mut at, end, opcode == Some(Opcode::AtomicCs));
-            data(&mut item, bytes, &mut at, end);
+            data(&mut item, DATA, bytes, &mut at, end);
         }
         _ => {}
     }
@@ -203,42 +217,121 @@ fn address_vector(item: &mut Item, bytes: &[u8], at: &mut usize) {
     field!(rgid, "rgid", mlx5::Gid::from_bytes(vector.rgid), "");
 }
 
-fn ethernet(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {
+/// What a request of a queue of packets sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packets {
+    One,
+    /// One, cut into segments.
+    Segments,
+    /// Several of equal length.
+    Alike,
+    /// Several.
+    Several,
+}
+
+impl Packets {
+    /// What the segment size of such a request is.
+    fn size(self) -> &'static str {
+        match self {
+            Self::One | Self::Several => "",
+            Self::Segments => "bytes of a segment, headers apart",
+            Self::Alike => "bytes of each packet",
+        }
+    }
+}
+
+fn ethernet(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize, packets: Packets) {
     item.segment("Ethernet segment");
     let base = *at;
-    let Some(segment) = read::<EthernetSegment>(bytes, base) else {
+    let Some(segment) = read::<EthernetSegment>(&bytes[..end], base) else {
+        item.bytes(base, "bytes", bytes.get(base..end).unwrap_or_default());
         *at = end;
         return item.note("cut off");
     };
+    macro_rules! field {
+        ($field:ident, $name:literal, $value:expr, $meaning:expr) => {
+            item.field(base + offset_of!(EthernetSegment, $field), $name, $value, $meaning)
+        };
+    }
+    macro_rules! parser {
+        ($($field:ident)*) => { $( if segment.$field != 0 {
+            let bytes = 2 * u32::from(segment.$field);
+            item.field(
+                base + offset_of!(EthernetSegment, $field),
+                stringify!($field),
+                segment.$field,
+                format!("it is at byte {bytes}"),
+            );
+        } )* };
+    }
+    parser!(swp_outer_l4_offset swp_outer_l3_offset swp_inner_l4_offset swp_inner_l3_offset);
+    let sums = named(
+        segment.cs_flags,
+        &[
+            (checksum_flags::L3, "IP"),
+            (checksum_flags::L4, "TCP or UDP"),
+            (checksum_flags::L3_INNER, "inner IP"),
+            (checksum_flags::L4_INNER, "inner TCP or UDP"),
+        ],
+    );
+    let meaning = match sums.as_str() {
+        "" => "no checksums".to_owned(),
+        sums => format!("checksums: {sums}"),
+    };
+    field!(cs_flags, "cs_flags", format!("{:#04x}", segment.cs_flags), meaning);
+    if segment.swp_flags != 0 {
+        let kinds = named(
+            segment.swp_flags,
+            &[
+                (parser_flags::OUTER_L3_IPV6, "outer IPv6"),
+                (parser_flags::OUTER_L4_UDP, "outer UDP"),
+                (parser_flags::INNER_L3_IPV6, "inner IPv6"),
+                (parser_flags::INNER_L4_UDP, "inner UDP"),
+            ],
+        );
+        field!(swp_flags, "swp_flags", format!("{:#04x}", segment.swp_flags), kinds);
+    }
+    field!(mss, "mss", segment.mss.get(), packets.size());
+    let metadata = segment.flow_table_metadata.get();
+    if metadata != 0 {
+        let meaning = "what flow rules match";
+        field!(flow_table_metadata, "flow_table_metadata", format!("{metadata:#010x}"), meaning);
+    }
     let inline = segment.inline_size_or_insert.get();
     // Kinds of tags to insert have a bit that no size has.
-    let size = if inline & insert::VLAN == 0 { usize::from(inline) } else { 0 };
-    let mut sums = Vec::new();
-    for (bit, name) in [(checksum_flags::L3, "IP"), (checksum_flags::L4, "TCP or UDP")] {
-        if segment.cs_flags & bit != 0 {
-            sums.push(name);
-        }
-    }
-    let sums = if sums.is_empty() { "none".to_owned() } else { sums.join(", ") };
-    let flags = format!("{:#04x}", segment.cs_flags);
-    item.field(
-        base + offset_of!(EthernetSegment, cs_flags),
-        "cs_flags",
-        flags,
-        format!("checksums: {sums}"),
-    );
-    item.field(base + offset_of!(EthernetSegment, mss), "mss", segment.mss.get(), "");
-    let place = base + offset_of!(EthernetSegment, inline_size_or_insert);
-    if size == 0 && inline != 0 {
+    if inline & insert::VLAN != 0 {
+        let kind = match inline & insert::SERVICE {
+            0 => "a VLAN tag, 0x8100",
+            _ => "a service VLAN tag, 0x88a8",
+        };
+        field!(inline_size_or_insert, "insert", format!("{inline:#06x}"), kind);
         let tag = u16::from_be_bytes(segment.inline_start_or_tag);
-        item.field(place, "insert", format!("{inline:#06x}"), "a tag that the device inserts");
-        item.field(place + 2, "vlan_tag", format!("{tag:#06x}"), "");
-    } else {
-        item.field(place, "inline_hdr_sz", size, "bytes of the packet's headers");
-        let start = base + offset_of!(EthernetSegment, inline_start_or_tag);
-        item.bytes(start, "inline_hdr", &bytes[start.min(end)..(start + size).min(end)]);
+        vlan_tag(item, base + offset_of!(EthernetSegment, inline_start_or_tag), tag);
+        *at = base + UNIT;
+        return;
     }
-    *at = (base + segment_units(size) * UNIT).min(end);
+    let size = usize::from(inline);
+    field!(inline_size_or_insert, "inline_hdr_sz", size, "bytes of the packet's headers");
+    let start = base + offset_of!(EthernetSegment, inline_start_or_tag);
+    item.bytes(start, "inline_hdr", &bytes[start..(start + size).min(end)]);
+    let behind = base + segment_units(size) * UNIT;
+    if behind > end {
+        item.note("the headers are longer than the request");
+    }
+    *at = behind.min(end);
+}
+
+/// The names of the bits that are set.
+fn named(flags: u8, names: &[(u8, &str)]) -> String {
+    let set = names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
+    set.collect::<Vec<_>>().join(", ")
+}
+
+/// The fields of a VLAN tag.
+pub(crate) fn vlan_tag(item: &mut Item, at: usize, tag: u16) {
+    item.field(at, "vlan_pcp", tag >> 13, "priority");
+    item.field(at, "vlan_dei", tag >> 12 & 1, "");
+    item.field(at, "vlan_id", tag & 0xfff, "");
 }
 
 fn remote_address(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {
@@ -274,13 +367,18 @@ fn atomic(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize, swaps: bool
     }
 }
 
-/// Gather or scatter entries and inline data, up to `end`.
-fn data(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {
+/// What a gather or scatter entry is called, and inline data.
+pub(crate) const DATA: &str = "data segment";
+/// What those of a request are called that sends several packets: each is one.
+pub(crate) const PACKET: &str = "packet";
+
+/// Gather or scatter entries and inline data, up to `end`. Each is called `name`.
+fn data(item: &mut Item, name: &str, bytes: &[u8], at: &mut usize, end: usize) {
     let mut index = 0;
     while *at < end {
         let base = *at;
         let Some(segment) = read::<DataSegment>(bytes, base) else {
-            item.segment(format!("data segment {index}, cut off"));
+            item.segment(format!("{name} {index}, cut off"));
             item.bytes(base, "bytes", &bytes[base..end]);
             *at = end;
             return;
@@ -290,12 +388,12 @@ fn data(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize) {
             let length = (count & !INLINE) as usize;
             let start = base + size_of::<u32>();
             let shown = &bytes[start.min(end)..start.saturating_add(length).min(end)];
-            item.segment(format!("data segment {index}: inline"));
+            item.segment(format!("{name} {index}: inline"));
             item.field(base, "byte_count", format!("{count:#010x}"), format!("inline, {length}"));
             item.bytes(start, "data", shown);
             *at = start.saturating_add(length).next_multiple_of(UNIT).min(end);
         } else {
-            item.segment(format!("data segment {index}"));
+            item.segment(format!("{name} {index}"));
             entry(item, base, &segment);
             *at = base + UNIT;
         }
@@ -343,11 +441,22 @@ pub(crate) fn shared_receive(bytes: &[u8]) -> Item {
     item
 }
 
+/// Takes a receive request apart that several packets share: all of `bytes`.
+pub(crate) fn receive_of_strides(bytes: &[u8]) -> Item {
+    let mut item = Item::new(format!("receive request of strides, {} bytes", bytes.len()));
+    // The device takes the requests in the order of their places, and follows no list.
+    let start = size_of::<SrqNextSegment>().min(bytes.len());
+    item.segment("next segment, not used");
+    item.bytes(0, "bytes", &bytes[..start]);
+    scatter(&mut item, bytes, start);
+    item
+}
+
 /// Scatter entries from `at` on, up to the one that ends the list.
 fn scatter(item: &mut Item, bytes: &[u8], mut at: usize) {
     let mut index = 0;
     while let Some(segment) = read::<DataSegment>(bytes, at) {
-        item.segment(format!("data segment {index}"));
+        item.segment(format!("{DATA} {index}"));
         entry(item, at, &segment);
         if segment.byte_count.get() == 0 && segment.lkey.get() == INVALID_LKEY {
             return;

@@ -1,6 +1,6 @@
 //! What one line says of a request or a completion: the fields that `mlx5 dump` decodes, in short.
 
-use crate::dump::{self, Addressing, Item};
+use crate::dump::{self, Addressing, FIRST_STRIDE, Item};
 use crate::trace::queues::Kind;
 use serde_json::{Map, Value, json};
 
@@ -23,8 +23,8 @@ pub(crate) struct Brief {
     pub(crate) opcode: String,
     /// How many bytes it names, or has moved. None where the device does not say.
     pub(crate) bytes: Option<u64>,
-    /// The queue pair that a completion names.
-    pub(crate) qp: Option<u32>,
+    /// The queue that a completion is of: what it is called, and its number.
+    pub(crate) of: Option<(&'static str, u32)>,
     /// Whether it is a completion of something that failed.
     pub(crate) failed: bool,
     /// What else there is, by name.
@@ -35,10 +35,11 @@ pub(crate) struct Brief {
 /// Decodes what is in a ring.
 pub(crate) fn decode(kind: Kind, bytes: &[u8], addressing: Addressing) -> Item {
     match kind {
-        Kind::Completion => dump::completion(bytes),
+        Kind::Completion => dump::completion(bytes, Some(addressing)),
         Kind::Send => dump::send(bytes, Some(addressing)),
         Kind::Receive | Kind::Work => dump::receive(bytes),
         Kind::Shared => dump::shared_receive(bytes),
+        Kind::Strides => dump::receive_of_strides(bytes),
     }
 }
 
@@ -52,7 +53,7 @@ impl Brief {
 
     fn request(item: &Item) -> Self {
         let mut brief = Self { opcode: "RECV".to_owned(), bytes: Some(0), ..Self::default() };
-        let mut bytes = 0;
+        let (mut bytes, mut packets) = (0, 0);
         for field in item.fields() {
             let (value, meaning) = (field.value.to_owned(), field.meaning);
             match field.name {
@@ -79,9 +80,19 @@ impl Brief {
                 "swap" => brief.details.push(("swap", value)),
                 "add" => brief.details.push(("add", value)),
                 "compare" => brief.details.push(("compare", value)),
+                "cs_flags" => {
+                    if let Some(sums) = meaning.strip_prefix("checksums: ") {
+                        brief.details.push(("checksums", sums.to_owned()));
+                    }
+                }
                 "mss" if value != "0" => brief.details.push(("mss", value)),
-                "inline_hdr_sz" => bytes += field.value.parse().unwrap_or(0),
-                "byte_count" if field.segment.starts_with("data segment") => {
+                "vlan_id" => brief.details.push(("vlan", value)),
+                "inline_hdr_sz" if value != "0" => {
+                    bytes += field.value.parse().unwrap_or(0);
+                    brief.details.push(("header", format!("{value} B")));
+                }
+                "byte_count" if is_data(field.segment) => {
+                    packets += u32::from(field.segment.starts_with(dump::PACKET));
                     let inline = meaning.strip_prefix("inline, ");
                     let count = match inline {
                         Some(length) => length.parse().unwrap_or(0),
@@ -106,11 +117,14 @@ impl Brief {
             }
         }
         brief.bytes = Some(bytes);
+        if packets > 0 {
+            brief.details.push(("packets", packets.to_string()));
+        }
         brief
     }
 
     fn completion(item: &Item) -> Self {
-        let mut brief = Self::default();
+        let (mut brief, mut hash) = (Self::default(), String::new());
         for field in item.fields() {
             let (value, meaning) = (field.value.to_owned(), field.meaning);
             match field.name {
@@ -118,8 +132,25 @@ impl Brief {
                 "opcode" => meaning.clone_into(&mut brief.opcode),
                 "send_opcode" if meaning == "unknown" => brief.details.push(("request", value)),
                 "send_opcode" => brief.details.push(("request", meaning.to_owned())),
-                "qpn" => brief.qp = u32::from_str_radix(value.trim_start_matches("0x"), 16).ok(),
-                "wqe_counter" => brief.details.push(("index", value)),
+                "qpn" => {
+                    let number = u32::from_str_radix(value.trim_start_matches("0x"), 16).ok();
+                    brief.of = number.map(|number| ("qp", number));
+                }
+                "wqe_counter" if meaning == FIRST_STRIDE => brief.details.push(("stride", value)),
+                "wqe_counter" | "wqe_id" => brief.details.push(("index", value)),
+                "strides" => brief.details.push(("strides", value)),
+                "l4_l3_hdr_type" if !meaning.is_empty() => {
+                    brief.details.push(("headers", meaning.to_owned()));
+                }
+                "hds_ip_ext" if !meaning.is_empty() => {
+                    brief.details.push(("checksums", meaning.to_owned()));
+                }
+                "vlan_id" => brief.details.push(("vlan", value)),
+                "flow_tag" if value != "0x000000" => brief.details.push(("flow_tag", value)),
+                "rss_hash_result" => hash = value,
+                "rss_hash_type" if !meaning.is_empty() => {
+                    brief.details.push(("rss_hash", std::mem::take(&mut hash)));
+                }
                 "byte_count" => brief.bytes = field.value.parse().ok(),
                 "imm_inval_pkey" if meaning == "immediate data" => {
                     brief.details.push(("imm", value))
@@ -168,9 +199,9 @@ impl Brief {
         if let Some(request) = self.detail("request") {
             words.push(request.to_owned());
         }
-        if let Some(qp) = self.qp {
+        if let Some((what, number)) = self.of {
             let index = self.detail("index").unwrap_or("?");
-            words.push(format!("qp {qp:#08x} {index}"));
+            words.push(format!("{what} {number:#08x} {index}"));
         }
         for (name, value) in &self.details {
             let name = match *name {
@@ -181,6 +212,8 @@ impl Brief {
                 }
                 "to_qp" => "to qp",
                 "from_qp" => "from qp",
+                "flow_tag" => "flow tag",
+                "rss_hash" => "hash",
                 name => name,
             };
             words.push(format!("{name} {value}"));
@@ -203,14 +236,16 @@ impl Brief {
         if let Some(bytes) = self.bytes {
             object.insert("bytes".to_owned(), json!(bytes));
         }
-        if let Some(qp) = self.qp {
-            object.insert("qp".to_owned(), json!(qp));
+        if let Some((what, number)) = self.of {
+            object.insert(what.to_owned(), json!(number));
         }
         for (name, value) in &self.details {
             // The object has the index of the completion itself under that name.
             let name = if *name == "index" { "request_index" } else { name };
             let value = match name {
-                "request_index" => json!(value.parse::<u64>().ok()),
+                "request_index" | "mss" | "vlan" | "packets" | "stride" | "strides" => {
+                    json!(value.parse::<u64>().ok())
+                }
                 _ => json!(value),
             };
             object.insert(name.to_owned(), value);
@@ -225,6 +260,11 @@ impl Brief {
             object.insert("segments".to_owned(), parts.collect());
         }
     }
+}
+
+/// Whether a segment is a gather or scatter entry, or inline data.
+fn is_data(segment: &str) -> bool {
+    segment.starts_with(dump::DATA) || segment.starts_with(dump::PACKET)
 }
 
 /// What most requests without a completion say of themselves.

@@ -62,6 +62,11 @@ its bytes, and what else the request or the completion says. With -v every field
 follows. Requests of send queues are numbered in blocks of 64 bytes, as in the
 completions that name them.
 
+A request of packets says which checksums the device computes, the VLAN tag that it
+inserts, the headers in the request, the segment size of one that it cuts (mss), and
+how many packets go with it. The completion of a received one says which checksums are
+right, which headers it has, and where it lies in a receive that has strides.
+
 A queue is known with the descriptor of the device through which it was made. The end of
 one is not seen if it is destroyed or reset through a copy of that descriptor (dup), or
 if the descriptor is closed by dup2 or close_range.

@@ -57,11 +57,11 @@ impl Printer {
         Self { choice, counts: BTreeMap::new(), lost: BTreeMap::new(), several: first, queues: 0 }
     }
 
-    fn wanted(&self, name: &Name, qp: Option<u32>) -> bool {
+    fn wanted(&self, name: &Name, other: Option<u32>) -> bool {
         let queues = &self.choice.queues;
         queues.is_empty()
             || queues.contains(&name.number)
-            || qp.is_some_and(|qp| queues.contains(&qp))
+            || other.is_some_and(|number| queues.contains(&number))
     }
 
     /// Prints what was told of a process.
@@ -113,14 +113,23 @@ impl Printer {
         pid: Pid,
         event: &Event,
     ) -> io::Result<()> {
-        let (name, index, bytes, addressing) = match event {
-            Event::Posted { name, index, bytes, addressing } => (name, index, bytes, *addressing),
-            Event::Completed { name, index, bytes } => (name, index, bytes, Addressing::Connected),
+        let (name, index, bytes, addressing, packets) = match event {
+            Event::Posted { name, index, bytes, addressing } => {
+                (name, index, bytes, *addressing, None)
+            }
+            Event::Completed { name, index, bytes, packets: None } => {
+                (name, index, bytes, Addressing::Connected, None)
+            }
+            Event::Completed { name, index, bytes, packets } => {
+                (name, index, bytes, Addressing::Ethernet, *packets)
+            }
             other => return self.other(out, time, pid, other),
         };
         let item = decode(name.kind, bytes, addressing);
-        let brief = Brief::of(name.kind, &item);
-        if !self.wanted(name, brief.qp) {
+        let mut brief = Brief::of(name.kind, &item);
+        // The completion of a packet does not say which queue it came to.
+        brief.of = brief.of.or(packets.map(|name| (name.kind.words().0, name.number)));
+        if !self.wanted(name, brief.of.map(|(_, number)| number)) {
             return Ok(());
         }
         let sum = self.counts.entry((pid, *name, brief.counted())).or_default();

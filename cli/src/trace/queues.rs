@@ -4,12 +4,14 @@ use crate::dump::Addressing;
 use crate::trace::ring::{
     CompletionRing, Moved, Place, ReceiveRing, SendRing, SharedRing, Unreadable,
 };
-use mlx5_prm::cqe::{Cqe, DESCRIPTOR};
+use mlx5_prm::cqe::{Cqe, DESCRIPTOR, MiniFormat};
 use mlx5_prm::wqe::BLOCK;
 use mlx5_prm::zerocopy::FromBytes;
 use mlx5_uapi::ioctl::object;
+use mlx5_uapi::mlx5::CqeCompFormat;
 use mlx5_uapi::queues::{CallerMemory, QueueCall};
 use mlx5_uapi::verbs::{QpState, QpType};
+use std::collections::BTreeMap;
 
 /// What a queue is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,6 +21,8 @@ pub(crate) enum Kind {
     Receive,
     Shared,
     Work,
+    /// A work queue whose receives several packets share.
+    Strides,
 }
 
 impl Kind {
@@ -29,7 +33,7 @@ impl Kind {
             Self::Send => ("qp", "send"),
             Self::Receive => ("qp", "recv"),
             Self::Shared => ("srq", "recv"),
-            Self::Work => ("wq", "recv"),
+            Self::Work | Self::Strides => ("wq", "recv"),
         }
     }
 }
@@ -53,8 +57,8 @@ pub(crate) enum Event {
     Ended { name: Name },
     /// A request was posted.
     Posted { name: Name, index: u32, bytes: Vec<u8>, addressing: Addressing },
-    /// The device wrote a completion.
-    Completed { name: Name, index: u32, bytes: Vec<u8> },
+    /// The device wrote a completion; of what came to a queue of packets, with that.
+    Completed { name: Name, index: u32, bytes: Vec<u8>, packets: Option<Name> },
     /// Places of the ring were used again before they were seen.
     Lost { name: Name, count: u64 },
     /// Requests were posted at places that cannot be told.
@@ -79,6 +83,8 @@ struct Queue {
     ring: Ring,
     /// Its queue pair is reset: the ring stays empty until that leaves RESET.
     resting: bool,
+    /// The user index that completions of the packets that come to it have.
+    packets: Option<u32>,
 }
 
 impl Queue {
@@ -139,11 +145,15 @@ impl Queues {
                     entries: made.entries,
                     entry_size: made.entry_size,
                 };
-                let compressed = made.compressed != 0;
+                let compressed = compression(made.compressed);
                 let name = Name { kind: Kind::Completion, number: made.number as u32 };
-                let more = if compressed { ", compressed" } else { "" };
-                let about =
-                    format!("{} completions of {} bytes{more}", made.entries, made.entry_size);
+                let more = compressed.map(|format| format!(", compressed with {}", format.text()));
+                let about = format!(
+                    "{} completions of {} bytes{}",
+                    made.entries,
+                    made.entry_size,
+                    more.unwrap_or_default()
+                );
                 add.object(object::CQ, made.handle, name, about);
                 add.ring(object::CQ, made.handle, name, place, |place| {
                     Ring::Completion(CompletionRing::new(place, compressed))
@@ -186,6 +196,9 @@ impl Queues {
                     add.ring(object::QP, made.handle, receive, place, |place| {
                         Ring::Receive(ReceiveRing::new(place))
                     });
+                    if addressing == Addressing::Ethernet {
+                        add.packets(receive, made.user_index);
+                    }
                 }
             }
             QueueCall::Srq(made) => {
@@ -210,12 +223,20 @@ impl Queues {
                     entries: made.entries,
                     entry_size: made.entry_size,
                 };
-                let name = Name { kind: Kind::Work, number: made.number as u32 };
-                let about = format!("{} receives of {} bytes", made.entries, made.entry_size);
+                let (kind, more) = match made.strides {
+                    0 => (Kind::Work, String::new()),
+                    count => {
+                        let more = format!(", each {count} strides of {} bytes", made.stride_size);
+                        (Kind::Strides, more)
+                    }
+                };
+                let name = Name { kind, number: made.number as u32 };
+                let about = format!("{} receives of {} bytes{more}", made.entries, made.entry_size);
                 add.object(object::WQ, made.handle, name, about);
                 add.ring(object::WQ, made.handle, name, place, |place| {
                     Ring::Receive(ReceiveRing::new(place))
                 });
+                add.packets(name, made.user_index);
             }
             QueueCall::Resized(to) => {
                 let place = Place {
@@ -299,11 +320,20 @@ impl Queues {
     pub(crate) fn look(&mut self, memory: &dyn CallerMemory, told: &mut Vec<Event>) {
         let mut completions = Vec::new();
         let mut gone = Vec::new();
+        let packets: BTreeMap<(u64, u32), Name> = self
+            .all
+            .iter()
+            .filter_map(|queue| Some(((queue.device, queue.packets?), queue.name)))
+            .collect();
         for (place, queue) in self.all.iter_mut().enumerate() {
             if let Ring::Completion(ring) = &mut queue.ring {
-                match ring.look(memory) {
+                let receiver = |index| packets.get(&(queue.device, index & INDEX)).copied();
+                let strides =
+                    |index| receiver(index).is_some_and(|name| name.kind == Kind::Strides);
+                match ring.look(memory, &strides) {
                     Ok(moved) => tell(&mut completions, queue.name, moved, |index, bytes| {
-                        Event::Completed { name: queue.name, index, bytes }
+                        let packets = user_index(&bytes).and_then(receiver);
+                        Event::Completed { name: queue.name, index, bytes, packets }
                     }),
                     Err(Unreadable) => gone.push(place),
                 }
@@ -358,6 +388,16 @@ impl Queues {
     }
 }
 
+/// What compressed receives keep of their own. `None` without compression.
+fn compression(format: u64) -> Option<MiniFormat> {
+    match CqeCompFormat::from_bits(u32::try_from(format).ok()?)? {
+        CqeCompFormat::HASH => Some(MiniFormat::Hash),
+        CqeCompFormat::CSUM => Some(MiniFormat::Checksum),
+        CqeCompFormat::CSUM_STRIDX => Some(MiniFormat::ChecksumStride),
+        _ => None,
+    }
+}
+
 /// Bits of a user index.
 const INDEX: u32 = 0xff_ffff;
 
@@ -406,9 +446,18 @@ impl Adding<'_> {
         };
         match place.map(ring) {
             Some(ring) => {
-                self.queues.all.push(Queue { device, object, handle, name, ring, resting: false });
+                let (resting, packets) = (false, None);
+                let queue = Queue { device, object, handle, name, ring, resting, packets };
+                self.queues.all.push(queue);
             }
             None => self.told.push(Event::Unreadable { name }),
+        }
+    }
+
+    /// The ring that was added last is of packets, whose completions have this user index.
+    fn packets(&mut self, name: Name, user_index: u64) {
+        for queue in self.queues.all.last_mut().into_iter().filter(|queue| queue.name == name) {
+            queue.packets = Some(user_index as u32 & INDEX);
         }
     }
 }

@@ -4,9 +4,10 @@
 //! completion that it writes. Both stay readable until their place in the ring is used again. What was
 //! used again between two looks is counted as lost.
 
-use mlx5_prm::cqe::{Cqe, MINI_CQES, MiniCqe};
+use mlx5_prm::cqe::{Cqe, MINI_CQES, MiniCqe, MiniFormat};
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER};
 use mlx5_prm::doorbell::{completion_queue_record, queue_pair_record};
+use mlx5_prm::ethernet::striding;
 use mlx5_prm::wqe::{BLOCK, ControlSegment, SrqNextSegment, UNIT};
 use mlx5_prm::zerocopy::{FromBytes, IntoBytes};
 use mlx5_uapi::queues::CallerMemory;
@@ -293,13 +294,13 @@ impl SharedRing {
 pub(crate) struct CompletionRing {
     place: Place,
     at: u32,
-    /// Whether the device may write several completions as one.
-    compressed: bool,
+    /// What compressed receives keep of their own, if the device may write several completions as one.
+    compressed: Option<MiniFormat>,
 }
 
 impl CompletionRing {
     /// Of a new queue.
-    pub(crate) fn new(place: Place, compressed: bool) -> Self {
+    pub(crate) fn new(place: Place, compressed: Option<MiniFormat>) -> Self {
         Self { place, at: 0, compressed }
     }
 
@@ -323,8 +324,14 @@ impl CompletionRing {
         Ok((consumer.wrapping_sub(self.at) << 8) as i32 >> 8)
     }
 
-    pub(crate) fn look(&mut self, memory: &dyn CallerMemory) -> Result<Moved, Unreadable> {
+    /// `strides` says of the user index of a completion whether its queue has strides.
+    pub(crate) fn look(
+        &mut self,
+        memory: &dyn CallerMemory,
+        strides: &dyn Fn(u32) -> bool,
+    ) -> Result<Moved, Unreadable> {
         let mut moved = Moved::default();
+        let size = self.place.entry_size as usize;
         // A device that writes as fast as this reads must not keep it here.
         let mut left = 2 * self.place.entries as i64;
         while left > 0 {
@@ -351,7 +358,7 @@ impl CompletionRing {
                 (moved.lost, left) = (moved.lost + u64::from(skipped), left - i64::from(skipped));
                 continue;
             }
-            let taken = self.take(memory, &bytes, valid, &mut moved)?;
+            let taken = self.take(memory, strides, &bytes[..valid * size], &mut moved)?;
             left -= i64::from(taken);
         }
         Ok(moved)
@@ -363,7 +370,7 @@ impl CompletionRing {
         // Within a compressed run nothing tells a completion from what lies there: only where the
         // program is, one begins.
         let skipped = match passed.saturating_sub(self.place.entries as u32) {
-            _ if self.compressed => passed,
+            _ if self.compressed.is_some() => passed,
             0 => unwritten,
             more => more,
         };
@@ -396,22 +403,24 @@ impl CompletionRing {
         self.indices(bytes).take_while(|index| !self.is_written(bytes, *index)).count() as u32
     }
 
-    /// Takes `valid` completions, up to the first compressed run and that one. Returns how many.
+    /// Takes completions, up to the first compressed run and that one. Returns how many.
     fn take(
         &mut self,
         memory: &dyn CallerMemory,
-        bytes: &[u8],
-        valid: usize,
+        strides: &dyn Fn(u32) -> bool,
+        written: &[u8],
         moved: &mut Moved,
     ) -> Result<u32, Unreadable> {
         let size = self.place.entry_size as usize;
         let mut taken = 0;
-        for index in 0..valid {
+        for entry in written.chunks_exact(size) {
             let at = self.at;
-            let entry = &bytes[index * size..(index + 1) * size];
             let op_own = entry[size - 1];
-            if op_own & FORMAT_MASK == FORMAT_MASK && self.compressed {
-                let count = self.expand(memory, &entry[size - DESCRIPTOR..], moved)?;
+            if op_own & FORMAT_MASK == FORMAT_MASK
+                && let Some(format) = self.compressed
+            {
+                let title = &entry[size - DESCRIPTOR..];
+                let count = self.expand(memory, (title, format), strides, moved)?;
                 self.at = at.wrapping_add(count);
                 return Ok(taken + count);
             }
@@ -426,7 +435,8 @@ impl CompletionRing {
     fn expand(
         &self,
         memory: &dyn CallerMemory,
-        title: &[u8],
+        (title, format): (&[u8], MiniFormat),
+        strides: &dyn Fn(u32) -> bool,
         moved: &mut Moved,
     ) -> Result<u32, Unreadable> {
         let Ok(title) = Cqe::read_from_bytes(title) else { return Ok(1) };
@@ -438,6 +448,8 @@ impl CompletionRing {
         }
         let size = self.place.entry_size as usize;
         let request = title.op_own >> OPCODE_SHIFT == CqeOpcode::Requester as u8;
+        let strides = !request && strides(title.srqn_uidx.get());
+        let mut counter = title.wqe_counter.get();
         let mut array = Vec::new();
         for told in 0..count {
             let place = told as usize % MINI_CQES;
@@ -450,17 +462,40 @@ impl CompletionRing {
             else {
                 break;
             };
+            let unique = mini.unique.get();
             let mut cqe = title;
             cqe.op_own &= !FORMAT_MASK;
             cqe.byte_count = mini.byte_count;
             if request {
-                let unique = mini.unique.get();
                 let qpn = title.sop_drop_qpn.get() & 0xff_ffff;
                 let opcode = unique >> MiniCqe::OPCODE_SHIFT & 0xff;
                 cqe.sop_drop_qpn.set(opcode << 24 | qpn);
                 cqe.wqe_counter.set((unique >> MiniCqe::COUNTER_SHIFT) as u16);
             } else {
-                cqe.wqe_counter.set(title.wqe_counter.get().wrapping_add(told as u16));
+                match format {
+                    MiniFormat::Hash => cqe.rss_hash_result.set(unique),
+                    MiniFormat::Checksum | MiniFormat::ChecksumStride => {
+                        cqe.check_sum.set((unique >> MiniCqe::COUNTER_SHIFT) as u16);
+                    }
+                }
+                if strides && format == MiniFormat::ChecksumStride {
+                    counter = unique as u16;
+                }
+                cqe.wqe_counter.set(counter);
+                // The strides of one follow those of the one before.
+                let taken = match strides {
+                    true => {
+                        mini.byte_count.get() >> striding::STRIDES_SHIFT & striding::STRIDES_MASK
+                    }
+                    false => 1,
+                };
+                counter = counter.wrapping_add(taken as u16);
+            }
+            // Who passes a run marks its places as not written. The mark lies on the last byte of an array.
+            let mark = CqeOpcode::Invalid as u8;
+            if place == MINI_CQES - 1 && array[DESCRIPTOR - 1] >> OPCODE_SHIFT == mark {
+                moved.lost += 1;
+                continue;
             }
             moved.entries.push((self.at.wrapping_add(told), cqe.as_bytes().to_vec()));
         }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         ("a_reset_queue_starts_over", a_reset_queue_starts_over),
         ("a_shared_receive_queue_is_followed", a_shared_receive_queue_is_followed),
         ("a_resized_queue_is_followed", a_resized_queue_is_followed),
+        ("packets_are_decoded", packets_are_decoded),
         ("queues_that_live_briefly_are_seen", queues_that_live_briefly_are_seen),
         ("a_program_that_dies_is_seen_to_its_end", a_program_that_dies_is_seen_to_its_end),
         ("other_processes_are_followed", other_processes_are_followed),
@@ -281,6 +282,79 @@ fn a_resized_queue_is_followed() {
     let told =
         of_kind(&all, "completion").filter(|one| one["opcode"] == "completion queue resized");
     assert_eq!(told.count(), 3);
+}
+
+fn packets_are_decoded() {
+    let this = std::env::current_exe().expect("the path of this program");
+    let words = ["trace", "--json", "--interval", "10s", "--", this.to_str().expect("text")];
+    let mut command = on_simulator(command(&words), "packets");
+    let output = command.env("MLX5_SIM", "link=roce,raw=on,devices=2").output().expect("it runs");
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    let all = objects(&text(&output.stdout));
+    assert_eq!(of_kind(&all, "lost").count(), 0);
+
+    let sends = requests(&all, "send");
+    let column = |key: &str| Vec::from_iter(sends.iter().map(|one| one[key].clone()));
+    assert_eq!(
+        column("opcode"),
+        ["SEND", "SEND", "SEND", "TSO", "ENHANCED_MPSW", "ENHANCED_MPSW"].map(Value::from)
+    );
+    let bytes = [60, 60, 130, 54 + 250, 60 + 200 + 60 + 100 + 300, 60 + 70];
+    assert_eq!(column("bytes"), bytes.map(Value::from));
+    let none = || Value::Null;
+    assert_eq!(column("packets"), [none(), none(), none(), none(), 5.into(), 2.into()]);
+    assert_eq!(column("mss"), [none(), none(), none(), 100.into(), none(), none()]);
+    assert_eq!(column("vlan"), [none(), 100.into(), none(), none(), none(), none()]);
+    assert_eq!(column("header"), [none(), none(), "18 B".into(), "54 B".into(), none(), none()]);
+    assert_eq!(column("checksums"), ["IP, TCP or UDP"; 6].map(Value::from));
+    let lengths = |one: &Value| {
+        let parts = one["segments"].as_array().expect("a list");
+        Vec::from_iter(parts.iter().map(|part| number(&part["bytes"])))
+    };
+    assert_eq!(lengths(sends[4]), [60, 200, 60, 100, 300]);
+    assert_eq!(
+        (lengths(sends[5]), &sends[5]["segments"][1]["inline"]),
+        (vec![60, 70], &true.into())
+    );
+
+    let made = |what: &str| {
+        let mut made = of_kind(&all, "made");
+        let is = |one: &&Value| one["about"].as_str().is_some_and(|about| about.ends_with(what));
+        made.find(is).unwrap_or_else(|| panic!("none made with {what}")).clone()
+    };
+    let wq = made(", each 16 strides of 64 bytes")["wq"].clone();
+    made(", compressed with checksum and stride index");
+    let receives: Vec<_> =
+        requests(&all, "recv").into_iter().filter(|one| one["wq"] == wq).collect();
+    assert!(receives.len() >= 2 && receives.iter().all(|one| one["bytes"] == 1024), "{receives:?}");
+
+    let near = &sends[0]["qp"];
+    let came: Vec<_> = of_kind(&all, "completion").collect();
+    let done =
+        Vec::from_iter(came.iter().filter(|one| one["qp"] == *near).map(|one| &one["request"]));
+    assert_eq!(done, column("opcode").iter().collect::<Vec<_>>());
+    // The numbers of completion queues are the same on both devices. Two strides are skipped: the packet behind
+    // them takes four.
+    let came: Vec<_> = came.into_iter().filter(|one| one["wq"] == wq).collect();
+    let column = |key: &str| Vec::from_iter(came.iter().map(|one| number(&one[key])));
+    assert_eq!(column("bytes"), [60, 60, 130, 154, 154, 104, 60, 0, 200, 60, 100, 300, 60, 70]);
+    assert_eq!(column("stride"), [0, 1, 2, 5, 8, 11, 13, 14, 0, 4, 5, 7, 12, 13]);
+    assert_eq!(column("strides"), [1, 1, 3, 3, 3, 2, 1, 2, 4, 1, 2, 5, 1, 2]);
+    assert_eq!(column("request_index"), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]);
+    for (index, one) in came.iter().enumerate() {
+        let (opcode, headers) = match index {
+            7 => {
+                assert_eq!(one["opcode"], "strides skipped");
+                continue;
+            }
+            3..=5 => ("packet received", "IPv4, TCP, an acknowledgement"),
+            _ => ("packet received", "IPv4, UDP"),
+        };
+        assert_eq!((&one["opcode"], &one["flow_tag"]), (&opcode.into(), &"0x00002a".into()));
+        let verdict = "IP right, TCP or UDP right";
+        assert_eq!((&one["checksums"], one["headers"].as_str()), (&verdict.into(), Some(headers)));
+        assert_eq!(one["vlan"].as_u64(), (index == 1).then_some(100));
+    }
 }
 
 fn queues_that_live_briefly_are_seen() {

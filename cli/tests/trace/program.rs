@@ -1,8 +1,10 @@
 //! The programs that are traced: this test itself, run again with the name of a case.
 
+use mlx5::flow::{Ethernet, Rule};
 use mlx5::{
-    Access, CompletionQueue, ConnectOptions, Context, MemoryRegion, ProtectionDomain, Psn,
-    QueuePair, ReceiveWr, SendFlags, transport::Rc,
+    Access, CompletionQueue, ConnectOptions, Context, CqeCompression, MemoryRegion,
+    ProtectionDomain, Psn, QueuePair, ReceiveWr, Segmented, SendFlags, VlanTag,
+    transport::{RawPacket, Rc},
 };
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -23,6 +25,7 @@ pub(crate) fn run(case: &str) -> ExitCode {
         "reset" => reset(),
         "shared" => shared(),
         "resize" => resize(),
+        "packets" => packets(),
         "short-lived" => short_lived(),
         "aborts" => aborts(),
         "spawns" => spawns(),
@@ -231,6 +234,76 @@ fn resize() -> Done {
             poll(&mut pair.received, 1)?;
         }
         pair.sent.resize(entries)?;
+    }
+    Ok(())
+}
+
+/// A packet of so many bytes for everybody, of UDP (17) or TCP (6), with zeros for checksums.
+fn packet(protocol: u8, bytes: usize) -> Vec<u8> {
+    let half = |number: usize| (number as u16).to_be_bytes();
+    let mut packet = vec![0xff; 6];
+    packet.extend([2, 0, 0, 0, 0, 1, 0x08, 0x00]);
+    packet
+        .extend([[0x45, 0], half(bytes - 14), [0, 1], [0x40, 0], [64, protocol], [0, 0]].concat());
+    packet.extend([192, 0, 2, 1, 192, 0, 2, 2]);
+    packet.extend([half(1111), half(2222)].concat());
+    match protocol {
+        17 => packet.extend([half(bytes - 34), [0, 0]].concat()),
+        _ => packet.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 0x20, 0, 0, 0, 0, 0]),
+    }
+    packet.resize(bytes, 0x5a);
+    packet
+}
+
+/// Packets in every kind of request, which another device receives in strides of 64 bytes, 16 of a receive.
+fn packets() -> Done {
+    let devices = mlx5::devices()?;
+    let [near, far] = &devices[..] else { return Err("it takes two devices".into()) };
+    let (near, far) = (near.open()?, far.open()?);
+    let receiver = far.create_ethernet_queue(1).receives(32).frames(0).sends(1);
+    let receiver = receiver.compression(CqeCompression::ChecksumStride).vlan_stripping(true);
+    let mut receiver = receiver.striding(64, 16).build()?;
+    let everybody = Rule::new().ethernet(Ethernet::new().dst_mac([0xff; 6]));
+    let _rule = receiver.attach(&everybody.tag(0x2a))?;
+
+    let pd = near.alloc_pd()?;
+    let mut cq = near.create_cq(16).build()?;
+    let memory = pd.memory(4096).access(Access::LOCAL_WRITE).register()?;
+    let builder = pd.create_qp::<RawPacket>(&cq, &cq).max_send_wr(16).max_send_sge(5);
+    let mut qp = builder.max_inline_data(160).max_tso_header(54).build()?;
+    qp.activate(1)?;
+
+    let all = SendFlags::SIGNALED | SendFlags::IP_CSUM;
+    let mut next = 0;
+    let mut put = |bytes: &[u8]| -> Result<mlx5::Sge, mlx5::Error> {
+        let start = next;
+        next += bytes.len();
+        memory.write_at(start, bytes)?;
+        memory.sge(start..next)
+    };
+    let plain = put(&packet(17, 60))?;
+    let header = packet(17, 130);
+    let rest = put(&header[18..])?;
+    let payload = put(&[0x5a; 250])?;
+    let mut several = Vec::new();
+    for bytes in [60, 200, 60, 100, 300] {
+        several.push(put(&packet(17, bytes))?);
+    }
+    let whole = packet(6, 54 + 250);
+    let segmented = Segmented { header: &whole[..54], mss: 100, payload: &[payload] };
+    let mut batch = qp.wr_start();
+    batch.wr(1, all).send().sge(plain);
+    batch.wr(2, all).send().insert_vlan(VlanTag::Customer(3 << 13 | 100)).sge(plain);
+    let first: &[u8; 18] = header.first_chunk().ok_or("a header")?;
+    batch.wr(3, all).send().inline_header(first).sge(rest);
+    batch.wr(4, all).send_tso(segmented);
+    batch.wr(5, all).send_packets(&several);
+    batch.wr(6, all).send_packets_inline(&[&packet(17, 60), &packet(17, 70)]);
+    batch.complete()?;
+    poll(&mut cq, 6)?;
+    let mut count = 0;
+    while count < 13 {
+        receiver.receive(|packets| packets.for_each(|_| count += 1))?;
     }
     Ok(())
 }

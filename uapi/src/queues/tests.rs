@@ -66,6 +66,7 @@ fn cq_driver() -> mlx5::CreateCq {
         db_addr: 0x8000,
         cqe_size: 128,
         cqe_comp_en: 1,
+        cqe_comp_res_format: 4,
         ..Default::default()
     }
 }
@@ -77,7 +78,7 @@ const CQ: QueueCall = QueueCall::Cq(MadeCq {
     record: 0x8000,
     entries: 256,
     entry_size: 128,
-    compressed: 1,
+    compressed: 4,
 });
 
 fn qp_driver() -> mlx5::CreateQp {
@@ -87,6 +88,7 @@ fn qp_driver() -> mlx5::CreateQp {
         sq_wqe_count: 64,
         rq_wqe_count: 16,
         rq_wqe_shift: 5,
+        uidx: 0x77,
         sq_buf_addr: 0x20000,
         ..Default::default()
     }
@@ -103,6 +105,7 @@ fn made_qp(kind: QpType, send_ring: u64) -> QueueCall {
         receives: 16,
         receive_size: 32,
         record: 0x8008,
+        user_index: 0x77,
     })
 }
 
@@ -147,6 +150,14 @@ fn a_completion_queue_is_read_from_its_ioctl() {
         .bytes(attr::uhw::IN, cq_driver().as_bytes())
         .bytes(attr::uhw::OUT, mlx5::CreateCqResp { cqn: 0x40, reserved: 0 }.as_bytes());
     assert_eq!(call.read(), Some(CQ));
+    // The kernel takes any number but one for none.
+    let driver = mlx5::CreateCq { cqe_comp_en: 2, ..cq_driver() };
+    let call = Made::new(method::CQ_CREATE)
+        .number(id::HANDLE, 0, 5)
+        .bytes(id::RESP_CQE, &255_u32.to_ne_bytes())
+        .bytes(attr::uhw::IN, driver.as_bytes())
+        .bytes(attr::uhw::OUT, mlx5::CreateCqResp { cqn: 0x40, reserved: 0 }.as_bytes());
+    assert!(matches!(call.read(), Some(QueueCall::Cq(made)) if made.compressed == 0));
     // Without what the kernel wrote it is nothing.
     let call = Made::new(method::CQ_CREATE).number(id::HANDLE, 0, 5);
     assert_eq!(call.read(), None);
@@ -192,22 +203,39 @@ fn shared_receive_queues_and_work_queues_have_the_kernels_sizes() {
     };
     assert_eq!(call.read(), Some(QueueCall::Srq(made)));
 
-    let driver = mlx5::CreateWq {
-        buf_addr: 1,
-        db_addr: 2,
-        rq_wqe_count: 32,
-        rq_wqe_shift: 4,
-        ..Default::default()
-    };
-    let call = {
-        use attr::create_wq as id;
-        Made::new(method::WQ_CREATE)
-            .number(id::HANDLE, 0, 8)
-            .bytes(id::RESP_WQ_NUM, &77_u32.to_ne_bytes())
-            .bytes(attr::uhw::IN, driver.as_bytes())
-    };
-    let made = MadeWq { handle: 8, number: 77, ring: 1, record: 2, entries: 32, entry_size: 16 };
-    assert_eq!(call.read(), Some(QueueCall::Wq(made)));
+    // Strides count only with their bit in the mask.
+    for (comp_mask, strides, stride_size) in [(0, 0, 0), (1, 512, 64)] {
+        let driver = mlx5::CreateWq {
+            buf_addr: 1,
+            db_addr: 2,
+            rq_wqe_count: 32,
+            rq_wqe_shift: 4,
+            user_index: 5,
+            comp_mask,
+            single_stride_log_num_of_bytes: 6,
+            single_wqe_log_num_of_strides: 9,
+            ..Default::default()
+        };
+        let call = {
+            use attr::create_wq as id;
+            Made::new(method::WQ_CREATE)
+                .number(id::HANDLE, 0, 8)
+                .bytes(id::RESP_WQ_NUM, &77_u32.to_ne_bytes())
+                .bytes(attr::uhw::IN, driver.as_bytes())
+        };
+        let made = MadeWq {
+            handle: 8,
+            number: 77,
+            ring: 1,
+            record: 2,
+            entries: 32,
+            entry_size: 16,
+            user_index: 5,
+            strides,
+            stride_size,
+        };
+        assert_eq!(call.read(), Some(QueueCall::Wq(made)));
+    }
 }
 
 #[test]

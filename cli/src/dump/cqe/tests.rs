@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// Decodes a completion that is of no packet.
+fn completion(bytes: &[u8]) -> Item {
+    super::completion(bytes, None)
+}
+
+/// Decodes a completion of a queue of packets.
+fn packet(parts: &[(usize, &[u8])]) -> Item {
+    super::completion(&entry(parts), Some(Addressing::Ethernet))
+}
+
 /// An entry of which some bytes are not zero.
 fn entry(parts: &[(usize, &[u8])]) -> [u8; DESCRIPTOR] {
     let mut bytes = [0; DESCRIPTOR];
@@ -56,6 +66,113 @@ fn a_send_with_immediate_data_that_arrived() {
     assert_eq!(item.value("imm_inval_pkey"), immediate);
     assert_eq!(item.value("se"), Some((63, "1", "event asked for")));
     assert_eq!(item.value("wqe_counter"), Some((60, "7", "index of the receive request")));
+}
+
+#[test]
+fn a_packet_that_arrived() {
+    let parts: &[(usize, &[u8])] = &[
+        (12, &[0x12, 0x34, 0x56, 0x78, 0x44, 0x80]),
+        (20, &[0xbe, 0xef]),
+        (28, &[0x06, 0x19, 0x60, 0x64]),
+        (32, &[0x02, 0, 0, 0x33]),
+        (44, &[0, 0, 0x05, 0xea]),
+        (56, &[0, 0, 0, 0x2a, 0, 7, 0, 0x20]),
+    ];
+    let item = packet(parts);
+    assert_eq!(item.title, "completion: packet received, flow tag 0x00002a, wqe_counter 7");
+    for (name, at, value, meaning) in [
+        ("tunneled", 0, "0", ""),
+        ("rss_hash_result", 12, "0x12345678", ""),
+        ("rss_hash_type", 16, "0x44", "IPv4 addresses, TCP ports"),
+        ("ml_path", 17, "0x80", "congestion was experienced"),
+        ("check_sum", 20, "0xbeef", "from the IP header to the end"),
+        ("hds_ip_ext", 28, "0x06", "IP right, TCP or UDP right"),
+        ("l4_l3_hdr_type", 29, "0x19", "IPv4, TCP"),
+        ("vlan_pcp", 30, "3", "priority"),
+        ("vlan_dei", 30, "0", ""),
+        ("vlan_id", 30, "100", ""),
+        ("lro_num_seg", 32, "2", "segments that were joined"),
+        ("srqn_uidx", 33, "0x000033", "the queue's user index, or its SRQ's number"),
+        ("byte_count", 44, "1514", ""),
+        ("flow_tag", 57, "0x00002a", ""),
+        ("wqe_counter", 60, "7", "index of the receive request"),
+        ("opcode", 63, "0x2", "packet received"),
+    ] {
+        assert_eq!(item.value(name), Some((at, value, meaning)), "{name}");
+    }
+    assert_eq!(
+        (item.value("wqe_id"), item.value("strides"), item.value("qpn")),
+        (None, None, None)
+    );
+    // Of a queue that is not known it is a message.
+    assert!(completion(&entry(parts)).title.starts_with("completion: send received, QP 0x00002a"));
+}
+
+#[test]
+fn headers_of_a_packet_are_right_or_wrong_or_not_there() {
+    // Checksum bits, header types; what is right and wrong, and the headers.
+    for (checks, types, verdict, headers) in [
+        (0x00, 0x00, "", ""),
+        (0x07, 0x00, "", ""),
+        (0x02, 0x08, "IP right", "IPv4"),
+        (0x00, 0x08, "IP wrong", "IPv4"),
+        (0x02, 0x24, "IP right, TCP or UDP wrong", "IPv6, UDP"),
+        (0x04, 0x18, "IP wrong, TCP or UDP right", "IPv4, TCP"),
+        (0x06, 0x38, "IP right, TCP or UDP right", "IPv4, TCP, an empty acknowledgement"),
+        (0x06, 0x44, "IP right, TCP or UDP right", "IPv6, TCP, an acknowledgement"),
+    ] {
+        let item = packet(&[(28, &[checks, types]), (63, &[0x20])]);
+        let meaning = |name| item.value(name).map(|field| field.2);
+        assert_eq!(meaning("hds_ip_ext"), Some(verdict), "{checks:#x} {types:#x}");
+        assert_eq!(meaning("l4_l3_hdr_type"), Some(headers), "{types:#x}");
+        assert_eq!(item.value("vlan_id"), None);
+    }
+    for (kind, hashed) in [
+        (0x00, ""),
+        (0x04, "IPv4 addresses"),
+        (0x88, "IPv6 addresses, UDP ports"),
+        (0xc4, "IPv4 addresses, SPI"),
+    ] {
+        let item = packet(&[(16, &[kind]), (63, &[0x20])]);
+        assert_eq!(item.value("rss_hash_type").map(|field| field.2), Some(hashed), "{kind:#x}");
+    }
+    let inner = packet(&[(0, &[1]), (63, &[0x20])]);
+    let meaning = "checksums and types are of the inner headers";
+    assert_eq!(inner.value("tunneled"), Some((0, "1", meaning)));
+}
+
+#[test]
+fn a_packet_in_strides_names_them_and_its_request() {
+    let item = packet(&[
+        (2, &[0x01, 0x05]),
+        (44, &[0x00, 0x03, 0x00, 0x96]),
+        (56, &[0, 0, 0, 0, 0x01, 0xfd, 0, 0x21]),
+    ]);
+    assert_eq!(item.title, "completion: packet received, flow tag 0x000000, wqe_counter 509");
+    for (name, at, value, meaning) in [
+        ("wqe_id", 2, "261", "index of the receive request"),
+        ("strides", 44, "3", "that the packet takes"),
+        ("byte_count", 46, "150", ""),
+        ("wqe_counter", 60, "509", "first stride"),
+    ] {
+        assert_eq!(item.value(name), Some((at, value, meaning)), "{name}");
+    }
+    let filler = packet(&[(44, &[0x80, 0x02, 0, 0]), (56, &[0, 0, 0, 9, 0x01, 0xfe, 0, 0x21])]);
+    assert_eq!(filler.title, "completion: strides skipped, wqe_counter 510");
+    assert_eq!((filler.value("flow_tag"), filler.value("qpn")), (None, None));
+    assert_eq!(filler.value("strides"), Some((44, "2", "that no packet lies in")));
+    assert_eq!(filler.value("byte_count"), Some((46, "0", "")));
+    assert_eq!(filler.value("opcode"), Some((63, "0x2", "strides skipped")));
+}
+
+#[test]
+fn of_a_queue_of_packets_failures_and_requests_are_what_they_are() {
+    let failed = packet(&[(54, &[0x00, 0x01]), (63, &[0xe0])]);
+    assert!(failed.title.starts_with("completion: receive failed"), "{}", failed.title);
+    assert_eq!(failed.value("syndrome").map(|field| field.2), Some("local length error"));
+    let sent = packet(&[(56, &[0x29, 0, 0, 0x48, 0, 9, 0, 0])]);
+    assert_eq!(sent.value("send_opcode"), Some((56, "0x29", "ENHANCED_MPSW")));
+    assert_eq!(sent.value("qpn"), Some((57, "0x000048", "")));
 }
 
 #[test]

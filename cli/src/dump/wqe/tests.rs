@@ -144,6 +144,170 @@ fn the_length_in_the_ring_is_in_whole_blocks() {
     assert!(!looks_like_send(&[0; 64]));
 }
 
+/// A packet whose first 18 bytes lie in the request, with both checksums.
+const PACKET_WITH_HEADER: &str = "
+    00 00 07 0a  00 00 48 04  00 00 00 08  00 00 00 00  # control: opcode 0a, ds 4
+    00 00 00 00  c0 00 00 00  00 00 00 00  00 12 ff ff  # cs_flags, mss; 18 bytes, the first two
+    ff ff ff ff  02 00 00 00  00 01 08 00  45 00 00 14  # the other sixteen
+    00 00 01 00  00 00 12 34  00 00 7e 00  00 00 20 00  # 256 bytes";
+
+#[test]
+fn a_packet_has_an_ethernet_segment_with_its_headers() {
+    let item = send(&bytes(PACKET_WITH_HEADER), Some(Addressing::Ethernet));
+    assert_eq!(item.segments(), ["control segment", "Ethernet segment", "data segment 0"]);
+    for (name, at, value, meaning) in [
+        ("cs_flags", 0x14, "0xc0", "checksums: IP, TCP or UDP"),
+        ("mss", 0x16, "0", ""),
+        ("inline_hdr_sz", 0x1c, "18", "bytes of the packet's headers"),
+        ("byte_count", 0x30, "256", ""),
+        ("addr", 0x38, "0x00007e0000002000", ""),
+    ] {
+        assert_eq!(item.value(name), Some((at, value, meaning)), "{name}");
+    }
+    let (at, header, _) = item.value("inline_hdr").expect("headers");
+    assert_eq!((at, header), (0x1e, "ff ff ff ff ff ff 02 00 00 00 00 01 08 00 45 00"));
+    let rest = item.fields().skip_while(|field| field.name != "inline_hdr").nth(1);
+    assert_eq!(rest.map(|field| field.value), Some("00 14"));
+    assert_eq!(item.notes(), "");
+}
+
+/// A packet without checksums that the device puts a tag into: a service tag, or a customer's.
+fn tagged(kind: &str) -> Item {
+    let request = format!(
+        "00 00 07 0a  00 00 48 03  00 00 00 08  00 00 00 00
+         00 00 00 00  00 00 00 00  00 00 00 00  {kind} b0 64  # priority 5, DEI, 100
+         00 00 00 3c  00 00 12 34  00 00 7e 00  00 00 20 00"
+    );
+    send(&bytes(&request), Some(Addressing::Ethernet))
+}
+
+#[test]
+fn a_vlan_tag_is_inserted_in_place_of_headers() {
+    for (kind, value, meaning) in [
+        ("80 00", "0x8000", "a VLAN tag, 0x8100"),
+        ("80 01", "0x8001", "a service VLAN tag, 0x88a8"),
+    ] {
+        let item = tagged(kind);
+        assert_eq!(item.segments(), ["control segment", "Ethernet segment", "data segment 0"]);
+        assert_eq!(item.value("insert"), Some((0x1c, value, meaning)));
+        assert_eq!(item.value("vlan_pcp"), Some((0x1e, "5", "priority")));
+        assert_eq!(item.value("vlan_dei"), Some((0x1e, "1", "")));
+        assert_eq!(item.value("vlan_id"), Some((0x1e, "100", "")));
+        assert_eq!(item.value("cs_flags"), Some((0x14, "0x00", "no checksums")));
+        assert_eq!(item.value("inline_hdr_sz"), None);
+        assert_eq!(item.value("byte_count"), Some((0x20, "60", "")));
+    }
+}
+
+#[test]
+fn a_tunnelled_packet_names_its_inner_headers() {
+    let request = "
+        00 00 07 0a  00 00 48 03  00 00 00 08  00 00 00 00
+        11 07 29 1f  f0 31 00 00  00 00 0b ad  00 00 00 00
+        00 00 00 80  00 00 12 34  00 00 7e 00  00 00 20 00";
+    let item = send(&bytes(request), Some(Addressing::Ethernet));
+    let sums = "checksums: IP, TCP or UDP, inner IP, inner TCP or UDP";
+    for (name, at, value, meaning) in [
+        ("swp_outer_l4_offset", 0x10, "17", "it is at byte 34"),
+        ("swp_outer_l3_offset", 0x11, "7", "it is at byte 14"),
+        ("swp_inner_l4_offset", 0x12, "41", "it is at byte 82"),
+        ("swp_inner_l3_offset", 0x13, "31", "it is at byte 62"),
+        ("cs_flags", 0x14, "0xf0", sums),
+        ("swp_flags", 0x15, "0x31", "outer IPv6, outer UDP, inner IPv6"),
+        ("flow_table_metadata", 0x18, "0x00000bad", "what flow rules match"),
+        ("inline_hdr_sz", 0x1c, "0", "bytes of the packet's headers"),
+    ] {
+        assert_eq!(item.value(name), Some((at, value, meaning)), "{name}");
+    }
+}
+
+/// A packet that is cut into segments of 1,460 bytes, each with 54 bytes of headers: Ethernet, IPv4, TCP.
+const SEGMENTED: &str = "
+    00 00 09 0e  00 00 48 07  00 00 00 08  00 00 00 00  # control: opcode 0e, ds 7
+    00 00 00 00  c0 00 05 b4  00 00 00 00  00 36 ff ff  # mss 1460; 54 bytes, the first two
+    ff ff ff ff  02 00 00 00  00 01 08 00  45 00 00 00
+    00 00 40 00  40 06 00 00  0a 00 00 01  0a 00 00 02
+    04 00 00 50  00 00 00 01  00 00 00 02  50 18 ff ff
+    00 00 00 00  ee ee ee ee  ee ee ee ee  ee ee ee ee  # the last four, and padding
+    00 01 00 00  00 00 12 34  00 00 7e 00  00 00 20 00  # 65536 bytes";
+
+#[test]
+fn a_packet_that_is_cut_has_headers_and_the_size_of_a_segment() {
+    // The opcode is of packets alone: nobody has to say so.
+    for addressing in [None, Some(Addressing::Ethernet)] {
+        let item = send(&bytes(SEGMENTED), addressing);
+        assert!(item.title.starts_with("send request TSO"), "{}", item.title);
+        assert_eq!(item.segments(), ["control segment", "Ethernet segment", "data segment 0"]);
+        assert_eq!(item.value("mss"), Some((0x16, "1460", "bytes of a segment, headers apart")));
+        let header = Some((0x1c, "54", "bytes of the packet's headers"));
+        assert_eq!(item.value("inline_hdr_sz"), header);
+        let lines = item.fields().filter(|field| field.meaning.starts_with('|'));
+        let lines = Vec::from_iter(lines.map(|field| field.value));
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[3], "ff ff 00 00 00 00");
+        assert_eq!(item.value("byte_count"), Some((0x60, "65536", "")));
+        assert_eq!(item.notes(), "");
+    }
+    // Headers that lie about their length leave nothing for data.
+    let item = send(&bytes(&SEGMENTED.replace("00 36 ff", "02 36 ff")), None);
+    assert_eq!(item.segments(), ["control segment", "Ethernet segment"]);
+    assert_eq!(item.notes(), "the headers are longer than the request");
+    let cut = send(&bytes(SEGMENTED)[..20], None);
+    assert!(cut.notes().starts_with("cut off"), "{}", cut.notes());
+    assert_eq!(cut.segments(), ["control segment", "Ethernet segment"]);
+    assert_eq!(cut.value("bytes").map(|(at, bytes, _)| (at, bytes)), Some((0x10, "00 00 00 00")));
+    let nothing = send(&bytes("0000090e 00004800 00000008 00000000 00000000"), None);
+    assert!(nothing.notes().contains("ds is 0"), "{}", nothing.notes());
+}
+
+/// Three packets in one request: the second one lies in it.
+const SEVERAL: &str = "
+    00 00 0a 29  00 00 48 06  00 00 00 08  00 00 00 00  # control: opcode 29, ds 6
+    00 00 00 00  40 00 00 00  00 00 00 00  00 00 00 00
+    00 00 00 3c  00 00 12 34  00 00 7e 00  00 00 20 00  # 60 bytes
+    80 00 00 0e  ff ff ff ff  ff ff 02 00  00 00 00 01  # fourteen bytes inline
+    88 b5 ee ee  ee ee ee ee  ee ee ee ee  ee ee ee ee
+    00 00 05 ea  00 00 12 34  00 00 7e 00  00 00 30 00  # 1514 bytes";
+
+#[test]
+fn each_entry_of_a_request_of_several_packets_is_one() {
+    for addressing in [None, Some(Addressing::Ethernet)] {
+        let item = send(&bytes(SEVERAL), addressing);
+        assert!(item.title.starts_with("send request ENHANCED_MPSW"), "{}", item.title);
+        assert_eq!(
+            item.segments(),
+            ["control segment", "Ethernet segment", "packet 0", "packet 1: inline", "packet 2"]
+        );
+        assert_eq!(item.value("cs_flags"), Some((0x14, "0x40", "checksums: IP")));
+        let counts: Vec<_> = item.fields().filter(|field| field.name == "byte_count").collect();
+        let counts: Vec<_> = counts.iter().map(|field| (field.value, field.meaning)).collect();
+        assert_eq!(counts, [("60", ""), ("0x8000000e", "inline, 14"), ("1514", "")]);
+        let inline = "ff ff ff ff ff ff 02 00 00 00 00 01 88 b5";
+        assert_eq!(item.value("data").map(|(at, data, _)| (at, data)), Some((0x34, inline)));
+        assert_eq!(item.notes(), "");
+    }
+}
+
+#[test]
+fn packets_of_equal_length_have_it_once() {
+    // The opcode is that of packets that are cut, with a modifier.
+    let alike = SEVERAL.replace("00 00 0a 29", "01 00 0a 0e").replace("40 00 00 00", "40 00 00 3c");
+    let item = send(&bytes(&alike), None);
+    assert_eq!(item.value("mss"), Some((0x16, "60", "bytes of each packet")));
+    assert_eq!(item.segments()[2..], ["packet 0", "packet 1: inline", "packet 2"]);
+}
+
+#[test]
+fn a_receive_of_strides_begins_behind_a_segment_without_use() {
+    let request = "
+        00 00 00 07  00 00 00 00  00 00 00 00  00 00 00 00
+        00 00 80 00  00 00 12 34  00 00 7e 00  00 00 20 00";
+    let item = receive_of_strides(&bytes(request));
+    assert_eq!(item.segments(), ["next segment, not used", "data segment 0"]);
+    assert_eq!(item.value("byte_count"), Some((0x10, "32768", "")));
+    assert_eq!(receive_of_strides(&[1; 5]).segments(), ["next segment, not used"]);
+}
+
 #[test]
 fn a_receive_request_ends_with_its_mark() {
     let list = "

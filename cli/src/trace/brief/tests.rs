@@ -69,7 +69,58 @@ fn headers_of_a_packet_count_in_its_bytes() {
         00000100 00001234 00007e00 00002000";
     let packet = brief(Kind::Send, Addressing::Ethernet, packet);
     assert_eq!((packet.opcode.as_str(), packet.bytes), ("SEND", Some(18 + 256)));
-    assert_eq!(packet.parts.len(), 1);
+    assert_eq!(
+        packet.rest(),
+        "completion  checksums IP, TCP or UDP  header 18 B  lkey 0x00001234 addr 0x00007e0000002000"
+    );
+}
+
+#[test]
+fn requests_of_packets_say_how_they_are_sent() {
+    let cut = "
+        0000000e 00004807 00000008 00000000
+        00000000 c00005b4 00000000 0036ffff
+        ffffffff 02000000 00010800 45000000
+        00004000 40060000 0a000001 0a000002
+        04000050 00000001 00000002 5018ffff
+        00000000 00000000 00000000 00000000
+        00010000 00001234 00007e00 00002000";
+    let cut = brief(Kind::Send, Addressing::Ethernet, cut);
+    assert_eq!((cut.opcode.as_str(), cut.bytes), ("TSO", Some(54 + 65536)));
+    assert!(cut.rest().contains("mss 1460  header 54 B  lkey"), "{}", cut.rest());
+
+    let tagged = "
+        0000000a 00004803 00000008 00000000
+        00000000 00000000 00000000 8000b064
+        0000003c 00001234 00007e00 00002000";
+    let tagged = brief(Kind::Send, Addressing::Ethernet, tagged);
+    assert_eq!(tagged.bytes, Some(60));
+    assert!(tagged.rest().starts_with("completion  vlan 100  lkey"), "{}", tagged.rest());
+
+    let several = "
+        00000a29 00004806 00000008 00000000
+        00000000 40000000 00000000 00000000
+        0000003c 00001234 00007e00 00002000
+        8000000e ffffffff ffff0200 00000001
+        88b50000 00000000 00000000 00000000
+        000005ea 00001234 00007e00 00003000";
+    let several = brief(Kind::Send, Addressing::Ethernet, several);
+    assert_eq!((several.opcode.as_str(), several.bytes), ("ENHANCED_MPSW", Some(60 + 14 + 1514)));
+    assert_eq!(
+        several.rest(),
+        "completion  checksums IP  packets 3  lkey 0x00001234 addr 0x00007e0000002000  inline  \
+         and 1 more"
+    );
+    let mut object = Map::new();
+    several.add_to(&mut object);
+    assert_eq!((&object["packets"], &object["segments"][2]["bytes"]), (&json!(3), &json!(1514)));
+
+    let receive = "
+        00000000 00000000 00000000 00000000
+        00008000 00001234 00007e00 00002000";
+    let receive = brief(Kind::Strides, Addressing::Connected, receive);
+    assert_eq!((receive.opcode.as_str(), receive.bytes), ("RECV", Some(32768)));
+    assert_eq!(receive.rest(), "lkey 0x00001234 addr 0x00007e0000002000");
 }
 
 fn cqe(bytes: &[(usize, &[u8])]) -> Vec<u8> {
@@ -89,8 +140,8 @@ fn a_completion_says_of_what_and_how_it_went() {
     // Opcode of the request and number of the queue pair; block; owner.
     let done = completed(&[(56, &[0x08, 0, 0, 0x48]), (60, &[0, 12]), (63, &[0])]);
     assert_eq!(
-        (done.opcode.as_str(), done.bytes, done.qp),
-        ("request completed", None, Some(0x48))
+        (done.opcode.as_str(), done.bytes, done.of),
+        ("request completed", None, Some(("qp", 0x48)))
     );
     assert_eq!(done.rest(), "RDMA_WRITE  qp 0x000048 12");
     assert_eq!((done.counted().as_str(), done.failed), ("request completed, RDMA_WRITE", false));
@@ -112,6 +163,38 @@ fn a_completion_says_of_what_and_how_it_went() {
         "remote access error (syndrome 0x13, vendor 0x88)  RDMA_WRITE  qp 0x000048 0"
     );
     assert_eq!(failed.counted(), "request failed: remote access error");
+}
+
+#[test]
+fn the_completion_of_a_packet_says_what_the_device_found() {
+    let packet = |bytes: &[(usize, &[u8])]| {
+        Brief::of(Kind::Completion, &decode(Kind::Completion, &cqe(bytes), Addressing::Ethernet))
+    };
+    let mut came = packet(&[
+        (2, &[0, 5]),
+        (12, &[0x12, 0x34, 0x56, 0x78, 0x44]),
+        (28, &[0x02, 0x19, 0x60, 0x64]),
+        (44, &[0, 3, 0, 150]),
+        (57, &[0, 0, 0x2a]),
+        (60, &[0, 9]),
+        (63, &[0x20]),
+    ]);
+    assert_eq!((came.opcode.as_str(), came.bytes, came.of), ("packet received", Some(150), None));
+    // Who traces knows the queue.
+    came.of = Some(("wq", 0x60));
+    assert_eq!(
+        came.rest(),
+        "wq 0x000060 5  hash 0x12345678  checksums IP right, TCP or UDP wrong  headers IPv4, TCP  \
+         vlan 100  strides 3  flow tag 0x00002a  stride 9"
+    );
+    let mut object = Map::new();
+    came.add_to(&mut object);
+    let object = Value::Object(object);
+    assert_eq!((&object["wq"], &object["request_index"]), (&json!(0x60), &json!(5)));
+    assert_eq!((&object["stride"], &object["strides"]), (&json!(9), &json!(3)));
+    let bare = packet(&[(44, &[0, 0, 0, 60]), (60, &[0, 9]), (63, &[0x20])]);
+    assert_eq!((bare.bytes, bare.rest().as_str()), (Some(60), ""));
+    assert_eq!(bare.detail("index"), Some("9"));
 }
 
 #[test]

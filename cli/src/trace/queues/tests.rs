@@ -1,7 +1,7 @@
 //! Queues that are made, reset and destroyed by calls.
 
 use super::*;
-use mlx5_uapi::queues::{ChangedQp, EndedQueue, MadeCq, MadeQp, MadeSrq};
+use mlx5_uapi::queues::{ChangedQp, EndedQueue, MadeCq, MadeQp, MadeSrq, MadeWq};
 use std::cell::RefCell;
 
 const CQ_RING: u64 = 0x1000;
@@ -77,6 +77,7 @@ fn qp() -> QueueCall {
         receives: 4,
         receive_size: 16,
         record: QP_RECORD,
+        user_index: 0x22,
     })
 }
 
@@ -205,6 +206,84 @@ fn a_shared_queue_is_not_followed_after_a_completion_of_its_own() {
     let told = look(&mut queues, &fake);
     assert_eq!(places(&told), [(COMPLETIONS, 1)]);
     assert_eq!(told[0], Event::Hidden { name, count: 1 });
+}
+
+/// A work queue whose receives four packets can share, and one whose receives each take one.
+fn work_queues() -> [QueueCall; 2] {
+    let strided = MadeWq {
+        handle: 4,
+        number: 0x60,
+        ring: RECEIVE_RING,
+        record: QP_RECORD,
+        entries: 4,
+        entry_size: 32,
+        user_index: 0x44,
+        strides: 4,
+        stride_size: 64,
+    };
+    let plain = MadeWq { handle: 5, number: 0x61, user_index: 0x45, strides: 0, ..strided };
+    [QueueCall::Wq(strided), QueueCall::Wq(plain)]
+}
+
+#[test]
+fn packets_are_known_by_the_queue_that_they_came_to() {
+    let (mut queues, fake) = (all(), Fake::new());
+    let QueueCall::Qp(connected) = qp() else { unreachable!("it is one") };
+    let raw = MadeQp { handle: 6, number: 0x49, kind: 8, user_index: 0x46, ..connected };
+    let mut told = apply(&mut queues, QueueCall::Qp(raw));
+    for call in work_queues() {
+        told.extend(apply(&mut queues, call));
+    }
+    let about = told.iter().map(|event| match event {
+        Event::Made { about, .. } => about.as_str(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        Vec::from_iter(about),
+        [
+            "raw packets, 8 send blocks, 4 receives of 16 bytes",
+            "4 receives of 32 bytes, each 4 strides of 64 bytes",
+            "4 receives of 32 bytes"
+        ]
+    );
+    // The bits above an index are of something else.
+    for (index, user_index) in (0..).zip([0x22, 0x44, 0x45, 0x100_0046, 0x47]) {
+        fake.complete(index, user_index);
+    }
+    let came: Vec<Option<Name>> = look(&mut queues, &fake)
+        .into_iter()
+        .map(|event| match event {
+            Event::Completed { packets, .. } => packets,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let name = |kind, number| Some(Name { kind, number });
+    let raw = name(Kind::Receive, 0x49);
+    assert_eq!(came, [None, name(Kind::Strides, 0x60), name(Kind::Work, 0x61), raw, None]);
+    // Another device has indices of its own.
+    let mut queues = all();
+    let [strided, _] = work_queues();
+    queues.apply(DEVICE + 1, &strided, &mut Vec::new());
+    let told = look(&mut queues, &fake);
+    assert!(told.iter().all(|event| matches!(event, Event::Completed { packets: None, .. })));
+}
+
+#[test]
+fn completions_are_compressed_as_the_call_says() {
+    for (format, compressed) in [
+        (0, None),
+        (1, Some(MiniFormat::Hash)),
+        (2, Some(MiniFormat::Checksum)),
+        (4, Some(MiniFormat::ChecksumStride)),
+        (3, None),
+        (1 << 32, None),
+    ] {
+        assert_eq!(compression(format), compressed, "{format}");
+    }
+    let QueueCall::Cq(made) = cq() else { unreachable!("it is one") };
+    let told = apply(&mut Queues::default(), QueueCall::Cq(MadeCq { compressed: 4, ..made }));
+    let about = "8 completions of 64 bytes, compressed with checksum and stride index".to_owned();
+    assert_eq!(told, [Event::Made { name: COMPLETIONS, about }]);
 }
 
 #[test]

@@ -213,19 +213,24 @@ fn consumed(fake: &Fake, index: u32) {
     fake.record(completion_queue_record::CONSUMER, index & 0xff_ffff);
 }
 
+/// No queue has strides.
+fn no_strides(_: u32) -> bool {
+    false
+}
+
 #[test]
 fn completions_are_seen_once_in_every_lap() {
     let fake = Fake::new();
     empty_ring(&fake);
-    let mut ring = CompletionRing::new(place(4, 64), false);
-    assert_eq!(ring.look(&fake), Ok(Moved::default()));
+    let mut ring = CompletionRing::new(place(4, 64), None);
+    assert_eq!(ring.look(&fake, &no_strides), Ok(Moved::default()));
     for lap in 0..5 {
         for index in lap * 4..lap * 4 + 4 {
             complete(&fake, index);
-            let moved = ring.look(&fake).expect("readable");
+            let moved = ring.look(&fake, &no_strides).expect("readable");
             assert_eq!((indices(&moved), moved.lost), (vec![index], 0));
             assert_eq!(moved.entries[0].1[0], index as u8);
-            assert_eq!(ring.look(&fake), Ok(Moved::default()), "{index}");
+            assert_eq!(ring.look(&fake, &no_strides), Ok(Moved::default()), "{index}");
             consumed(&fake, index + 1);
         }
     }
@@ -235,20 +240,20 @@ fn completions_are_seen_once_in_every_lap() {
 fn completions_that_were_overwritten_are_counted_and_the_rest_is_shown() {
     let fake = Fake::new();
     empty_ring(&fake);
-    let mut ring = CompletionRing::new(place(4, 64), false);
+    let mut ring = CompletionRing::new(place(4, 64), None);
     // 0 to 6 were written and passed, 7 and 8 wait: 5 to 8 are there.
     for index in 0..9 {
         complete(&fake, index);
     }
     consumed(&fake, 7);
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!((indices(&moved), moved.lost), (vec![5, 6, 7, 8], 5));
     // Two laps later the owner bits are those of before.
     for index in 9..17 {
         complete(&fake, index);
     }
     consumed(&fake, 17);
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!((indices(&moved), moved.lost), (vec![13, 14, 15, 16], 4));
 }
 
@@ -256,14 +261,14 @@ fn completions_that_were_overwritten_are_counted_and_the_rest_is_shown() {
 fn a_completion_is_taken_whole_though_its_mark_is_read_last() {
     let fake = Fake::new();
     empty_ring(&fake);
-    let mut ring = CompletionRing::new(place(4, 64), false);
+    let mut ring = CompletionRing::new(place(4, 64), None);
     // In the first read the mark is there, and the rest is not.
     let mark = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
     fake.put(RING + DESCRIPTOR as u64 - 1, &[mark]);
     fake.before(3, |fake| complete(fake, 0));
     complete(&fake, 0);
     fake.put(RING, &[0xff; 8]);
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!(moved.entries[0].1[..8], [0; 8]);
 }
 
@@ -271,7 +276,7 @@ fn a_completion_is_taken_whole_though_its_mark_is_read_last() {
 fn a_device_that_laps_the_reader_is_not_believed() {
     let fake = Fake::new();
     empty_ring(&fake);
-    let mut ring = CompletionRing::new(place(4, 64), false);
+    let mut ring = CompletionRing::new(place(4, 64), None);
     complete(&fake, 0);
     // Between the two reads of the ring two whole laps go by.
     fake.before(3, |fake| {
@@ -280,7 +285,7 @@ fn a_device_that_laps_the_reader_is_not_believed() {
         }
         consumed(fake, 9);
     });
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!((indices(&moved), moved.lost), (vec![5, 6, 7, 8], 5));
 }
 
@@ -290,7 +295,7 @@ fn the_consumer_index_has_24_bits() {
     empty_ring(&fake);
     // Of the lap before.
     complete(&fake, 0xff_fffd);
-    let mut ring = CompletionRing::new(place(4, 64), false);
+    let mut ring = CompletionRing::new(place(4, 64), None);
     // What stands above them is not part of the index.
     fake.record(completion_queue_record::CONSUMER, 0x11ff_fffe);
     ring.pass(&fake).expect("readable");
@@ -298,21 +303,21 @@ fn the_consumer_index_has_24_bits() {
         complete(&fake, index);
     }
     complete(&fake, 0x100_0000);
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!((indices(&moved), moved.lost), (vec![0xff_fffe, 0xff_ffff, 0x100_0000], 0));
     consumed(&fake, 0x100_0001);
-    assert_eq!(ring.look(&fake), Ok(Moved::default()));
+    assert_eq!(ring.look(&fake, &no_strides), Ok(Moved::default()));
 }
 
 #[test]
 fn a_ring_of_another_size_goes_on_with_the_same_index() {
     let fake = Fake::new();
     empty_ring(&fake);
-    let mut ring = CompletionRing::new(place(4, 64), false);
+    let mut ring = CompletionRing::new(place(4, 64), None);
     for index in 0..3 {
         complete(&fake, index);
     }
-    assert_eq!(indices(&ring.look(&fake).expect("readable")), [0, 1, 2]);
+    assert_eq!(indices(&ring.look(&fake, &no_strides).expect("readable")), [0, 1, 2]);
     consumed(&fake, 3);
     ring.resize(Place { ring: RING + 0x1000, record: 0, entries: 8, entry_size: 64 });
     let mut cqe = [9; DESCRIPTOR];
@@ -322,7 +327,7 @@ fn a_ring_of_another_size_goes_on_with_the_same_index() {
         fake.put(RING + 0x1000 + place * 64 + 63, &unwritten);
     }
     fake.put(RING + 0x1000 + 3 * 64, &cqe);
-    assert_eq!(indices(&ring.look(&fake).expect("readable")), [3]);
+    assert_eq!(indices(&ring.look(&fake, &no_strides).expect("readable")), [3]);
 }
 
 #[test]
@@ -332,7 +337,7 @@ fn a_compressed_run_is_taken_apart() {
         let at = RING + place * 64 + 63;
         fake.put(at, &[(CqeOpcode::Invalid as u8) << OPCODE_SHIFT | OWNER]);
     }
-    let mut ring = CompletionRing::new(place(16, 64), true);
+    let mut ring = CompletionRing::new(place(16, 64), Some(MiniFormat::Hash));
     let mut title = Cqe::read_from_bytes(&[0; DESCRIPTOR]).expect("a descriptor");
     title.op_own = (CqeOpcode::Requester as u8) << OPCODE_SHIFT | FORMAT_MASK;
     title.byte_count = 10.into();
@@ -348,7 +353,7 @@ fn a_compressed_run_is_taken_apart() {
         };
         fake.put(RING + slot * 64 + u64::from(told % 8) * 8, mini.as_bytes());
     }
-    let moved = ring.look(&fake).expect("readable");
+    let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!(indices(&moved), (0..10).collect::<Vec<_>>());
     for (told, bytes) in &moved.entries {
         let cqe = Cqe::read_from_bytes(bytes).expect("a descriptor");
@@ -361,7 +366,92 @@ fn a_compressed_run_is_taken_apart() {
     let mut cqe = [7; DESCRIPTOR];
     cqe[DESCRIPTOR - 1] = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
     fake.put(RING + 10 * 64, &cqe);
-    assert_eq!(indices(&ring.look(&fake).expect("readable")), [10]);
+    assert_eq!(indices(&ring.look(&fake, &no_strides).expect("readable")), [10]);
+}
+
+/// A run of ten packets in an empty ring of 16, whose queue has this user index. Each says eight bytes, by hand
+/// from the PRM: two of a checksum and two of a stride, or four of a hash; strides, and length.
+fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, CompletionRing) {
+    let fake = Fake::new();
+    for place in 0..16 {
+        fake.put(RING + place * 64 + 63, &[0xf1]);
+    }
+    let mut title = [0; DESCRIPTOR];
+    title[32..36].copy_from_slice(&0x33_u32.to_be_bytes());
+    title[44..48].copy_from_slice(&10_u32.to_be_bytes());
+    title[60..62].copy_from_slice(&500_u16.to_be_bytes());
+    title[63] = 0x2c;
+    fake.put(RING, &title);
+    for (told, mini) in (0..).zip(minis) {
+        let slot = if told < 8 { 1 } else { 8 };
+        fake.put(RING + slot * 64 + told % 8 * 8, mini);
+    }
+    (fake, CompletionRing::new(place(16, 64), Some(format)))
+}
+
+/// Index, counter and the number of strides of each, and what is lost.
+fn counters(moved: &Moved) -> (Vec<(u32, u16, u16)>, u64) {
+    let told = moved.entries.iter().map(|(index, bytes)| {
+        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        (*index, half(60), half(44))
+    });
+    (told.collect(), moved.lost)
+}
+
+#[test]
+fn strides_of_a_run_are_told_or_follow_each_other() {
+    // Two strides each, but three of the third; the first ones as the device tells them.
+    let taken = |told: u8| if told == 2 { 3 } else { 2 };
+    let minis: [[u8; 8]; 10] = std::array::from_fn(|told| {
+        [0xbe, told as u8, 0x01, 7 * told as u8, 0, taken(told as u8), 0, 60]
+    });
+    let strides = |index| index == 0x33;
+    let indices = 0..10_u32;
+    let told: Vec<_> =
+        indices.clone().map(|at| (at, 0x100 + 7 * at as u16, taken(at as u8).into())).collect();
+    let follow = [500, 502, 504, 507, 509, 511, 513, 515, 517, 519];
+    let following: Vec<_> =
+        indices.clone().map(|at| (at, follow[at as usize], taken(at as u8).into())).collect();
+    let counted: Vec<_> = indices.map(|at| (at, 500 + at as u16, taken(at as u8).into())).collect();
+    for (format, of_strides, of_others) in [
+        (MiniFormat::ChecksumStride, &told, &counted),
+        (MiniFormat::Checksum, &following, &counted),
+        (MiniFormat::Hash, &following, &counted),
+    ] {
+        let (fake, mut ring) = run_of_packets(format, &minis);
+        let moved = ring.look(&fake, &strides).expect("readable");
+        assert_eq!(counters(&moved), (of_strides.clone(), 0), "{format:?}");
+        // The hash or the checksum is its own, and nothing says that more is compressed.
+        for (told, (_, bytes)) in (0..).zip(&moved.entries) {
+            let (hash, sum): ([u8; 4], [u8; 2]) = match format {
+                MiniFormat::Hash => ([0xbe, told, 0x01, 7 * told], [0, 0]),
+                _ => ([0; 4], [0xbe, told]),
+            };
+            assert_eq!((&bytes[12..16], &bytes[20..22]), (&hash[..], &sum[..]), "{format:?}");
+            assert_eq!((bytes[47], bytes[63]), (60, 0x20));
+        }
+        let (fake, mut ring) = run_of_packets(format, &minis);
+        let moved = ring.look(&fake, &no_strides).expect("readable");
+        assert_eq!(counters(&moved), (of_others.clone(), 0), "{format:?}");
+    }
+}
+
+#[test]
+fn of_a_run_that_was_passed_the_ends_of_whole_arrays_are_lost() {
+    let minis = std::array::from_fn(|_| [0, 0, 0, 0, 0, 1, 0, 60]);
+    let (fake, mut ring) = run_of_packets(MiniFormat::Checksum, &minis);
+    // As who passes it marks all places but the title's.
+    for place in 1..10 {
+        fake.put(RING + place * 64 + 63, &[0xf0]);
+    }
+    consumed(&fake, 10);
+    let moved = ring.look(&fake, &|_| true).expect("readable");
+    let (told, lost) = counters(&moved);
+    assert_eq!(
+        told.iter().map(|(index, ..)| *index).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    );
+    assert_eq!((told[7].1, lost), (508, 1));
 }
 
 #[test]
@@ -392,7 +482,7 @@ fn a_ring_that_is_gone_is_told() {
     post_send(&fake, 0, 1);
     let gone = Place { ring: 0x20000, record: RECORD, entries: 8, entry_size: 64 };
     assert_eq!(SendRing::new(gone).look(&fake), Err(Unreadable));
-    assert_eq!(CompletionRing::new(gone, false).look(&fake), Err(Unreadable));
+    assert_eq!(CompletionRing::new(gone, None).look(&fake, &no_strides), Err(Unreadable));
     let gone = Place { ring: RING, record: 0x20000, entries: 8, entry_size: 64 };
     assert_eq!(ReceiveRing::new(gone).look(&fake), Err(Unreadable));
 }
