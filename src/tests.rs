@@ -19,6 +19,7 @@ mod polling;
 mod pool;
 mod queues;
 mod raw;
+mod rings;
 mod states;
 mod views;
 mod work_queues;

@@ -29,53 +29,54 @@
     mov ecx,DWORD PTR [rsp+0x28]
     je 10
 1:
-    movzx eax,si
-    mov r13d,DWORD PTR [rdi+0x34]
-    and r13d,eax
-    cmp ax,cx
+    mov eax,DWORD PTR [rdi+0x34]
+    cmp si,cx
     jne 2
-    mov rax,QWORD PTR [rdi+0x20]
-    mov ecx,DWORD PTR [rax+0x100]
+    mov rcx,QWORD PTR [rdi+0x20]
+    mov BYTE PTR [rcx+0x82],0x1
+    mov ecx,DWORD PTR [rcx+0x100]
     add cx,WORD PTR [rdi+0x28]
     mov WORD PTR [rdi+0x3a],cx
 2:
     cmp cx,si
     je 14
     mov DWORD PTR [rsp+0x28],ecx
-    mov eax,ecx
+    sub ecx,esi
+    movzx ecx,cx
     mov DWORD PTR [rsp+0xc],esi
-    sub eax,esi
-    movzx eax,ax
-    cmp rax,rdx
+    movzx esi,si
+    and eax,esi
+    cmp rcx,rdx
     mov QWORD PTR [rsp+0x60],rdx
-    cmovae rax,rdx
-    mov edx,DWORD PTR [rdi+0x28]
-    mov ecx,edx
-    sub rdx,r13
-    cmp rdx,rax
-    cmovae rdx,rax
-    mov QWORD PTR [rsp+0x58],rdx
-    lea eax,[rdx*8+0x0]
-    lea rax,[rax+rax*2]
-    mov QWORD PTR [rsp+0x20],rax
-    cmp ecx,r13d
+    cmovae rcx,rdx
+    mov esi,DWORD PTR [rdi+0x28]
+    mov edx,esi
+    sub rsi,rax
+    cmp rsi,rcx
+    cmovae rsi,rcx
+    mov QWORD PTR [rsp+0x58],rsi
+    lea ecx,[rsi*8+0x0]
+    lea rcx,[rcx+rcx*2]
+    mov QWORD PTR [rsp+0x20],rcx
+    cmp edx,eax
     je 0
-    mov rax,QWORD PTR [rsp+0x18]
-    mov ebx,DWORD PTR [rax+0x2c]
-    mov ebp,DWORD PTR [rax+0x30]
-    lea r15d,[r13*8+0x0]
-    add r15,QWORD PTR [rax+0x10]
-    imul r13,rbp
-    add r13,QWORD PTR [rax+0x8]
-    cmp ebx,0x1
+    mov rcx,QWORD PTR [rsp+0x18]
+    mov r13d,DWORD PTR [rcx+0x2c]
+    mov ebp,DWORD PTR [rcx+0x30]
+    lea r15d,[rax*8+0x0]
+    add r15,QWORD PTR [rcx+0x10]
+    mov rbx,rbp
+    imul rbx,rax
+    add rbx,QWORD PTR [rcx+0x8]
+    cmp r13d,0x1
     jbe 6
     mov r12,QWORD PTR [rsp+0x20]
     mov r14,QWORD PTR [rsp+0x10]
     jmp 5
 3:
     lea rdi,[rsp+0x2c]
-    mov rsi,r13
-    mov r8d,ebx
+    mov rsi,rbx
+    mov r8d,r13d
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
     movzx eax,BYTE PTR [rsp+0x2c]
     cmp al,0x1f
@@ -84,7 +85,7 @@
     mov rax,QWORD PTR [r14+0x10]
     add r14,0x18
     mov QWORD PTR [r15],rax
-    add r13,rbp
+    add rbx,rbp
     add r15,0x8
     add r12,0xffffffffffffffe8
     je 0
@@ -99,13 +100,13 @@
     mov ecx,DWORD PTR [rdx+0xc]
     mov rdx,QWORD PTR [rdx]
     movups xmm0,XMMWORD PTR [data]
-    movups XMMWORD PTR [r13+0x10],xmm0
+    movups XMMWORD PTR [rbx+0x10],xmm0
     bswap eax
     bswap rdx
     bswap ecx
-    mov DWORD PTR [r13+0x0],eax
-    mov DWORD PTR [r13+0x4],ecx
-    mov QWORD PTR [r13+0x8],rdx
+    mov DWORD PTR [rbx],eax
+    mov DWORD PTR [rbx+0x4],ecx
+    mov QWORD PTR [rbx+0x8],rdx
     jmp 4
 6:
     mov r12,QWORD PTR [rsp+0x20]
@@ -113,8 +114,8 @@
     jmp 9
 7:
     lea rdi,[rsp+0x2c]
-    mov rsi,r13
-    mov r8d,ebx
+    mov rsi,rbx
+    mov r8d,r13d
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue18write_scatter_list]
     movzx eax,BYTE PTR [rsp+0x2c]
     cmp al,0x1f
@@ -123,7 +124,7 @@
     mov rax,QWORD PTR [r14+0x10]
     add r14,0x18
     mov QWORD PTR [r15],rax
-    add r13,rbp
+    add rbx,rbp
     add r15,0x8
     add r12,0xffffffffffffffe8
     je 0
@@ -140,9 +141,9 @@
     bswap eax
     bswap rdx
     bswap ecx
-    mov DWORD PTR [r13+0x0],eax
-    mov DWORD PTR [r13+0x4],ecx
-    mov QWORD PTR [r13+0x8],rdx
+    mov DWORD PTR [rbx],eax
+    mov DWORD PTR [rbx+0x4],ecx
+    mov QWORD PTR [rbx+0x8],rdx
     jmp 8
 10:
     cmp si,WORD PTR [rdi+0x38]

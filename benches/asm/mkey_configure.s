@@ -25,6 +25,8 @@
     and r14d,r15d
     shl r14,0x6
     add r14,QWORD PTR [rbx]
+    mov rax,QWORD PTR [rbx+0x38]
+    mov BYTE PTR [rax+0x2],0x1
     mov r9,rsp
     mov rdi,rbx
     mov esi,r15d

@@ -4,8 +4,9 @@
 //! creating a queue, and each mapping takes entries of the TLB. Chunks grow with what is in use. Large
 //! ones are advised to be backed by huge pages.
 //!
-//! Pages that were given back are used again, lowest first. They are zeroed by whoever takes them.
-//! At most [`IDLE`] bytes wait for that; others go back to the system.
+//! Pages that were given back are used again, lowest first. Those that may hold something are zeroed by
+//! whoever takes them: a ring that is given back says what of it was written. At most [`IDLE`] bytes wait to
+//! be taken; others go back to the system.
 
 use super::map::map;
 use mlx5_uapi::{
@@ -55,6 +56,8 @@ struct Word {
     free: u64,
     /// Those of them that may hold memory.
     idle: u64,
+    /// Those of them that may hold something else than zeros.
+    dirty: u64,
 }
 
 /// The pages of a chunk.
@@ -81,16 +84,29 @@ impl Pages {
         })
     }
 
-    /// Takes free pages. Returns how many of them were idle.
-    fn take(&mut self, range: Range<usize>) -> usize {
-        let mut idle = 0;
-        for (word, mask) in Self::words(range) {
-            let word = &mut self.words[word];
+    /// Takes free pages. Returns how many of them were idle, and which were dirty, by their places in the
+    /// range.
+    fn take(&mut self, range: Range<usize>) -> (usize, Dirty) {
+        let (mut idle, mut dirty) = (0, Dirty::default());
+        for (number, mask) in Self::words(range.clone()) {
+            let word = &mut self.words[number];
             idle += (word.idle & mask).count_ones() as usize;
+            for run in runs(word.dirty & mask) {
+                let at = |bit: usize| number * 64 + bit - range.start;
+                dirty.add(at(run.start)..at(run.end));
+            }
             word.idle &= !mask;
             word.free &= !mask;
+            word.dirty &= !mask;
         }
-        idle
+        (idle, dirty)
+    }
+
+    /// Notes that pages hold something. The range is not empty.
+    fn soil(&mut self, range: Range<usize>) {
+        for (word, mask) in Self::words(range) {
+            self.words[word].dirty |= mask;
+        }
     }
 
     /// Makes pages free; if they may hold memory, idle too.
@@ -121,6 +137,53 @@ impl Pages {
     }
 }
 
+/// The runs of ones in a word.
+fn runs(mut bits: u64) -> impl Iterator<Item = Range<usize>> {
+    std::iter::from_fn(move || {
+        (bits != 0).then(|| {
+            let start = bits.trailing_zeros();
+            let end = start + (bits >> start).trailing_ones();
+            // No bit below `end` is left.
+            bits &= u64::MAX.checked_shl(end).unwrap_or(0);
+            start as usize..end as usize
+        })
+    })
+}
+
+/// Pages to be zeroed: all that may hold something, in at most two pieces. A queue pair writes the start of
+/// each of two rings.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Dirty([Range<usize>; 2]);
+
+impl Dirty {
+    /// Adds pages behind those that it has.
+    fn add(&mut self, pages: Range<usize>) {
+        let Self([first, second]) = self;
+        if (*first).is_empty() {
+            *first = pages;
+        } else if (*second).is_empty() && first.end == pages.start {
+            first.end = pages.end;
+        } else if (*second).is_empty() {
+            *second = pages;
+        } else {
+            // With what lies between.
+            second.end = pages.end;
+        }
+    }
+
+    /// Sets the bytes of these pages to zero.
+    ///
+    /// # Safety
+    /// `start` is where the pages begin, which are mapped and the caller's alone.
+    pub(super) unsafe fn zero(&self, start: NonNull<u8>) {
+        for Range { start: first, end } in &self.0 {
+            let (offset, len) = (first * page_size(), (end - first) * page_size());
+            // SAFETY: by the contract.
+            unsafe { start.byte_add(offset).write_bytes(0, len) };
+        }
+    }
+}
+
 /// A mapping whose pages rings have.
 struct Chunk {
     kind: Kind,
@@ -130,8 +193,6 @@ struct Chunk {
     in_use: usize,
     /// No page below this is free.
     lowest: usize,
-    /// No ring ever had this page or one above: they are zero.
-    fresh: usize,
     /// Whether some page must not be used again, because the device may still use it. It is in use
     /// for good.
     kept: bool,
@@ -140,15 +201,7 @@ struct Chunk {
 impl Chunk {
     fn new(kind: Kind, mapping: Mapping) -> Self {
         let pages = mapping.len() / page_size();
-        Self {
-            kind,
-            mapping,
-            pages: Pages::new(pages),
-            in_use: 0,
-            lowest: 0,
-            fresh: 0,
-            kept: false,
-        }
+        Self { kind, mapping, pages: Pages::new(pages), in_use: 0, lowest: 0, kept: false }
     }
 
     /// The lowest run of so many free pages.
@@ -207,14 +260,13 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Takes pages for `len` bytes. Whoever takes them sets the first so many bytes to zero; the rest
-    /// is.
+    /// Takes pages for `len` bytes. Whoever takes them sets those to zero that are dirty; the rest is.
     pub(super) fn take(
         &mut self,
         file: &dyn DeviceFile,
         kind: Kind,
         len: usize,
-    ) -> Result<(Run, usize), AllocateError> {
+    ) -> Result<(Run, Dirty), AllocateError> {
         let pages = len.div_ceil(page_size());
         let found = self.chunks.iter().enumerate().find_map(|(number, chunk)| {
             let chunk = chunk.as_ref().filter(|chunk| chunk.kind == kind)?;
@@ -226,16 +278,15 @@ impl Arena {
         };
         let Some(chunk) = &mut self.chunks[number] else { unreachable!("it was there just now") };
         let range = first..first + pages;
-        self.idle -= chunk.pages.take(range.clone());
+        let (idle, dirty) = chunk.pages.take(range.clone());
+        self.idle -= idle;
         chunk.in_use += pages;
         if chunk.lowest == first {
             chunk.lowest = range.end;
         }
-        let used = chunk.fresh.clamp(first, range.end) - first;
-        chunk.fresh = chunk.fresh.max(range.end);
         // SAFETY: the page is one of the chunk's.
         let start = unsafe { chunk.mapping.as_non_null().byte_add(first * page_size()) };
-        Ok((Run { chunk: number, first, pages, start }, used * page_size()))
+        Ok((Run { chunk: number, first, pages, start }, dirty))
     }
 
     /// Maps a chunk that has at least `len` bytes, whole pages.
@@ -266,8 +317,9 @@ impl Arena {
         Ok(number)
     }
 
-    /// Takes pages back that nothing uses any more. Returns memory to be unmapped.
-    pub(super) fn give_back(&mut self, run: Run) -> Option<Mapping> {
+    /// Takes pages back that nothing uses any more, and of which these bytes may have been written since they
+    /// were taken. Returns memory to be unmapped.
+    pub(super) fn give_back(&mut self, run: Run, written: &[Range<usize>]) -> Option<Mapping> {
         let Some(chunk) = &mut self.chunks[run.chunk] else {
             unreachable!("a chunk stays as long as its runs")
         };
@@ -275,6 +327,13 @@ impl Arena {
         let is_full = (self.idle + run.pages) * page_size() > IDLE;
         let stays = kind.is_ordinary() && !is_full;
         chunk.pages.give_back(run.range(), stays);
+        for bytes in written {
+            let end = bytes.end.div_ceil(page_size()).min(run.pages);
+            let start = bytes.start / page_size();
+            if !bytes.is_empty() && start < end {
+                chunk.pages.soil(run.first + start..run.first + end);
+            }
+        }
         chunk.in_use -= run.pages;
         chunk.lowest = chunk.lowest.min(run.first);
         if stays {
@@ -287,7 +346,7 @@ impl Arena {
         // A huge page is given back as a whole, with its chunk.
         if kind.is_ordinary() {
             // SAFETY: the pages are ordinary pages of the mapping, and nobody's. If this fails they
-            // stay with us, and are zeroed as all pages that were used.
+            // stay with us, and those that were written are zeroed.
             let _ = unsafe { discard(run.start, run.len()) };
         }
         None

@@ -8,6 +8,7 @@ use crate::{
 };
 use mlx5_uapi::{DeviceFile, Errno, HugePages, Mapping, MemoryRequest, numa, page_size};
 use std::{
+    ops::Range,
     ptr::NonNull,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -161,9 +162,9 @@ impl Buffers {
         for kind in source.kinds() {
             let taken = self.arena().take(&*self.link.file, kind, len);
             match taken {
-                Ok((run, used)) => {
+                Ok((run, dirty)) => {
                     // SAFETY: the pages are mapped, and from now on the ring's alone.
-                    unsafe { run.start().write_bytes(0, used) };
+                    unsafe { dirty.zero(run.start()) };
                     return Ok(run);
                 }
                 Err(error) => refused = error,
@@ -200,6 +201,8 @@ pub(crate) struct QueueBuffer {
     /// `Some` until the value is dropped.
     memory: Option<Memory>,
     start: NonNull<u8>,
+    /// The bytes that may have been written.
+    written: [Range<usize>; 2],
 }
 
 // SAFETY: `start` is an address inside `memory`, which belongs to the value. Nothing here
@@ -231,7 +234,15 @@ impl QueueBuffer {
             Memory::Pooled(run) => run.start(),
             Memory::Borrowed(mapping) => mapping.as_non_null(),
         };
-        Ok(Self { buffers: Arc::clone(buffers), memory: Some(memory), start })
+        // All, until somebody knows better.
+        let written = [0..usize::MAX, 0..0];
+        Ok(Self { buffers: Arc::clone(buffers), memory: Some(memory), start, written })
+    }
+
+    /// Says that nothing but these bytes was written since the memory was allocated: the next ring that has
+    /// it finds zeros everywhere else, although nobody writes them there.
+    pub(crate) fn only_wrote(&mut self, written: [Range<usize>; 2]) {
+        self.written = written;
     }
 
     /// Returns the first byte.
@@ -267,7 +278,7 @@ impl Drop for QueueBuffer {
             // does not exist here may hold the lock.
             Some(Memory::Borrowed(mapping)) if self.buffers.link.forked() => mapping.leak(),
             Some(Memory::Pooled(run)) if !self.buffers.link.forked() => {
-                let unused = self.buffers.arena().give_back(run);
+                let unused = self.buffers.arena().give_back(run, &self.written);
                 // Unmapped without the lock.
                 drop(unused);
             }

@@ -5,8 +5,10 @@ use mlx5_cq::{
 };
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{
-    Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, StridingRecords,
+    Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, SpareRecords,
+    StridingRecords,
 };
+use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -138,11 +140,28 @@ struct Free {
     returned: Vec<u32>,
     /// The lowest index that was never used.
     next: u32,
+    /// Memory of records whose queues are gone. To zero it for each queue would take longer than all else of a
+    /// small one.
+    spare: Vec<SpareRecords>,
 }
+
+/// How many spare records are kept, and how large.
+const SPARES: usize = 4;
+const LARGEST_SPARE: u32 = 4096;
 
 impl UserIndexes {
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the records of a ring of `blocks` blocks.
+    pub(crate) fn send_records(&self, blocks: u32) -> SendRecords {
+        let spare = {
+            let spare = &mut self.free().spare;
+            let found = spare.iter().position(|spare| spare.blocks() == blocks);
+            found.map(|place| spare.swap_remove(place))
+        };
+        spare.map_or_else(|| SendRecords::new(blocks), SendRecords::reusing)
     }
 
     /// Assigns a user index to `queue`, which completes on `rings`. Returns `None` if all are in
@@ -222,6 +241,16 @@ impl UserIndex {
 impl Drop for UserIndex {
     fn drop(&mut self) {
         self.indexes.table.depart(self.index);
-        self.indexes.free().returned.push(self.index);
+        // Nobody else has them, or they stay with whom has.
+        let spare = Arc::get_mut(&mut self.queue)
+            .map(|records| mem::replace(&mut records.send, SendRecords::new(1)).into_spare())
+            .filter(|spare| spare.blocks() <= LARGEST_SPARE);
+        let mut free = self.indexes.free();
+        free.returned.push(self.index);
+        free.spare.extend(spare);
+        let dropped = (free.spare.len() > SPARES).then(|| free.spare.remove(0));
+        // Without the lock.
+        drop(free);
+        drop(dropped);
     }
 }

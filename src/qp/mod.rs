@@ -43,16 +43,21 @@ use crate::cq::{CompletionTarget, CqInner};
 use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::{QpId, WatchId};
 use crate::memory::ProtectionDomain;
-use crate::pools::{DoorbellMode, QueueBuffer, RecordSlot, SendUar, UserIndex};
+use crate::pools::{DoorbellMode, QueueBuffer, ReceiveSide, RecordSlot, SendUar, UserIndex};
 use crate::srq::SrqInner;
 use cancel::DrainEpoch;
 use inspect::state_at_device;
 use mlx5_prm::cmd::qp::QpState;
+use mlx5_prm::wqe::BLOCK;
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::ModifyQp;
 use mlx5_uapi::verbs::{QpAttrMask, QpType};
 use mlx5_wqe::{Gate, QueueState, ReceiveLayout, ReceiveQueue, SendQueue};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// The state that the halves of a queue pair share.
 pub(crate) struct QpInner {
@@ -74,6 +79,11 @@ pub(crate) struct QpInner {
     pub(crate) drain_epoch: DrainEpoch,
     /// Rings, doorbell record and doorbell register.
     memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
+    /// Whether something else than the queues may write the rings: the device, or a program that has their
+    /// addresses.
+    lent: AtomicBool,
+    /// Whether the queue pair may have left RESET: before, nothing is posted.
+    started: AtomicBool,
     send_cq: Arc<CqInner>,
     recv_cq: Arc<CqInner>,
     srq: Option<Arc<SrqInner>>,
@@ -129,6 +139,27 @@ impl QpInner {
     }
 }
 
+impl QpInner {
+    /// What of the rings may have been written, by their place in the buffer, if the queues know it. The device
+    /// reads both rings, and writes neither.
+    fn written(&self) -> Option<[Range<usize>; 2]> {
+        if self.lent.load(Relaxed) {
+            return None;
+        }
+        if !self.started.load(Relaxed) {
+            return Some([0..0, 0..0]);
+        }
+        let records = self.index.records();
+        let received = match &records.receive {
+            ReceiveSide::Own(receive) => receive.written() * self.receive_layout.stride,
+            ReceiveSide::Shared(_) => 0,
+            ReceiveSide::Striding(_) => return None,
+        };
+        let sent = records.send.written_blocks() as usize * BLOCK;
+        Some([0..received as usize, self.send_offset..self.send_offset + sent])
+    }
+}
+
 impl Drop for QpInner {
     fn drop(&mut self) {
         let destroyed = self.destroy().is_ok();
@@ -143,6 +174,11 @@ impl Drop for QpInner {
             }
             let index = Arc::clone(&self.index);
             self.context.keep_records(index);
+        } else if let Some(written) = self.written()
+            && let Some((buffer, ..)) =
+                self.memory.get_mut().unwrap_or_else(PoisonError::into_inner)
+        {
+            buffer.only_wrote(written);
         }
     }
 }
@@ -224,6 +260,7 @@ impl ControlHalf {
     /// and later changes go by it.
     pub fn note_state(&mut self, state: QueueState) {
         self.inner.drain_epoch.advance();
+        self.inner.started.store(true, Relaxed);
         self.state = state;
         self.inner.gate.set_state(state);
     }
@@ -251,6 +288,7 @@ impl ControlHalf {
         let inner = &self.inner;
         let request = attributes.encode(inner.live_handle(VERB)?);
         let before = self.state;
+        inner.started.store(true, Relaxed);
         if attributes.qp_state.is_some() {
             // Before the device may resume. It may have drained the queue without notifying
             // the kernel, so the states known here do not show whether this change resumes it.

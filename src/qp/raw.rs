@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::pools::{RawRegister, RawRing};
 use mlx5_prm::wqe::BLOCK;
 use std::ptr::NonNull;
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
 /// A queue pair in memory: see [`QueuePair::raw_parts`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,7 @@ impl ControlHalf {
         let Some((buffer, slot, uar)) = &*memory else {
             return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
         };
+        inner.lent.store(true, Relaxed);
         let layout = inner.receive_layout;
         // SAFETY: the buffer holds both rings, the send ring from this offset on.
         let send = unsafe { buffer.as_non_null().byte_add(inner.send_offset) };

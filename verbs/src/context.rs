@@ -8,12 +8,33 @@ use crate::process::InProcess;
 use mlx5::{Context, CqId, QpId, SrqId, WqId};
 use mlx5_uapi::DeviceFile;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects of C by the identifier that events have. An object that was removed gets no event.
-pub(crate) struct ById<I, T>(Mutex<HashMap<I, Counted<T>>>);
+pub(crate) struct ById<I, T>(Mutex<Table<I, T>>);
+
+type Table<I, T> = HashMap<I, Counted<T>, BuildHasherDefault<Spread>>;
+
+/// A hash of identifiers, which the provider counts up: no program chooses them.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // By the golden ratio: numbers that follow each other differ in all bits that are used.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// An object, and how many of its events were handed out.
 struct Counted<T> {
@@ -28,10 +49,10 @@ unsafe impl<I: Send, T> Sync for ById<I, T> {}
 
 impl<I: Eq + Hash, T> ById<I, T> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(HashMap::new()))
+        Self(Mutex::default())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<I, Counted<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Table<I, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

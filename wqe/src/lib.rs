@@ -57,5 +57,5 @@ pub use send::journal::{Change, ChangeObserver};
 pub use send::layout::SendLayout;
 pub use send::list::{Data, ListTransport, Operation, SendWr};
 pub use send::queue::{SendParts, SendQueue};
-pub use send::records::{Completed, RequestInfo, Retired, SendRecords};
+pub use send::records::{Completed, RequestInfo, Retired, SendRecords, SpareRecords};
 pub use send::steps::{Steps, StepsState};

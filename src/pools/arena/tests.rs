@@ -13,8 +13,18 @@ fn pages(count: usize) -> usize {
 }
 
 fn take(arena: &mut Arena, file: &dyn DeviceFile, kind: Kind, count: usize) -> (Run, usize) {
-    let (run, used) = arena.take(file, kind, pages(count)).unwrap();
-    (run, used / page_size())
+    let (run, dirty) = arena.take(file, kind, pages(count)).unwrap();
+    (run, count_of(&dirty))
+}
+
+fn count_of(Dirty(pieces): &Dirty) -> usize {
+    pieces.iter().map(Range::len).sum()
+}
+
+/// Gives pages back that were all written.
+fn give_back(arena: &mut Arena, run: Run) -> Option<Mapping> {
+    let all = 0..run.len();
+    arena.give_back(run, &[all])
 }
 
 fn at(run: &Run) -> usize {
@@ -40,20 +50,77 @@ fn pages_that_were_given_back_are_taken_first_and_to_be_zeroed() {
     let [a, b, c] = [3, 4, 5].map(|count| take(&mut arena, &file, ORDINARY, count));
     assert_eq!([a.1, b.1, c.1], [0; 3], "new memory is zero");
     let was = at(&b.0);
-    arena.give_back(b.0);
+    give_back(&mut arena, b.0);
     let (again, used) = take(&mut arena, &file, ORDINARY, 4);
     assert_eq!((at(&again), used), (was, 4));
-    arena.give_back(again);
-    arena.give_back(c.0);
+    give_back(&mut arena, again);
+    give_back(&mut arena, c.0);
     // The place of both, and pages behind it that are new.
     let (both, used) = take(&mut arena, &file, ORDINARY, 11);
     assert_eq!((at(&both), used), (was, 9));
     // Too long for what lies before it.
-    arena.give_back(a.0);
+    give_back(&mut arena, a.0);
     let (next, used) = take(&mut arena, &file, ORDINARY, 2);
     assert_eq!((at(&next), used), (was - pages(3), 2));
     assert_eq!(take(&mut arena, &file, ORDINARY, 2).1, 0);
     assert_eq!(file.live(), 1);
+}
+
+#[test]
+fn only_pages_that_were_written_are_to_be_zeroed() {
+    let (file, mut arena) = (Memory::default(), Arena::default());
+    // Bytes that were written, of twelve pages; pages that are to be zeroed then.
+    let page = page_size();
+    for (written, expected) in [
+        ([0..0, 0..0], [0..0, 0..0]),
+        ([0..1, 0..0], [0..1, 0..0]),
+        ([0..page, 0..0], [0..1, 0..0]),
+        ([0..page + 1, 0..0], [0..2, 0..0]),
+        ([0..1, 5 * page..6 * page], [0..1, 5..6]),
+        ([0..1, 5 * page - 1..6 * page + 1], [0..1, 4..7]),
+        ([1..page + 1, 2 * page - 1..3 * page], [0..3, 0..0]),
+        ([0..1, 0..usize::MAX], [0..12, 0..0]),
+        ([11 * page..13 * page, 13 * page..14 * page], [11..12, 0..0]),
+    ] {
+        let (run, dirty) = arena.take(&file, ORDINARY, pages(12)).unwrap();
+        assert_eq!(dirty, Dirty::default(), "before {written:?}");
+        arena.give_back(run, &written);
+        let (run, dirty) = arena.take(&file, ORDINARY, pages(12)).unwrap();
+        assert_eq!(dirty, Dirty(expected), "{written:?}");
+        // They were zeroed, and nothing was written since.
+        arena.give_back(run, &[]);
+    }
+}
+
+#[test]
+fn pages_to_be_zeroed_in_many_pieces_are_told_in_two_that_have_them_all() {
+    let (file, mut arena) = (Memory::default(), Arena::default());
+    // Across words of 64 pages, too.
+    let mut runs = Vec::new();
+    for number in 0..100 {
+        let (run, _) = arena.take(&file, ORDINARY, pages(2)).unwrap();
+        runs.push((number, run));
+    }
+    let chunk = runs.last().unwrap().1.chunk;
+    let of_chunk = runs.iter().filter(|(_, run)| run.chunk == chunk).count();
+    let first = runs.len() - of_chunk;
+    for (number, run) in runs {
+        let written = if number == first { 0..1 } else { pages(1)..pages(1) + 1 };
+        if run.chunk == chunk {
+            arena.give_back(run, &[written]);
+        }
+    }
+    let (_, dirty) = arena.take(&file, ORDINARY, pages(2 * of_chunk)).unwrap();
+    assert_eq!(dirty, Dirty([0..1, 3..2 * of_chunk]));
+}
+
+#[test]
+fn runs_of_ones_are_found() {
+    let of = |bits| runs(bits).map(|Range { start, end }| (start, end)).collect::<Vec<_>>();
+    assert_eq!(of(0), []);
+    assert_eq!(of(u64::MAX), [(0, 64)]);
+    assert_eq!(of(1 << 63), [(63, 64)]);
+    assert_eq!(of(0b1011_0001 | 3 << 62), [(0, 1), (4, 6), (7, 8), (62, 64)]);
 }
 
 #[test]
@@ -95,7 +162,7 @@ fn rings_of_different_kinds_share_nothing() {
         let run = take(&mut arena, &file, kind, 1).0;
         // The fake's huge pages are as long as what is asked for, so that one fills its chunk.
         assert!(run.chunk == number || kind.huge_pages == HugePages::TwoMiB);
-        arena.give_back(run);
+        give_back(&mut arena, run);
     }
 }
 
@@ -130,7 +197,7 @@ fn without_room_to_grow_a_ring_gets_what_it_needs() {
     assert!(arena.take(&file, ORDINARY, pages(2)).is_err());
     // What failed has left nothing.
     for run in runs {
-        arena.give_back(run);
+        give_back(&mut arena, run);
     }
     assert_eq!(take(&mut arena, &file, ORDINARY, 1).0.chunk, 0);
 }
@@ -141,7 +208,7 @@ fn pages_that_the_device_may_use_are_never_taken_again_and_outlive_the_arena() {
     let [kept, other] = [0; 2].map(|_| take(&mut arena, &file, ORDINARY, LEAST_PAGES).0);
     let (start, end) = (at(&kept), at(&kept) + pages(LEAST_PAGES));
     arena.keep(kept);
-    arena.give_back(other);
+    give_back(&mut arena, other);
     for _ in 0..100 {
         let run = take(&mut arena, &file, ORDINARY, 1).0;
         assert!(!(start..end).contains(&at(&run)));
@@ -208,19 +275,19 @@ fn free_pages_go_back_to_the_system_but_for_a_few() {
     // One ring in each sixteen stays, so that no chunk becomes free.
     let mut stay = Vec::new();
     for (number, run) in runs.drain(..).enumerate() {
-        if number % 16 == 0 { stay.push(run) } else { drop(arena.give_back(run)) }
+        if number % 16 == 0 { stay.push(run) } else { drop(give_back(&mut arena, run)) }
     }
     let idle = resident(&arena) - stay.len() * COUNT;
     assert_eq!(pages(idle), IDLE);
     // What went away comes back, to be zeroed as everything.
     let (run, used) = take(&mut arena, &Real, ORDINARY, 4 * COUNT);
     assert_eq!(used, run.pages);
-    drop(arena.give_back(run));
+    drop(give_back(&mut arena, run));
 
     let mapped = |arena: &Arena| arena.chunks.iter().flatten().count();
     let before = mapped(&arena);
     for run in stay {
-        drop(arena.give_back(run));
+        drop(give_back(&mut arena, run));
     }
     assert!(mapped(&arena) < before);
     assert!(pages(resident(&arena)) <= IDLE);
@@ -235,7 +302,7 @@ fn a_ring_that_is_made_and_destroyed_in_turn_needs_no_system_call() {
         for _ in 0..3 {
             let (run, _) = take(&mut arena, &file, ORDINARY, count);
             places.push(at(&run));
-            assert!(arena.give_back(run).is_none());
+            assert!(give_back(&mut arena, run).is_none());
         }
         assert_eq!(places, [places[0]; 3]);
         // For the next size nothing is idle.
@@ -251,17 +318,17 @@ fn of_huge_pages_one_chunk_stays_for_the_next_ring() {
     let huge = Kind { huge_pages: HugePages::TwoMiB, ..ORDINARY };
     let (file, mut arena) = (Memory::default(), Arena::default());
     let [a, b] = [0; 2].map(|_| arena.take(&file, huge, 2 << 20).unwrap().0);
-    assert!(arena.give_back(a).is_none());
-    assert!(arena.give_back(b).is_some());
-    let (again, used) = arena.take(&file, huge, 2 << 20).unwrap();
-    assert_eq!((again.chunk, used), (0, 2 << 20));
+    assert!(give_back(&mut arena, a).is_none());
+    assert!(give_back(&mut arena, b).is_some());
+    let (again, dirty) = arena.take(&file, huge, 2 << 20).unwrap();
+    assert_eq!((again.chunk, pages(count_of(&dirty))), (0, 2 << 20));
     let giant = arena.take(&file, Kind { huge_pages: HugePages::OneGiB, ..huge }, IDLE + 1);
-    assert!(arena.give_back(giant.unwrap().0).is_some());
+    assert!(give_back(&mut arena, giant.unwrap().0).is_some());
 }
 
-/// Rings of random sizes come and go in any order.
+/// Rings of random sizes come and go in any order, and write what they say.
 #[test]
-fn whatever_comes_and_goes_no_two_rings_share_a_page_and_all_are_counted() {
+fn whatever_comes_and_goes_no_two_rings_share_a_page_and_each_finds_zeros() {
     let seed = std::env::var("MLX5_SEED");
     let seed = seed.map_or(0x5eed_a4e4a, |seed| seed.parse().expect("MLX5_SEED is a number"));
     println!("MLX5_SEED={seed}");
@@ -272,39 +339,57 @@ fn whatever_comes_and_goes_no_two_rings_share_a_page_and_all_are_counted() {
         (state >> 33) % below
     };
     let mut arena = Arena::default();
-    let mut held: Vec<(Run, u8)> = Vec::new();
+    let mut held: Vec<(Run, u8, [Range<usize>; 2])> = Vec::new();
+    // The first and the last byte of each page.
+    let edges = |page: usize| [pages(page), pages(page + 1) - 1];
     for step in 0..4000_u32 {
         if random(100) < 52 || held.is_empty() {
-            let count = if random(40) == 0 { 1 + random(600) } else { 1 + random(12) };
-            let (run, used) = take(&mut arena, &Real, ORDINARY, count as usize);
+            let count = if random(40) == 0 { 1 + random(600) } else { 1 + random(12) } as usize;
+            let (run, dirty) = arena.take(&Real, ORDINARY, pages(count)).unwrap();
             let mark = step as u8 | 1;
+            let mut piece = || {
+                let [from, to] = [(); 2].map(|()| random(count as u64 + 1) as usize);
+                from.min(to)..from.max(to)
+            };
+            let written = [piece(), piece()];
             // SAFETY: the pages are the run's, whose owner is the test.
             unsafe {
-                let rest = run.start.byte_add(pages(used));
-                for page in 0..run.pages - used {
-                    assert_eq!(rest.byte_add(pages(page)).read(), 0, "step {step}: zero, as said");
+                dirty.zero(run.start);
+                for at in (0..count).flat_map(edges) {
+                    assert_eq!(run.start.byte_add(at).read(), 0, "step {step}: zero");
                 }
-                for page in 0..run.pages {
-                    run.start.byte_add(pages(page)).write(mark);
+                for at in written.iter().cloned().flatten().flat_map(edges) {
+                    run.start.byte_add(at).write(mark);
                 }
             }
-            held.push((run, mark));
+            held.push((run, mark, written));
         } else {
-            let (run, mark) = held.swap_remove(random(held.len() as u64) as usize);
+            let (run, mark, written) = held.swap_remove(random(held.len() as u64) as usize);
             for page in 0..run.pages {
-                // SAFETY: as above.
-                let found = unsafe { run.start.byte_add(pages(page)).read() };
-                assert_eq!(found, mark, "step {step}: another ring has written here");
+                let expected = if written.iter().any(|of| of.contains(&page)) { mark } else { 0 };
+                for at in edges(page) {
+                    // SAFETY: as above.
+                    let found = unsafe { run.start.byte_add(at).read() };
+                    assert_eq!(found, expected, "step {step}: another ring has written here");
+                }
             }
-            drop(arena.give_back(run));
+            // Of the last page the first byte was written, and no more has to be said.
+            let bytes =
+                written.map(
+                    |Range { start, end }| {
+                        if start == end { 0..0 } else { pages(start)..pages(end - 1) + 1 }
+                    },
+                );
+            drop(arena.give_back(run, &bytes));
         }
         let counts = arena.chunks.iter().flatten().fold((0, 0), |(used, idle), chunk| {
             let free: u32 = chunk.pages.words.iter().map(|word| word.free.count_ones()).sum();
             assert_eq!(chunk.in_use + free as usize, chunk.pages.len);
             assert!(chunk.pages.words.iter().all(|word| word.idle & !word.free == 0));
+            assert!(chunk.pages.words.iter().all(|word| word.dirty & !word.free == 0));
             (used + chunk.in_use, idle + chunk.pages.idle())
         });
-        assert_eq!(counts, (held.iter().map(|(run, _)| run.pages).sum(), arena.idle));
+        assert_eq!(counts, (held.iter().map(|(run, ..)| run.pages).sum(), arena.idle));
         assert!(pages(arena.idle) <= IDLE);
     }
 }

@@ -16,9 +16,9 @@ use mlx5_uapi::page_size;
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags};
 use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendOps, SendParts,
-    SendQueue, SendRecords,
+    SendQueue,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 const VERB: &str = "create_qp";
 
@@ -177,7 +177,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             None => ReceiveSide::Own(Arc::clone(&receive_records)),
         };
         let records = Arc::new(QueuePairRecords {
-            send: SendRecords::new(send_layout.blocks),
+            send: context.user_indexes.send_records(send_layout.blocks),
             receive: receive_side,
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
             user_tag: UserTag::new(self.user_tag),
@@ -316,6 +316,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             index,
             drain_epoch: Default::default(),
             memory: Mutex::new(Some((buffer, slot, uar))),
+            lent: AtomicBool::new(device_sends),
+            started: AtomicBool::new(false),
             send_cq: Arc::clone(&self.send_cq.inner),
             recv_cq: Arc::clone(&self.recv_cq.inner),
             srq: match self.tags {

@@ -7,7 +7,7 @@ use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use crate::send::build::opaque;
 use crate::sync::{
-    AtomicU16, AtomicU32, AtomicU64,
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
@@ -76,7 +76,7 @@ impl ReceiveLayout {
 /// no free slots in the middle.
 pub struct ReceiveRecords {
     pub(super) wr_ids: Box<[AtomicU64]>,
-    pub(super) posted: CachePadded<AtomicU16>,
+    pub(super) posted: CachePadded<Posted>,
     /// The low 16 bits are the number of the oldest request without completion. The upper bits are
     /// nonzero where [`ReceiveRecords::retire_next`] must not retire it: requests are marked in
     /// `ahead`, or the 16 bits have just wrapped.
@@ -85,6 +85,14 @@ pub struct ReceiveRecords {
     waiting: AtomicU16,
     /// Poller: one bit per slot of the ring, set if its request completed before an older one.
     ahead: Box<[AtomicU64]>,
+}
+
+/// What the owner alone writes.
+pub(super) struct Posted {
+    /// Requests that were posted, free-running.
+    pub(super) count: AtomicU16,
+    /// Whether any place of the ring may have been written.
+    all: AtomicBool,
 }
 
 impl fmt::Debug for ReceiveRecords {
@@ -109,7 +117,10 @@ impl ReceiveRecords {
         assert!(requests as usize <= MAX_RING_BLOCKS);
         Self {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
-            posted: CachePadded::new(AtomicU16::new(0)),
+            posted: CachePadded::new(Posted {
+                count: AtomicU16::new(0),
+                all: AtomicBool::new(false),
+            }),
             oldest: CachePadded::new(AtomicU32::new(0)),
             waiting: AtomicU16::new(0),
             ahead: (0..requests.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect(),
@@ -138,7 +149,7 @@ impl ReceiveRecords {
 
     /// Returns the number of requests that were posted and whose completion was not polled.
     pub fn in_flight(&self) -> u32 {
-        let outstanding = self.posted.load(Acquire).wrapping_sub(self.oldest());
+        let outstanding = self.posted.count.load(Acquire).wrapping_sub(self.oldest());
         // Another thread may poll or reset the counters meanwhile.
         let completed = self.waiting.load(Relaxed);
         u32::from(outstanding.saturating_sub(completed)).min(self.wr_ids.len() as u32)
@@ -147,7 +158,7 @@ impl ReceiveRecords {
     /// Returns the identifiers of these requests, in posting order.
     pub fn wr_ids_in_flight(&self) -> impl Iterator<Item = u64> + '_ {
         let oldest = self.oldest();
-        let count = self.posted.load(Acquire).wrapping_sub(oldest);
+        let count = self.posted.count.load(Acquire).wrapping_sub(oldest);
         (0..count)
             .map(move |place| oldest.wrapping_add(place))
             .filter(|counter| !self.is_ahead(*counter))
@@ -160,7 +171,7 @@ impl ReceiveRecords {
     #[inline(always)]
     pub fn retire_next(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed);
-        let posted = self.posted.load(Acquire);
+        let posted = self.posted.count.load(Acquire);
         if u32::from(counter) != oldest || counter == posted {
             return None;
         }
@@ -174,7 +185,7 @@ impl ReceiveRecords {
     /// request has completed before an older one.
     pub fn retire(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed) as u16;
-        let outstanding = self.posted.load(Acquire).wrapping_sub(oldest);
+        let outstanding = self.posted.count.load(Acquire).wrapping_sub(oldest);
         let younger = self.slot(counter.wrapping_sub(oldest));
         if younger >= usize::from(outstanding) || self.is_ahead(counter) {
             return None;
@@ -228,8 +239,18 @@ impl ReceiveRecords {
         word.store(word.load(Relaxed) & !bit, Relaxed);
     }
 
+    /// Places at the start of the ring behind which the owner never wrote. A request that was refused may
+    /// have been written.
+    pub fn written(&self) -> u32 {
+        let requests = self.wr_ids.len() as u32;
+        let all = self.posted.all.load(Relaxed);
+        if all { requests } else { requests.min(self.posted.count.load(Relaxed) as u32 + 1) }
+    }
+
     fn reset(&self) {
-        self.posted.store(0, Relaxed);
+        // What was written before is not counted any more.
+        self.posted.all.store(true, Relaxed);
+        self.posted.count.store(0, Relaxed);
         self.oldest.store(0, Relaxed);
         self.waiting.store(0, Relaxed);
         self.ahead.iter().for_each(|word| word.store(0, Relaxed));
@@ -502,6 +523,8 @@ impl ReceiveQueue {
     #[inline(always)]
     fn room(&mut self, head: u16) -> usize {
         if head == self.limit {
+            // Of a whole lap.
+            self.records.posted.all.store(true, Relaxed);
             self.limit = self.records.oldest().wrapping_add(self.layout.requests as u16);
         }
         self.limit.wrapping_sub(head).into()
@@ -511,7 +534,7 @@ impl ReceiveQueue {
     #[inline(always)]
     fn publish(&mut self, head: u16) {
         self.head = head;
-        self.records.posted.store(head, Release);
+        self.records.posted.count.store(head, Release);
         mlx5_doorbell::barrier::to_device();
         self.record.set_receive(head);
     }

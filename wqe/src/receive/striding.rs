@@ -49,7 +49,7 @@ impl StridingRecords {
     #[inline(always)]
     fn oldest(&self) -> Option<(u16, u64)> {
         let oldest = self.records.oldest.load(Relaxed) as u16;
-        if self.records.posted.load(Acquire) == oldest {
+        if self.records.posted.count.load(Acquire) == oldest {
             return None;
         }
         Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
@@ -118,7 +118,7 @@ mod tests {
         for (number, place) in records.wr_ids.iter().enumerate() {
             place.store(100 + number as u64, Relaxed);
         }
-        records.posted.store(posted, Relaxed);
+        records.posted.count.store(posted, Relaxed);
         StridingRecords::new(Arc::new(records), 8)
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn the_counter_of_requests_wraps() {
         let records = records(0);
         records.records.oldest.store(u16::MAX.into(), Relaxed);
-        records.records.posted.store(1, Relaxed);
+        records.records.posted.count.store(1, Relaxed);
         assert_eq!(take(&records, 0, 8), Some(103));
         assert_eq!(take(&records, 0, 8), Some(100));
         assert_eq!(take(&records, 0, 8), None);

@@ -255,6 +255,8 @@ impl<'q, T: Transport> Batch<'q, T> {
     pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
         self.last = Some(InRing(self.queue.at(self.cursor.head)));
         let sequence = self.cursor.sequence;
+        // Wherever there is room.
+        self.queue.records().open();
         self.push_by(push);
         self.give_name(sequence);
     }

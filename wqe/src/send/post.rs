@@ -218,6 +218,7 @@ impl<T: Transport> SendQueue<T> {
         if self.fence || self.always_slow {
             self.fast_limit = self.head.wrapping_sub(1);
         } else if !self.has_fast_room(self.head) {
+            self.records().open();
             // Without room the limit stays just behind `head`: further back it would appear ahead
             // after half the range of the counter.
             self.fast_limit = match self.span(cursor).checked_sub(self.max_request_blocks) {

@@ -8,10 +8,11 @@ use crate::request::ethernet::TsoLimits;
 use crate::request::transport::{Transport, Which};
 use crate::send::journal::Journal;
 use crate::send::layout::SendLayout;
-use crate::send::records::{RequestInfo, SendRecords, Slots};
+use crate::send::records::{FIRST_BLOCKS, RequestInfo, SendRecords, Slots};
 use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
@@ -21,6 +22,27 @@ use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, UNIT, control_flags};
 /// ring or if room is short.
 #[repr(C, align(64))]
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
+
+/// That buffer, once it is needed: many queues never need it.
+#[derive(Default)]
+pub(crate) struct LazyScratch {
+    made: Option<Box<Scratch>>,
+}
+
+impl Deref for LazyScratch {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        static NOTHING: Scratch = Scratch([0; MAX_BLOCKS * BLOCK]);
+        self.made.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for LazyScratch {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        self.made.get_or_insert_with(|| Box::new(Scratch([0; MAX_BLOCKS * BLOCK])))
+    }
+}
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
 // Of the same layout for every transport, as `SendQueue::of_transport` requires. What posting a
@@ -58,8 +80,8 @@ pub struct SendQueue<T> {
     pub(crate) limits: Limits,
     /// Changes of memory keys by requests that have not yet completed.
     pub(crate) journal: Journal,
-    pub(crate) scratch: Box<Scratch>,
-    /// The handle numbers of requests, by sequence number.
+    pub(crate) scratch: LazyScratch,
+    /// The handle numbers of requests, by sequence number; empty before the first handle.
     pub(crate) names: Box<[u32]>,
     /// Unique among all queues of the process, and changed by a reset.
     pub(crate) generation: u64,
@@ -200,7 +222,10 @@ impl<T: Transport> SendQueue<T> {
             max_request_blocks: layout.max_request_blocks,
             head: 0,
             sequence: 0,
-            fast_limit: first_fast_limit(layout.blocks, layout.max_request_blocks),
+            fast_limit: first_fast_limit(
+                layout.blocks.min(FIRST_BLOCKS),
+                layout.max_request_blocks,
+            ),
             // 24 bits, so that it does not reach into the opcode.
             qpn: u64::from(qpn & 0xff_ffff) << 8,
             limits: Limits {
@@ -227,14 +252,14 @@ impl<T: Transport> SendQueue<T> {
             fence: false,
             fence_at: u32::MAX,
             fence_next: false,
-            scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
+            scratch: LazyScratch::default(),
             signed: false,
             always_slow: false,
             journal: Journal::default(),
             more_wqes: 0,
             generation: next_generation(),
             last_name: 0,
-            names: (0..layout.blocks).map(|_| 0).collect(),
+            names: Box::default(),
             which: T::WHICH,
             needs_inline_header: false,
             tso: TsoLimits::NONE,
@@ -319,7 +344,8 @@ impl<T: Transport> SendQueue<T> {
         self.sequence = 0;
         self.fast_limit = match self.always_slow {
             true => u32::MAX,
-            false => first_fast_limit(self.mask + 1, self.max_request_blocks),
+            // Not opened by that, if it was not.
+            false => first_fast_limit(self.records().written_blocks(), self.max_request_blocks),
         };
         self.journal.mark_unknown();
         self.generation = next_generation();
@@ -357,8 +383,9 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
-/// The last block of an empty ring at which the fast path may build: a request of the largest size
-/// fits, and another one behind it. `u32::MAX` (before block 0) if there is no such block.
+/// The last block of an empty ring at which the fast path may build within its first `blocks` blocks: a
+/// request of the largest size fits, and another one behind it. `u32::MAX` (before block 0) if there is no
+/// such block.
 fn first_fast_limit(blocks: u32, max_request_blocks: u32) -> u32 {
     blocks.checked_sub(2 * max_request_blocks).unwrap_or(u32::MAX)
 }

@@ -232,11 +232,27 @@ impl Slots {
     }
 }
 
+/// Memory of [`SendRecords`] that are gone.
+pub struct SpareRecords(Box<[Record]>);
+
+impl fmt::Debug for SpareRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpareRecords").field("blocks", &self.blocks()).finish()
+    }
+}
+
+impl SpareRecords {
+    /// The blocks of the ring that it is for.
+    pub fn blocks(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
 /// The shared half of a send queue.
 pub struct SendRecords {
     mask: u32,
     records: Box<[Record]>,
-    committed: CachePadded<AtomicU16>,
+    committed: CachePadded<Committed>,
     /// Requests that the poller has retired.
     retired: CachePadded<AtomicU16>,
     /// Poller: an error was reported for a request of which further WQEs are outstanding.
@@ -244,6 +260,17 @@ pub struct SendRecords {
     /// The poller has met an error: a retired request is not necessarily executed.
     failed: AtomicBool,
 }
+
+/// What the owner alone writes.
+struct Committed {
+    /// Requests that were committed.
+    sequence: AtomicU16,
+    /// Whether the ring may have been written behind its first [`FIRST_BLOCKS`].
+    opened: AtomicBool,
+}
+
+/// Blocks at the start of a ring that are written before it is noted that any other may be: a page.
+pub(crate) const FIRST_BLOCKS: u32 = 64;
 
 impl fmt::Debug for SendRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,16 +288,29 @@ impl SendRecords {
     /// If `blocks` is not such a number.
     pub fn new(blocks: u32) -> Self {
         assert!(blocks.is_power_of_two() && blocks as usize <= MAX_RING_BLOCKS);
+        let record = |_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) };
+        Self::reusing(SpareRecords((0..blocks).map(record).collect()))
+    }
+
+    /// Creates records in the memory of others.
+    pub fn reusing(SpareRecords(records): SpareRecords) -> Self {
         Self {
-            mask: blocks - 1,
-            records: (0..blocks)
-                .map(|_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) })
-                .collect(),
-            committed: CachePadded::new(AtomicU16::new(0)),
+            mask: records.len() as u32 - 1,
+            records,
+            committed: CachePadded::new(Committed {
+                sequence: AtomicU16::new(0),
+                opened: AtomicBool::new(false),
+            }),
             retired: CachePadded::new(AtomicU16::new(0)),
             reported: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         }
+    }
+
+    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no record is looked at
+    /// before it is staged.
+    pub fn into_spare(self) -> SpareRecords {
+        SpareRecords(self.records)
     }
 
     #[inline(always)]
@@ -287,7 +327,26 @@ impl SendRecords {
     /// counter, for the poller.
     #[inline(always)]
     pub(crate) fn publish(&self, sequence: u16) {
-        self.committed.store(sequence, Release);
+        self.committed.sequence.store(sequence, Release);
+    }
+
+    /// Owner: notes that any block of the ring may be written from now on.
+    #[inline(always)]
+    pub(crate) fn open(&self) {
+        self.committed.opened.store(true, Relaxed);
+    }
+
+    /// Whether any block of the ring may have been written.
+    pub(crate) fn is_open(&self) -> bool {
+        self.committed.opened.load(Relaxed)
+    }
+
+    /// Blocks at the start of the ring behind which the owner never wrote. Aborted batches, refused requests
+    /// and cancelled ones count.
+    pub fn written_blocks(&self) -> u32 {
+        // Known to whoever has the memory when the owner is gone: that orders the two.
+        let blocks = self.mask + 1;
+        if self.is_open() { blocks } else { blocks.min(FIRST_BLOCKS) }
     }
 
     /// The address of the counter that [`SendRecords::publish`] stores to.
@@ -314,7 +373,7 @@ impl SendRecords {
     /// Returns `retired` and `committed`: the range of outstanding requests.
     #[inline]
     pub(crate) fn outstanding(&self) -> (u16, u16) {
-        (self.retired.load(Acquire), self.committed.load(Acquire))
+        (self.retired.load(Acquire), self.committed.sequence.load(Acquire))
     }
 
     /// Returns the number of requests that were posted and whose completion was not polled.
@@ -476,7 +535,7 @@ impl SendRecords {
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
         let mut sequence = self.retired.load(Relaxed);
         // The acquire pairs with `publish`: all records before `committed` are written.
-        if sequence == self.committed.load(Acquire) {
+        if sequence == self.committed.sequence.load(Acquire) {
             return None;
         }
         let mut completed = self.get(sequence);
@@ -484,7 +543,7 @@ impl SendRecords {
             // Of one block each, there are as many requests before it as blocks.
             let ahead = block.wrapping_sub(completed.info.first());
             // Read again rather than kept in a register on the way of every completion.
-            if ahead >= self.committed.load(Acquire).wrapping_sub(sequence) {
+            if ahead >= self.committed.sequence.load(Acquire).wrapping_sub(sequence) {
                 return None;
             }
             sequence = sequence.wrapping_add(ahead);
@@ -519,7 +578,7 @@ impl SendRecords {
     pub(crate) fn reset(&self) {
         self.reported.store(false, Relaxed);
         self.failed.store(false, Relaxed);
-        self.committed.store(0, Relaxed);
+        self.committed.sequence.store(0, Relaxed);
         self.retired.store(0, Relaxed);
     }
 }

@@ -25,6 +25,7 @@ impl<T: Transport> SendQueue<T> {
         if blocks <= self.max_request_blocks && self.has_fast_room(head) {
             return (self.at(head), true);
         }
+        self.records().open();
         // The batch has passed the limit of the fast path. The limit does not move, because the
         // batch may be aborted; completing the batch computes the next one. `noted` also covers the
         // fence that the first request of a batch may need: if the batch is leaked, the next one

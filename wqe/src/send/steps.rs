@@ -343,6 +343,8 @@ impl<T: Transport> Steps<'_, T> {
         let first = self.state.sequence == self.queue.sequence;
         self.state.slow = if first { KEYED } else { 1 };
         self.state.pending = NONE;
+        // Wherever there is room.
+        self.queue.records().open();
         let cursor = push(self.queue, self.state.cursor());
         self.state.set_cursor(cursor);
     }

@@ -75,6 +75,8 @@ const MAX_SGE: u32 = 1;
 impl TagList {
     /// Creates the owner half of a tag list.
     pub fn new(TagListParts { queue, records, id, max_sge }: TagListParts) -> Self {
+        // Written here, and by the queue no more.
+        queue.records().open();
         Self {
             queue,
             records,

@@ -5,7 +5,7 @@ use mlx5_prm::wqe::Opcode;
 use mlx5_wqe::{
     BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, DrainPoint, Finished,
     MkeyLayout, MkeyRequest, MkeyUpdate, Mode, PendingRequest, PsvUpdate, Rc, Retired, SendFlags,
-    Sge, SigningUpdate,
+    Sge, SigningUpdate, StepsState,
 };
 use std::sync::{Arc, Mutex};
 
@@ -252,5 +252,24 @@ fn a_queue_that_is_reset_forgets_which_request_it_told_of() {
     match bed.records.retire_any(PARTS[0], true) {
         Some(Retired::Request(told)) => assert_eq!(told.wr_id, 8),
         other => panic!("not told of: {other:?}"),
+    }
+}
+
+/// Wherever there is room a key is configured, so any block counts as written, also if the batch is dropped.
+#[test]
+fn a_request_that_configures_a_key_may_write_all_of_the_ring() {
+    for in_steps in [false, true] {
+        let mut bed = Bed::<Rc>::new(Spec { requests: 256, ..Spec::default() });
+        let (key, blocks) = (Key::default(), bed.layout.blocks);
+        assert_eq!(bed.records.written_blocks(), 64);
+        if in_steps {
+            let mut state = StepsState::new();
+            bed.queue.start_steps(&mut state).mkey_configure(1, SIGNALED, &&key);
+        } else {
+            let mut batch = bed.queue.wr_start();
+            batch.wr(1, SIGNALED).mkey_configure(&key);
+            batch.abort();
+        }
+        assert_eq!(bed.records.written_blocks(), blocks);
     }
 }

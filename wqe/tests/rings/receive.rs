@@ -459,3 +459,34 @@ fn receives_of_one_buffer_each_are_those_of_a_list() {
         assert_eq!(one.queue.recv_each([]), Ok(0));
     }
 }
+
+/// Never less than what was written, over several laps of the ring and of the counter of 16 bits, however a
+/// request is posted.
+#[test]
+fn the_records_tell_how_far_the_ring_was_written() {
+    let mut bed = Bed::new(8, 2);
+    let (data, long) = (sges(1), Sge { addr: 1, length: u32::MAX, lkey: 1 });
+    assert_eq!((bed.records.written(), bed.layout.requests), (1, 8));
+    // The first entry of a refused request is written.
+    bed.post(0, &[data[0], long]).unwrap_err();
+    for posted in 0..(1_u32 << 16) + 3 {
+        let written = bed.records.written();
+        assert!(
+            (written.saturating_sub(1)..=written).contains(&posted.min(8)),
+            "{posted}: {written}"
+        );
+        match posted % 3 {
+            0 => bed.queue.recv(posted.into(), data[0]).unwrap(),
+            1 => bed.post(posted.into(), &data).unwrap(),
+            _ => assert_eq!(bed.queue.recv_each([(posted.into(), data[0])]), Ok(1)),
+        }
+        bed.records.retire(posted as u16).unwrap();
+    }
+    bed.queue.reset();
+    assert_eq!(bed.records.written(), 8, "before it was reset");
+
+    let mut bed = Bed::new(8, 2);
+    bed.post(0, &data).unwrap();
+    bed.queue.reset();
+    assert!(bed.records.written() >= 1);
+}
