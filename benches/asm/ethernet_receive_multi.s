@@ -7,7 +7,7 @@
     sub rsp,0x98
     mov r14,rsi
     mov rbx,rdi
-    cmp QWORD PTR [rdi+0x240],0x0
+    cmp QWORD PTR [rdi+0x80],0x0
     je 0
     lea rdi,[rsp+0x50]
     mov rsi,rbx
@@ -15,84 +15,83 @@
     cmp BYTE PTR [rsp+0x50],0x20
     jne 18
 0:
-    mov rax,QWORD PTR [rbx+0x370]
+    mov rax,QWORD PTR [rbx+0x408]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
     jne 20
 1:
-    mov ebp,DWORD PTR [rbx+0x618]
-    lea r15,[rbx+0x2f0]
-    cmp BYTE PTR [rbx+0x3c8],0x0
+    mov ebp,DWORD PTR [rbx+0x658]
+    lea r15,[rbx+0x388]
+    cmp BYTE PTR [rbx+0x460],0x0
     jne 21
 2:
-    lea rax,[rbx+0x1c0]
-    mov WORD PTR [rbx+0x3c8],0x1
-    mov DWORD PTR [rbx+0x3c0],0x0
-    mov DWORD PTR [rbx+0x3c4],ebp
-    mov rcx,0xffffffffffffffff
-    movabs rdx,0x100000000
-    cmp QWORD PTR [rbx+0x320],rdx
+    mov WORD PTR [rbx+0x460],0x1
+    mov DWORD PTR [rbx+0x458],0x0
+    mov DWORD PTR [rbx+0x45c],ebp
+    mov rax,0xffffffffffffffff
+    movabs rcx,0x100000000
+    cmp QWORD PTR [rbx+0x3b8],rcx
     je 3
-    mov rdi,QWORD PTR [rbx+0x328]
-    cmp DWORD PTR [rdi+0x190],0x2
+    mov rcx,QWORD PTR [rbx+0x3c0]
+    cmp DWORD PTR [rcx+0x190],0x2
     jne 3
-    mov rsi,QWORD PTR [rdi+0x198]
+    mov rsi,QWORD PTR [rcx+0x198]
     mov edx,DWORD PTR [rsi+0x100]
     movzx esi,WORD PTR [rsi+0x80]
     cmp si,dx
     je 3
-    mov rsi,QWORD PTR [rdi+0x198]
-    mov r8,QWORD PTR [rsi+0x180]
+    mov rsi,QWORD PTR [rcx+0x198]
+    mov rdi,QWORD PTR [rsi+0x180]
     mov esi,DWORD PTR [rsi+0x188]
     dec esi
     and esi,edx
     movzx edx,si
-    mov rdx,QWORD PTR [r8+rdx*8]
-    mov esi,DWORD PTR [rdi+0x1a4]
-    mov edi,DWORD PTR [rdi+0x1a0]
-    cmp edi,0x7fff
+    mov rdx,QWORD PTR [rdi+rdx*8]
+    mov esi,DWORD PTR [rcx+0x1a4]
+    mov ecx,DWORD PTR [rcx+0x1a0]
+    cmp ecx,0x7fff
     ja 3
-    mov r8d,DWORD PTR [rbx+0x438]
-    or r8,0x20
+    mov edi,DWORD PTR [rbx+0x4d0]
+    or rdi,0x20
     shl rsi,0x10
-    or rsi,r8
-    shl edi,0x10
-    or edi,r8d
+    or rsi,rdi
+    shl ecx,0x10
+    or ecx,edi
     jmp 4
 3:
     xor edx,edx
-    mov rdi,0xffffffffffffffff
+    mov rcx,0xffffffffffffffff
     mov rsi,0xffffffffffffffff
 4:
-    mov r8d,DWORD PTR [rbx+0x3c4]
-    sub r8d,DWORD PTR [rbx+0x3c0]
-    imul r8,QWORD PTR [rbx+0x330]
-    mov r9,QWORD PTR [rbx+0x358]
-    add r8,r9
-    cmovb r8,rcx
-    mov rcx,QWORD PTR [rbx+0x368]
-    cmp rcx,r8
-    cmovb r8,rcx
-    mov QWORD PTR [rbx+0x398],r9
-    mov QWORD PTR [rbx+0x3a0],r8
-    mov QWORD PTR [rbx+0x3a8],rsi
-    mov QWORD PTR [rbx+0x3b0],rdi
-    mov QWORD PTR [rbx+0x3b8],rdx
+    mov edi,DWORD PTR [rbx+0x45c]
+    sub edi,DWORD PTR [rbx+0x458]
+    imul rdi,QWORD PTR [rbx+0x3c8]
+    mov r8,QWORD PTR [rbx+0x3f0]
+    add rdi,r8
+    cmovb rdi,rax
+    mov rax,QWORD PTR [rbx+0x400]
+    cmp rax,rdi
+    cmovb rdi,rax
+    mov QWORD PTR [rbx+0x430],r8
+    mov QWORD PTR [rbx+0x438],rdi
+    mov QWORD PTR [rbx+0x440],rsi
+    mov QWORD PTR [rbx+0x448],rcx
+    mov QWORD PTR [rbx+0x450],rdx
     shr esi,0x10
-    mov ecx,DWORD PTR [rbx+0x228]
+    mov ecx,DWORD PTR [rbx+0x68]
     shl rsi,cl
     add rsi,rdx
-    mov edx,0x10
-    sub edx,ecx
+    mov eax,0x10
+    sub eax,ecx
     mov QWORD PTR [rsp+0x30],0x0
     mov QWORD PTR [rsp+0x10],r15
     mov QWORD PTR [rsp+0x18],rsi
-    mov DWORD PTR [rsp+0x20],edx
+    mov DWORD PTR [rsp+0x20],eax
     mov QWORD PTR [rsp+0x80],r14
-    lea rcx,[rsp+0x30]
-    mov QWORD PTR [rsp+0x88],rcx
-    mov QWORD PTR [rsp+0x90],rax
-    lea r14,[rbx+0x1c8]
+    lea rax,[rsp+0x30]
+    mov QWORD PTR [rsp+0x88],rax
+    mov QWORD PTR [rsp+0x90],rbx
+    lea r14,[rbx+0x8]
     lea rdi,[rsp+0x10]
     lea rsi,[rsp+0x80]
     mov rax,QWORD PTR [_ZN4mlx58ethernet8striding11each_behind]
@@ -110,15 +109,15 @@
     test al,0x1
     jne 14
 7:
-    cmp QWORD PTR [rbx+0x240],0x0
+    cmp QWORD PTR [rbx+0x80],0x0
     je 8
     mov rdi,r14
-    lea rsi,[rbx+0x230]
+    lea rsi,[rbx+0x70]
     call QWORD PTR [_ZN4mlx58ethernet8striding8Striding8hold_all]
     mov r13,QWORD PTR [rsp+0x10]
 8:
     mov QWORD PTR [rsp+0x38],r14
-    lea rax,[rbx+0x250]
+    lea rax,[rbx+0x90]
     mov QWORD PTR [rsp+0x40],rax
     mov rdi,r13
     lea rsi,[rsp+0x38]
@@ -144,7 +143,7 @@
 10:
     mov rax,QWORD PTR [rsp+0x10]
     movzx edx,WORD PTR [rax+0xba]
-    movzx ecx,BYTE PTR [rbx+0x228]
+    movzx ecx,BYTE PTR [rbx+0x68]
     shl rdx,cl
     add rdx,QWORD PTR [rax+0xc8]
     mov QWORD PTR [rsp+0x18],rdx
@@ -155,7 +154,7 @@
     mov rdx,QWORD PTR [rsp+0x28]
     mov ecx,DWORD PTR [rsp+0xc]
     mov r8d,DWORD PTR [rsp+0x8]
-    lea r9,[rbx+0x258]
+    lea r9,[rbx+0x98]
     call QWORD PTR [_ZN4mlx58ethernet8striding8Striding4find]
     cmp BYTE PTR [rsp+0x38],0x0
     jne 13
@@ -200,7 +199,7 @@
     mov r14,QWORD PTR [rsp+0x30]
     mov rdi,rbx
     call _ZN4core3ptr84drop_in_place$LT$mlx5..ethernet..Burst$LT$mlx5..ethernet..striding..Striding$GT$$GT$
-    cmp QWORD PTR [rbx+0x240],0x0
+    cmp QWORD PTR [rbx+0x80],0x0
     je 15
     lea rdi,[rsp+0x38]
     mov rsi,rbx
@@ -209,9 +208,9 @@
 15:
     mov BYTE PTR [rsp+0x38],0x20
 16:
-    mov edx,DWORD PTR [rbx+0x610]
-    mov eax,DWORD PTR [rbx+0x600]
-    mov rcx,QWORD PTR [rbx+0x5e8]
+    mov edx,DWORD PTR [rbx+0x370]
+    mov eax,DWORD PTR [rbx+0x360]
+    mov rcx,QWORD PTR [rbx+0x348]
     mov ecx,DWORD PTR [rcx+0x100]
     sub eax,ecx
     movzx eax,ax
@@ -239,7 +238,7 @@
     pop rbp
     ret
 20:
-    lea rdi,[rbx+0x2e0]
+    lea rdi,[rbx+0x378]
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
     cmp al,0xa
     je 1

@@ -53,7 +53,9 @@ pub use request::{operation, transport};
 pub use send::batch::{Addressed, Batch, Request, Wr};
 pub use send::cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
 pub use send::chosen::{AnyBatch, AnyWr, ChosenRequest};
-pub use send::journal::{Change, ChangeObserver};
+#[doc(hidden)]
+pub use send::fifo::Fifo;
+pub use send::journal::{Change, ChangeObserver, KeptObserver};
 pub use send::layout::SendLayout;
 pub use send::list::{Data, ListTransport, Operation, SendWr};
 pub use send::queue::{SendParts, SendQueue};

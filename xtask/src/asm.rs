@@ -110,8 +110,8 @@ hot! {
     poll::one_shared passes Publishing, locks 1, calls 0;
     [find_completion] passes Start, locks 0, calls 0;
     [Run expand] passes Start, locks 0, calls 0;
-    mkey::configure passes Doorbell, locks 0, calls 1;
-    [push_mkey] passes Start, locks 0, calls 0;
+    mkey::configure passes Doorbell, locks 1, calls 1;
+    [Journal settle] passes Start, locks 0, calls 1;
     ethernet::send passes Doorbell, locks 0, calls 0;
     ethernet::receive passes Publishing, locks 0, calls 0;
     ethernet::send_multi passes Doorbell, locks 0, calls 1;

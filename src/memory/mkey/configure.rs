@@ -4,12 +4,12 @@ use super::errors::Errors;
 use super::state::{Before, KeyState, Signing, Update};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
-    BsfUpdate, Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved,
-    ListOwner, MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate,
-    Sge, SigningUpdate, SizedLayout,
+    BsfUpdate, Change, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, ListOwner,
+    MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge,
+    SigningUpdate, SizedLayout,
 };
 use std::fmt;
-use std::sync::Arc;
+use std::ptr::NonNull;
 
 /// The change of the signature.
 #[derive(Clone, Copy, Default, Debug)]
@@ -46,7 +46,7 @@ enum SignatureChange {
 #[must_use = "a key is configured by the request that this is given to"]
 #[derive(Clone, Copy)]
 pub struct Configure<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Inner,
     access: Option<MkeyAccess>,
     layout: Option<MkeyLayout<'a>>,
     signature: SignatureChange,
@@ -224,12 +224,34 @@ impl<'a> Configure<'a> {
     /// Returns the key with this variant, and the change with this number.
     #[inline(always)]
     fn changed(&self, (number, variant): (u64, u8)) -> (u32, Change) {
-        let state: Arc<dyn ChangeObserver> = Arc::clone(self.inner) as Arc<dyn ChangeObserver>;
-        (self.inner.index << 8 | u32::from(variant), Change::new(state, number))
+        // SAFETY: the change is pending, and its number is given away here alone. A key's state keeps the
+        // key's data while a change is pending.
+        let change = unsafe { Change::of_kept(NonNull::from(self.inner), number) };
+        (self.inner.index << 8 | u32::from(variant), change)
+    }
+}
+
+/// Number of a change, variant, and change of the signature.
+type Changing = (u64, u8, Option<SigningUpdate>);
+
+impl ConfigureMkey for Configure<'_> {
+    #[inline(always)]
+    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        let Self { inner, access, layout, signature, variant } = self;
+        // A new list for a key without signatures changes only its length.
+        let (Some(MkeyLayout::List(pieces)), SignatureChange::Keep) = (layout, signature) else {
+            return request.configure(self);
+        };
+        if inner.signed.is_some() {
+            return configure_list(request, inner, pieces, access, variant);
+        }
+        match request.build_list(inner.max_entries, access, pieces, &self) {
+            Ok(finished) => finished,
+            Err(request) => configure_list(request, inner, pieces, access, variant),
+        }
     }
 
-    #[inline(never)]
-    fn configure_any<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         let layout = match self.layout.map(MkeyLayout::sized).transpose() {
             Ok(layout) => layout,
             Err(error) => return request.refuse(error),
@@ -244,23 +266,23 @@ impl<'a> Configure<'a> {
     }
 }
 
-/// Number of a change, variant, and change of the signature.
-type Changing = (u64, u8, Option<SigningUpdate>);
-
-impl ConfigureMkey for Configure<'_> {
-    #[inline(always)]
-    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        // Fast path: a new list for a key without signatures changes only its length.
-        let (Some(MkeyLayout::List(pieces)), SignatureChange::Keep, None) =
-            (self.layout, self.signature, &self.inner.signed)
-        else {
-            return self.configure_any(request);
-        };
-        match request.build_list(self.inner.max_entries, self.access, pieces, self) {
-            Ok(finished) => finished,
-            Err(request) => self.configure_any(request),
-        }
-    }
+/// [`MkeyRequest::configure`] with a list. It gets the parts, which the caller has in registers.
+#[inline(never)]
+fn configure_list<'q, T: ConfiguresMkeys>(
+    request: MkeyRequest<'q, T>,
+    inner: &Inner,
+    pieces: &[Sge],
+    access: Option<MkeyAccess>,
+    variant: Option<u8>,
+) -> Finished<'q> {
+    let layout = Some(MkeyLayout::List(pieces));
+    request.configure(Configure {
+        inner,
+        access,
+        layout,
+        signature: SignatureChange::Keep,
+        variant,
+    })
 }
 
 impl ListOwner for Configure<'_> {

@@ -28,9 +28,10 @@ use mlx5_prm::cmd::mkey::{CreateMkeyIn, CreateMkeyOut, CreatePsvIn, CreatePsvOut
 use mlx5_prm::signature::{Bsf, SignatureErrorCqe};
 use mlx5_prm::wqe::UNIT;
 use mlx5_uapi::mlx5::UcontextRespMask;
-use mlx5_wqe::{ChangeObserver, RemoteAddress, Sge};
-use state::{KeyState, Signing, State};
+use mlx5_wqe::{KeptObserver, RemoteAddress, Sge};
+use state::{Keeper, KeyState, Signing, State};
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 const VERB: &str = "create_mkey";
@@ -188,6 +189,7 @@ impl MkeyBuilder<'_> {
             signed,
             state: State::new(shape),
         });
+        inner.state.keep(Arc::clone(&inner) as Keeper);
         if psvs.is_some() {
             context.signed_keys.add(index, Arc::clone(&inner) as Arc<dyn Signed>);
         }
@@ -239,17 +241,25 @@ struct Inner {
     state: State,
 }
 
-impl ChangeObserver for Inner {
-    fn undo(&self, change: u64) {
-        self.state.undo(change);
+/// It lives until its last change has ended: its state keeps it. What kept it is dropped when no reference
+/// to it is left.
+impl KeptObserver for Inner {
+    unsafe fn undo(this: NonNull<Self>, change: u64) {
+        // SAFETY: by the contract, the change is pending.
+        let kept = unsafe { this.as_ref() }.state.undo(change);
+        drop(kept);
     }
 
-    fn settle(&self, change: u64) {
-        self.state.settle(change);
+    unsafe fn settle(this: NonNull<Self>, changes: &[u64]) {
+        // SAFETY: as above.
+        let kept = unsafe { this.as_ref() }.state.settle(changes);
+        drop(kept);
     }
 
-    fn mark_unknown(&self, change: u64) {
-        self.state.mark_unknown(change);
+    unsafe fn mark_unknown(this: NonNull<Self>, change: u64) {
+        // SAFETY: as above.
+        let kept = unsafe { this.as_ref() }.state.mark_unknown(change);
+        drop(kept);
     }
 }
 
@@ -385,6 +395,7 @@ impl Drop for Mkey {
     fn drop(&mut self) {
         // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.close();
+        drop(self.inner.state.close());
     }
 }
 
@@ -402,5 +413,54 @@ impl fmt::Debug for Mkey {
                 .field("max_entries", &self.max_entries()),
         };
         key.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx5_wqe::Change;
+
+    /// A key that is destroyed while requests that configure it are outstanding: its data is there until
+    /// the last of their changes has ended, and not longer.
+    #[test]
+    fn the_data_of_a_key_outlives_its_changes_and_nothing_else() {
+        type End = unsafe fn(NonNull<Inner>, u64);
+        let ends: [End; 4] = [
+            |this, change| {
+                // SAFETY: by the contract, which is that of the caller below.
+                unsafe { Inner::settle(this, &[change]) }
+            },
+            Inner::undo,
+            Inner::mark_unknown,
+            |this, change| {
+                // SAFETY: as above.
+                drop(unsafe { Change::of_kept(this, change) });
+            },
+        ];
+        for end in ends {
+            let shape =
+                KeyState { length: None, signing: Signing::Off, variant: 0, error_count: None };
+            let state = State::new(shape);
+            let inner = Arc::new(Inner {
+                index: 7,
+                max_entries: 4,
+                update_tag: false,
+                signed: None,
+                state,
+            });
+            inner.state.keep(Arc::clone(&inner) as Keeper);
+            let weak = Arc::downgrade(&inner);
+            let changes = [1, 2].map(|length| inner.state.change_length(length, None).unwrap().0);
+            let this = NonNull::from(&*inner);
+            // What `Mkey` does when it is dropped.
+            drop(inner.state.close());
+            drop(inner);
+            for (change, left) in changes.into_iter().zip([1, 0]) {
+                // SAFETY: the change has not ended.
+                unsafe { end(this, change) };
+                assert_eq!(weak.strong_count(), left);
+            }
+        }
     }
 }

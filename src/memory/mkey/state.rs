@@ -7,8 +7,9 @@
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, LockGuard};
-use mlx5_wqe::ChangeObserver;
-use std::collections::VecDeque;
+use mlx5_wqe::Fifo;
+use std::any::Any;
+use std::sync::Arc;
 
 /// How a key is signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,13 +107,21 @@ impl Pending {
     }
 }
 
+/// What keeps a key state in memory.
+pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
+
 /// The settled properties of a key, and the pending changes.
+///
+/// It keeps itself in memory while there are pending changes: queues have its address, and do not share in
+/// it, because counting them would take two atomic operations for each change.
 pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: KeyState,
     /// Numbers and changes, in posting order.
-    pending: VecDeque<(u64, Pending)>,
+    pending: Fifo<(u64, Pending)>,
+    /// How many of them are of more than the length.
+    others: usize,
     /// The properties after all pending changes.
     latest: KeyState,
     next: u64,
@@ -123,6 +132,10 @@ struct Changes {
     checked: u64,
     /// Changes whose transfers are unchecked.
     unchecked: Vec<u64>,
+    /// What keeps the value, until the key is gone and there is no pending change.
+    keeper: Option<Keeper>,
+    /// The key is gone.
+    closed: bool,
 }
 
 /// The key state that a request under construction finds.
@@ -151,13 +164,54 @@ impl State {
     pub(crate) fn new(shape: KeyState) -> Self {
         Self(Lock::new(Changes {
             settled: shape,
-            pending: VecDeque::new(),
+            pending: Fifo::new(),
+            others: 0,
             latest: shape,
             next: 0,
             last_signature_change: 0,
             checked: 0,
             unchecked: Vec::new(),
+            keeper: None,
+            closed: false,
         }))
+    }
+
+    /// Gives the value what keeps it in memory.
+    pub(crate) fn keep(&self, keeper: Keeper) {
+        self.lock().keeper = Some(keeper);
+    }
+
+    /// The key is gone. Returns what kept the value, unless changes are pending: then the last one that
+    /// ends does.
+    #[must_use]
+    pub(crate) fn close(&self) -> Option<Keeper> {
+        let mut changes = self.lock();
+        changes.closed = true;
+        changes.release()
+    }
+
+    /// The request behind `change` will never be executed. Returns what kept the value, as
+    /// [`State::close`] does, if nothing needs it any more.
+    pub(crate) fn undo(&self, change: u64) -> Option<Keeper> {
+        let mut changes = self.lock();
+        changes.undo(change);
+        changes.release()
+    }
+
+    /// The requests behind these changes of one queue, in posting order, were executed.
+    pub(crate) fn settle(&self, settled: &[u64]) -> Option<Keeper> {
+        let mut changes = self.lock();
+        if !changes.settle_oldest(settled) {
+            changes.settle_each(settled);
+        }
+        changes.release()
+    }
+
+    /// It will never be known whether the request behind `change` was executed.
+    pub(crate) fn mark_unknown(&self, change: u64) -> Option<Keeper> {
+        let mut changes = self.lock();
+        changes.take(change, KeyState::mark_unknown);
+        changes.release()
     }
 
     #[inline(always)]
@@ -229,18 +283,45 @@ impl State {
         if variant.is_some_and(|variant| variant != changes.latest.variant) {
             return None;
         }
-        changes.latest.length = Some(length);
-        Some((changes.number(Pending::Length(length)), changes.latest.variant))
+        Some((changes.push_length(length), changes.latest.variant))
     }
 }
 
 impl Changes {
+    /// Returns what keeps the value, if the key is gone and no change is pending.
+    #[inline(always)]
+    fn release(&mut self) -> Option<Keeper> {
+        if self.closed && self.pending.is_empty() { self.keeper.take() } else { None }
+    }
+
     fn push(&mut self, delta: Update) -> u64 {
+        let Update { length, signing, variant, error_count } = delta;
+        if let (Some(length), None, None) = (length, signing, error_count)
+            && variant.is_none_or(|variant| variant == self.latest.variant)
+        {
+            return self.push_length(length);
+        }
         if self.latest.changes_signature(&delta) {
             self.last_signature_change = self.next + 1;
         }
         self.latest.apply(&delta);
+        self.others += 1;
         self.number(Pending::Any(Box::new(delta)))
+    }
+
+    /// Removes a pending change, if it has not ended. Returns also its place.
+    fn remove(&mut self, number: u64) -> Option<(usize, Update)> {
+        let at = self.pending.iter().position(|(at, _)| *at == number)?;
+        let (_, delta) = self.pending.remove(at)?;
+        self.others -= usize::from(matches!(delta, Pending::Any(_)));
+        Some((at, delta.update()))
+    }
+
+    /// [`Changes::push`] of a change of the length only.
+    #[inline(always)]
+    fn push_length(&mut self, length: u64) -> u64 {
+        self.latest.length = Some(length);
+        self.number(Pending::Length(length))
     }
 
     /// Adds a change, which `latest` has already, and gives it a number.
@@ -254,22 +335,21 @@ impl Changes {
 
     /// Removes a pending change, and updates the settled properties by `becomes`.
     fn take(&mut self, number: u64, becomes: impl FnOnce(&mut KeyState, &Update)) {
-        let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
-        let Some((_, delta)) = self.pending.remove(at) else { return };
-        becomes(&mut self.settled, &delta.update());
+        let Some((_, delta)) = self.remove(number) else { return };
+        becomes(&mut self.settled, &delta);
         self.recompute();
     }
 
     /// Removes the change of a request that will not be executed.
     fn undo(&mut self, number: u64) {
-        let Some(at) = self.pending.iter().position(|(at, _)| *at == number) else { return };
-        let Some((_, delta)) = self.pending.remove(at) else { return };
+        let Some((at, delta)) = self.remove(number) else { return };
         // Every request writes the variant: the next request writes this one's unless it has its
         // own.
-        let variant = delta.update().variant;
+        let variant = delta.variant;
         if variant.is_some()
             && let Some((_, behind)) = self.pending.get_mut(at)
         {
+            self.others += usize::from(matches!(behind, Pending::Length(_)));
             let update = behind.update();
             let variant = update.variant.or(variant);
             *behind = Pending::Any(Box::new(Update { variant, ..update }));
@@ -282,7 +362,7 @@ impl Changes {
     fn recompute(&mut self) {
         self.latest = self.settled;
         self.last_signature_change = 0;
-        for (number, delta) in &self.pending {
+        for (number, delta) in self.pending.iter() {
             let delta = delta.update();
             if self.latest.changes_signature(&delta) {
                 self.last_signature_change = number + 1;
@@ -300,7 +380,7 @@ impl Changes {
         // follows the transfers of the one before it in the queue.
         let mut found = reports(&self.settled) && self.checked < first;
         let mut shape = self.settled;
-        for (number, delta) in &self.pending {
+        for (number, delta) in self.pending.iter() {
             shape.apply(&delta.update());
             if reports(&shape) && std::mem::replace(&mut found, true) {
                 self.unchecked.push(*number);
@@ -316,42 +396,38 @@ impl Changes {
         self.unchecked.retain(|change| pending.iter().any(|(number, _)| number == change));
     }
 
-    #[cold]
-    #[inline(never)]
-    fn settle_any(&mut self, number: u64) {
-        self.take(number, KeyState::apply);
-    }
-
-    /// [`Changes::take`] of the oldest change, which was executed, if it is of the length only: `latest`
-    /// stays the same.
+    /// [`Changes::take`] of executed changes, if they are the oldest ones, and those are of the length only:
+    /// `latest` stays the same. Otherwise returns false, and does nothing.
     #[inline(always)]
-    fn settle_first(&mut self, number: u64) -> bool {
-        match self.pending.front() {
-            Some((at, Pending::Length(length))) if *at == number => {
+    fn settle_oldest(&mut self, settled: &[u64]) -> bool {
+        // Numbers ascend, and none of these has ended: if the last one is at its place, so are all.
+        debug_assert!(settled.is_sorted_by(|a, b| a < b));
+        let Some((last, before)) = settled.split_last() else { return true };
+        match self.pending.get(before.len()) {
+            Some((at, Pending::Length(length))) if self.others == 0 && at == last => {
                 self.settled.length = Some(*length);
             }
             _ => return false,
         }
-        self.pending.pop_front();
+        // They own nothing.
+        self.pending.forget_front(settled.len());
         true
     }
-}
 
-impl ChangeObserver for State {
-    fn undo(&self, change: u64) {
-        self.lock().undo(change);
-    }
-
-    #[inline(always)]
-    fn settle(&self, change: u64) {
-        let mut changes = self.lock();
-        if !changes.settle_first(change) {
-            changes.settle_any(change);
+    /// [`Changes::take`] of each of these changes, which were executed.
+    #[cold]
+    #[inline(never)]
+    fn settle_each(&mut self, settled: &[u64]) {
+        for number in settled {
+            match self.pending.front() {
+                // `latest` stays the same.
+                Some((at, Pending::Length(length))) if at == number => {
+                    self.settled.length = Some(*length);
+                    self.pending.forget_front(1);
+                }
+                _ => self.take(*number, KeyState::apply),
+            }
         }
-    }
-
-    fn mark_unknown(&self, change: u64) {
-        self.lock().take(change, KeyState::mark_unknown);
     }
 }
 
@@ -377,7 +453,7 @@ mod tests {
         assert_eq!(state.shape().length, Some(3));
         state.undo(c);
         assert_eq!(state.shape().length, Some(1));
-        state.settle(a);
+        state.settle(&[a]);
         assert_eq!(state.shape().length, Some(1));
         // Each change ends once; a second call has no effect.
         state.undo(a);
@@ -388,9 +464,9 @@ mod tests {
     fn a_change_that_happens_before_an_earlier_one_is_the_earlier_ones_to_overwrite() {
         let state = State::new(FRESH);
         let [a, b] = [1, 2].map(|bytes| length(&state, bytes));
-        state.settle(b);
+        state.settle(&[b]);
         assert_eq!(state.shape().length, Some(1));
-        state.settle(a);
+        state.settle(&[a]);
         assert_eq!(state.shape().length, Some(1));
     }
 
@@ -403,14 +479,14 @@ mod tests {
             let shorts = [1, 2, 3].map(|bytes| short.change_length(bytes, None).unwrap().0);
             let anys = [1, 2, 3].map(|bytes| length(&any, bytes));
             for which in order {
-                short.settle(shorts[which]);
-                any.settle(anys[which]);
+                short.settle(&[shorts[which]]);
+                any.settle(&[anys[which]]);
                 assert_eq!(short.shape(), any.shape(), "{order:?}");
                 let longest = |state: &State| Before(&state.lock()).max_length();
                 assert_eq!(longest(&short), longest(&any), "{order:?}");
             }
             // Each ends once.
-            short.settle(shorts[0]);
+            short.settle(&[shorts[0]]);
             assert_eq!(short.shape(), any.shape());
         }
         let state = State::new(KeyState { variant: 4, ..FRESH });
@@ -436,7 +512,7 @@ mod tests {
             KeyState { length: None, signing: Signing::Unknown, variant: 3, error_count: None };
         assert_eq!(state.shape(), unknown);
         let (change, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
-        state.settle(change);
+        state.settle(&[change]);
         let said =
             KeyState { length: Some(10), signing: Signing::Off, variant: 3, error_count: Some(7) };
         assert_eq!(state.shape(), said);
@@ -471,7 +547,7 @@ mod tests {
         assert!(!is_certain(&state));
         let [b, c] = [sign(&state, one, 1), length(&state, 7)];
         assert!(!is_certain(&state), "the first could be undone, and the second");
-        state.settle(a);
+        state.settle(&[a]);
         assert!(is_certain(&state), "the others change nothing of it");
         let d = sign(&state, other, 1);
         assert!(!is_certain(&state));
@@ -479,16 +555,16 @@ mod tests {
         assert!(is_certain(&state));
         let e = sign(&state, one, 2);
         assert!(!is_certain(&state), "another count is another thing");
-        [b, c, e].into_iter().for_each(|change| state.settle(change));
+        [b, c, e].into_iter().for_each(|change| drop(state.settle(&[change])));
         assert!(is_certain(&state));
         // They may settle in any order.
         let [f, g, h] =
             [(other, 2), (one, 2), (one, 2)].map(|(s, error_count)| sign(&state, s, error_count));
-        state.settle(h);
+        state.settle(&[h]);
         assert!(!is_certain(&state));
         state.mark_unknown(f);
         assert!(!is_certain(&state));
-        state.settle(g);
+        state.settle(&[g]);
         assert!(is_certain(&state));
         assert_eq!(state.shape().signing, one);
     }
@@ -500,10 +576,10 @@ mod tests {
         assert_eq!(max_length(&state), None);
         let [a, b, c] = [5, 9, 7].map(|bytes| length(&state, bytes));
         assert_eq!(max_length(&state), Some(9));
-        state.settle(a);
+        state.settle(&[a]);
         state.undo(b);
         assert_eq!(max_length(&state), Some(7));
-        state.settle(c);
+        state.settle(&[c]);
         assert_eq!(max_length(&state), Some(7));
         length(&state, 3);
         assert_eq!(max_length(&state), Some(7));
@@ -523,11 +599,11 @@ mod tests {
         let [b, c] = [tag(&state, 6), length(&state, 1)];
         state.undo(b);
         assert_eq!(state.shape().variant, 6);
-        state.settle(c);
+        state.settle(&[c]);
         assert_eq!(state.shape().variant, 6);
         let [d, e] = [tag(&state, 7), tag(&state, 8)];
         state.undo(d);
-        state.settle(e);
+        state.settle(&[e]);
         assert_eq!(state.shape().variant, 8);
     }
 
@@ -552,7 +628,7 @@ mod tests {
         assert!(state.take_unchecked());
         assert!(!state.take_unchecked());
         // Configurations with another count do not matter.
-        [a, b, d].into_iter().for_each(|change| state.settle(change));
+        [a, b, d].into_iter().for_each(|change| drop(state.settle(&[change])));
         sign(&state, one, 3);
         assert_eq!(unchecked_after(&state, 3), 0);
     }
@@ -571,7 +647,7 @@ mod tests {
         for asked in [false, true] {
             let state = State::new(FRESH);
             let a = sign(&state, one, 1);
-            state.settle(a);
+            state.settle(&[a]);
             if asked {
                 assert!(!state.take_unchecked());
             }
@@ -582,7 +658,7 @@ mod tests {
         let state = State::new(FRESH);
         let [a, b] = [1; 2].map(|error_count| sign(&state, one, error_count));
         assert!(!state.take_unchecked());
-        [a, b].into_iter().for_each(|change| state.settle(change));
+        [a, b].into_iter().for_each(|change| drop(state.settle(&[change])));
         sign(&state, one, 1);
         assert_eq!(unchecked_after(&state, 1), 1);
     }
@@ -593,12 +669,214 @@ mod tests {
         let state = State::new(FRESH);
         let [a, b, c] = [1; 3].map(|error_count| sign(&state, one, error_count));
         assert_eq!(unchecked_after(&state, 1), 2);
-        [a, b].into_iter().for_each(|change| state.settle(change));
+        [a, b].into_iter().for_each(|change| drop(state.settle(&[change])));
         assert_eq!(state.unchecked(), 2);
         sign(&state, one, 2);
         assert_eq!(state.unchecked(), 1, "one of them is still on its way");
-        state.settle(c);
+        state.settle(&[c]);
         sign(&state, one, 2);
         assert_eq!(state.unchecked(), 0);
+    }
+
+    /// As [`State`], but each change takes the way of any change: it is found by its number, and what
+    /// follows from all of them is computed anew.
+    struct Plain(State);
+
+    impl Plain {
+        fn change(&self, delta: Update) -> u64 {
+            let mut changes = self.0.lock();
+            if changes.latest.changes_signature(&delta) {
+                changes.last_signature_change = changes.next + 1;
+            }
+            changes.latest.apply(&delta);
+            changes.others += 1;
+            changes.number(Pending::Any(Box::new(delta)))
+        }
+
+        fn settle(&self, change: u64) {
+            self.0.lock().take(change, KeyState::apply);
+        }
+    }
+
+    /// Small random numbers.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            ((self.0 >> 20) % sides as u64) as usize
+        }
+    }
+
+    /// Random changes of several keys by two queues, of the length only and others, which are executed in
+    /// runs, cancelled, aborted and lost in any order, are as they are one by one.
+    #[test]
+    fn random_changes_end_as_they_do_one_by_one() {
+        for seed in 1..=60 {
+            let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+            let keys: Vec<_> =
+                (0..3).map(|_| (State::new(FRESH), Plain(State::new(FRESH)))).collect();
+            // Key and number of what each queue has outstanding, in posting order.
+            let mut queues: [Vec<(usize, u64)>; 2] = Default::default();
+            // Most programs are of lengths alone.
+            let odd = [0, 0, 0, 20, 4][dice.roll(5)];
+            for step in 0..600 {
+                let queue = &mut queues[dice.roll(2)];
+                match dice.roll(9) {
+                    0..4 => {
+                        let key = dice.roll(keys.len());
+                        let (fast, plain) = &keys[key];
+                        let length = dice.roll(1000) as u64;
+                        let variant = (odd != 0 && dice.roll(odd) == 0).then(|| dice.roll(3) as u8);
+                        let number = match fast.change_length(length, variant) {
+                            Some((number, _)) => number,
+                            None => {
+                                let length = Some(length);
+                                let delta = Update { length, variant, ..Update::default() };
+                                fast.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
+                            }
+                        };
+                        // One that writes the variant that the key has does not change it.
+                        let changed = variant.filter(|variant| *variant != plain.0.shape().variant);
+                        let (length, variant) = (Some(length), changed);
+                        let delta = Update { length, variant, ..Update::default() };
+                        assert_eq!(plain.change(delta), number);
+                        queue.push((key, number));
+                    }
+                    4 if odd != 0 => {
+                        let key = dice.roll(keys.len());
+                        let (fast, plain) = &keys[key];
+                        let signing = [Signing::Off, signed(Seed::Ones)][dice.roll(2)];
+                        let error_count = (dice.roll(2) == 0).then_some(step);
+                        let delta =
+                            Update { signing: Some(signing), error_count, ..Update::default() };
+                        let (number, ()) = fast.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
+                        assert_eq!(plain.change(delta), number);
+                        queue.push((key, number));
+                    }
+                    // Executed: the oldest ones of a queue, which settles those of one key at once.
+                    4..=6 => {
+                        let count = dice.roll(queue.len() + 1).min(12);
+                        let mut executed = queue.drain(..count).peekable();
+                        while let Some((key, first)) = executed.next() {
+                            let mut run = vec![first];
+                            while let Some((_, number)) = executed.next_if(|next| next.0 == key) {
+                                run.push(number);
+                            }
+                            let (fast, plain) = &keys[key];
+                            assert!(fast.settle(&run).is_none());
+                            run.iter().for_each(|number| plain.settle(*number));
+                        }
+                    }
+                    7 if !queue.is_empty() => {
+                        // Cancelled, or aborted if it is the latest.
+                        let (key, number) = queue.remove(dice.roll(queue.len()));
+                        let (fast, plain) = &keys[key];
+                        assert!(fast.undo(number).is_none());
+                        drop(plain.0.undo(number));
+                    }
+                    8 if dice.roll(4) == 0 => {
+                        // The queue failed, or was reset.
+                        for (key, number) in queue.drain(..) {
+                            let (fast, plain) = &keys[key];
+                            assert!(fast.mark_unknown(number).is_none());
+                            drop(plain.0.mark_unknown(number));
+                        }
+                    }
+                    _ => {}
+                }
+                for (fast, Plain(plain)) in &keys {
+                    let (fast, plain) = (fast.lock(), plain.lock());
+                    assert_eq!(fast.latest, plain.latest, "seed {seed}, step {step}");
+                    assert_eq!(fast.settled, plain.settled, "seed {seed}, step {step}");
+                    let (one, other) = (Before(&fast), Before(&plain));
+                    assert_eq!(one.max_length(), other.max_length(), "seed {seed}, step {step}");
+                    assert_eq!(one.is_certain(), other.is_certain(), "seed {seed}, step {step}");
+                    let numbers = |changes: &Changes| -> Vec<u64> {
+                        changes.pending.iter().map(|(number, _)| *number).collect()
+                    };
+                    assert_eq!(numbers(&fast), numbers(&plain), "seed {seed}, step {step}");
+                    let others =
+                        |(_, pending): &&(u64, Pending)| matches!(pending, Pending::Any(_));
+                    assert_eq!(fast.others, fast.pending.iter().filter(others).count());
+                }
+            }
+        }
+    }
+
+    /// A key state lives as long as its key, and as long as a change is pending, whatever becomes of it.
+    #[test]
+    fn a_key_that_is_gone_is_kept_until_its_last_change_has_ended() {
+        type End = fn(&State, u64) -> Option<Keeper>;
+        let ends: [End; 3] = [
+            |state, change| state.settle(&[change]),
+            |state, change| state.undo(change),
+            |state, change| state.mark_unknown(change),
+        ];
+        let kept = || {
+            let state = Arc::new(State::new(FRESH));
+            state.keep(Arc::clone(&state) as Keeper);
+            (Arc::downgrade(&state), state)
+        };
+        // Nothing is pending.
+        let (weak, state) = kept();
+        assert!(state.settle(&[]).is_none());
+        drop(state.close());
+        drop(state);
+        assert!(weak.upgrade().is_none());
+        for end in ends {
+            for late in ends {
+                let (weak, state) = kept();
+                let [a, b, c] = [1, 2, 3].map(|bytes| state.change_length(bytes, None).unwrap().0);
+                assert!(end(&state, b).is_none());
+                assert!(state.close().is_none());
+                drop(state);
+                let state = weak.upgrade().expect("two changes are pending");
+                assert!(late(&state, c).is_none());
+                assert!(late(&state, c).is_none(), "it ended already");
+                drop(state);
+                let state = weak.upgrade().expect("a change is pending");
+                let last = end(&state, a).expect("it was the last one");
+                drop((state, last));
+                assert!(weak.upgrade().is_none());
+            }
+        }
+    }
+
+    /// Two threads, each with a queue, configure one key.
+    #[test]
+    fn two_threads_change_one_key() {
+        const ROUNDS: u64 = if cfg!(miri) { 40 } else { 20_000 };
+        let state = Arc::new(State::new(FRESH));
+        state.keep(Arc::clone(&state) as Keeper);
+        let weak = Arc::downgrade(&state);
+        let last = |queue: u64| queue << 32 | ROUNDS << 8 | 7;
+        std::thread::scope(|scope| {
+            for queue in 0..2_u64 {
+                let state = &state;
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        let run = [5, 6, 7].map(|step| {
+                            let length = queue << 32 | round << 8 | step;
+                            state.change_length(length, Some(0)).unwrap().0
+                        });
+                        if round % 3 == 0 && round != ROUNDS {
+                            // Cancelled, the last first.
+                            run.iter().rev().for_each(|change| drop(state.undo(*change)));
+                        } else {
+                            assert!(state.settle(&run).is_none());
+                        }
+                    }
+                });
+            }
+        });
+        let length = state.shape().length.unwrap();
+        assert!(length == last(0) || length == last(1), "{length:#x}");
+        assert!(state.lock().pending.is_empty());
+        drop(state.close());
+        drop(state);
+        assert!(weak.upgrade().is_none());
     }
 }

@@ -74,24 +74,34 @@ fn waiting<'a>(open: &'a mut Open<'_, Rc>) -> Option<&'a mut Configuring> {
     open.kept.configuring.as_deref_mut().filter(|waiting| !waiting.mkey.is_null())
 }
 
-/// What is configured apart from the layout.
+/// What is configured apart from layout and signature.
 ///
 /// # Safety
 /// The key exists.
 #[inline(always)]
-unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
+unsafe fn unsigned<'a>(waiting: &mut Configuring) -> Configure<'a> {
     let mkey = std::mem::replace(&mut waiting.mkey, std::ptr::null_mut());
     // SAFETY: by the contract.
     let (key, tag) = unsafe {
         MkeyObject::forget_untold(mkey);
         MkeyObject::key(mkey)
     };
-    let mut configure = key.configure().tag(tag);
+    let configure = key.configure().tag(tag);
+    match waiting.access {
+        Some(access) => configure.access(access),
+        None => configure,
+    }
+}
+
+/// What is configured apart from the layout.
+///
+/// # Safety
+/// The key exists.
+unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
+    // SAFETY: by the contract.
+    let mut configure = unsafe { unsigned(waiting) };
     if waiting.reset {
         configure = configure.reset_signature();
-    }
-    if let Some(access) = waiting.access {
-        configure = configure.access(access);
     }
     if let Some(block) = &waiting.signature {
         configure = configure.signature(block);
@@ -117,7 +127,7 @@ unsafe fn finish(open: &mut Open<'_, Rc>) {
             configure.layout_interleaved(repeat, &waiting.interleaved)
         }
     };
-    steps.mkey_configure(waiting.wr_id, waiting.flags, &configure);
+    steps.mkey_configure(waiting.wr_id, waiting.flags, configure);
 }
 
 /// Refuses the batch, and forgets the configuration.
@@ -197,15 +207,18 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
         let list = entries(sge, num_sges.into());
-        // The last setter: the list need not be copied.
+        // The last setter: the list need not be copied. Where nothing is said of a signature, that is known
+        // where the request is built.
         if let Some(waiting) = waiting(&mut open)
             && waiting.left == 1
             && waiting.layout == Layout::None
+            && waiting.signature.is_none()
+            && !waiting.reset
         {
             let (wr_id, flags) = (waiting.wr_id, waiting.flags);
-            let configure = without_layout(waiting).layout_list(list);
+            let configure = unsigned(waiting).layout_list(list);
             open.leave_driver_request();
-            return open.steps.mkey_configure(wr_id, flags, &configure);
+            return open.steps.mkey_configure(wr_id, flags, configure);
         }
         set(dv, |waiting| {
             waiting.pieces.clear();

@@ -24,17 +24,26 @@ pub trait ConfiguresMkeys: Transport {}
 impl ConfiguresMkeys for Rc {}
 
 /// A configuration of a key. The implementor owns the key and chooses what the request does.
-pub trait ConfigureMkey {
+pub trait ConfigureMkey: Copy {
+    /// Adds `request` to its batch: by [`MkeyRequest::build_list`], which is inlined into the caller, or by
+    /// [`MkeyRequest::configure`].
+    #[inline(always)]
+    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        request.configure(self)
+    }
+
     /// Builds `request`, or refuses it.
-    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q>;
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q>;
 }
 
 impl<T: ConfiguresMkeys> Steps<'_, T> {
     /// Adds a request that configures a memory key, as
     /// [`Wr::mkey_configure`](crate::Wr::mkey_configure) does.
     #[inline(always)]
-    pub fn mkey_configure(&mut self, wr_id: u64, flags: SendFlags, key: &impl ConfigureMkey) {
-        self.push_keyed(|queue, cursor| queue.push_mkey(cursor, wr_id, flags, key));
+    pub fn mkey_configure(&mut self, wr_id: u64, flags: SendFlags, key: impl ConfigureMkey) {
+        let (queue, cursor) = self.begin_keyed();
+        let next = queue.push_mkey(cursor, wr_id, flags, key);
+        self.end_keyed(next);
     }
 }
 
@@ -74,6 +83,19 @@ impl fmt::Debug for Finished<'_> {
 }
 
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
+    /// Lets `key` build the request, or refuse it, unless an earlier one was refused.
+    #[inline(never)]
+    pub fn configure(self, key: impl ConfigureMkey) -> Finished<'q> {
+        let queue = &mut *self.queue;
+        queue.forget_leaked(self.cursor);
+        if queue.error.is_some() {
+            return Finished::at(self.cursor);
+        }
+        // Brings the owner's view of its keys up to date.
+        queue.settle_changes();
+        key.configure(self)
+    }
+
     /// Builds the request. `change` is called once nothing can refuse it any more. It returns the
     /// key, variant included, and the change of the owner's view of the key.
     #[inline(always)]
@@ -114,30 +136,25 @@ impl<T: ConfiguresMkeys> Wr<'_, '_, T> {
     /// Configures a memory key (`mlx5dv_wr_mkey_configure`), and finishes the request. Later
     /// requests on this queue see the new configuration. With [`SendFlags::SIGNALED`] one
     /// completion is reported, when all WQEs of the request are done.
-    #[inline]
+    #[inline(always)]
     pub fn mkey_configure(self, key: impl ConfigureMkey) {
         let Self { batch, wr_id, flags } = self;
-        batch.push_keyed(|queue, cursor| queue.push_mkey(cursor, wr_id, flags, &key));
+        let (queue, cursor) = batch.begin_keyed();
+        let next = queue.push_mkey(cursor, wr_id, flags, key);
+        batch.end_keyed(next);
     }
 }
 
 impl<T: ConfiguresMkeys> SendQueue<T> {
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn push_mkey(
         &mut self,
         cursor: Cursor,
         wr_id: u64,
         flags: SendFlags,
-        key: &impl ConfigureMkey,
+        key: impl ConfigureMkey,
     ) -> Cursor {
-        self.forget_leaked(cursor);
-        // An earlier request was refused.
-        if self.error.is_some() {
-            return cursor;
-        }
-        // Brings the owner's view of its keys up to date.
-        self.settle_changes();
-        key.configure(MkeyRequest { queue: self, cursor, wr_id, flags }).0
+        key.add(MkeyRequest { queue: self, cursor, wr_id, flags }).0
     }
 
     #[inline(always)]
@@ -200,21 +217,23 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             },
             _ => next,
         };
-        self.note_keyed(cursor.sequence, next, in_ring && psvs == 0);
+        let fast_blueflame_blocks =
+            if in_ring && psvs == 0 { self.fast_blueflame_blocks } else { 0 };
+        self.let_next_wait(cursor.sequence);
+        self.fast_blueflame_blocks = fast_blueflame_blocks;
+        self.note_fence_at(next);
         self.more_wqes += psvs as u32;
         Ok(next)
     }
 
-    /// Notes that request `sequence`, which ends at `next`, configures a key: the next one needs a fence.
-    /// If it is `whole`, one WQE in one piece in the ring, it may be posted alone by the fast path, and
-    /// then `fence_at` is all that says so.
+    /// Notes that the request that ends at `next` configures a key, so that the next one needs a fence. If
+    /// it is one WQE in one piece in the ring, it may be posted alone by the fast path, and then this is all
+    /// that says so.
     #[inline(always)]
-    pub(super) fn note_keyed(&mut self, sequence: u32, next: Cursor, whole: bool) {
-        let fast_blueflame_blocks = if whole { self.fast_blueflame_blocks } else { 0 };
-        self.let_next_wait(sequence);
+    pub(super) fn note_fence_at(&mut self, next: Cursor) {
         // The previous value of `fence_at` is folded into `fence` here.
         self.note_fence();
-        (self.fast_blueflame_blocks, self.fence_at) = (fast_blueflame_blocks, next.head);
+        self.fence_at = next.head;
     }
 
     /// Adds the SET_PSVs behind the UMR of the same request.
@@ -324,14 +343,18 @@ impl<T: Transport> SendQueue<T> {
     /// Settles the changes of retired requests.
     #[inline(always)]
     pub(crate) fn settle_changes(&mut self) {
-        if self.journal.is_empty() {
-            return;
-        }
-        let (retired, committed) = self.records().outstanding();
-        let retired = self.sequence.wrapping_sub(committed.wrapping_sub(retired).into());
+        let sequence = self.sequence;
+        let outstanding = self.records().outstanding_before(sequence as u16);
+        let retired = sequence.wrapping_sub(outstanding.into());
         if self.journal.starts_before(retired) {
-            let failed = self.records().failed();
-            self.journal.settle(retired, failed);
+            self.settle_before(retired);
         }
+    }
+
+    /// Settles the changes of the requests before `retired`, which are retired.
+    #[inline(never)]
+    fn settle_before(&mut self, retired: u32) {
+        let failed = self.records().failed();
+        self.journal.settle(retired, failed);
     }
 }

@@ -142,14 +142,29 @@ pub(super) unsafe fn write_umr(
     }
 }
 
-/// Returns a [`Klm`] as two words. Length and key are adjacent in an SGE, so they are one load.
+/// Returns a [`Klm`] as two words.
 #[inline(always)]
 pub(super) fn klm(sge: &Sge) -> [[u8; 8]; 2] {
+    klm_and_length(sge).0
+}
+
+/// Returns a [`Klm`] as two words, and a word whose lower half is the length.
+#[inline(always)]
+pub(super) fn klm_and_length(sge: &Sge) -> ([[u8; 8]; 2], u64) {
     const {
         assert!(offset_of!(Klm, mkey) == 4 && offset_of!(Klm, address) == 8);
+        assert!(
+            offset_of!(Sge, length) % 8 == 0
+                && offset_of!(Sge, lkey) == offset_of!(Sge, length) + 4
+        );
     }
-    let both = u64::from(sge.length) | u64::from(sge.lkey) << 32;
-    [both.rotate_left(32).to_be_bytes(), sge.addr.to_be_bytes()]
+    // Length and key are adjacent in an SGE. The compiler does not make one load of two, of which one is
+    // used for other things.
+    // SAFETY: both are in the SGE, which is aligned to 8.
+    let both =
+        unsafe { core::ptr::from_ref(sge).byte_add(offset_of!(Sge, length)).cast::<u64>().read() };
+    let both = u64::from_le(both);
+    ([both.rotate_left(32).to_be_bytes(), sge.addr.to_be_bytes()], both)
 }
 
 /// # Safety

@@ -249,15 +249,23 @@ impl<'q, T: Transport> Batch<'q, T> {
         self.cursor = push(self.queue, self.cursor);
     }
 
-    /// As [`Batch::push_slow_request`], but `push` leaves [`SendQueue::fast_blueflame_blocks`] nonzero only if the
-    /// request is one WQE in one piece in the ring.
+    /// A request that configures a key is to be added at the cursor that this returns. It leaves
+    /// [`SendQueue::fast_blueflame_blocks`] nonzero only if it is one WQE in one piece in the ring.
+    /// [`Batch::end_keyed`] follows.
+    // Two functions, not one that is given a closure: that might not be inlined.
     #[inline(always)]
-    pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+    pub(crate) fn begin_keyed(&mut self) -> (&mut SendQueue<T>, Cursor) {
         self.last = Some(InRing(self.queue.at(self.cursor.head)));
-        let sequence = self.cursor.sequence;
         // Wherever there is room.
         self.queue.records().open();
-        self.push_by(push);
+        (&mut *self.queue, self.cursor)
+    }
+
+    /// It ends at the cursor.
+    #[inline(always)]
+    pub(crate) fn end_keyed(&mut self, cursor: Cursor) {
+        let sequence = self.cursor.sequence;
+        self.cursor = cursor;
         self.give_name(sequence);
     }
 

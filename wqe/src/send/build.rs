@@ -220,6 +220,7 @@ impl<T: Transport> SendQueue<T> {
         // All requests that follow take the slow path, and so does completing the batch.
         self.fast_limit = self.head.wrapping_sub(1);
         self.fast_blueflame_blocks = 0;
+        self.forget_list_limit();
     }
 
     /// Moves a request into the ring if it was built in the scratch buffer, and writes its record.

@@ -4,11 +4,14 @@
 //! The change is applied when the request is built. It is undone if the batch is aborted or
 //! refused, or if the request is cancelled. It is final once a completion has retired the request.
 
-use alloc::collections::VecDeque;
+use crate::send::fifo::Fifo;
 use alloc::sync::Arc;
 use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 
-/// The owner of a view that requests change.
+/// The owner of a view that requests change. The changes share in it.
 pub trait ChangeObserver: Send + Sync {
     /// The request behind `change` will never be executed.
     fn undo(&self, change: u64);
@@ -19,12 +22,111 @@ pub trait ChangeObserver: Send + Sync {
     fn mark_unknown(&self, change: u64);
 }
 
+/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have ended:
+/// counting those who share in it would take two atomic operations for each.
+///
+/// The functions get its address, because it may be gone when they return.
+pub trait KeptObserver: Send + Sync {
+    /// See [`ChangeObserver::undo`].
+    ///
+    /// # Safety
+    /// `this` has this change, which has not ended. It ends here.
+    unsafe fn undo(this: NonNull<Self>, change: u64);
+
+    /// See [`ChangeObserver::settle`]. The numbers of several changes, as they were posted.
+    ///
+    /// # Safety
+    /// `this` has these changes, which have not ended. They end here.
+    unsafe fn settle(this: NonNull<Self>, changes: &[u64]);
+
+    /// See [`ChangeObserver::mark_unknown`].
+    ///
+    /// # Safety
+    /// As for [`KeptObserver::undo`].
+    unsafe fn mark_unknown(this: NonNull<Self>, change: u64);
+}
+
+/// An observer that a change shares in: it has one of its counts.
+#[repr(transparent)]
+struct Shared<O>(O);
+
+impl<O: ChangeObserver> Shared<O> {
+    /// The count of a change.
+    ///
+    /// # Safety
+    /// `this` is what [`Arc::into_raw`] returned for a change, and this is called once for it.
+    unsafe fn count(this: NonNull<Self>) -> Arc<O> {
+        // SAFETY: by the contract.
+        unsafe { Arc::from_raw(this.cast::<O>().as_ptr()) }
+    }
+}
+
+impl<O: ChangeObserver> KeptObserver for Shared<O> {
+    unsafe fn undo(this: NonNull<Self>, change: u64) {
+        // SAFETY: a change ends once, by the contract.
+        unsafe { Self::count(this) }.undo(change);
+    }
+
+    unsafe fn settle(this: NonNull<Self>, changes: &[u64]) {
+        for change in changes {
+            // SAFETY: as above.
+            unsafe { Self::count(this) }.settle(*change);
+        }
+    }
+
+    unsafe fn mark_unknown(this: NonNull<Self>, change: u64) {
+        // SAFETY: as above.
+        unsafe { Self::count(this) }.mark_unknown(change);
+    }
+}
+
+/// The functions of a [`KeptObserver`] whose type is not known.
+struct Ends {
+    undo: unsafe fn(NonNull<()>, u64),
+    settle: unsafe fn(NonNull<()>, &[u64]),
+    mark_unknown: unsafe fn(NonNull<()>, u64),
+}
+
+struct Of<O>(PhantomData<O>);
+
+impl<O: KeptObserver> Of<O> {
+    const ENDS: &'static Ends =
+        &Ends { undo: Self::undo, settle: Self::settle, mark_unknown: Self::mark_unknown };
+
+    /// # Safety
+    /// As for [`KeptObserver::undo`], with the address of an `O`.
+    unsafe fn undo(this: NonNull<()>, change: u64) {
+        // SAFETY: by the contract.
+        unsafe { O::undo(this.cast(), change) };
+    }
+
+    /// # Safety
+    /// As for [`KeptObserver::settle`], with the address of an `O`.
+    unsafe fn settle(this: NonNull<()>, changes: &[u64]) {
+        // SAFETY: by the contract.
+        unsafe { O::settle(this.cast(), changes) };
+    }
+
+    /// # Safety
+    /// As for [`KeptObserver::mark_unknown`], with the address of an `O`.
+    unsafe fn mark_unknown(this: NonNull<()>, change: u64) {
+        // SAFETY: by the contract.
+        unsafe { O::mark_unknown(this.cast(), change) };
+    }
+}
+
 /// A change that a request makes. Dropping it undoes it.
 #[must_use = "dropping a change undoes it"]
 pub struct Change {
-    observer: Arc<dyn ChangeObserver>,
+    observer: NonNull<()>,
+    ends: &'static Ends,
     id: u64,
 }
+
+// SAFETY: it is an observer's address, its functions and a number; an observer is `Send` and `Sync`.
+unsafe impl Send for Change {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Change {}
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,43 +136,46 @@ impl fmt::Debug for Change {
 
 impl Change {
     /// Creates the change that `observer` knows as `id`.
-    #[inline]
-    pub fn new(observer: Arc<dyn ChangeObserver>, id: u64) -> Self {
-        Self { observer, id }
+    pub fn new<O: ChangeObserver + 'static>(observer: Arc<O>, id: u64) -> Self {
+        // SAFETY: a count's address is not null.
+        let observer = unsafe { NonNull::new_unchecked(Arc::into_raw(observer).cast_mut()) };
+        Self { observer: observer.cast(), ends: Of::<Shared<O>>::ENDS, id }
     }
 
-    /// Takes the value apart without undoing the change.
+    /// Creates the change that `observer` knows as `id`.
+    ///
+    /// # Safety
+    /// The change has not ended, and ends by this value alone. The observer lives until then.
     #[inline(always)]
-    fn into_parts(self) -> (Arc<dyn ChangeObserver>, u64) {
-        let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: the value is read once; the source is in a `ManuallyDrop` and never used or
-        // dropped again.
-        (unsafe { core::ptr::read(&this.observer) }, this.id)
+    pub unsafe fn of_kept<O: KeptObserver + 'static>(observer: NonNull<O>, id: u64) -> Self {
+        Self { observer: observer.cast(), ends: Of::<O>::ENDS, id }
     }
 
+    /// Whether the other change is one of the same observer.
     #[inline(always)]
-    fn settle(self) {
-        let (observer, id) = self.into_parts();
-        observer.settle(id);
+    fn is_beside(&self, other: &Self) -> bool {
+        self.observer == other.observer && core::ptr::eq(self.ends, other.ends)
     }
 
     #[cold]
     fn mark_unknown(self) {
-        let (observer, id) = self.into_parts();
-        observer.mark_unknown(id);
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the change ends here, as the value is not dropped.
+        unsafe { (this.ends.mark_unknown)(this.observer, this.id) };
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        self.observer.undo(self.id);
+        // SAFETY: whoever made the value saw to it that the change has not ended, and the observer lives.
+        unsafe { (self.ends.undo)(self.observer, self.id) };
     }
 }
 
 /// The changes of a queue's requests that are not known to be executed, in posting order.
 #[derive(Default)]
 pub(crate) struct Journal {
-    changes: VecDeque<(u32, Option<Change>)>,
+    changes: Fifo<(u32, Option<Change>)>,
     /// Sequence number of the first change, if there is one.
     first: u32,
 }
@@ -95,16 +200,52 @@ impl Journal {
     /// with an error, so their changes are marked unknown.
     #[inline(never)]
     pub(crate) fn settle(&mut self, retired: u32, failed: bool) {
-        while let Some((sequence, change)) = self.changes.front_mut() {
-            self.first = *sequence;
-            if (self.first.wrapping_sub(retired) as i32) >= 0 {
-                break;
+        if failed {
+            while let Some(change) = self.pop_before(retired) {
+                change.into_iter().for_each(Change::mark_unknown);
             }
-            let change = change.take();
-            self.changes.pop_front();
-            let Some(change) = change else { continue };
-            if failed { change.mark_unknown() } else { change.settle() }
         }
+        let mut next = self.pop_before(retired);
+        while let Some(change) = next {
+            next = match change {
+                Some(change) => self.settle_run(change, retired),
+                None => self.pop_before(retired),
+            };
+        }
+    }
+
+    /// Settles `first`, and those behind it that are of the same observer. Returns what is behind them,
+    /// as [`Journal::pop_before`].
+    #[inline(always)]
+    fn settle_run(&mut self, first: Change, retired: u32) -> Option<Option<Change>> {
+        const MOST: usize = 16;
+        let first = ManuallyDrop::new(first);
+        let mut ids = [0; MOST];
+        ids[0] = first.id;
+        let mut count = 1;
+        let next = loop {
+            match self.pop_before(retired) {
+                Some(Some(change)) if count < MOST && change.is_beside(&first) => {
+                    ids[count] = ManuallyDrop::new(change).id;
+                    count += 1;
+                }
+                next => break next,
+            }
+        };
+        // SAFETY: these changes of the observer end here, as their values are not dropped.
+        unsafe { (first.ends.settle)(first.observer, &ids[..count]) };
+        next
+    }
+
+    /// Removes the first change if its request is before `retired`. It may have ended.
+    #[inline(always)]
+    fn pop_before(&mut self, retired: u32) -> Option<Option<Change>> {
+        let (sequence, _) = self.changes.front()?;
+        self.first = *sequence;
+        if (self.first.wrapping_sub(retired) as i32) >= 0 {
+            return None;
+        }
+        self.changes.pop_front().map(|(_, change)| change)
     }
 
     /// Undoes the changes of all requests from `sequence` on, which were never posted.
@@ -118,8 +259,11 @@ impl Journal {
 
     /// Undoes the changes of the requests for which `cancelled` returns true.
     pub(crate) fn undo_where(&mut self, cancelled: impl Fn(u32) -> bool) {
-        for (sequence, change) in self.changes.iter_mut().rev() {
-            if change.is_some() && cancelled(*sequence) {
+        for at in (0..self.changes.len()).rev() {
+            if let Some((sequence, change)) = self.changes.get_mut(at)
+                && change.is_some()
+                && cancelled(*sequence)
+            {
                 *change = None;
             }
         }
@@ -127,7 +271,9 @@ impl Journal {
 
     /// Marks all remaining changes unknown.
     pub(crate) fn mark_unknown(&mut self) {
-        self.changes.drain(..).filter_map(|(_, change)| change).for_each(Change::mark_unknown);
+        while let Some((_, change)) = self.changes.pop_front() {
+            change.into_iter().for_each(Change::mark_unknown);
+        }
     }
 
     #[inline(always)]

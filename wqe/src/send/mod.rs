@@ -7,6 +7,7 @@ pub(crate) mod build;
 pub(crate) mod cancel;
 pub(crate) mod chosen;
 pub(crate) mod fast;
+pub(crate) mod fifo;
 pub(crate) mod journal;
 pub(crate) mod layout;
 pub(crate) mod list;

@@ -26,6 +26,7 @@ impl<T: Transport> SendQueue<T> {
         // leaked.
         self.fast_limit = self.head.wrapping_sub(1);
         self.fast_blueflame_blocks = 0;
+        self.forget_list_limit();
         cursor.after(0)
     }
 
@@ -217,8 +218,12 @@ impl<T: Transport> SendQueue<T> {
         }
         if self.fence || self.always_slow {
             self.fast_limit = self.head.wrapping_sub(1);
+            if self.always_slow {
+                self.come_around();
+            }
         } else if !self.has_fast_room(self.head) {
             self.records().open();
+            self.come_around();
             // Without room the limit stays just behind `head`: further back it would appear ahead
             // after half the range of the counter.
             self.fast_limit = match self.span(cursor).checked_sub(self.max_request_blocks) {
@@ -229,11 +234,28 @@ impl<T: Transport> SendQueue<T> {
         Ok(())
     }
 
+    /// Brings up to date what numbers of 32 bits tell. Called at least once for each time around the ring,
+    /// by a queue that posts other requests than those that configure keys: these do it themselves.
+    #[inline(always)]
+    fn come_around(&mut self) {
+        self.forget_list_limit();
+        if !self.journal.is_empty() {
+            self.settle_old_changes();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_old_changes(&mut self) {
+        self.settle_changes();
+    }
+
     /// Forgets the state of a batch that is not posted.
     pub(crate) fn abort(&mut self) {
         if !self.journal.is_empty() {
             self.undo_changes();
         }
+        self.forget_list_limit();
         self.forget_batch();
     }
 

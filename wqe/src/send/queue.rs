@@ -86,6 +86,9 @@ pub struct SendQueue<T> {
     /// Unique among all queues of the process, and changed by a reset.
     pub(crate) generation: u64,
     pub(crate) max_request_blocks: u32,
+    /// A list for a key is built without a look at the room if it ends at this block or before: so far
+    /// the blocks from `head` on are free, in one piece, and leave room for a request of the largest size.
+    pub(crate) list_limit: u32,
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
     pub(crate) noted: u32,
@@ -247,6 +250,7 @@ impl<T: Transport> SendQueue<T> {
             // SAFETY: the records live as long as the value, by the contract.
             slots: unsafe { records.as_ref() }.slots(),
             fast_blueflame_blocks,
+            list_limit: 0,
             noted: u32::MAX,
             error: None,
             fence: false,
@@ -340,8 +344,11 @@ impl<T: Transport> SendQueue<T> {
     /// more.
     pub fn reset(&mut self) {
         self.abort();
+        // While the records tell which requests were retired.
+        self.settle_changes();
         self.head = 0;
         self.sequence = 0;
+        self.list_limit = 0;
         self.fast_limit = match self.always_slow {
             true => u32::MAX,
             // Not opened by that, if it was not.

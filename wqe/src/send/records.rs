@@ -370,6 +370,12 @@ impl SendRecords {
         self.failed.load(Relaxed)
     }
 
+    /// Owner: returns how many of the requests before `sequence`, the committed ones, are outstanding.
+    #[inline(always)]
+    pub(crate) fn outstanding_before(&self, sequence: u16) -> u16 {
+        sequence.wrapping_sub(self.retired.load(Acquire))
+    }
+
     /// Returns `retired` and `committed`: the range of outstanding requests.
     #[inline]
     pub(crate) fn outstanding(&self) -> (u16, u16) {

@@ -37,6 +37,30 @@ impl<T: Transport> SendQueue<T> {
         (NonNull::from(&mut self.scratch.0).cast(), false)
     }
 
+    /// Whether a list for a key, of so many blocks, can be built at `head` with nothing to check.
+    #[inline(always)]
+    pub(crate) fn has_list_room(&self, head: u32, blocks: u32) -> bool {
+        self.list_limit.wrapping_sub(head) as i32 >= blocks as i32
+    }
+
+    /// As [`SendQueue::has_list_room`], where the limit is looked for.
+    #[inline(never)]
+    pub(crate) fn find_list_room(&mut self, cursor: Cursor, blocks: u32) -> bool {
+        if self.error.is_some() || self.signed || !self.gate.may_send() {
+            return false;
+        }
+        let room = self.span(cursor);
+        self.list_limit = cursor.head.wrapping_add(room);
+        blocks <= room
+    }
+
+    /// Forgets the limit of lists: the cursor goes back, or may go ahead of it by more than the counter
+    /// can tell.
+    #[inline(always)]
+    pub(crate) fn forget_list_limit(&mut self) {
+        self.list_limit = self.head;
+    }
+
     /// Returns the blocks at the cursor that are free, in one piece, and leave room for another
     /// request of the largest size. While there are any, a run of unsignaled requests cannot have
     /// filled the queue.
@@ -124,7 +148,12 @@ impl<T: Transport> SendQueue<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::send::bed::{BLOCKS, Bed};
-    use crate::{PostError, Rc, SendFlags, SendQueue};
+    use crate::{
+        Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, ListOwner, MkeyLayout,
+        MkeyRequest, MkeyUpdate, PostError, Rc, SendFlags, SendQueue,
+    };
+    use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     /// Whether there is room is a comparison with a 32-bit counter that wraps. A queue that is
     /// always full must be reported full over the whole range of the counter.
@@ -152,5 +181,127 @@ mod tests {
             // Skip ahead. The device's and the records' counters have 16 bits and do not change.
             queue.head = queue.head.wrapping_add(1 << 28);
         }
+    }
+
+    /// A key that counts its changes: in the lowest byte those made, then those executed and undone.
+    #[derive(Clone, Copy)]
+    struct Key<'a> {
+        told: &'a Arc<Told>,
+        /// Whether its list is built by the usual way.
+        usual: bool,
+    }
+
+    #[derive(Default)]
+    struct Told(AtomicU64);
+
+    impl Told {
+        fn now(&self) -> [u8; 3] {
+            let [made, executed, undone, ..] = self.0.load(Relaxed).to_le_bytes();
+            [made, executed, undone]
+        }
+    }
+
+    impl ChangeObserver for Told {
+        fn undo(&self, _: u64) {
+            self.0.fetch_add(1 << 16, Relaxed);
+        }
+
+        fn settle(&self, _: u64) {
+            self.0.fetch_add(1 << 8, Relaxed);
+        }
+
+        fn mark_unknown(&self, _: u64) {}
+    }
+
+    impl ListOwner for Key<'_> {
+        fn change(&self, _: u64) -> Option<(u32, Change)> {
+            let number = self.told.0.fetch_add(1, Relaxed);
+            Some((0, Change::new(Arc::clone(self.told), number)))
+        }
+    }
+
+    impl ConfigureMkey for Key<'_> {
+        fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+            if !self.usual {
+                return request.configure(self);
+            }
+            match request.build_list(4, None, &[], &self) {
+                Ok(finished) => finished,
+                Err(request) => request.configure(self),
+            }
+        }
+
+        fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+            let layout = MkeyLayout::List(&[]).sized().ok();
+            let update = MkeyUpdate { capacity: 4, access: None, layout, signing: None };
+            request.build(update, || self.change(0).unwrap())
+        }
+    }
+
+    fn post(queue: &mut SendQueue<Rc>, key: Option<Key<'_>>) -> Result<(), PostError> {
+        let mut batch = queue.wr_start();
+        match key {
+            Some(key) => batch.wr(0, SendFlags::empty()).mkey_configure(key),
+            None => batch.wr(0, SendFlags::empty()).send().inline_data(b"x"),
+        }
+        batch.complete().map_err(|error| error.error())
+    }
+
+    /// What is known of the room for lists does not become true again when the counter wraps.
+    #[test]
+    fn a_list_finds_no_room_in_a_full_queue_when_its_counter_wraps() {
+        let told = Arc::default();
+        let list = Some(Key { told: &told, usual: true });
+        let others = [None, Some(Key { told: &told, usual: false })];
+        for (skips, other) in (0..16).flat_map(|skips| others.map(|other| (skips, other))) {
+            let bed = Bed::new();
+            // SAFETY: the only queue, and `bed` outlives it.
+            let mut queue = unsafe { bed.queue() };
+            // The limit is ahead of the list, and then passed by other requests.
+            post(&mut queue, list).unwrap();
+            assert!(queue.has_list_room(6, 1) && !queue.has_list_room(6, 2));
+            let fill = |queue: &mut SendQueue<Rc>| {
+                while queue.free_blocks() != 0 {
+                    post(queue, other).unwrap();
+                }
+            };
+            fill(&mut queue);
+            for _ in 0..skips {
+                for _ in 0..2 * BLOCKS {
+                    let oldest = queue.producer().wrapping_sub(BLOCKS as u16);
+                    bed.records().retire(oldest).unwrap();
+                    fill(&mut queue);
+                }
+                // Skip ahead, as above.
+                queue.head = queue.head.wrapping_add(1 << 28);
+            }
+            let full = PostError::QueueFull { free: 0, needed: 2 };
+            assert_eq!(post(&mut queue, list), Err(full), "{skips}");
+        }
+    }
+
+    /// A change that was executed is settled by those who post other requests, before the number of its
+    /// request means another one.
+    #[test]
+    fn a_change_is_settled_though_no_key_is_configured_any_more() {
+        let told = Arc::<Told>::default();
+        let bed = Bed::new();
+        // SAFETY: the only queue, and `bed` outlives it.
+        let mut queue = unsafe { bed.queue() };
+        let list = Key { told: &told, usual: true };
+        post(&mut queue, Some(list)).unwrap();
+        bed.records().retire(0).unwrap();
+        for _ in 0..2 * BLOCKS {
+            let first = queue.producer();
+            post(&mut queue, None).unwrap();
+            bed.records().retire(first).unwrap();
+        }
+        assert_eq!(told.now(), [1, 1, 0]);
+        // Half of the numbers later, a batch is aborted.
+        queue.sequence = queue.sequence.wrapping_add(1 << 31);
+        let mut batch = queue.wr_start();
+        batch.wr(0, SendFlags::empty()).mkey_configure(list);
+        drop(batch);
+        assert_eq!(told.now(), [2, 1, 1]);
     }
 }

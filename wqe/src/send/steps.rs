@@ -337,15 +337,21 @@ impl<T: Transport> Steps<'_, T> {
         self.state.set_cursor(cursor);
     }
 
-    /// Adds a request of several WQEs that configures a key, as `push` builds it behind the cursor.
+    /// A request of one or several WQEs that configures a key is to be added at the cursor that this
+    /// returns. [`Steps::end_keyed`] follows.
     #[inline(always)]
-    pub(crate) fn push_keyed(&mut self, push: impl FnOnce(&mut SendQueue<T>, Cursor) -> Cursor) {
+    pub(crate) fn begin_keyed(&mut self) -> (&mut SendQueue<T>, Cursor) {
         let first = self.state.sequence == self.queue.sequence;
         self.state.slow = if first { KEYED } else { 1 };
         self.state.pending = NONE;
         // Wherever there is room.
         self.queue.records().open();
-        let cursor = push(self.queue, self.state.cursor());
+        (&mut *self.queue, self.state.cursor())
+    }
+
+    /// It ends at the cursor.
+    #[inline(always)]
+    pub(crate) fn end_keyed(&mut self, cursor: Cursor) {
         self.state.set_cursor(cursor);
     }
 

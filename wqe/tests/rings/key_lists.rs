@@ -67,21 +67,20 @@ impl<'a> Listed<'a> {
     fn changed(&self, length: u64) -> (u32, Change) {
         let mut lengths = self.lengths.borrow_mut();
         lengths.push(length);
-        (KEY, Change::new(Arc::clone(&self.told) as _, lengths.len() as u64))
+        (KEY, Change::new(Arc::clone(&self.told), lengths.len() as u64))
     }
 }
 
-impl ListOwner for Listed<'_> {
+impl ListOwner for &Listed<'_> {
     fn change(&self, length: u64) -> Option<(u32, Change)> {
         self.agrees.then(|| self.changed(length))
     }
 }
 
-impl ConfigureMkey for Listed<'_> {
-    fn configure<'q, T: ConfiguresMkeys>(&self, mut request: MkeyRequest<'q, T>) -> Finished<'q> {
-        self.usual.set(false);
+impl ConfigureMkey for &Listed<'_> {
+    fn add<'q, T: ConfiguresMkeys>(self, mut request: MkeyRequest<'q, T>) -> Finished<'q> {
         if self.tried {
-            match request.build_list(self.capacity, self.access, self.pieces, self) {
+            match request.build_list(self.capacity, self.access, self.pieces, &self) {
                 Ok(finished) => {
                     self.usual.set(true);
                     return finished;
@@ -89,6 +88,11 @@ impl ConfigureMkey for Listed<'_> {
                 Err(back) => request = back,
             }
         }
+        self.usual.set(false);
+        request.configure(self)
+    }
+
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         let layout = match MkeyLayout::List(self.pieces).sized() {
             Ok(layout) => layout,
             Err(error) => return request.refuse(error),
@@ -188,13 +192,6 @@ impl Pair {
         }
         self.assert_same(&what);
         (usual.map_err(|(_, error)| error), key.usual.get(), single)
-    }
-}
-
-/// A reference cannot be moved into `Wr::mkey_configure` otherwise.
-impl ConfigureMkey for &Listed<'_> {
-    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        (**self).configure(request)
     }
 }
 

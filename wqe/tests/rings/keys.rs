@@ -54,7 +54,7 @@ pub(crate) const PARTS: [u16; 3] = [3, 1, 1];
 pub(crate) const BLOCKS: u16 = 5;
 
 impl ConfigureMkey for &Key {
-    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         let piece = [Sge { addr: 0x1000, length: 512, lkey: 7 }];
         let psv = |index| Some(PsvUpdate { index, transient_signature: 0 });
         let signing =
@@ -68,7 +68,7 @@ impl ConfigureMkey for &Key {
         request.build(update, || {
             let mut next = self.next.lock().unwrap();
             *next += 1;
-            (0x1200, Change::new(Arc::clone(&self.told) as _, *next))
+            (0x1200, Change::new(Arc::clone(&self.told), *next))
         })
     }
 }
@@ -264,7 +264,7 @@ fn a_request_that_configures_a_key_may_write_all_of_the_ring() {
         assert_eq!(bed.records.written_blocks(), 64);
         if in_steps {
             let mut state = StepsState::new();
-            bed.queue.start_steps(&mut state).mkey_configure(1, SIGNALED, &&key);
+            bed.queue.start_steps(&mut state).mkey_configure(1, SIGNALED, &key);
         } else {
             let mut batch = bed.queue.wr_start();
             batch.wr(1, SIGNALED).mkey_configure(&key);

@@ -39,6 +39,7 @@ impl ChangeObserver for Key {
 }
 
 /// A configuration with a change of this number; it sets a variable, if it is signed.
+#[derive(Clone, Copy)]
 struct Configure<'a> {
     key: &'a Arc<Key>,
     change: u64,
@@ -46,7 +47,7 @@ struct Configure<'a> {
 }
 
 impl ConfigureMkey for Configure<'_> {
-    fn configure<'q, T: ConfiguresMkeys>(&self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         let psv = PsvUpdate { index: 5, transient_signature: 0 };
         let signing =
             SigningUpdate { bsf: BsfUpdate::Keep, error_count: None, psvs: [Some(psv), None] };
@@ -56,7 +57,7 @@ impl ConfigureMkey for Configure<'_> {
             layout: None,
             signing: self.signed.then_some(&signing),
         };
-        let whose: Arc<dyn ChangeObserver> = Arc::<Key>::clone(self.key);
+        let whose = Arc::clone(self.key);
         request.build(update, || (0x1234_5600, Change::new(whose, self.change)))
     }
 }

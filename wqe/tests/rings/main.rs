@@ -13,6 +13,7 @@ mod extras;
 mod handles;
 mod inline_at;
 mod iterators;
+mod key_changes;
 mod key_lists;
 mod keys;
 mod layout;

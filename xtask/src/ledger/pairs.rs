@@ -211,7 +211,10 @@ pub(super) const LEFT_OUT: [(&str, &str); 5] = [
         "ib_read_lat -e, ib_atomic_lat -e",
         "the side that is read from ends with an error over rdma-core's libraries as well",
     ),
-    ("ib_send_bw -g", "its second program does not find the first over rdma-core's libraries either"),
+    (
+        "ib_send_bw -g",
+        "its second program does not find the first over rdma-core's libraries either",
+    ),
     (
         "ib_write_bw --perform_warm_up",
         "the side that is written to does not end over rdma-core's libraries either",

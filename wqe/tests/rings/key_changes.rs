@@ -1,0 +1,325 @@
+//! What becomes of the changes of keys, in random programs of requests that are posted, aborted, leaked,
+//! refused, executed, failed, cancelled and reset: whichever way a list is built, and however the observer is
+//! kept, it is the same, and each change ends once.
+
+use crate::bed::{Bed, Spec};
+use crate::by_hand::sges;
+use mlx5_wqe::{
+    Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, KeptObserver, ListOwner,
+    MkeyLayout, MkeyRequest, MkeyUpdate, PostError, QueueState, Rc, SendFlags, Sge,
+};
+use std::mem::forget;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+const SIGNALED: SendFlags = SendFlags::SIGNALED;
+
+/// What became of the changes of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Pending,
+    Undone,
+    Settled,
+    Lost,
+}
+
+#[derive(Default)]
+struct Key(Mutex<Vec<Fate>>);
+
+impl Key {
+    /// Notes a change that a request makes. Returns its number.
+    fn ask(&self) -> u64 {
+        let mut fates = self.0.lock().unwrap();
+        fates.push(Fate::Pending);
+        fates.len() as u64 - 1
+    }
+
+    fn end(&self, change: u64, fate: Fate) {
+        let mut fates = self.0.lock().unwrap();
+        let slot = &mut fates[change as usize];
+        assert_eq!(std::mem::replace(slot, fate), Fate::Pending, "it ends once");
+    }
+
+    fn fates(&self) -> Vec<Fate> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl ChangeObserver for Key {
+    fn undo(&self, change: u64) {
+        self.end(change, Fate::Undone);
+    }
+
+    fn settle(&self, change: u64) {
+        self.end(change, Fate::Settled);
+    }
+
+    fn mark_unknown(&self, change: u64) {
+        self.end(change, Fate::Lost);
+    }
+}
+
+/// A change has a count of the key, which it gives back when it ends.
+impl KeptObserver for Key {
+    unsafe fn undo(this: NonNull<Self>, change: u64) {
+        // SAFETY: by the contract, the change has not ended, so its count is there.
+        unsafe { Arc::from_raw(this.as_ptr()) }.end(change, Fate::Undone);
+    }
+
+    unsafe fn settle(this: NonNull<Self>, changes: &[u64]) {
+        assert!(changes.is_sorted_by(|a, b| a < b), "in posting order: {changes:?}");
+        for change in changes {
+            // SAFETY: as above.
+            unsafe { Arc::from_raw(this.as_ptr()) }.end(*change, Fate::Settled);
+        }
+    }
+
+    unsafe fn mark_unknown(this: NonNull<Self>, change: u64) {
+        // SAFETY: as above.
+        unsafe { Arc::from_raw(this.as_ptr()) }.end(change, Fate::Lost);
+    }
+}
+
+/// A list for a key.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    key: &'a Arc<Key>,
+    pieces: &'a [Sge],
+    /// Whether it is built by the usual way.
+    usual: bool,
+    /// Whether the key is kept, or changes share in it.
+    kept: bool,
+}
+
+impl List<'_> {
+    fn changed(&self) -> (u32, Change) {
+        let number = self.key.ask();
+        if !self.kept {
+            return (0x1234_5600, Change::new(Arc::clone(self.key), number));
+        }
+        let count = NonNull::new(Arc::into_raw(Arc::clone(self.key)).cast_mut()).unwrap();
+        // SAFETY: the number was just given. The change has a count of the key.
+        (0x1234_5600, unsafe { Change::of_kept(count, number) })
+    }
+}
+
+impl ListOwner for List<'_> {
+    fn change(&self, _: u64) -> Option<(u32, Change)> {
+        Some(self.changed())
+    }
+}
+
+impl ConfigureMkey for List<'_> {
+    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        if !self.usual {
+            return request.configure(self);
+        }
+        match request.build_list(48, None, self.pieces, &self) {
+            Ok(finished) => finished,
+            Err(request) => request.configure(self),
+        }
+    }
+
+    fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
+        match MkeyLayout::List(self.pieces).sized() {
+            Ok(layout) => {
+                let layout = Some(layout);
+                let update = MkeyUpdate { capacity: 48, access: None, layout, signing: None };
+                request.build(update, || self.changed())
+            }
+            Err(error) => request.refuse(error),
+        }
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 20) % sides as u64) as usize
+    }
+}
+
+/// A queue, and the requests that are outstanding there: the first block of each.
+struct Side {
+    bed: Bed<Rc>,
+    keys: Vec<Arc<Key>>,
+    outstanding: Vec<u16>,
+    usual: bool,
+    kept: bool,
+}
+
+impl Side {
+    fn new(usual: bool, kept: bool, keys: usize) -> Self {
+        let bed = Bed::new(Spec { requests: 64, sges: 2, ..Spec::default() });
+        let keys = (0..keys).map(|_| Arc::default()).collect();
+        Self { bed, keys, outstanding: Vec::new(), usual, kept }
+    }
+
+    fn fates(&self) -> Vec<Vec<Fate>> {
+        self.keys.iter().map(|key| key.fates()).collect()
+    }
+
+    /// Builds a batch, and completes it, drops it, or leaks it.
+    fn batch(&mut self, dice: &mut Dice, list: &[Sge]) {
+        let mut long = list[..5].to_vec();
+        long[4].length = u32::MAX;
+        let (mut at, mut blocks) = (self.bed.queue.producer(), Vec::new());
+        let mut batch = self.bed.queue.wr_start();
+        for _ in 0..[1, 1, 1, 2, 3][dice.roll(5)] {
+            blocks.push(at);
+            let wr_id = dice.roll(4) as u64;
+            let count = dice.roll(9);
+            let key = &self.keys[dice.roll(self.keys.len())];
+            let what = dice.roll(12);
+            let pieces = if what == 0 { &long[..] } else { &list[..count] };
+            if what < 9 {
+                let (usual, kept) = (self.usual, self.kept);
+                batch.wr(wr_id, SIGNALED).mkey_configure(List { key, pieces, usual, kept });
+                at = at.wrapping_add(2 + pieces.len().div_ceil(4) as u16);
+            } else {
+                batch.wr(wr_id, SIGNALED).send().sge(list[0]);
+                at = at.wrapping_add(1);
+            }
+        }
+        match dice.roll(8) {
+            0 => drop(batch),
+            1 => forget(batch),
+            _ => {
+                if batch.complete().is_ok() {
+                    self.outstanding.extend(blocks);
+                }
+            }
+        }
+    }
+
+    /// Executes some requests.
+    fn execute(&mut self, dice: &mut Dice, failed: bool) {
+        let count = dice.roll(self.outstanding.len() + 1);
+        let Some(last) = self.outstanding.drain(..count).next_back() else { return };
+        self.bed.records.retire_any(last, failed).expect("it is outstanding");
+    }
+
+    fn cancel(&mut self, dice: &mut Dice) {
+        let Some(first) = self.outstanding.first() else { return };
+        let drained = self.bed.queue.drain_point(*first).unwrap();
+        // SAFETY: no device reads the ring.
+        unsafe { self.bed.queue.cancel(drained, dice.roll(4) as u64) };
+    }
+
+    fn step(&mut self, dice: &mut Dice, list: &[Sge]) {
+        match dice.roll(40) {
+            0..24 => self.batch(dice, list),
+            24..37 => self.execute(dice, false),
+            37 => self.cancel(dice),
+            38 => self.execute(dice, true),
+            _ => {
+                self.bed.queue.reset();
+                self.outstanding.clear();
+            }
+        }
+    }
+}
+
+#[test]
+fn random_changes_have_the_same_fate_whichever_way_a_list_is_built() {
+    let list = sges(9);
+    let mut ends = [0; 4];
+    for seed in 1..=if cfg!(miri) { 3 } else { 150_u64 } {
+        let keys = [1, 2, 5, 9][seed as usize % 4];
+        let ways = [(false, false), (true, false), (true, true), (false, true)];
+        let mut sides = ways.map(|(usual, kept)| Side::new(usual, kept, keys));
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for step in 0..200 {
+            let seed = dice.0;
+            for side in &mut sides {
+                dice.0 = seed;
+                side.step(&mut dice, &list);
+            }
+            let [first, rest @ ..] = &sides;
+            for side in rest {
+                let what = format!("seed {seed}, step {step}, {} {}", side.usual, side.kept);
+                assert_eq!(side.fates(), first.fates(), "{what}");
+                assert_eq!(side.outstanding, first.outstanding, "{what}");
+                assert_eq!(side.bed.queue.producer(), first.bed.queue.producer(), "{what}");
+            }
+        }
+        for Side { bed, keys, .. } in sides {
+            drop(bed);
+            for key in keys {
+                let key = Arc::into_inner(key).expect("no change has a count of it");
+                for fate in key.0.into_inner().unwrap() {
+                    assert_ne!(fate, Fate::Pending, "it ended with the queue");
+                    ends[fate as usize] += 1;
+                }
+            }
+        }
+    }
+    assert!(cfg!(miri) || ends[1..].iter().all(|end| *end > 500), "{ends:?}");
+}
+
+/// The changes of executed requests are settled when the queue is reset; those of the others are lost.
+#[test]
+fn what_was_executed_is_settled_by_a_reset() {
+    let list = sges(3);
+    for (usual, kept) in [(false, false), (true, true)] {
+        let mut side = Side::new(usual, kept, 1);
+        let mut blocks = Vec::new();
+        for _ in 0..3 {
+            blocks.push(side.bed.queue.producer());
+            let list = List { key: &side.keys[0], pieces: &list, usual, kept };
+            let mut batch = side.bed.queue.wr_start();
+            batch.wr(1, SIGNALED).mkey_configure(list);
+            batch.complete().unwrap();
+        }
+        side.bed.retire(blocks[1].into()).unwrap();
+        side.bed.queue.reset();
+        assert_eq!(side.keys[0].fates(), [Fate::Settled, Fate::Settled, Fate::Lost]);
+    }
+}
+
+/// Posts a list of one piece, for the only key.
+fn post(side: &mut Side, list: &[Sge]) -> Result<(), PostError> {
+    let (usual, kept) = (side.usual, side.kept);
+    let list = List { key: &side.keys[0], pieces: &list[..1], usual, kept };
+    let mut batch = side.bed.queue.wr_start();
+    batch.wr(1, SIGNALED).mkey_configure(list);
+    batch.complete().map_err(|refused| refused.error())
+}
+
+/// What a queue knew of its room before it was reset does not hold afterwards.
+#[test]
+fn a_reset_queue_has_the_room_of_its_ring() {
+    let list = sges(1);
+    for posted in 0..60 {
+        let mut side = Side::new(true, true, 1);
+        for _ in 0..posted {
+            let first = side.bed.queue.producer();
+            post(&mut side, &list).unwrap();
+            side.bed.retire(first.into()).unwrap();
+        }
+        side.bed.queue.reset();
+        let blocks = side.bed.layout.blocks;
+        for _ in 0..blocks / 3 {
+            post(&mut side, &list).unwrap();
+        }
+        let full = PostError::QueueFull { free: blocks % 3, needed: 3 };
+        assert_eq!(post(&mut side, &list), Err(full), "after {posted}");
+    }
+}
+
+/// A queue that may not send writes nothing, although it knows that there is room.
+#[test]
+fn a_list_is_not_built_behind_a_gate_that_shut() {
+    let list = sges(1);
+    let mut side = Side::new(true, true, 1);
+    post(&mut side, &list).unwrap();
+    let before = side.bed.ring.all();
+    side.bed.gate.gate.set_state(QueueState::Init);
+    assert_eq!(post(&mut side, &list), Err(PostError::State(QueueState::Init)));
+    assert!(side.bed.ring.all() == before);
+    assert_eq!(side.keys[0].fates(), [Fate::Pending]);
+}
