@@ -288,7 +288,7 @@ impl MatcherBuilder<'_> {
     }
 
     /// Which packets its rules are for. Default: [`MatcherType::Normal`], those that match. The others
-    /// have no priority.
+    /// have no priority, and Linux refuses their rules (`NotSupported`).
     pub fn flow_type(mut self, kind: MatcherType) -> Self {
         self.kind = kind;
         self

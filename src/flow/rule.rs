@@ -239,7 +239,8 @@ impl Rule {
         Self::of(FlowType::McDefault)
     }
 
-    /// A rule for a copy of all packets of the port (`IBV_FLOW_ATTR_SNIFFER`).
+    /// A rule for a copy of all packets of the port, of those that it receives and of those that the device
+    /// sends (`IBV_FLOW_ATTR_SNIFFER`). A packet that comes back to its port is copied twice.
     pub fn sniffer() -> Self {
         Self::of(FlowType::Sniffer)
     }

@@ -46,6 +46,7 @@ layouts! {
     /// Flow table capabilities (group `FLOW_TABLE`). `mlx5_ifc_flow_table_nic_cap_bits`.
     pub struct FlowTableCaps [0xe00] {
         nic_rx_multi_path_tirs, set_nic_rx_multi_path_tirs: 0x0, 1;
+        allow_sniffer_and_nic_rx_shared_tir, set_allow_sniffer_and_nic_rx_shared_tir: 0x2, 1;
         nic_receive, nic_receive_mut: 0x200 => FlowTableProperties;
         nic_receive_rdma, nic_receive_rdma_mut: 0x400 => FlowTableProperties;
         nic_receive_sniffer, nic_receive_sniffer_mut: 0x600 => FlowTableProperties;

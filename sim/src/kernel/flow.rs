@@ -80,11 +80,11 @@ pub(crate) fn create(
         return Err(Errno::EOPNOTSUPP);
     }
     let goes_on = flags.contains(FlowFlags::DONT_TRAP);
-    let place = match kind {
-        FlowType::Normal if is_multicast_only(&specs) && !goes_on => Place::MULTICAST,
-        FlowType::Normal => Place::of_priority(rule.priority as u8, goes_on),
-        FlowType::AllDefault | FlowType::McDefault => Place::LEFTOVERS,
-        FlowType::Sniffer => Place::SNIFFER,
+    let places = match kind {
+        FlowType::Normal if is_multicast_only(&specs) && !goes_on => vec![Place::MULTICAST],
+        FlowType::Normal => vec![Place::of_priority(rule.priority as u8, goes_on)],
+        FlowType::AllDefault | FlowType::McDefault => vec![Place::LEFTOVERS],
+        FlowType::Sniffer => Place::SNIFFER.to_vec(),
     };
     if kind != FlowType::Normal && rule.num_of_specs != 0 {
         return Err(Errno::EINVAL);
@@ -100,15 +100,22 @@ pub(crate) fn create(
     };
     let made = counter.and_then(|counter| {
         let fate = Fate { drop: specs.drop, tag: specs.tag, goes_on, leaves: false, counter };
-        hca.rules.add(hca, place, (enabled, &mask, &value), &fate, target)
+        let mut made = Flow { rules: Vec::new() };
+        for place in places {
+            match hca.rules.add(hca, place, (enabled, &mask, &value), &fate, target) {
+                Ok(rule) => made.rules.push(rule),
+                Err(errno) => return made.end(hca).and(Err(errno)),
+            }
+        }
+        Ok(made)
     });
     if let (Err(_), Some(handle)) = (&made, specs.counters) {
         state.objects.undescribe_unused(handle);
     }
-    let id = made?;
+    let made = made?;
     let mut parents = vec![request.qp_handle];
     parents.extend(specs.counters);
-    let handle = state.objects.add(Body::Flow(Flow { rules: vec![id] }), &parents);
+    let handle = state.objects.add(Body::Flow(made), &parents);
     call.respond(&CreateFlowResp { comp_mask: 0, flow_handle: handle })
 }
 
@@ -291,11 +298,11 @@ pub(crate) fn create_matched(
         parents.push(handle);
     }
     let matcher = state.objects.matcher(matcher_handle)?;
-    let place = match matcher.kind {
-        MatcherType::Normal => Place::of_priority(matcher.priority, false),
-        MatcherType::AllDefault | MatcherType::McDefault => Place::LEFTOVERS,
-        MatcherType::Sniffer => Place::SNIFFER,
-    };
+    if matcher.kind != MatcherType::Normal {
+        // There are such matchers, and no rules of theirs.
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let place = Place::of_priority(matcher.priority, false);
     let value = parameters(&request.input(id::MATCH_VALUE)?)?;
     let mask = *matcher.mask;
     let fate = Fate { drop, tag, goes_on: false, leaves: misses, counter };

@@ -38,8 +38,11 @@ impl Place {
     pub(crate) const MULTICAST: Self = Self { kind: FlowTableType::NIC_RX.0, priority: 64 };
     /// For what no other rule takes, and the same for multicast packets.
     pub(crate) const LEFTOVERS: Self = Self { kind: FlowTableType::NIC_RX.0, priority: 128 };
-    /// For whoever listens to all.
-    pub(crate) const SNIFFER: Self = Self { kind: FlowTableType::SNIFFER_RX.0, priority: 0 };
+    /// For whoever listens to all that is received, and to all that is sent.
+    pub(crate) const SNIFFER: [Self; 2] = [
+        Self { kind: FlowTableType::SNIFFER_RX.0, priority: 0 },
+        Self { kind: FlowTableType::SNIFFER_TX.0, priority: 0 },
+    ];
 }
 
 /// What becomes of packets.

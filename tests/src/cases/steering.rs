@@ -4,8 +4,11 @@ use crate::frames::{self, ETHERNET, FROM, Flow, GROUP, SOURCE, TO, plain, tagged
 use crate::prelude::*;
 use mlx5::ErrorKind;
 use mlx5::flow::{
-    Ethernet, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, MatcherType, Mpls, Ports, Rule, RuleError, Vxlan,
+    Ethernet, FlowRule, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, MatcherType, Mpls, Ports, Rule, RuleError, Vxlan,
 };
+
+/// The address of nobody here.
+const ELSEWHERE: [u8; 6] = [0x02, 0, 0, 0, 0x5e, 0x53];
 
 pub(crate) const CASES: &[Case] = cases![
     a_rule_takes_the_packets_that_have_its_headers: RAW_PACKETS | EVERY_MODEL,
@@ -26,6 +29,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_rule_that_contradicts_another_exists_already: RAW_PACKETS,
     what_no_rule_takes_is_the_default_rules: RAW_PACKETS,
     a_sniffer_gets_a_copy: RAW_PACKETS | SNIFFER,
+    two_sniffers_get_a_copy_each: RAW_PACKETS | SNIFFER,
     a_rule_that_lets_packets_go_on_gets_a_copy: RAW_PACKETS,
     the_last_priority_is_fifteen: RAW_PACKETS,
     a_rule_needs_a_port_that_is_there: RAW_PACKETS,
@@ -585,21 +589,87 @@ fn what_no_rule_takes_is_the_default_rules(bed: &Bed) -> Outcome {
     Ok(())
 }
 
+/// A station that hears all of a port. Other programs' frames, and the kernel's, it passes over.
+struct Sniffer {
+    station: Station,
+    rule: FlowRule,
+}
+
+impl Sniffer {
+    fn new(bed: &Bed) -> Result<Self, Failed> {
+        let mut station = bed.station()?;
+        station.recv(64);
+        let rule = station.qp.attach(station.port, &Rule::sniffer())?;
+        Ok(Self { station, rule })
+    }
+
+    fn next(&mut self, bed: &Bed) -> Vec<u8> {
+        loop {
+            let frame = self.station.next(bed).frame;
+            self.station.recv(1);
+            if frame[6..12] == SOURCE {
+                return frame;
+            }
+        }
+    }
+
+    fn hears_nothing(&mut self, bed: &Bed) {
+        bed.settle();
+        let mut heard = Vec::new();
+        let polled = self.station.recv_cq.poll(128, |entry| heard.push(entry.to_owned()));
+        polled.expect("completions");
+        for entry in heard {
+            let frame = self.station.received(entry).frame;
+            self.station.recv(1);
+            assert_ne!(frame[6..12], SOURCE, "{frame:02x?}");
+        }
+    }
+}
+
 fn a_sniffer_gets_a_copy(bed: &Bed) -> Outcome {
     let Stations { mut a, mut b, rule: _rule } = bed.stations()?;
-    let mut c = bed.station()?;
-    let sniffer = c.qp.attach(c.port, &Rule::sniffer())?;
+    let mut sniffer = Sniffer::new(bed)?;
     b.recv(2);
-    c.recv(3);
     a.send(bed, &plain(60));
-    assert_eq!((b.next(bed).frame, c.next(bed).frame), (plain(60), plain(60)));
+    assert_eq!(b.next(bed).frame, plain(60));
+    assert_eq!(sniffer.next(bed), plain(60), "as it is sent");
+    assert_eq!(sniffer.next(bed), plain(60), "as it comes back to its port");
+    sniffer.hears_nothing(bed);
     let dropping = b.qp.attach(b.port, &from_source().ipv4(Ipv4::new()).drop_packets())?;
     a.send(bed, &Flow::UDP4.frame(&[1; 60]));
-    assert_eq!(c.next(bed).frame, Flow::UDP4.frame(&[1; 60]), "though it is dropped");
-    drop((dropping, sniffer));
+    for _ in 0..2 {
+        assert_eq!(sniffer.next(bed), Flow::UDP4.frame(&[1; 60]), "though it is dropped");
+    }
+    drop(dropping);
+    // Of a frame that does not come back there is the copy of what is sent.
+    let mut away = plain(62);
+    away[..6].copy_from_slice(&ELSEWHERE);
+    a.send(bed, &away);
+    assert_eq!(sniffer.next(bed), away);
+    sniffer.hears_nothing(bed);
+    drop(sniffer.rule);
     a.send(bed, &plain(61));
     assert_eq!(b.next(bed).frame, plain(61));
-    c.hears_nothing(bed);
+    bed.nothing(&mut sniffer.station.recv_cq);
+    Ok(())
+}
+
+fn two_sniffers_get_a_copy_each(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let mut sniffers = [Sniffer::new(bed)?, Sniffer::new(bed)?];
+    let mut away = plain(60);
+    away[..6].copy_from_slice(&ELSEWHERE);
+    for _ in 0..3 {
+        a.send(bed, &away);
+        for sniffer in &mut sniffers {
+            assert_eq!(sniffer.next(bed), away);
+            sniffer.hears_nothing(bed);
+        }
+    }
+    let [first, mut second] = sniffers;
+    drop(first);
+    a.send(bed, &away);
+    assert_eq!(second.next(bed), away);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Receiving frames: the way to a queue, the buffer, the completion.
 
-use mlx5_prm::cmd::flow::FlowTableType;
+use mlx5_prm::cmd::flow::{FlowTableType, MatchParameters};
 use mlx5_prm::cmd::steering::self_lb_block;
 use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, hds_ip_ext, l4_l3_hdr_type};
 use mlx5_prm::ethernet::{
@@ -83,13 +83,9 @@ impl Device {
         let sqn = sender.map(|sender| sender.sqn);
         let packet = matching::parameters(frame, &headers, sqn);
         let arrival = Arrival { frame, headers, sender };
-        let bytes = frame.len() as u64;
-        let mut tirs = Vec::new();
         // Who sniffs gets a copy whatever becomes of the frame.
-        if self.ethernet.steering.roots.contains_key(&(FlowTableType::SNIFFER_RX.0 as u8)) {
-            let kind = FlowTableType::SNIFFER_RX.0 as u8;
-            tirs.extend(self.ethernet.steering.follow(kind, &packet, bytes).tirs);
-        }
+        let mut tirs = self.sniffed(FlowTableType::SNIFFER_RX, &packet, frame);
+        let bytes = frame.len() as u64;
         let way = self.ethernet.steering.follow(FlowTableType::NIC_RX.0 as u8, &packet, bytes);
         self.ethernet.counts.missed += u64::from(way.missed);
         self.ethernet.counts.dropped += u64::from(way.dropped);
@@ -97,6 +93,37 @@ impl Device {
         for (tir, tag) in tirs {
             self.dispatch(tir, tag, &arrival);
         }
+    }
+
+    /// Gives a copy of a frame that leaves a port to who sniffs. It is no frame that comes back: whoever
+    /// wants none of those gets it all the same.
+    pub(crate) fn copy_sent(&mut self, frame: &[u8], sqn: u32) {
+        if !self.sniffs(FlowTableType::SNIFFER_TX) {
+            return;
+        }
+        let Some(headers) = Headers::of(frame) else { return };
+        let packet = matching::parameters(frame, &headers, Some(sqn));
+        let arrival = Arrival { frame, headers, sender: None };
+        for (tir, tag) in self.sniffed(FlowTableType::SNIFFER_TX, &packet, frame) {
+            self.dispatch(tir, tag, &arrival);
+        }
+    }
+
+    fn sniffs(&self, kind: FlowTableType) -> bool {
+        self.ethernet.steering.roots.contains_key(&(kind.0 as u8))
+    }
+
+    /// Transport interfaces that get a copy of a frame, each with its tag.
+    fn sniffed(
+        &mut self,
+        kind: FlowTableType,
+        packet: &MatchParameters,
+        frame: &[u8],
+    ) -> Vec<(u32, u32)> {
+        if !self.sniffs(kind) {
+            return Vec::new();
+        }
+        self.ethernet.steering.follow(kind.0 as u8, packet, frame.len() as u64).tirs
     }
 
     /// Sends a frame on from a transport interface.

@@ -70,6 +70,7 @@ impl Engine {
         this.ethernet.counts.sent += 1;
         this.ethernet.counts.sent_bytes += frame.len() as u64;
         this.ethernet.counts.sent_to.count(&frame);
+        this.copy_sent(&frame, qpn);
         if self.loses_packet(device) {
             return;
         }

@@ -8,7 +8,8 @@ pub(super) mod vport;
 use std::collections::BTreeMap;
 
 use mlx5_prm::cmd::ethernet::{
-    EthernetCaps, EthernetInlineMode, FlowTableCaps, QosCaps, ReceiveQueueContext, SendQueueContext,
+    EthernetCaps, EthernetInlineMode, FlowTableCaps, FlowTableProperties, QosCaps, ReceiveQueueContext,
+    SendQueueContext,
 };
 use mlx5_prm::cmd::steering::{TirContext, TisContext};
 use mlx5_prm::ethernet::InlineMode;
@@ -60,10 +61,15 @@ pub(crate) fn qos_caps(caps: &mut QosCaps) {
 }
 
 pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {
-    caps.set_nic_rx_multi_path_tirs(true);
-    let receive = caps.nic_receive_mut();
-    receive
-        .set_ft_support(true)
+    caps.set_nic_rx_multi_path_tirs(true).set_allow_sniffer_and_nic_rx_shared_tir(true);
+    flow_table_properties(caps.nic_receive_mut());
+    flow_table_properties(caps.nic_receive_sniffer_mut());
+    flow_table_properties(caps.nic_transmit_sniffer_mut());
+}
+
+/// Tables of every kind can do the same.
+fn flow_table_properties(kind: &mut FlowTableProperties) {
+    kind.set_ft_support(true)
         .set_flow_counter(true)
         .set_flow_modify_en(true)
         .set_modify_root(true)
@@ -75,6 +81,6 @@ pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {
         .set_log_max_flow_counter(LOG_OBJECTS)
         .set_log_max_destination(LOG_OBJECTS)
         .set_log_max_flow(LOG_ENTRIES);
-    receive.ft_field_support_mut().fill(0xff);
-    receive.ft_field_bitmask_support_mut().fill(0xff);
+    kind.ft_field_support_mut().fill(0xff);
+    kind.ft_field_bitmask_support_mut().fill(0xff);
 }

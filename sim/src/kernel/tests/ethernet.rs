@@ -295,6 +295,73 @@ fn a_rule_that_lets_go_on_copies_and_one_that_drops_hides() {
 }
 
 #[test]
+fn a_sniffer_gets_what_its_port_sends_and_what_it_receives() {
+    let bench = Bench::new();
+    let mut pair = Pair::new(&bench);
+    let before = bench.sim.object_counts(0).ethernet;
+    let third = Session::on(&bench.sim, 0).expect("a session");
+    let (mut cq, into) = (third.cq(), third.region(4096));
+    let mut qp = third.qp(QpType::RawPacket, &cq);
+    ready(&third, &qp);
+    let none = FlowFlags::empty();
+    let sniffs = |qp: &TestQp| rule_of(&third, qp.qp.handle, FlowType::Sniffer, 0, none, &[]);
+    let rule = sniffs(&qp).expect("a rule");
+    for frame in [udp4(&[1; 60]), udp4(&[2; 60])] {
+        for _ in 0..3 {
+            qp.receive(&into, 2048);
+        }
+        // Nobody else takes it; its group comes back to the port.
+        assert!(pair.send(&bench, &frame).is_none());
+        for _ in 0..2 {
+            assert_eq!(cq.expect().0, CqeOpcode::ResponderSend);
+            assert_eq!(into.memory.read(0, frame.len()), frame);
+        }
+        assert!(cq.poll().is_none());
+    }
+    // Whoever else sniffs shares the entries.
+    let second = sniffs(&qp).expect("a rule");
+    flow::destroy(&*third.file, rule).expect("a rule");
+    assert!(pair.send(&bench, &udp4(&[3; 60])).is_none());
+    for _ in 0..2 {
+        assert_eq!(cq.expect().0, CqeOpcode::ResponderSend);
+    }
+    flow::destroy(&*third.file, second).expect("a rule");
+    assert!(pair.send(&bench, &udp4(&[4; 60])).is_none());
+    assert!(cq.poll().is_none());
+    drop((qp, cq, into));
+    drop(third);
+    assert_eq!(bench.sim.object_counts(0).ethernet, before);
+}
+
+#[test]
+fn a_matcher_for_other_packets_than_those_that_match_has_no_rules() {
+    let bench = Bench::new();
+    let pair = Pair::new(&bench);
+    for kind in [MatcherType::Sniffer, MatcherType::AllDefault, MatcherType::McDefault] {
+        let what = matcher::CreateMatcher {
+            kind,
+            priority: 0,
+            mask: &[0; 64],
+            criteria: MatchCriteria::empty(),
+            flags: FlowFlags::empty(),
+            table: TableType::NicRx,
+        };
+        let made = matcher::create(&*bench.two.file, &what).expect("a matcher");
+        let rule = matcher::CreateRule {
+            matcher: made,
+            value: &[0; 64],
+            destination: Some(matcher::Destination::Qp(pair.far.qp.handle)),
+            tag: None,
+            actions: &[],
+            counter: None,
+        };
+        let refused = matcher::create_rule(&*bench.two.file, &rule);
+        assert_eq!(refused, Err(Errno::EOPNOTSUPP), "{kind:?}");
+        matcher::destroy(&*bench.two.file, made).expect("a matcher");
+    }
+}
+
+#[test]
 fn specifications_that_lie_or_contradict_are_refused() {
     let bench = Bench::new();
     let pair = Pair::new(&bench);

@@ -5,6 +5,7 @@ mod pace;
 mod receive;
 mod segments;
 mod send;
+mod sniffer;
 mod steering;
 mod striding;
 mod vport;
