@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
     counters_count_the_packets_of_their_rules: RAW_PACKETS,
     two_queue_pairs_share_the_packets_of_equal_rules: RAW_PACKETS,
     a_rule_that_contradicts_another_exists_already: RAW_PACKETS,
+    a_full_table_is_told_and_takes_rules_again: RAW_PACKETS | SIMULATOR,
     what_no_rule_takes_is_the_default_rules: RAW_PACKETS,
     a_sniffer_gets_a_copy: RAW_PACKETS | SNIFFER,
     two_sniffers_get_a_copy_each: RAW_PACKETS | SNIFFER,
@@ -565,6 +566,40 @@ fn a_rule_that_contradicts_another_exists_already(bed: &Bed) -> Outcome {
     a.send(bed, &Flow::UDP4.frame(&[1; 60]));
     a.send(bed, &Flow::TCP4.frame(&[1; 60]));
     assert_eq!((b.next(bed).tag(), b.next(bed).tag()), (1, 3));
+    Ok(())
+}
+
+/// The rules that the simulated kernel has room for in a priority. The real one has room for as many as
+/// the device's largest table.
+const MOST_RULES: u16 = 4096;
+
+fn a_full_table_is_told_and_takes_rules_again(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let mut b = bed.station()?;
+    let rule = |port| from_source().ipv4(Ipv4::new()).udp(Ports::new().dst_port(port));
+    let frame = |port| Flow { ports: (1, port), ..Flow::UDP4 }.frame(&[1; 60]);
+    let rules = (0..MOST_RULES).map(|port| b.qp.attach(b.port, &rule(port)));
+    let mut rules = rules.collect::<Result<Vec<_>, _>>()?;
+    let refused = |b: &Station, rule: &Rule| {
+        let error = b.qp.attach(b.port, rule).expect_err("the table is full");
+        assert_eq!(error.kind(), ErrorKind::ResourceLimit, "{error}");
+        assert!(error.to_string().contains("the table of flow rules is full"), "{error}");
+    };
+    refused(&b, &rule(MOST_RULES));
+    // Another priority has a table of its own.
+    drop(b.qp.attach(b.port, &rule(MOST_RULES).priority(1))?);
+    // The place of a rule that is gone is there for another, and for one only.
+    drop(rules.remove(1234));
+    rules.push(b.qp.attach(b.port, &rule(MOST_RULES))?);
+    refused(&b, &rule(1234));
+    b.recv(3);
+    for port in [0, 1234, MOST_RULES - 1, MOST_RULES] {
+        a.send(bed, &frame(port));
+    }
+    for port in [0, MOST_RULES - 1, MOST_RULES] {
+        assert_eq!(b.next(bed).frame, frame(port));
+    }
+    b.hears_nothing(bed);
     Ok(())
 }
 
