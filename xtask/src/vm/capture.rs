@@ -20,6 +20,9 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const IPV6_HEADER: usize = 40;
 
+/// The port that iperf3 listens at.
+const IPERF3: u16 = 5201;
+
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -40,6 +43,8 @@ pub(super) struct Carried {
     full: usize,
     /// Those that are longer.
     jumbo: usize,
+    /// Those of TCP that are full, and for iperf3's port.
+    streamed: usize,
     /// Those of the steps' VLAN.
     tagged: usize,
     /// Frames whose checksums are wrong, by their places.
@@ -124,7 +129,10 @@ impl Carried {
         if right != Some(true) && frame[6..12] != OF_THE_SUITE {
             self.wrong.push(self.frames);
         }
-        self.full += usize::from(frame.len() == longest && protocol == Some(&TCP));
+        let full = frame.len() == longest && protocol == Some(&TCP);
+        self.full += usize::from(full);
+        self.streamed +=
+            usize::from(full && kind == Some(IPV4) && number(packet, 22) == Some(IPERF3));
         self.jumbo += usize::from(frame.len() > USUAL);
     }
 
@@ -141,6 +149,7 @@ impl Carried {
         let full = if sent.hundred_megabytes { 68_000 } else { 1000 };
         let expected = [
             ("of TCP and of 1500 bytes", self.full, full),
+            ("of 1500 bytes from iperf3", self.streamed, 8000),
             ("with the tag of a VLAN", self.tagged, 100),
             ("of more than 1500 bytes", self.jumbo, 1000),
         ];
@@ -156,11 +165,11 @@ impl Carried {
 /// In words.
 impl fmt::Display for Carried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, full, jumbo, tagged, wrong } = self;
+        let Self { frames, full, streamed, jumbo, tagged, wrong } = self;
         write!(
             f,
-            "the wire carried {frames} frames: {full} of TCP and of 1500 bytes, {jumbo} longer ones, \
-             {tagged} of a VLAN, {} with wrong checksums",
+            "the wire carried {frames} frames: {full} of TCP and of 1500 bytes ({streamed} from iperf3), \
+             {jumbo} longer ones, {tagged} of a VLAN, {} with wrong checksums",
             wrong.len()
         )
     }
@@ -233,8 +242,15 @@ mod tests {
 
     #[test]
     fn frames_are_counted_by_kind() {
+        let mut streamed = tcp4(1500, None);
+        streamed[36..38].copy_from_slice(&IPERF3.to_be_bytes());
+        // The sum makes up for the port that was there.
+        let before = [!streamed[50], !streamed[51], !0x5a, !0x5a];
+        let check = !sum(&[&before, &IPERF3.to_be_bytes()]);
+        streamed[50..52].copy_from_slice(&check.to_be_bytes());
         let frames = [
             bytes(PING),
+            streamed,
             tcp4(1500, None),
             tcp4(1500, Some(0x6005)),
             tcp4(1400, Some(6)),
@@ -242,7 +258,8 @@ mod tests {
             vec![0xff; 60],
         ];
         let carried = Carried::of(&capture(&frames));
-        let expected = Carried { frames: 6, full: 2, jumbo: 1, tagged: 1, wrong: Vec::new() };
+        let expected =
+            Carried { frames: 7, full: 3, streamed: 1, jumbo: 1, tagged: 1, wrong: Vec::new() };
         assert_eq!(carried, expected);
     }
 
@@ -285,8 +302,15 @@ mod tests {
         let sent = Sent { all: true, hundred_megabytes: false };
         assert_eq!(carried.troubles(Sent::default()), [""; 0]);
         let found = carried.troubles(sent);
-        assert_eq!(found.len(), 3, "{found:?}");
-        let all = Carried { frames: 9000, full: 1000, jumbo: 1000, tagged: 100, wrong: Vec::new() };
+        assert_eq!(found.len(), 4, "{found:?}");
+        let all = Carried {
+            frames: 9000,
+            full: 1000,
+            streamed: 8000,
+            jumbo: 1000,
+            tagged: 100,
+            wrong: Vec::new(),
+        };
         assert_eq!(all.troubles(sent), [""; 0]);
         assert_eq!(all.troubles(Sent { hundred_megabytes: true, ..sent }).len(), 1);
     }

@@ -48,7 +48,8 @@ const C_PROGRAMS: [&str; 12] = [
 ];
 
 /// The programs for the network that the guest has.
-const NETWORK_PROGRAMS: [&str; 5] = ["curl", "ethtool", "rping", "ucmatose", "udaddy"];
+const NETWORK_PROGRAMS: [&str; 7] =
+    ["curl", "ethtool", "iperf3", "rping", "tcpdump", "ucmatose", "udaddy"];
 
 /// Programs of which busybox has others by the same names, and where the guest has them.
 const BESIDE_BUSYBOX: [&str; 2] = ["ip", "bridge"];

@@ -66,6 +66,25 @@ fn traffic(all: bool) -> Vec<Step> {
             counted 1 rx_csum_none -ge 1380 && no_errors &&
             both_ends ethtool -K INTERFACE tx on rx on tso on gso on gro on",
         ),
+        // The same from a program that others measure with.
+        step(
+            "net-iperf3",
+            120,
+            "remember && streamed 0 1 10.9.0.2 10M &&
+            counted 0 tx_tso_bytes -ge 9000000 && counted 0 tx_csum_none -le 20 &&
+            counted 0 tx_vport_unicast_packets -ge 6900 && counted 1 rx_vport_unicast_packets -ge 6900 &&
+            counted 1 rx_csum_complete -ge 6900 && counted 1 rx_csum_none -le 20 && no_errors",
+        ),
+        step(
+            "net-iperf3-without-offloads",
+            120,
+            "both_ends ethtool -K INTERFACE tx off rx off tso off gso off gro off && remember &&
+            streamed 0 1 10.9.0.2 3M &&
+            counted 0 tx_tso_packets -eq 0 && counted 0 tx_csum_partial -eq 0 &&
+            counted 0 tx_vport_unicast_packets -ge 1900 && counted 1 rx_csum_none -ge 1900 && no_errors &&
+            both_ends ethtool -K INTERFACE tx on rx on tso on gso on gro on",
+        ),
+        step("net-capture", 120, "captured"),
         step("net-vlan", 120, VLANS),
         step(
             LAST_OF_TRAFFIC,

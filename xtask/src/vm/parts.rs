@@ -25,7 +25,7 @@ const USERLAND: [&str; 3] = ["ibverbs-providers", "ibverbs-utils", "perftest"];
 const SHELL: &str = "busybox-static";
 
 /// What it has for the kernel's network interfaces, and for the connection manager.
-const NETWORK: [&str; 4] = ["curl", "ethtool", "iproute2", "rdmacm-utils"];
+const NETWORK: [&str; 6] = ["curl", "ethtool", "iperf3", "iproute2", "rdmacm-utils", "tcpdump"];
 
 /// All that a machine with one kernel is made of.
 #[derive(Debug)]
@@ -73,12 +73,13 @@ impl Parts {
             apt.unpack(None, &USERLAND, folder)?;
             remove(&folder.join("apt"))
         })?;
-        let network = cache.part(&format!("network-tools-{release}"), |folder| {
-            eprintln!("vm: fetching the programs for the network of {release}");
-            let apt = Apt::new(&folder.join("apt"), &[release])?;
-            apt.unpack(None, &NETWORK, folder)?;
-            remove(&folder.join("apt"))
-        })?;
+        let network =
+            cache.part(&format!("network-{}-{release}", NETWORK.join("-")), |folder| {
+                eprintln!("vm: fetching the programs for the network of {release}");
+                let apt = Apt::new(&folder.join("apt"), &[release])?;
+                apt.unpack(None, &NETWORK, folder)?;
+                remove(&folder.join("apt"))
+            })?;
         let kernel = Kernel::open(&kernel)?;
         Ok(Self { tools, kernel, shell, userland, network, python: None })
     }

@@ -8,8 +8,8 @@ pub(super) mod vport;
 use std::collections::BTreeMap;
 
 use mlx5_prm::cmd::ethernet::{
-    EthernetCaps, EthernetInlineMode, FlowTableCaps, FlowTableProperties, QosCaps, ReceiveQueueContext,
-    SendQueueContext,
+    EthernetCaps, EthernetInlineMode, FlowTableCaps, FlowTableProperties, QosCaps,
+    ReceiveQueueContext, SendQueueContext,
 };
 use mlx5_prm::cmd::steering::{TirContext, TisContext};
 use mlx5_prm::ethernet::InlineMode;

@@ -132,6 +132,60 @@ moved() {
     [ $sent -eq 0 ] && [ $compared -eq 0 ]
 }
 
+# Whether iperf3 listens at its port, 5201, which is 1451 in hexadecimal.
+streams() { inside "$1" cat /proc/net/tcp /proc/net/tcp6 | grep -q ':1451 [0:]* 0A'; }
+
+# Sends so many bytes with iperf3: streamed FROM TO ADDRESS BYTES. Little is on its way at a time, because
+# what is when the last byte was written counts as sent, and may never arrive.
+streamed() {
+    inside "$2" iperf3 --server --one-off >/tmp/server.out 2>&1 &
+    server=$!
+    wait_for 20 streams "$2" || { cat /tmp/server.out; kill -9 $server; return 1; }
+    inside "$1" iperf3 --client "$3" --bytes "$4" --window 64K
+    client_status=$?
+    if [ $client_status -ne 0 ]; then kill $server 2>/dev/null; fi
+    wait $server
+    server_status=$?
+    cat /tmp/server.out
+    [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
+}
+
+# Frames of the capture that tcpdump finds: found WHAT...
+found() { tcpdump -Z root -n -v -r /tmp/capture.pcapng "$@" 2>/tmp/tcpdump.err; }
+
+# Whether either end of a connection has said in the capture that it is done.
+both_done() { [ "$(found 'tcp[tcpflags] & tcp-fin != 0' | grep -c Flags)" -ge 2 ]; }
+
+# Captures what the first device sends and receives while a ping and so many bytes go from end 0 to end 1:
+# no more than there are buffers for, so that none may be lost. Judged by tcpdump, sums included.
+captured() {
+    patterns && head -c 300000 /tmp/ten >/tmp/some || return 1
+    mlx5 capture --device mlx5_0 -w /tmp/capture.pcapng 2>/tmp/capture.out &
+    capturing=$!
+    wait_for 20 grep -q capturing /tmp/capture.out || { cat /tmp/capture.out; kill -9 $capturing; return 1; }
+    inside 0 ping -A -c 5 -w 10 10.9.0.2 && moved 0 1 10.9.0.2 /tmp/some && wait_for 20 both_done
+    went=$?
+    kill -INT $capturing
+    wait $capturing
+    status=$?
+    cat /tmp/capture.out
+    echo "capture: status $status"
+    [ $went -eq 0 ] && [ $status -eq 0 ] && grep -q ' 0 dropped' /tmp/capture.out || return 1
+    requests=$(found 'icmp[icmptype] == icmp-echo' | grep -c 'echo request')
+    replies=$(found 'icmp[icmptype] == icmp-echoreply' | grep -c 'echo reply')
+    found 'tcp and src 10.9.0.1' >/tmp/sent
+    bytes=$(sed -n 's/.*Flags.*, length \([0-9]*\)$/\1/p' /tmp/sent | sum_of)
+    acknowledged=$(found 'tcp and src 10.9.0.2' | grep -c 'ack')
+    longer=$(found 'greater 1515' | wc -l)
+    wrong=$(found | grep -c -i 'incorrect\|bad .*cksum')
+    echo "$requests requests, $replies replies, $bytes bytes, $acknowledged packets back, $longer long, $wrong wrong"
+    [ $requests -eq 5 ] && [ $replies -eq 5 ] && [ $bytes -ge 300000 ] && [ $acknowledged -ge 10 ] &&
+        [ $longer -eq 0 ] && [ $wrong -eq 0 ]
+}
+
+# The sum of the numbers that come in, one in a line.
+sum_of() { sum=0; while read -r number; do sum=$((sum + number)); done; echo $sum; }
+
 # The program of a command, behind the assignments before it.
 program_of() {
     for word in $1; do
