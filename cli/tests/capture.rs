@@ -67,8 +67,15 @@ fn tcpdump_reads_a_capture() {
     assert_eq!(lines.len(), 12, "{out}");
     // The simulated clock begins in 2024.
     assert!(lines[0].0 > 1_704_067_200_000_000_000, "{out}");
-    assert!(lines.is_sorted_by(|one, next| one.0 < next.0), "{out}");
-    for (number, (_, line)) in lines.iter().enumerate() {
+    assert!(lines.is_sorted_by(|one, next| one.0 <= next.0), "{out}");
+    // What this device sends to the group comes back to it: each packet is copied as it leaves, and as it arrives.
+    let (sent, arrived): (Vec<_>, Vec<_>) = lines.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+    assert!(sent.is_sorted_by(|one, next| one.0 < next.0), "{out}");
+    assert_eq!(
+        sent.iter().map(|line| line.1).collect::<Vec<_>>(),
+        arrived.iter().map(|line| line.1).collect::<Vec<_>>()
+    );
+    for (number, (_, line)) in sent.iter().enumerate() {
         let bytes = "packet  of a simulated network".len() + number.to_string().len();
         let ends = "02:00:00:00:00:01 > 01:00:5e:00:02:01, ethertype IPv4 (0x0800)";
         let packet = format!(
