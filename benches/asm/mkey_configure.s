@@ -11,11 +11,11 @@
     mov r15d,DWORD PTR [rdi+0x58]
     mov r12d,DWORD PTR [rdi+0x5c]
     mov rax,QWORD PTR [rdi+0x10]
-    mov ecx,DWORD PTR [rax]
-    test cl,0x1
+    mov eax,DWORD PTR [rax]
+    test al,0x1
     jne 0
-    lea ecx,[r15-0x1]
-    mov DWORD PTR [rbx+0x60],ecx
+    lea eax,[r15-0x1]
+    mov DWORD PTR [rbx+0x60],eax
 0:
     mov rbp,QWORD PTR [rsi+0x48]
     lea rsi,[rbp+0x10]
@@ -23,11 +23,13 @@
     and r14d,r15d
     shl r14,0x6
     add r14,QWORD PTR [rbx]
+    mov rax,QWORD PTR [rbx+0x38]
+    mov BYTE PTR [rax+0x2],0x1
     mov QWORD PTR [rsp+0x30],rbx
     mov DWORD PTR [rsp+0x38],r15d
     mov DWORD PTR [rsp+0x3c],r12d
-    mov rcx,QWORD PTR [rsp+0x28]
-    mov QWORD PTR [rsp+0x40],rcx
+    mov rax,QWORD PTR [rsp+0x28]
+    mov QWORD PTR [rsp+0x40],rax
     mov BYTE PTR [rsp+0x48],0x8
     cmp QWORD PTR [rbp+0x10],0x0
     je 1
@@ -43,6 +45,7 @@
     mov QWORD PTR [rsp+0x20],rsi
     cmp DWORD PTR [rbp+0x154],0x4
     jb 2
+    mov rax,QWORD PTR [rbx+0x10]
     mov eax,DWORD PTR [rax]
     test al,0x1
     jne 8
@@ -121,6 +124,8 @@
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
     jmp 20
 8:
+    cmp r12d,DWORD PTR [rbx+0x5c]
+    jne 9
     cmp DWORD PTR [rbx+0xe0],r12d
     jns 21
 9:

@@ -145,7 +145,8 @@ impl<T: Transport> SendQueue<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use crate::send::bed::{BLOCKS, Bed};
     use crate::{
