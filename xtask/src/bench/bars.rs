@@ -396,7 +396,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "until docs/benchmarks.json is written anew, by cargo xtask bench"]
     fn every_bar_and_its_rival_have_a_published_row() {
         let rows = published();
         for bar in BARS {

@@ -2,11 +2,8 @@
 //!
 //! The files that are named are listings in benches/asm, which `cargo xtask asm` compares.
 //!
-//! Of nanoseconds there is no such list, because they differ from run to run. What is over its bar there:
-//!
-//! * `create_destroy_qp`: about as long as C's, with a fifth of the instructions. Each is executed once, so most
-//!   come from the second-level cache; a hundred are atomic.
-//! * `batch16_sge`, `poll16`, and some of the C API by less than a tenth: as much as a busy machine adds.
+//! Of nanoseconds there is no such list, because they differ from run to run. docs/BENCHMARKS.md says what is over
+//! its bar there (`OVER_TIME` in report.rs).
 
 use super::rival::Rival;
 
