@@ -163,7 +163,7 @@ pub(super) fn klm_and_length(sge: &Sge) -> ([[u8; 8]; 2], u64) {
     // SAFETY: both are in the SGE, which is aligned to 8.
     let both =
         unsafe { core::ptr::from_ref(sge).byte_add(offset_of!(Sge, length)).cast::<u64>().read() };
-    let both = u64::from_le(both);
+    let both = if cfg!(target_endian = "big") { both.rotate_left(32) } else { both };
     ([both.rotate_left(32).to_be_bytes(), sge.addr.to_be_bytes()], both)
 }
 
