@@ -94,13 +94,13 @@ const PERFTEST_PAIRS: &[Pair] = perftest! {
     "ib_read_lat -a" "-n 20", "8388608";
     "ib_send_bw" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -c UC" "-n 1000 -s 4096", "BW average";
-    "ib_send_bw -c UD -s 2048" "-n 1000", "BW average";
+    "ib_send_bw -c UD -s 1024" "-n 1000", "BW average";
     "ib_send_bw -c XRC" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -q 4" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -q 4 -e" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -q 4 --use-srq" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -b" "-n 1000 -s 4096", "BW average";
-    "ib_send_bw -b -q 4 -c UD -s 2048" "-n 1000", "BW average";
+    "ib_send_bw -b -q 4 -c UD -s 1024" "-n 1000", "BW average";
     "ib_send_bw -l 8" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -l 8 --recv_post_list 8" "-n 1000 -s 4096", "BW average";
     "ib_send_bw -Q 8" "-n 1000 -s 4096", "BW average";
