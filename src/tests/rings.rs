@@ -5,7 +5,7 @@ use crate::mkey::Mkey;
 use crate::pools::{MemorySource, QueueBuffer};
 use crate::transport::Rc;
 use mlx5_uapi::page_size;
-use mlx5_wqe::{ReceiveWr, SendFlags};
+use mlx5_wqe::{Data, Operation, ReceiveWr, SendFlags, SendWr};
 
 /// Numbers from a seed.
 struct Random(u64);
@@ -241,4 +241,57 @@ fn a_receive_ring_is_zero_also_where_a_request_before_was_refused() {
     qp.destroy().unwrap();
     bed.settle();
     (1..=8).for_each(|pages| bed.look(pages, &mut random));
+}
+
+/// Nothing is built before a queue pair leaves RESET, so that its rings need not be zeroed.
+#[test]
+fn before_a_queue_pair_leaves_reset_no_request_is_written() {
+    let (mut bed, mut random) = (Bed::new(), Random(4));
+    let sge = bed.memory.sge(..8).unwrap();
+    for way in 0..7 {
+        let mut qp = bed
+            .pd
+            .create_qp::<Rc>(&bed.cq, &bed.cq)
+            .max_send_wr(100)
+            .max_inline_data(200)
+            .max_recv_wr(8)
+            .mkey_configure(4, true)
+            .build()
+            .unwrap();
+        let mut batch = qp.wr_start();
+        match way {
+            0 => batch.wr(1, SendFlags::SIGNALED).send().inline_data(&[1; 8]),
+            1 => batch.wr(1, SendFlags::SIGNALED).send().sge(sge),
+            2 => {
+                let pieces = [sge];
+                let key = bed.key.configure().layout_list(&pieces);
+                batch.wr(1, SendFlags::SIGNALED).mkey_configure(key);
+            }
+            3 => batch.wr(1, SendFlags::SIGNALED).nop(),
+            // Aborted, leaked.
+            4 | 5 => batch
+                .wr(1, SendFlags::SIGNALED)
+                .rdma_write(bed.memory.remote(..8).unwrap())
+                .sge(sge),
+            _ => {}
+        }
+        match way {
+            4 => batch.abort(),
+            5 => std::mem::forget(batch),
+            6 => drop(batch),
+            _ => drop(batch.complete().unwrap_err()),
+        }
+        if way == 6 {
+            let pieces: [&[u8]; 1] = [&[1; 8]];
+            let data = Data::Inline(&pieces);
+            let wr = SendWr { operation: Operation::Send, data, ..SendWr::default() };
+            qp.post_send(&[wr]).unwrap_err();
+            qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).unwrap_err();
+            qp.recv(1, sge).unwrap_err();
+        }
+        assert!(qp.send_ring().iter().all(|byte| *byte == 0), "way {way}");
+        qp.destroy().unwrap();
+        bed.settle();
+        (1..=4).for_each(|pages| bed.look(pages, &mut random));
+    }
 }
