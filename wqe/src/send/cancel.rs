@@ -400,9 +400,6 @@ impl<T: Transport> SendQueue<T> {
     /// request that is later built with the same sequence number has its own number, or none.
     #[inline(never)]
     pub(crate) fn name(&mut self, sequence: u32, name: u32) {
-        if self.names.is_empty() {
-            self.names = alloc::vec![0; self.mask as usize + 1].into();
-        }
         self.names[(sequence & self.mask) as usize] = name;
         // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.mark_named(self.mask, sequence) };

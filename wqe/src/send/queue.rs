@@ -12,7 +12,6 @@ use crate::send::records::{FIRST_BLOCKS, RequestInfo, SendRecords, Slots};
 use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
@@ -22,27 +21,6 @@ use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, UNIT, control_flags};
 /// ring or if room is short.
 #[repr(C, align(64))]
 pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
-
-/// That buffer, once it is needed: many queues never need it.
-#[derive(Default)]
-pub(crate) struct LazyScratch {
-    made: Option<Box<Scratch>>,
-}
-
-impl Deref for LazyScratch {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        static NOTHING: Scratch = Scratch([0; MAX_BLOCKS * BLOCK]);
-        self.made.as_deref().unwrap_or(&NOTHING)
-    }
-}
-
-impl DerefMut for LazyScratch {
-    fn deref_mut(&mut self) -> &mut Scratch {
-        self.made.get_or_insert_with(|| Box::new(Scratch([0; MAX_BLOCKS * BLOCK])))
-    }
-}
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
 // Of the same layout for every transport, as `SendQueue::of_transport` requires. What posting a
@@ -80,8 +58,8 @@ pub struct SendQueue<T> {
     pub(crate) limits: Limits,
     /// Changes of memory keys by requests that have not yet completed.
     pub(crate) journal: Journal,
-    pub(crate) scratch: LazyScratch,
-    /// The handle numbers of requests, by sequence number; empty before the first handle.
+    pub(crate) scratch: Box<Scratch>,
+    /// The handle numbers of requests, by sequence number.
     pub(crate) names: Box<[u32]>,
     /// Unique among all queues of the process, and changed by a reset.
     pub(crate) generation: u64,
@@ -256,14 +234,14 @@ impl<T: Transport> SendQueue<T> {
             fence: false,
             fence_at: u32::MAX,
             fence_next: false,
-            scratch: LazyScratch::default(),
+            scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
             signed: false,
             always_slow: false,
             journal: Journal::default(),
             more_wqes: 0,
             generation: next_generation(),
             last_name: 0,
-            names: Box::default(),
+            names: alloc::vec![0; layout.blocks as usize].into(),
             which: T::WHICH,
             needs_inline_header: false,
             tso: TsoLimits::NONE,
