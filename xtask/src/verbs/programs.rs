@@ -38,18 +38,35 @@ const WITH_CHILDREN: &[&str] = &["daemon"];
 /// How long a program may run, in seconds, besides what it was told: none takes a tenth of that.
 const LIMIT: u32 = 120;
 
+/// What every run of programs needs.
+struct Bed {
+    /// Where the sources are.
+    sources: PathBuf,
+    simulator: PathBuf,
+    /// Where the programs are built.
+    built: PathBuf,
+}
+
+impl Bed {
+    /// Fails without a compiler or headers.
+    fn new(library: &Path) -> Result<Self, Failure> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
+        let built = library.join("programs");
+        fs::create_dir_all(&built).map_err(in_file(&built))?;
+        match cannot_compile(&built) {
+            Some(install) => Err(Failure::Missing(install)),
+            None => Ok(Self { sources: root.join(FOLDER), simulator, built }),
+        }
+    }
+}
+
 /// Fails with all that differs, and without a compiler or headers. The programs also run compiled with `newer`
 /// headers, if there are some.
 pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
-    let built = library.join("programs");
-    fs::create_dir_all(&built).map_err(in_file(&built))?;
-    if let Some(install) = cannot_compile(&built) {
-        return Err(Failure::Missing(install));
-    }
+    let Bed { sources: folder, simulator, built } = Bed::new(library)?;
     let mut faults = Vec::new();
-    let sources = sources(&root.join(FOLDER))?;
+    let sources = sources(&folder)?;
     if sources.is_empty() {
         faults.push(format!("{FOLDER} has no program"));
     }
@@ -99,14 +116,8 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
 /// Runs the program of eight threads over our library for so many seconds, on each device. Violations of the
 /// device model fail.
 pub(super) fn stress(library: &Path, seconds: u32) -> Result<(), Failure> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
-    let built = library.join("programs");
-    fs::create_dir_all(&built).map_err(in_file(&built))?;
-    if let Some(install) = cannot_compile(&built) {
-        return Err(Failure::Missing(install));
-    }
-    let source = root.join(FOLDER).join("stress.c");
+    let Bed { sources: folder, simulator, built } = Bed::new(library)?;
+    let source = folder.join("stress.c");
     let expected = source.with_extension("txt");
     let expected = fs::read_to_string(&expected).map_err(in_file(&expected))?;
     let program = built.join("stress");
