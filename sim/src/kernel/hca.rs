@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use mlx5_prm::cmd::alloc::{AllocUarIn, AllocUarOut, DeallocUarIn};
 use mlx5_prm::cmd::caps::HcaCap;
 use mlx5_prm::cmd::eq::{CreateEqIn, EqStatus};
+use mlx5_prm::cmd::ethernet::SetPpRateLimitIn;
 use mlx5_prm::cmd::mkey::MkeyContext;
 use mlx5_prm::cmd::{CommandInput, CommandOutHead, CommandStatus};
 use mlx5_prm::fields::{FromBytes, IntoBytes};
@@ -205,12 +206,13 @@ impl Hca {
         }
     }
 
-    /// Takes a share in the entry of a rate limit; the device's index of it.
+    /// Takes a share in the entry of a rate limit of the driver's own queues; the device's index of it.
     pub(crate) fn add_rate(&self, rate: Rate) -> Result<u32, Errno> {
-        lock(&self.rates).add(rate, |input| self.command(input).map(drop))
+        let set = |input: &SetPpRateLimitIn| self.command(input).map(drop);
+        lock(&self.rates).add(rate.context(), 0, false, set)
     }
 
-    /// Gives a share in the entry of a rate limit back.
+    /// Gives a share in such an entry back.
     pub(crate) fn remove_rate(&self, rate: Rate) {
         lock(&self.rates).remove(rate, |input| self.command(input).map(drop));
     }

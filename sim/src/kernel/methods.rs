@@ -5,7 +5,10 @@ use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, method, object};
 
 use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
 use crate::kernel::file::{OpenFile, State};
-use crate::kernel::{context, cq, devx, dm, flow, mr, qp, query, simple, srq, uar, wq, write};
+use crate::kernel::hca::Hca;
+use crate::kernel::{
+    context, cq, devx, dm, flow, mr, pacing, qp, query, simple, srq, uar, wq, write,
+};
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
@@ -39,6 +42,11 @@ const fn destructor(method: Method, specs: &'static [Spec]) -> Entry {
 }
 
 impl Entry {
+    /// Whether the device has what it is about.
+    fn is_offered(&self, hca: &Hca) -> bool {
+        self.method.object != object::PP || pacing::is_offered(hca)
+    }
+
     /// Whether the core does it without the driver, and without a device: where that is gone, its
     /// objects have ended, and their handles are given back.
     fn outlives_the_device(&self) -> bool {
@@ -308,6 +316,16 @@ static METHODS: &[Entry] = &[
         must(attr::uar_destroy::HANDLE, Shape::Handle(object::UAR)),
     ]),
 
+    entry(method::PP_ALLOC, &[
+        must(attr::pp_alloc::HANDLE, Shape::NewHandle),
+        must(attr::pp_alloc::CTX, Shape::In(1, pacing::LIMIT)),
+        must(attr::pp_alloc::FLAGS, FLAGS),
+        must(attr::pp_alloc::INDEX, U16),
+    ], pacing::alloc),
+    destructor(method::PP_DESTROY, &[
+        must(attr::pp_destroy::HANDLE, Shape::Handle(object::PP)),
+    ]),
+
     entry(method::DEVX_OTHER, &[
         must(attr::devx_other::CMD_IN, COMMAND_IN),
         must(attr::devx_other::CMD_OUT, COMMAND_OUT),
@@ -368,7 +386,7 @@ pub(crate) fn run(
     mut request: Request<'_>,
 ) -> Result<(), Errno> {
     let entry = METHODS.iter().find(|entry| entry.method == method);
-    let entry = entry.ok_or(Errno::EPROTONOSUPPORT)?;
+    let entry = entry.filter(|entry| entry.is_offered(&file.hca)).ok_or(Errno::EPROTONOSUPPORT)?;
     if !entry.outlives_the_device() {
         file.check_device()?;
     }

@@ -29,6 +29,7 @@ mod memory;
 mod methods;
 mod mr;
 mod objects;
+mod pacing;
 mod path;
 mod qp;
 mod qp_modify;

@@ -1,7 +1,7 @@
 //! The driver's table of rate limits: queues with the same one share its entry.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::ethernet::{QosCaps, SetPpRateLimitIn};
+use mlx5_prm::cmd::ethernet::{PpRateLimitContext, QosCaps, SetPpRateLimitIn};
 use mlx5_uapi::Errno;
 
 use crate::firmware::qos_caps;
@@ -14,9 +14,50 @@ pub(crate) struct Rate {
     pub(crate) typical_packet: u16,
 }
 
-/// The table: each entry with the number of its users. The device's index zero is not in it.
+impl Rate {
+    /// The limit as the device has it.
+    pub(crate) fn context(self) -> PpRateLimitContext {
+        let mut context = PpRateLimitContext::default();
+        context
+            .set_rate_limit(self.kilobits)
+            .set_burst_upper_bound(self.burst)
+            .set_typical_packet_size(self.typical_packet.into());
+        context
+    }
+}
+
+/// An entry of the table.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    limit: PpRateLimitContext,
+    /// The user context that it is of; zero for the driver's.
+    uid: u32,
+    /// It was asked for by somebody who does not share it.
+    dedicated: bool,
+    users: u32,
+}
+
+impl Entry {
+    /// Whether another user with the same limit takes this entry.
+    fn serves(&self, limit: &PpRateLimitContext, uid: u32) -> bool {
+        self.users > 0
+            && !self.dedicated
+            && self.uid == uid
+            && self.limit.as_bytes() == limit.as_bytes()
+    }
+
+    /// The command that writes the entry with this index.
+    fn command(&self, index: u32) -> SetPpRateLimitIn {
+        let mut input = SetPpRateLimitIn::request();
+        input.set_uid(self.uid).set_rate_limit_index(index);
+        *input.ctx_mut() = self.limit;
+        input
+    }
+}
+
+/// The table: the device's index zero is not in it.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Vec<(Rate, u32)>);
+pub(crate) struct Rates(Vec<Entry>);
 
 /// What the device has of rate limits.
 pub(crate) fn caps() -> QosCaps {
@@ -25,62 +66,65 @@ pub(crate) fn caps() -> QosCaps {
     caps
 }
 
-/// The command that writes an entry.
-fn command(place: usize, rate: Rate) -> SetPpRateLimitIn {
-    let mut input = SetPpRateLimitIn::request();
-    input.set_rate_limit_index(place as u32 + 1);
-    input
-        .ctx_mut()
-        .set_rate_limit(rate.kilobits)
-        .set_burst_upper_bound(rate.burst)
-        .set_typical_packet_size(rate.typical_packet.into());
-    input
-}
-
 impl Rates {
-    /// Takes a share in the entry of a limit, which is made if there is none; the device's index of it.
+    /// Takes a share in the entry of a limit, which is made if there is none or if it is to be
+    /// shared with nobody; the device's index of it.
     pub(crate) fn add(
         &mut self,
-        rate: Rate,
+        limit: PpRateLimitContext,
+        uid: u32,
+        dedicated: bool,
         set: impl FnOnce(&SetPpRateLimitIn) -> Result<(), Errno>,
     ) -> Result<u32, Errno> {
         let caps = caps();
         let all = caps.packet_pacing_min_rate()..=caps.packet_pacing_max_rate();
-        if !all.contains(&rate.kilobits) {
+        if limit.rate_limit() == 0 || !all.contains(&limit.rate_limit()) {
             return Err(Errno::EINVAL);
         }
         let Self(entries) = self;
-        let shared = entries.iter().position(|(is, users)| *is == rate && *users > 0);
-        let place = match shared.or_else(|| entries.iter().position(|(_, users)| *users == 0)) {
+        let shared = entries.iter().position(|entry| !dedicated && entry.serves(&limit, uid));
+        if let Some(place) = shared {
+            entries[place].users += 1;
+            return Ok(place as u32 + 1);
+        }
+        let place = match entries.iter().position(|entry| entry.users == 0) {
             Some(place) => place,
             None if entries.len() as u32 + 1 < caps.packet_pacing_rate_table_size() => {
-                entries.push(Default::default());
+                entries.push(Entry::default());
                 entries.len() - 1
             }
             None => return Err(Errno::ENOSPC),
         };
-        if shared.is_none() {
-            set(&command(place, rate))?;
-            entries[place].0 = rate;
-        }
-        entries[place].1 += 1;
+        let entry = Entry { limit, uid, dedicated, users: 1 };
+        set(&entry.command(place as u32 + 1))?;
+        entries[place] = entry;
         Ok(place as u32 + 1)
     }
 
-    /// Gives a share in the entry of a limit back; the last one takes the entry out.
+    /// Gives a share in the driver's own entry of a limit back.
     pub(crate) fn remove(
         &mut self,
         rate: Rate,
         set: impl FnOnce(&SetPpRateLimitIn) -> Result<(), Errno>,
     ) {
-        let mut entries = self.0.iter_mut().enumerate();
-        let entry = entries.find(|(_, (is, users))| *is == rate && *users > 0);
-        if let Some((place, (_, users))) = entry {
-            *users -= 1;
-            if *users == 0 {
-                // The driver leaves the entry where the device does not answer.
-                let _ = set(&command(place, Rate::default()));
-            }
+        let limit = rate.context();
+        if let Some(place) = self.0.iter().position(|entry| entry.serves(&limit, 0)) {
+            self.release(place as u32 + 1, set);
+        }
+    }
+
+    /// Gives a share in an entry back; the last one takes the entry out.
+    pub(crate) fn release(
+        &mut self,
+        index: u32,
+        set: impl FnOnce(&SetPpRateLimitIn) -> Result<(), Errno>,
+    ) {
+        let Some(entry) = self.0.get_mut(index as usize - 1) else { return };
+        entry.users -= 1;
+        if entry.users == 0 {
+            *entry = Entry::default();
+            // The driver leaves the entry where the device does not answer.
+            let _ = set(&entry.command(index));
         }
     }
 }

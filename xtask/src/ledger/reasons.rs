@@ -171,7 +171,7 @@ const SKIPS: &[Known] = &[
     known(
         "test_mlx5_pp.",
         "Packet pacing entry allocation",
-        "packet pacing objects are not modelled",
+        "the device model limits rates on Ethernet ports alone",
         NOT_PLANNED,
     ),
     known("test_mlx5_var.", "VAR allocation", "virtio doorbells are not modelled", NOT_PLANNED),

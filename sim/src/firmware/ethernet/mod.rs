@@ -53,6 +53,7 @@ pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
 /// Limits of the rate of send queues. Objects of programs with a limit there are not.
 pub(crate) fn qos_caps(caps: &mut QosCaps) {
     caps.set_packet_pacing(true)
+        .set_packet_pacing_uid(true)
         .set_packet_pacing_burst_bound(true)
         .set_packet_pacing_typical_size(true)
         .set_packet_pacing_min_rate(*RateLimit::RATES.start())

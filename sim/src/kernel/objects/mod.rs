@@ -6,6 +6,7 @@ pub(crate) mod dm;
 pub(crate) mod flow;
 pub(crate) mod mr;
 pub(crate) mod qp;
+pub(crate) mod rate;
 pub(crate) mod raw;
 pub(crate) mod srq;
 pub(crate) mod uar;
@@ -28,6 +29,7 @@ pub(crate) use dm::{DevicePages, Dm};
 pub(crate) use flow::{Counters, Flow, Matcher};
 pub(crate) use mr::{Mr, Mw};
 pub(crate) use qp::Qp;
+pub(crate) use rate::RateEntry;
 pub(crate) use raw::{IndirectionTable, Wq};
 pub(crate) use srq::Srq;
 pub(crate) use uar::{UarObject, UarPage};
@@ -57,6 +59,7 @@ pub(crate) enum Body {
     Flow(Flow),
     Matcher(Matcher),
     Counters(Counters),
+    Rate(RateEntry),
 }
 
 impl Body {
@@ -80,6 +83,7 @@ impl Body {
             Self::Flow(_) => object::FLOW,
             Self::Matcher(_) => object::FLOW_MATCHER,
             Self::Counters(_) => object::COUNTERS,
+            Self::Rate(_) => object::PP,
         }
     }
 
@@ -102,6 +106,7 @@ impl Body {
             Self::IndirectionTable(body) => body.end(hca)?,
             Self::Flow(body) => body.end(hca)?,
             Self::Counters(body) => body.end(hca)?,
+            Self::Rate(body) => body.end(hca),
         }
         Ok(reported)
     }

@@ -1,20 +1,24 @@
 //! Raw packet queue pairs, work queues and flow rules, by their calls.
 
+use mlx5_prm::cmd::ethernet::PpRateLimitContext;
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::ethernet::EthernetSegment;
 use mlx5_prm::wqe::Opcode;
-use mlx5_uapi::Errno;
-use mlx5_uapi::cmd::{counters, flow, matcher, qp, wq};
+use mlx5_uapi::cmd::{context, counters, devx, flow, matcher, qp, wq};
 use mlx5_uapi::flow::{
     CounterKind, DropAction, EthFilter, EthSpec, FlowFlags, FlowType, HandleAction, Ipv4Filter,
     Ipv4Spec, Ipv6Spec, MatchCriteria, MatcherFlowFlags, MatcherType, PortFilter, PortSpec,
     SpecHeader, SpecKind, TableType, TagAction,
 };
-use mlx5_uapi::mlx5::{self, CreateQpRss, FlowCountersDesc, RxHashFields, RxHashFunctions};
+use mlx5_uapi::mlx5::{
+    self, AllocUcontextReqV2, CreateQpRss, FlowCountersDesc, RxHashFields, RxHashFunctions,
+};
 use mlx5_uapi::verbs::{QpAttrMask, QpState, QpType, WqFlags, WqState};
+use mlx5_uapi::{Errno, sysfs};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::rig::{Memory, Region, Session, TestCq, TestQp, data, init, rtr, rts, to};
+use super::rig::{Memory, Region, Session, TestCq, TestQp, data, init, request, rtr, rts, to};
+use crate::engine::RateLimit;
 use crate::frame::samples::{GROUP, plain, tcp4, udp4};
 use crate::{PortConfig, SimConfig, Simulator};
 
@@ -605,6 +609,96 @@ fn a_hash_queue_pair_spreads_packets_over_work_queues() {
     assert!(reached.iter().filter(|count| **count > 0).count() > 1, "{reached:?}");
     // The memory of a ring is the queue's until it ends.
     assert_eq!(queues[0].memory.read(2048, 4), 4u32.to_be_bytes());
+}
+
+/// What an entry of the table of rate limits says.
+fn limit(kilobits: u32) -> Vec<u8> {
+    let mut limit = PpRateLimitContext::default();
+    limit.set_rate_limit(kilobits);
+    limit.as_bytes().to_vec()
+}
+
+impl Bench {
+    /// The rate that the device has at an index.
+    fn rate(&self, index: u16) -> Option<u32> {
+        let fabric = self.sim.fabric().lock();
+        fabric.device(0).ethernet.rates.get(&index).map(|limit| limit.rate)
+    }
+}
+
+/// Asks for an entry that may be shared.
+fn pace(session: &Session, kilobits: u32) -> Result<devx::PacketPacing, Errno> {
+    devx::alloc_pp(&*session.file, &limit(kilobits), 0)
+}
+
+#[test]
+fn rate_limits_of_a_program_are_shared_by_its_own_alone() {
+    let bench = Bench::new();
+    let one = pace(&bench.one, 100).expect("an entry");
+    assert_ne!(one.index, 0);
+    assert_eq!(bench.rate(one.index), Some(100));
+    let again = pace(&bench.one, 100).expect("an entry");
+    assert_eq!(again.index, one.index);
+    // The rest of the limit is zero where a program says less of it.
+    let short = 100_u32.to_be_bytes();
+    let third = devx::alloc_pp(&*bench.one.file, &short, 0).expect("an entry");
+    assert_eq!(third.index, one.index);
+
+    let dedicated = devx::alloc_pp(&*bench.one.file, &limit(100), 1).expect("an entry");
+    let faster = pace(&bench.one, 101).expect("an entry");
+    let others = pace(&bench.two, 100).expect("an entry");
+    let mut indices = [one.index, dedicated.index, faster.index, others.index];
+    indices.sort_unstable();
+    assert!(indices.windows(2).all(|pair| pair[0] != pair[1]), "{indices:?}");
+    // An entry that is dedicated is given to nobody later.
+    assert_eq!(pace(&bench.one, 100).map(|entry| entry.index), Ok(one.index));
+
+    // The last user takes the entry out, and no user before it.
+    for handle in [one.handle, again.handle, third.handle] {
+        devx::free_pp(&*bench.one.file, handle).expect("an entry");
+        assert_eq!(bench.rate(one.index), Some(100));
+    }
+    let Bench { sim, one, two } = bench;
+    drop(one);
+    let bench = Bench { one: Session::on(&sim, 0).expect("a session"), two, sim };
+    for index in indices {
+        assert_eq!(bench.rate(index), (index == others.index).then_some(100), "{index}");
+    }
+    assert_eq!(devx::free_pp(&*bench.one.file, others.handle), Err(Errno::ENOENT));
+    // What is free is used again, from the lowest on.
+    assert_eq!(pace(&bench.one, 7).map(|entry| entry.index), Ok(1));
+}
+
+#[test]
+fn rate_limits_that_no_device_keeps_are_refused() {
+    let bench = Bench::new();
+    let file = &*bench.one.file;
+    let most = *RateLimit::RATES.end();
+    for kilobits in [0, most + 1] {
+        assert_eq!(pace(&bench.one, kilobits).err(), Some(Errno::EINVAL), "{kilobits}");
+    }
+    pace(&bench.one, most).expect("an entry");
+    assert_eq!(devx::alloc_pp(file, &limit(100), 2).err(), Some(Errno::EINVAL));
+    let mut long = limit(100);
+    long.push(0);
+    assert_eq!(devx::alloc_pp(file, &long, 0).err(), Some(Errno::EINVAL));
+
+    // The table has one entry less than its size: index zero means no limit.
+    for _ in 2..RateLimit::TABLE {
+        devx::alloc_pp(file, &limit(100), 1).expect("an entry");
+    }
+    assert_eq!(devx::alloc_pp(file, &limit(100), 1).err(), Some(Errno::ENOSPC));
+    assert_eq!(pace(&bench.one, most).map(|entry| entry.index), Ok(1));
+
+    let infiniband = Session::with(SimConfig::new());
+    assert_eq!(pace(&infiniband, 100).err(), Some(Errno::EPROTONOSUPPORT));
+    // Without DEVX nothing of the program's own can use an entry.
+    let kernel = bench.sim.kernel();
+    let info = &sysfs::devices(&*kernel).expect("devices")[0];
+    let file = kernel.open(&info.uverbs, info.dev).expect("a file");
+    let request = AllocUcontextReqV2 { flags: 0, ..request(1) };
+    context::get_context(&*file, &request).expect("a context");
+    assert_eq!(devx::alloc_pp(&*file, &limit(100), 0).err(), Some(Errno::EINVAL));
 }
 
 #[test]
