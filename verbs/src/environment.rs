@@ -19,8 +19,7 @@ impl Environment {
     pub(crate) fn read() -> Self {
         Self {
             locks: env::var_os("MLX5_SINGLE_THREADED").is_none_or(|value| value != "1"),
-            blueflame: !env::var_os("MLX5_SHUT_UP_BF")
-                .is_some_and(|value| value == "y" || value == "Y" || value == "1"),
+            blueflame: !says("MLX5_SHUT_UP_BF"),
         }
     }
 }

@@ -28,6 +28,7 @@ const WITH_PACKETS: &[&str] = &[
     "packets_posted",
     "parents",
     "raw_wqe",
+    "variables",
     "work_queues",
     "wq_commands",
 ];
