@@ -34,8 +34,9 @@ pub(crate) struct Arguments {
     check: bool,
 
     /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on simulated
-    /// devices, and compare what they print; violations fail. They also run over this one compiled with the
-    /// headers of Debian 13, which are fetched. Needs a C compiler and rdma-core's headers
+    /// devices, and compare what they print; violations fail. They also run compiled with the headers of
+    /// Debian 13, which are fetched, and linked with target/verbs/link. Needs a C compiler and rdma-core's
+    /// headers
     #[arg(long)]
     programs: bool,
 

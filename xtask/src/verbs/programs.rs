@@ -76,8 +76,9 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
         let program = built.join(&name);
         compile(&source, &program, None)?;
         let again = built.join(format!("{name}-newer"));
-        if newer.is_some() {
-            compile(&source, &again, newer)?;
+        if let Some(headers) = newer {
+            let link = library.join("link");
+            compile(&source, &again, Some(Newer { headers, libraries: &link }))?;
         }
         let expected = fs::read_to_string(source.with_extension("txt")).ok();
         let packets = WITH_PACKETS.contains(&&*name);
@@ -167,10 +168,18 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sources)
 }
 
-fn compile(source: &Path, program: &Path, headers: Option<&Path>) -> Result<(), Failure> {
+/// Headers of a newer rdma-core, and the libraries to link with that our pkg-config files name: what is linked
+/// with them runs over C's libraries as well.
+#[derive(Clone, Copy)]
+struct Newer<'a> {
+    headers: &'a Path,
+    libraries: &'a Path,
+}
+
+fn compile(source: &Path, program: &Path, newer: Option<Newer<'_>>) -> Result<(), Failure> {
     let mut command = Command::new(compiler());
-    if let Some(headers) = headers {
-        command.arg("-I").arg(headers);
+    if let Some(Newer { headers, libraries }) = newer {
+        command.arg("-I").arg(headers).arg("-L").arg(libraries);
     }
     command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]);
     command.arg(program).arg(source).args(["-lmlx5", "-libverbs", "-lpthread", "-ldl"]);
