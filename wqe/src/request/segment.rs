@@ -3,11 +3,11 @@
 use crate::request::remote::RemoteAddress;
 use core::mem::offset_of;
 use core::ptr::NonNull;
+use mlx5_prm::U64;
 use mlx5_prm::wqe::{
     AddressVector, AtomicSegment, EXTENDED_UD_AV, MaskedAtomicSegment, RemoteAddressSegment, UNIT,
     XrcSegment,
 };
-use mlx5_prm::U64;
 use zerocopy::transmute;
 
 /// A part of a request, of constant size.
