@@ -69,7 +69,7 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
                 println!("memory\t{case}\t{who}\t{mode}\t{heap:.0}\t{mapped:.0}");
             }
         }
-        "threads" => threads::run(&peers),
+        "threads" => threads::run(&Machine::found(), &peers),
         "rounds" => {
             let all = all(&peers, &|case| wanted(cases, case));
             count::rounds(all.into_iter().flatten().collect());

@@ -93,11 +93,12 @@ const BARS: &[(&str, Mode, f64)] = &[
 ];
 
 const USAGE: &str = "\
-usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | lines | beside ...
+usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | threads | lines | beside ...
 
   count   instructions of each case, counted by valgrind's callgrind
   check   the same of cases that have a bar, and failure where one takes more
   time    nanoseconds of each case: the median of many rounds
+  threads several threads at the same time, on cores of their own
   lines   cache lines that a post uses of its queue pair, by a trace of reads and writes
 
   beside LIBRARIES count [CASE...]        the same, with those of shared libraries, a list with colons
@@ -105,7 +106,7 @@ usage: mlx5-bench count [CASE...] | check [CASE...] | time [CASE...] | lines | b
   beside LIBRARIES time ROUNDS [CASE...]  nanoseconds of each case, in turn on one device
   beside LIBRARIES memory                 bytes that a queue pair and a completion queue hold
   beside LIBRARIES latency ROUNDS CASE... how long single operations take, and why the longest do
-  beside LIBRARIES threads                several threads at the same time, on cores of their own
+  beside LIBRARIES threads                several threads, likewise with those of shared libraries
 ";
 
 fn main() -> ExitCode {
@@ -124,6 +125,12 @@ fn main() -> ExitCode {
             lines::announce();
             let machine = Machine::simulated();
             count::rounds(rounds::rounds(&machine, &|case| wanted(cases, case)));
+            Ok(ExitCode::SUCCESS)
+        }
+        ["threads"] => {
+            let machine = Machine::simulated();
+            threads::run(&machine, &[]);
+            machine.check();
             Ok(ExitCode::SUCCESS)
         }
         ["lines"] => lines::measure().map(|used| {

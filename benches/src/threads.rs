@@ -265,43 +265,42 @@ fn numbers(cores: usize) -> Vec<usize> {
 const APART: &[&[Work]] = &[&[Work::Post, Work::Poll]];
 
 /// Measures all of it, ours and that of every peer that can be used by threads.
-pub(crate) fn run(peers: &[Library]) {
-    let machine = Machine::found();
+pub(crate) fn run(machine: &Machine, peers: &[Library]) {
     let cores = cores::usable().len();
     println!("cores\t{cores}");
     for threads in numbers(cores) {
         let (posts, polls) = (vec![Work::Post; threads], vec![Work::Poll; threads]);
         let phases: &[&[Work]] = &[&posts, &polls];
-        let own = |_| own(&machine);
+        let own = |_| own(machine);
         let case =
             Case { name: "own", who: "mlx5", mode: Mode::Single, phases, requests: REQUESTS };
-        case.run(&machine, (0..threads).map(own).collect());
+        case.run(machine, (0..threads).map(own).collect());
         for peer in peers {
             let Some(who) = peer.with_threads() else { continue };
             let case = Case { who, mode: Mode::Default, ..case };
-            let lane = |_| Box::new(Theirs(peer.queues(&machine, DEPTH))) as Box<dyn Lane>;
-            case.run(&machine, (0..threads).map(lane).collect());
+            let lane = |_| Box::new(Theirs(peer.queues(machine, DEPTH))) as Box<dyn Lane>;
+            case.run(machine, (0..threads).map(lane).collect());
         }
         let requests = REQUESTS / threads as u64;
         let case = Case { name: "one", mode: Mode::Shared, requests, ..case };
-        case.run(&machine, shared(&machine, threads));
+        case.run(machine, shared(machine, threads));
         for peer in peers {
             let Some(who) = peer.with_threads() else { continue };
             let case = Case { who, mode: Mode::Default, ..case };
-            let queues = peer.queues(&machine, DEPTH);
+            let queues = peer.queues(machine, DEPTH);
             let lane = |_| Box::new(Theirs(queues)) as Box<dyn Lane>;
-            case.run(&machine, (0..threads).map(lane).collect());
+            case.run(machine, (0..threads).map(lane).collect());
         }
     }
     if cores > 1 {
         let (name, mode) = ("apart", Mode::Single);
         let case = Case { name, who: "mlx5", mode, phases: APART, requests: REQUESTS };
-        case.run(&machine, apart(&machine));
+        case.run(machine, apart(machine));
         for peer in peers {
             let Some(who) = peer.with_threads() else { continue };
-            let queues = peer.queues(&machine, DEPTH);
+            let queues = peer.queues(machine, DEPTH);
             let lane = |_| Box::new(Theirs(queues)) as Box<dyn Lane>;
-            Case { who, mode: Mode::Default, ..case }.run(&machine, (0..2).map(lane).collect());
+            Case { who, mode: Mode::Default, ..case }.run(machine, (0..2).map(lane).collect());
         }
     }
 }
