@@ -42,6 +42,10 @@ const UCX_SETTINGS: [(&str, &str); 3] =
 /// The simulated device: a port of either kind, and packets.
 const DEVICE: &str = "link=ib+roce,raw=on";
 
+/// The processes in which times are taken. Where code and queues lie in the memory of one changes short times,
+/// so a number is the median of theirs.
+pub(super) const PROCESSES: u32 = 5;
+
 /// The benchmark, with what it needs.
 pub(super) struct Peer {
     bench: PathBuf,
@@ -111,7 +115,7 @@ impl Peer {
         Ok(measured)
     }
 
-    /// Times all in turn.
+    /// Times all in turn, in several processes, which share the rounds.
     pub(super) fn time(
         &self,
         rounds: u32,
@@ -119,30 +123,31 @@ impl Peer {
         measured: &mut Measured,
     ) -> Result<(), Failure> {
         measured.rounds = rounds;
-        let rounds = rounds.to_string();
-        let what = ["time", rounds.as_str()];
-        for line in output(self.command(&[&what, cases].concat()))?.lines() {
-            match line.split('\t').collect::<Vec<_>>()[..] {
-                ["time", case, who, mode, time] => {
-                    let row = measured.row_mut(case, who, mode);
-                    let row = row.ok_or_else(|| self.wrong("a time of what was not counted"))?;
-                    row.nanoseconds = Some(number(time).ok_or_else(|| self.wrong("no time"))?);
-                }
-                ["pair", case, who, mode, peer, peer_mode, ratio] => measured.pairs.push(Pair {
-                    case: case.to_owned(),
-                    who: who.to_owned(),
-                    mode: mode.to_owned(),
-                    peer: peer.to_owned(),
-                    peer_mode: peer_mode.to_owned(),
-                    ratio: number(ratio).ok_or_else(|| self.wrong("no ratio"))?,
-                }),
-                _ => {}
-            }
+        let rounds = rounds.div_ceil(PROCESSES).to_string();
+        let what = [&["time", rounds.as_str()], cases].concat();
+        let told = self.processes(&what)?;
+        for (name, time) in medians(&told, "time").ok_or_else(|| self.wrong("no time"))? {
+            let row = match &name[..] {
+                [case, who, mode] => measured.row_mut(case, who, mode),
+                _ => None,
+            };
+            let row = row.ok_or_else(|| self.wrong("a time of what was not counted"))?;
+            row.nanoseconds = Some(time);
+        }
+        for (name, ratio) in medians(&told, "pair").ok_or_else(|| self.wrong("no ratio"))? {
+            let [case, who, mode, peer, peer_mode] =
+                name.try_into().map_err(|_| self.wrong("a ratio of nobody"))?;
+            measured.pairs.push(Pair { case, who, mode, peer, peer_mode, ratio });
         }
         if measured.rows.iter().any(|row| row.nanoseconds.is_none()) {
             return Err(self.wrong("no time of some that were counted"));
         }
         Ok(())
+    }
+
+    /// What each of several processes says.
+    fn processes(&self, what: &[&str]) -> Result<Vec<String>, Failure> {
+        (0..PROCESSES).map(|_| output(self.command(what))).collect()
     }
 
     /// What queues hold.
@@ -173,8 +178,7 @@ impl Peer {
 
     /// What threads do at the same time.
     pub(super) fn threads(&self) -> Result<Crowd, Failure> {
-        let told = output(self.command(&["threads"]))?;
-        Crowd::read(&told).ok_or_else(|| self.wrong("nothing of threads"))
+        Crowd::read(&self.processes(&["threads"])?).ok_or_else(|| self.wrong("nothing of threads"))
     }
 
     /// How long single operations take, on a device that works meanwhile and on one that stands still.
@@ -219,6 +223,34 @@ fn compile(
     Ok(library)
 }
 
+/// The numbers that end the lines of this kind, by what the lines name: of each, the median of what the processes
+/// say. Nothing if there is none, or one is missing or unreadable.
+fn medians(told: &[String], kind: &str) -> Option<Vec<(Vec<String>, f64)>> {
+    let mut found: Vec<(Vec<&str>, Vec<f64>)> = Vec::new();
+    for line in told.iter().flat_map(|told| told.lines()) {
+        let mut name: Vec<&str> = line.split('\t').collect();
+        if name.remove(0) != kind {
+            continue;
+        }
+        let value = number(name.pop()?)?;
+        match found.iter_mut().find(|other| other.0 == name) {
+            Some((_, values)) => values.push(value),
+            None => found.push((name, vec![value])),
+        }
+    }
+    if found.is_empty() || found.iter().any(|(_, values)| values.len() != told.len()) {
+        return None;
+    }
+    let owned = |name: Vec<&str>| name.into_iter().map(str::to_owned).collect();
+    Some(found.into_iter().map(|(name, values)| (owned(name), median(values))).collect())
+}
+
+/// The one in the middle.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
@@ -234,5 +266,34 @@ fn output(mut command: Command) -> Result<String, Failure> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(Failure::Status { program, status: output.status })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_time_is_the_median_of_what_the_processes_say() {
+        let told = told(&[
+            "time\tpoll1\tmlx5\tsingle\t5.0\ntime\tpost\tmlx5\tsingle\t8.0\npair\ta\t1.0\n",
+            "time\tpoll1\tmlx5\tsingle\t50.0\ntime\tpost\tmlx5\tsingle\t9.0\npair\ta\t1.0\n",
+            "time\tpoll1\tmlx5\tsingle\t6.0\ntime\tpost\tmlx5\tsingle\t7.0\npair\ta\t1.0\n",
+        ]);
+        let name = |case: &str| vec![case.to_owned(), "mlx5".to_owned(), "single".to_owned()];
+        assert_eq!(medians(&told, "time"), Some(vec![(name("poll1"), 6.0), (name("post"), 8.0)]));
+        assert_eq!(medians(&told, "pair"), Some(vec![(vec!["a".to_owned()], 1.0)]));
+    }
+
+    #[test]
+    fn a_time_that_a_process_does_not_say_is_missed() {
+        let missing = told(&["time\tpoll1\t5.0\n", "time\tpost\t5.0\n"]);
+        assert_eq!(medians(&missing, "time"), None);
+        assert_eq!(medians(&told(&["time\tpoll1\tnone\n"]), "time"), None);
+        assert_eq!(medians(&told(&["pair\tpoll1\t5.0\n"]), "time"), None);
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::bars::{Against, Verdict};
+use super::peer::PROCESSES;
 use super::{CANNOT, Lines, Measured, OVER_OURS, Rival, Row, builds, latency, plot};
 
 /// The rows, as `docs/benchmarks.json` has them.
@@ -178,7 +179,9 @@ const END: &str = "
   Compressed polls use runs of 64; rdma-core *cannot*, because its provider has no decoder.
 * Nanoseconds are measured over rounds of 64 consecutive operations with one pair of clock reads,
   alternating between all competitors. The numbers are medians over rounds; the ratios are medians
-  of the ratios of each alternation. On a busy machine they vary by about ten percent.
+  of the ratios of each alternation. The rounds are those of several processes, because where code and
+  queues lie in the memory of one changes short times; a number is the median of theirs, also where
+  threads work at the same time. On a busy machine they vary by about ten percent.
 * Memory is the growth of malloc's bytes in use and of anonymous mappings when 256 queues are
   created after 16 others, divided by 256. Memory that the simulated kernel allocates, and
   doorbell pages, are excluded.
@@ -228,12 +231,13 @@ fn machine(text: &mut String, measured: &Measured) {
     let rdma_core = says("pkg-config", &["--modversion", "libibverbs"]);
     let _ = writeln!(
         text,
-        "Measured on: {model}, {}; libibverbs {rdma_core}; {}; {}; {}. Times are of {} rounds.",
+        "Measured on: {model}, {}; libibverbs {rdma_core}; {}; {}; {}. Times are of {} rounds, in {} processes.",
         std::env::consts::ARCH,
         says("rustc", &["--version"]),
         says("cc", &["--version"]),
         says("valgrind", &["--version"]),
         measured.rounds,
+        PROCESSES,
     );
 }
 
@@ -318,9 +322,7 @@ fn bars(text: &mut String, verdicts: &[Verdict], section: Section) {
 const OVER_TIME: &str = "
 ## Times over their bars
 
-A time is that of one process, and where code and queues lie in its memory changes short ones: an empty poll by
-`cq_ex` over our library has had 5.2, 5.8 and 18.5 ns in processes of the same build. Over their bars in each of several
-processes are:
+Over their bars in run after run are:
 
 * `post_ud` by `ibv_wr_*` over our library, 1.13 to 1.2 of C's: the address vector is copied twice, since a program may
   name the receiver before or after the data, and the second copy waits for the first;

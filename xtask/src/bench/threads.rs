@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::peer::median;
+
 /// What so many threads did at the same time.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Threads {
@@ -26,8 +28,26 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// Reads what the benchmark wrote. Nothing if it cannot be read.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    /// Reads what processes of the benchmark wrote: of each number, the median. Nothing if it cannot be read.
+    pub(super) fn read(told: &[String]) -> Option<Self> {
+        let mut crowds =
+            told.iter().map(|told| Self::of_process(told)).collect::<Option<Vec<_>>>()?;
+        let mut crowd = crowds.pop()?;
+        crowds.push(crowd.clone());
+        if crowds.iter().any(|other| other.rows.len() != crowd.rows.len()) {
+            return None;
+        }
+        for (place, row) in crowd.rows.iter_mut().enumerate() {
+            let all = |of: fn(&Threads) -> f64| {
+                median(crowds.iter().map(|crowd| of(&crowd.rows[place])).collect())
+            };
+            row.nanoseconds = all(|row| row.nanoseconds);
+            row.millions = all(|row| row.millions);
+        }
+        Some(crowd)
+    }
+
+    fn of_process(text: &str) -> Option<Self> {
         let mut crowd = Self::default();
         for line in text.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
@@ -105,7 +125,8 @@ mod tests {
     fn a_rate_is_compared_with_that_of_one_thread() {
         let text = "cores\t2\nthreads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n\
                     threads\town_post\tmlx5\tsingle\t2\t10.10\t195.00\n";
-        let crowd = Crowd::read(text).expect("readable");
+        let slow = text.replace("10.10\t195.00", "121.60\t16.00");
+        let crowd = Crowd::read(&[text.into(), slow, text.into()]).expect("readable");
         let mut page = String::new();
         crowd.markdown(&mut page);
         assert!(page.contains("of which this machine has 2."), "{page}");
@@ -116,7 +137,12 @@ mod tests {
 
     #[test]
     fn what_says_nothing_of_cores_or_threads_is_not_readable() {
-        assert_eq!(Crowd::read("threads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n"), None);
-        assert_eq!(Crowd::read("cores\t2\n"), None);
+        let row = "threads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n";
+        assert_eq!(Crowd::read(&[row.into()]), None);
+        assert_eq!(Crowd::read(&["cores\t2\n".into()]), None);
+        assert_eq!(Crowd::read(&[]), None);
+        let whole = format!("cores\t2\n{row}");
+        assert!(Crowd::read(&[whole.clone()]).is_some());
+        assert_eq!(Crowd::read(&[whole.clone() + row, whole]), None);
     }
 }
