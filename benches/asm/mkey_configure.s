@@ -153,58 +153,58 @@
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4keys9configure59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13settle_before]
 11:
-    mov esi,DWORD PTR [rbx+0x64]
-    and esi,r15d
-    shl rsi,0x6
-    add rsi,QWORD PTR [rbx]
+    mov edx,DWORD PTR [rbx+0x64]
+    and edx,r15d
+    shl rdx,0x6
+    add rdx,QWORD PTR [rbx]
     mov rax,QWORD PTR [r13+0x0]
-    mov rdi,QWORD PTR [r13+0x8]
+    mov rsi,QWORD PTR [r13+0x8]
+    mov rcx,rsi
+    rol rcx,0x20
+    bswap rcx
+    bswap rax
+    mov QWORD PTR [rdx+0x80],rcx
+    mov QWORD PTR [rdx+0x88],rax
+    mov rax,QWORD PTR [r13+0x10]
+    mov rdi,QWORD PTR [r13+0x18]
     mov rcx,rdi
     rol rcx,0x20
     bswap rcx
     bswap rax
-    mov QWORD PTR [rsi+0x80],rcx
-    mov QWORD PTR [rsi+0x88],rax
-    mov rcx,QWORD PTR [r13+0x10]
-    mov r8,QWORD PTR [r13+0x18]
-    mov rdx,r8
-    rol rdx,0x20
-    bswap rdx
-    bswap rcx
-    mov eax,r8d
-    mov QWORD PTR [rsi+0x90],rdx
-    mov QWORD PTR [rsi+0x98],rcx
+    mov QWORD PTR [rdx+0x90],rcx
+    mov QWORD PTR [rdx+0x98],rax
+    mov r8,QWORD PTR [r13+0x28]
+    mov rax,r8
+    rol rax,0x20
+    bswap rax
     mov rcx,QWORD PTR [r13+0x20]
-    mov r9,QWORD PTR [r13+0x28]
-    mov rdx,r9
-    rol rdx,0x20
-    bswap rdx
     bswap rcx
-    or eax,edi
-    mov QWORD PTR [rsi+0xa0],rdx
-    mov QWORD PTR [rsi+0xa8],rcx
-    mov rcx,QWORD PTR [r13+0x30]
-    mov r10,QWORD PTR [r13+0x38]
-    mov rdx,r10
-    rol rdx,0x20
-    bswap rdx
+    mov QWORD PTR [rdx+0xa0],rax
+    mov QWORD PTR [rdx+0xa8],rcx
+    mov rax,QWORD PTR [r13+0x30]
+    mov r9,QWORD PTR [r13+0x38]
+    mov rcx,r9
+    rol rcx,0x20
     bswap rcx
+    bswap rax
+    mov QWORD PTR [rdx+0xb0],rcx
+    mov QWORD PTR [rsp+0x58],rdx
+    mov QWORD PTR [rdx+0xb8],rax
+    mov eax,edi
+    or eax,esi
+    or eax,r8d
     or eax,r9d
-    mov QWORD PTR [rsi+0xb0],rdx
-    mov QWORD PTR [rsp+0x58],rsi
-    mov QWORD PTR [rsi+0xb8],rcx
-    or eax,r10d
     js 17
     mov cl,0x1
     xor eax,eax
     lock cmpxchg BYTE PTR [rbp+0x148],cl
     jne 22
 12:
-    mov eax,edi
-    mov ecx,r8d
+    mov eax,esi
+    mov ecx,edi
     add rcx,rax
-    mov eax,r9d
-    mov r13d,r10d
+    mov eax,r8d
+    mov r13d,r9d
     add r13,rax
     add r13,rcx
     mov QWORD PTR [rbp+0x98],0x1
@@ -379,14 +379,14 @@
 22:
     mov QWORD PTR [rsp+0x10],rdi
     lea rdi,[rbp+0x58]
+    mov QWORD PTR [rsp+0x18],rsi
     mov r13,r8
-    mov QWORD PTR [rsp+0x18],r9
-    mov QWORD PTR [rsp+0x50],r10
+    mov QWORD PTR [rsp+0x50],r9
     call QWORD PTR [_ZN13mlx5_doorbell4lock13Lock$LT$T$GT$4wait]
-    mov r10,QWORD PTR [rsp+0x50]
-    mov r9,QWORD PTR [rsp+0x18]
+    mov r9,QWORD PTR [rsp+0x50]
     mov r8,r13
     mov rdi,QWORD PTR [rsp+0x10]
+    mov rsi,QWORD PTR [rsp+0x18]
     jmp 12
 23:
     lea rdi,[rbp+0xf0]

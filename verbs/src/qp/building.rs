@@ -150,6 +150,12 @@ impl<T: CTransport> Open<'_, T> {
         if self.steps.is_pending() {
             self.refuse_unfinished();
         }
+        self.begin_next_driver_request();
+    }
+
+    /// [`Open::begin_driver_request`] where no request is kept.
+    #[inline(always)]
+    pub(super) fn begin_next_driver_request(&mut self) {
         self.begin(DRIVER);
     }
 

@@ -37,6 +37,26 @@ impl Configuring {
             signature: None,
         }
     }
+
+    /// A configuration of this key begins, of which nothing is told yet.
+    #[inline(always)]
+    pub(super) fn begin(
+        &mut self,
+        mkey: *mut mlx5dv_mkey,
+        wr_id: u64,
+        flags: SendFlags,
+        setters: u8,
+        reset: bool,
+    ) {
+        self.mkey = mkey;
+        self.wr_id = wr_id;
+        self.flags = flags;
+        self.left = setters;
+        self.reset = reset;
+        self.access = None;
+        self.layout = Layout::None;
+        self.signature = None;
+    }
 }
 
 /// Which layout was told.

@@ -140,7 +140,35 @@ fn give_up(open: &mut Open<'_, Rc>, refusal: Refusal) {
     open.refuse(refusal);
 }
 
+/// `mlx5dv_wr_mkey_configure`, if nothing is unusual; otherwise [`begin_configuring`] does it.
 unsafe extern "C" fn wr_mkey_configure(
+    dv: Ex,
+    mkey: *mut mlx5dv_mkey,
+    num_setters: u8,
+    attr: *mut mlx5dv_mkey_conf_attr,
+) {
+    let qp = qp_of(dv);
+    // SAFETY: C's contract: a batch was started; the attributes are readable.
+    unsafe {
+        let mut open = open::<Rc>(qp);
+        let mlx5dv_mkey_conf_attr { conf_flags, comp_mask } = *attr;
+        let usual = conf_flags == 0 && comp_mask == 0 && num_setters != 0;
+        let flags = (*qp).wr_flags;
+        if !usual || flags & IBV_SEND_INLINE == 0 || open.steps.is_pending() {
+            return begin_configuring(dv, mkey, num_setters, attr);
+        }
+        let Some(waiting) = open.kept.configuring.as_deref_mut() else {
+            return begin_configuring(dv, mkey, num_setters, attr);
+        };
+        waiting.begin(mkey, (*qp).wr_id, driver_flags(flags), num_setters, false);
+        open.begin_next_driver_request();
+    }
+}
+
+/// [`wr_mkey_configure`] of any key and attributes.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn begin_configuring(
     dv: Ex,
     mkey: *mut mlx5dv_mkey,
     num_setters: u8,
@@ -157,15 +185,9 @@ unsafe extern "C" fn wr_mkey_configure(
         if wr_flags & IBV_SEND_INLINE == 0 || !known {
             return give_up(&mut open, Refusal::NOT_SUPPORTED);
         }
+        let reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
         let waiting = open.kept.configuring.get_or_insert_with(|| Box::new(Configuring::new()));
-        waiting.mkey = mkey;
-        waiting.wr_id = wr_id;
-        waiting.flags = driver_flags(wr_flags);
-        waiting.left = num_setters;
-        waiting.reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
-        waiting.access = None;
-        waiting.layout = Layout::None;
-        waiting.signature = None;
+        waiting.begin(mkey, wr_id, driver_flags(wr_flags), num_setters, reset);
         if num_setters == 0 {
             finish(&mut open);
         }
@@ -202,27 +224,36 @@ fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
     }
 }
 
+/// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature: the list need not
+/// be copied. Otherwise [`keep_layout_list`] does it.
 unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
     // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is completed.
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
-        let list = entries(sge, num_sges.into());
-        // The last setter: the list need not be copied. Where nothing is said of a signature, that is known
-        // where the request is built.
-        if let Some(waiting) = waiting(&mut open)
-            && waiting.left == 1
-            && waiting.layout == Layout::None
-            && waiting.signature.is_none()
-            && !waiting.reset
-        {
-            let (wr_id, flags) = (waiting.wr_id, waiting.flags);
-            let configure = unsigned(waiting).layout_list(list);
-            open.leave_driver_request();
-            return open.steps.mkey_configure(wr_id, flags, configure);
-        }
+        let Some(waiting) = waiting(&mut open).filter(|waiting| {
+            waiting.left == 1
+                && waiting.layout == Layout::None
+                && waiting.signature.is_none()
+                && !waiting.reset
+        }) else {
+            return keep_layout_list(dv, num_sges, sge);
+        };
+        let (wr_id, flags) = (waiting.wr_id, waiting.flags);
+        let configure = unsigned(waiting).layout_list(entries(sge, num_sges.into()));
+        open.leave_driver_request();
+        open.steps.mkey_configure(wr_id, flags, configure);
+    }
+}
+
+/// [`wr_set_mkey_layout_list`] of a list that is kept until the last setter, or refused.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn keep_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
+    // SAFETY: C's contract: the list has so many entries.
+    unsafe {
         set(dv, |waiting| {
             waiting.pieces.clear();
-            waiting.pieces.extend_from_slice(list);
+            waiting.pieces.extend_from_slice(entries(sge, num_sges.into()));
             tell_layout(waiting, Layout::List)
         });
     }

@@ -89,11 +89,16 @@ impl<'a> MkeyLayout<'a> {
 /// Calls `each` for each SGE. Unrolled by four.
 #[inline(always)]
 pub(crate) fn in_fours(mut sges: &[Sge], mut each: impl FnMut(&Sge)) {
-    while let Some((four, rest)) = sges.split_first_chunk::<ENTRIES_ALIGN>() {
-        four.iter().for_each(&mut each);
+    while let Some(([a, b, c, d], rest)) = sges.split_first_chunk::<ENTRIES_ALIGN>() {
+        each(a);
+        each(b);
+        each(c);
+        each(d);
         sges = rest;
     }
-    sges.iter().for_each(each);
+    for sge in sges {
+        each(sge);
+    }
 }
 
 /// If no length exceeds the limit, neither does their bitwise or: one comparison checks all

@@ -63,9 +63,6 @@ missed! {
     // where sixteen are polled what is left of these is polled there too).
     "mlx5" "single" "poll1_compressed" Rival::Case("poll1") => 1.730;
     "mlx5" "single" "poll16_compressed" Rival::Case("poll16") => 1.963;
-    // 319 more than mkey_configure.s takes: a call for each setter and each part of the batch, and what is known
-    // only when it runs there: the number of entries, flags, rights, the key's lowest byte, whether a setter is the last.
-    "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.102;
     // As beside plain completions, in Run_expand.s: the floor reads a mini CQE where it lies, and asks nothing of
     // the queue. A poller that hands out completions needs a CQE of each, because its fields are read later.
     "mlx5" "single" "poll1_compressed" FLOOR => 2.260;
