@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(Crowd::read(&["cores\t2\n".into()]), None);
         assert_eq!(Crowd::read(&[]), None);
         let whole = format!("cores\t2\n{row}");
-        assert!(Crowd::read(&[whole.clone()]).is_some());
+        assert!(Crowd::read(std::slice::from_ref(&whole)).is_some());
         assert_eq!(Crowd::read(&[whole.clone() + row, whole]), None);
     }
 }
