@@ -9,10 +9,16 @@ enum {
 	DEALLOC_PD = 0x801,
 	QUERY_HCA_CAP = 0x100,
 	QUERY_QP = 0x50b,
-	QUERY_CQ = 0x403,
+	QUERY_CQ = 0x402,
+	MODIFY_CQ = 0x403,
+	QUERY_XRC_SRQ = 0x707,
+	ARM_XRC_SRQ = 0x708,
+	MODIFY_RMP = 0x90d,
+	QUERY_RMP = 0x90f,
 	TO_ERR = 0x507,
 	TO_RESET = 0x50a,
 	SHORT = 16,
+	MEDIUM = 272,
 	LONG = 4112,
 };
 
@@ -135,6 +141,115 @@ static void on_target(void)
 	drop_pair(&pair);
 }
 
+static uint16_t get16(const uint8_t *at)
+{
+	return at[0] << 8 | at[1];
+}
+
+/* How completions are moderated. */
+static void on_cq(void)
+{
+	enum { PERIOD = 1, COUNT = 2 };
+	struct ibv_cq *cq = ibv_create_cq(bed.context, 1, NULL, NULL, 0);
+	struct ibv_cq *other = ibv_create_cq(bed.context, 1, NULL, NULL, 0);
+	uint8_t in[LONG] = {}, out[LONG] = {};
+	struct mlx5dv_cq parts = {}, of_other = {};
+	struct mlx5dv_obj obj = { .cq = { cq, &parts } };
+
+	must(cq && other && !mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), "mlx5dv_init_obj");
+	obj.cq.in = other;
+	obj.cq.out = &of_other;
+	must(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), "mlx5dv_init_obj");
+	put16(in, MODIFY_CQ);
+	put32(in + 8, parts.cqn);
+	put32(in + 12, PERIOD | COUNT);
+	put16(in + 32, 100);
+	put16(in + 34, 7);
+	say("a completion queue changed", mlx5dv_devx_cq_modify(cq, in, MEDIUM, out, SHORT), out);
+	say("by another", mlx5dv_devx_cq_modify(other, in, MEDIUM, out, SHORT), out);
+	put32(in + 12, 1 << 20);
+	say("in an unknown way", mlx5dv_devx_cq_modify(cq, in, MEDIUM, out, SHORT), out);
+	memset(in, 0, LONG);
+	put16(in, QUERY_CQ);
+	put32(in + 8, parts.cqn);
+	say("it", mlx5dv_devx_cq_query(cq, in, SHORT, out, MEDIUM), out);
+	printf("its period %d, its count %d\n", get16(out + 32), get16(out + 34));
+	put32(in + 8, of_other.cqn);
+	say("the other", mlx5dv_devx_cq_query(other, in, SHORT, out, MEDIUM), out);
+	printf("its period %d, its count %d\n", get16(out + 32), get16(out + 34));
+	must(!ibv_destroy_cq(other) && !ibv_destroy_cq(cq), "ibv_destroy_cq");
+}
+
+/* The limit of a shared receive queue: what has fewer receives reports at once. */
+static void limit_reached(struct ibv_srq *srq)
+{
+	struct ibv_async_event event;
+
+	must(!ibv_get_async_event(bed.context, &event), "ibv_get_async_event");
+	printf("event %d, the queue's: %d\n", event.event_type, event.element.srq == srq);
+	ibv_ack_async_event(&event);
+}
+
+static void query_pool(struct ibv_srq *srq, uint32_t number)
+{
+	uint8_t in[SHORT] = {}, out[MEDIUM] = {};
+
+	put16(in, QUERY_RMP);
+	put32(in + 8, number);
+	say("it", mlx5dv_devx_srq_query(srq, in, SHORT, out, MEDIUM), out);
+	printf("its limit %d\n", get16(out + 86));
+	put16(in, QUERY_XRC_SRQ);
+	say("as one of extended connections", mlx5dv_devx_srq_query(srq, in, SHORT, out, MEDIUM), out);
+}
+
+static void on_srq(void)
+{
+	struct ibv_srq_init_attr init = { .attr = { DEPTH, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(bed.pd, &init);
+	struct ibv_recv_wr wr = {}, *bad;
+	uint8_t in[MEDIUM] = {}, out[SHORT] = {};
+	struct mlx5dv_srq parts = { .comp_mask = MLX5DV_SRQ_MASK_SRQN };
+	struct mlx5dv_obj obj = { .srq = { srq, &parts } };
+
+	must(srq && !mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ), "mlx5dv_init_obj");
+	for (int i = 0; i < 2; i++)
+		must(!ibv_post_srq_recv(srq, &wr, &bad), "ibv_post_srq_recv");
+	put16(in, MODIFY_RMP);
+	put32(in + 8, 1 << 28 | parts.srqn); /* it is ready */
+	in[23] = 1; /* the limit */
+	put16(in + 86, 1);
+	say("a shared receive queue changed",
+	    mlx5dv_devx_srq_modify(srq, in, MEDIUM, out, SHORT), out);
+	query_pool(srq, parts.srqn);
+	put16(in + 86, 3);
+	say("and again", mlx5dv_devx_srq_modify(srq, in, MEDIUM, out, SHORT), out);
+	limit_reached(srq);
+	query_pool(srq, parts.srqn);
+	in[23] = 0;
+	say("in no way", mlx5dv_devx_srq_modify(srq, in, MEDIUM, out, SHORT), out);
+	must(!ibv_destroy_srq(srq), "ibv_destroy_srq");
+}
+
+static void on_extended_srq(void)
+{
+	struct pair pair = make_pair(&bed, IBV_QPT_XRC_SEND, 0);
+	uint8_t in[LONG] = {}, out[LONG] = {};
+
+	must(!post_receive(&bed, &pair, 1), "ibv_post_srq_recv");
+	put16(in, ARM_XRC_SRQ);
+	put32(in + 8, pair.srqn);
+	put16(in + 14, 2);
+	say("one of extended connections armed",
+	    mlx5dv_devx_srq_modify(pair.srq, in, SHORT, out, SHORT), out);
+	limit_reached(pair.srq);
+	memset(in, 0, LONG);
+	put16(in, QUERY_XRC_SRQ);
+	put32(in + 8, pair.srqn);
+	say("it", mlx5dv_devx_srq_query(pair.srq, in, SHORT, out, MEDIUM), out);
+	printf("its limit %d\n", get16(out + 44));
+	drop_pair(&pair);
+}
+
 static void umems(void)
 {
 	struct mlx5dv_devx_umem *umem, *second;
@@ -205,18 +320,10 @@ static void pages(void)
 /* What this device lacks: the answer says so. */
 static void lacking(void)
 {
-	struct mlx5dv_devx_event_channel *events;
-	struct mlx5dv_devx_cmd_comp *answers;
 	struct mlx5dv_var *var;
 	struct mlx5dv_pp *pp;
 	uint8_t rate[48] = {};
 
-	errno = 0;
-	events = mlx5dv_devx_create_event_channel(bed.context, 0);
-	printf("events: %s\n", events ? "there" : name_of(errno));
-	errno = 0;
-	answers = mlx5dv_devx_create_cmd_comp(bed.context);
-	printf("answers: %s\n", answers ? "there" : name_of(errno));
 	errno = 0;
 	var = mlx5dv_alloc_var(bed.context, 0);
 	printf("virtio pages: %s\n", var ? "there" : name_of(errno));
@@ -240,6 +347,9 @@ int main(void)
 	objects();
 	on_queues();
 	on_target();
+	on_cq();
+	on_srq();
+	on_extended_srq();
 	umems();
 	pages();
 	lacking();

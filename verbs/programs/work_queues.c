@@ -1,10 +1,12 @@
 /*
- * Work queues: changes of state and flags at once, posting while the kernel changes the state, and strides.
+ * Work queues: changes of state and flags at once, posting while the kernel changes the state, strides, and
+ * tables that firmware commands change.
  */
 #include "packets.h"
 
 #include <dlfcn.h>
 #include <endian.h>
+#include <infiniband/mlx5dv.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
@@ -254,10 +256,73 @@ static void strides(struct end *here, struct end *there)
 	free(memory);
 }
 
+/* Which queues the device has in a table. */
+static void tell_table(struct ibv_rwq_ind_table *table, struct ibv_wq *const *queues)
+{
+	enum { QUERY_RQT = 0x919 };
+	uint8_t in[16] = {}, out[272 + 4 * 2] = {};
+
+	put(in, QUERY_RQT, 2);
+	put(in + 8, table->ind_tbl_num, 4);
+	must(!mlx5dv_devx_ind_tbl_query(table, in, sizeof(in), out, sizeof(out)),
+	     "mlx5dv_devx_ind_tbl_query");
+	printf("%d queues:", out[59]);
+	for (int i = 0; i < out[59]; i++) {
+		uint32_t number = be32toh(*(uint32_t *)(out + 272 + 4 * i)) & 0xffffff;
+
+		printf(" %s", number == queues[0]->wq_num ? "one" :
+			      number == queues[1]->wq_num ? "other" : "?");
+	}
+	printf("\n");
+}
+
+/* A firmware command changes which queues a table has, and where packets arrive. */
+static void table(struct end *here, struct end *there)
+{
+	enum { MODIFY_RQT = 0x917, LENGTH = 272 + 4 };
+	struct ibv_wq *queues[] = { make_wq(there, 0), make_wq(there, 0) };
+	uint8_t in[LENGTH] = {}, out[16] = {};
+	struct spreader to, another;
+	struct ibv_wc wc;
+
+	must(queues[0] && queues[1], "ibv_create_wq");
+	for (int i = 0; i < 2; i++) {
+		must(!set_state(queues[i], IBV_WQS_RDY), "ready");
+		must(!post(there, queues[i], i), "ibv_post_wq_recv");
+	}
+	another = spread_to(there, queues[0]);
+	must(!ibv_destroy_flow(another.flow), "ibv_destroy_flow");
+	to = spread_to(there, queues[0]);
+	tell_table(to.table, queues);
+	put(in, MODIFY_RQT, 2);
+	put(in + 8, another.table->ind_tbl_num, 4);
+	in[23] = 1; /* the list */
+	put(in + 54, 1, 2);
+	put(in + 58, 1, 2);
+	put(in + 272, queues[1]->wq_num, 4);
+	printf("another's number: %s\n",
+	       name_of(mlx5dv_devx_ind_tbl_modify(to.table, in, LENGTH, out, sizeof(out))));
+	put(in + 8, to.table->ind_tbl_num, 4);
+	printf("a table changed: %s",
+	       name_of(mlx5dv_devx_ind_tbl_modify(to.table, in, LENGTH, out, sizeof(out))));
+	printf(", firmware %d\n", out[0]);
+	tell_table(to.table, queues);
+	tell_table(another.table, queues);
+	send_tagged(here);
+	poll_one(ibv_cq_ex_to_cq(there->cq), &wc);
+	printf("received: %" PRIu64 ", status %d\n", wc.wr_id, wc.status);
+	drop(&to);
+	must(!ibv_destroy_qp(another.qp), "ibv_destroy_qp");
+	must(!ibv_destroy_rwq_ind_table(another.table), "ibv_destroy_rwq_ind_table");
+	for (int i = 0; i < 2; i++)
+		must(!ibv_destroy_wq(queues[i]), "ibv_destroy_wq");
+}
+
 int main(void)
 {
 	struct end here = open_end(), there = open_end();
 
+	table(&here, &there);
 	together(&here, &there);
 	meanwhile(&there);
 	strides(&here, &there);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlx5_prm::event::{Eqe, EventQueueType, EventType};
+use mlx5_prm::event::{Eqe, EventType};
 
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::Event;
@@ -73,14 +73,13 @@ impl Rings {
         }
     }
 
-    fn push_kind(&mut self, kind: EventType, fill: impl FnOnce(&mut Eqe)) -> bool {
+    /// Writes an entry to the queue that takes its kind. Says whether there is one.
+    fn push_kind(&mut self, entry: &Eqe) -> bool {
+        let kind = EventType(entry.event_type());
         let Some(eqn) = self.rings.iter().find(|(_, r)| r.takes(kind)).map(|(eqn, _)| *eqn) else {
             return false;
         };
-        let mut entry = Eqe::default();
-        entry.set_event_type(kind.0);
-        fill(&mut entry);
-        self.push(eqn, &entry);
+        self.push(eqn, entry);
         true
     }
 }
@@ -164,55 +163,27 @@ impl EventRings {
 
     /// Reports that the commands of some entries are done, where a queue takes that.
     pub fn commands_done(&self, vector: u32) {
-        self.lock().push_kind(EventType::CMD, |entry| {
-            entry.command_mut().set_vector(vector);
-        });
+        let mut entry = Eqe::default();
+        entry.set_event_type(EventType::CMD.0).command_mut().set_vector(vector);
+        self.lock().push_kind(&entry);
     }
 
     /// Asks for pages, or offers them back if the number is negative. Says whether anybody hears.
     pub(super) fn request_pages(&self, pages: i32) -> bool {
-        self.lock().push_kind(EventType::PAGE_REQUEST, |entry| {
-            entry.page_request_mut().set_num_pages(pages.cast_unsigned());
-        })
+        let mut entry = Eqe::default();
+        let request = entry.set_event_type(EventType::PAGE_REQUEST.0).page_request_mut();
+        request.set_num_pages(pages.cast_unsigned());
+        self.lock().push_kind(&entry)
     }
 
     /// Takes an event of the engine.
     pub fn event(&self, event: Event) {
+        let Some(entry) = event.entry() else { return };
         let mut rings = self.lock();
         match event {
-            Event::Completion { cqn, eqn } => {
-                let mut entry = Eqe::default();
-                entry.set_event_type(EventType::COMP.0).completion_mut().set_cqn(cqn);
-                rings.push(eqn, &entry);
-            }
-            Event::CqError { cqn, syndrome } => {
-                rings.push_kind(EventType::CQ_ERROR, |entry| {
-                    entry.cq_error_mut().set_cqn(cqn).set_syndrome(syndrome.into());
-                });
-            }
-            Event::Qp { qpn, kind } => {
-                rings.push_kind(kind, |entry| {
-                    entry.qp_srq_mut().set_qp_srq_n(qpn).set_queue_type(EventQueueType::QP.0);
-                });
-            }
-            Event::WorkQueue { number, receive, kind } => {
-                let queue = if receive { EventQueueType::RQ } else { EventQueueType::SQ };
-                rings.push_kind(kind, |entry| {
-                    entry.qp_srq_mut().set_qp_srq_n(number).set_queue_type(queue.0);
-                });
-            }
-            Event::Srq { srqn, kind } => {
-                rings.push_kind(kind, |entry| {
-                    entry.qp_srq_mut().set_qp_srq_n(srqn).set_queue_type(EventQueueType::RQ.0);
-                });
-            }
-            Event::Port { port, change } => {
-                rings.push_kind(EventType::PORT_CHANGE, |entry| {
-                    entry.set_event_sub_type(change.0).port_mut().set_port(port.into());
-                });
-            }
-            // A device that died says so in its health buffer.
-            Event::DeviceFatal => {}
+            Event::Completion { eqn, .. } => rings.push(eqn, &entry),
+            // Those that no queue takes are lost.
+            _ => _ = rings.push_kind(&entry),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Contexts and event files.
 
-use std::os::fd::RawFd;
-
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::{AllocTransportDomainIn, DeallocTransportDomainIn};
 use mlx5_prm::cmd::init_seg;
@@ -17,7 +15,6 @@ use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
 use crate::kernel::decode::{Request, from_short, is_clear_behind};
-use crate::kernel::events::EventQueue;
 use crate::kernel::file::{Channel, Context, OpenFile, State};
 use crate::kernel::hca::{COMPLETION_VECTORS, Hca};
 use crate::kernel::uctx::{create_uctx, destroy_uctx};
@@ -158,7 +155,7 @@ pub(crate) fn async_event_alloc(
 ) -> Result<(), Errno> {
     let queue = state.add_channel(Channel::Asynchronous)?;
     file.hca.hub.listen(&queue);
-    request.made(attr::async_event_alloc::FD_HANDLE, number(&queue));
+    request.made(attr::async_event_alloc::FD_HANDLE, queue.number());
     Ok(())
 }
 
@@ -170,9 +167,4 @@ pub(crate) fn create_comp_channel(
 ) -> Result<(), Errno> {
     let queue = state.add_channel(Channel::Completion)?;
     call.respond(&CreateCompChannelResp { fd: queue.fd() as u32 })
-}
-
-/// A descriptor goes out as a signed number of 64 bits.
-fn number(queue: &EventQueue) -> u64 {
-    i64::from(queue.fd() as RawFd) as u64
 }

@@ -5,11 +5,12 @@
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use mlx5_uapi::{Errno, page_size};
+use nix::libc;
 use nix::sys::mman::{MsFlags, msync};
 use nix::sys::stat::{FileStat, fstat, stat};
 
@@ -119,4 +120,57 @@ pub(crate) fn file_status(fd: RawFd) -> Result<FileStat, Errno> {
         None => fstat(unsafe { BorrowedFd::borrow_raw(fd) }),
     };
     found.map_err(|_| Errno::EBADF)
+}
+
+/// The eventfd behind a descriptor of the caller's, with a descriptor of its own.
+pub(crate) fn event_fd(fd: RawFd) -> Result<OwnedFd, Errno> {
+    let pid = with(|process| process.map(Process::pid));
+    let owner = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let leads_to =
+        std::fs::read_link(format!("/proc/{owner}/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+    if leads_to.as_os_str() != "anon_inode:[eventfd]" {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(pid) = pid {
+        return taken_from(pid, fd);
+    }
+    // SAFETY: the descriptor is only copied; if it was closed meanwhile, the kernel says so.
+    let own = unsafe { BorrowedFd::borrow_raw(fd) };
+    own.try_clone_to_owned().map_err(|_| Errno::EBADF)
+}
+
+/// A copy of another process's descriptor.
+fn taken_from(pid: i32, fd: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: both calls take numbers, and answer a descriptor that nobody else knows, or fail.
+    unsafe {
+        let process = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        let process = OwnedFd::from_raw_fd(process as RawFd);
+        let process = process.as_fd().as_raw_fd();
+        let copy = Errno::result(libc::syscall(libc::SYS_pidfd_getfd, process, fd, 0))?;
+        Ok(OwnedFd::from_raw_fd(copy as RawFd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::eventfd::EventFd;
+
+    use super::*;
+    use crate::processes::Processes;
+
+    #[test]
+    fn only_eventfds_are_eventfds_of_this_process_and_of_others() {
+        let eventfd = EventFd::new().expect("an eventfd");
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let this = Processes::default().add(std::process::id() as i32).expect("a number");
+        for process in [None, Some(&this)] {
+            let _current = Current::enter(process);
+            let copy = event_fd(eventfd.as_fd().as_raw_fd()).expect("an eventfd");
+            nix::unistd::write(&copy, &3_u64.to_ne_bytes()).expect("room");
+            assert_eq!(eventfd.read(), Ok(3));
+            assert_eq!(event_fd(file.as_raw_fd()).map(drop), Err(Errno::EINVAL));
+            assert_eq!(event_fd(-1).map(drop), Err(Errno::EBADF));
+            assert_eq!(event_fd(RawFd::MAX).map(drop), Err(Errno::EBADF));
+        }
+    }
 }

@@ -10,7 +10,7 @@ use mlx5_uapi::{
 };
 
 use crate::kernel::current::Current;
-use crate::kernel::events::EventQueue;
+use crate::kernel::event_queue::EventQueue;
 use crate::kernel::file::OpenFile;
 use crate::kernel::objects::Mappable;
 use crate::kernel::{clock_map, decode, dm, lock, memory, methods, uar};

@@ -128,7 +128,7 @@ fn is_general(opcode: CommandOpcode) -> bool {
 }
 
 /// The number of the context's user context; without DEVX there is none.
-fn uid(state: &State) -> Result<u32, Errno> {
+pub(crate) fn uid(state: &State) -> Result<u32, Errno> {
     match state.context()?.uid {
         0 => Err(Errno::EINVAL),
         uid => Ok(uid),
@@ -269,27 +269,25 @@ fn is_subject(
     })
 }
 
-/// A command on an object: what it does, and where the three attributes are.
-struct OnObject {
-    changes: bool,
-    handle: AttrId,
-    input: AttrId,
-    output: AttrId,
+/// A command on an object: whether it changes it, and where object and command are.
+pub(crate) struct OnObject {
+    pub(crate) changes: bool,
+    pub(crate) handle: AttrId,
+    pub(crate) input: AttrId,
 }
 
-fn on_object(
-    file: &OpenFile,
-    state: &mut State,
-    request: &mut Request<'_>,
+/// The mailbox of a command on an object, which it names.
+pub(crate) fn checked(
+    state: &State,
+    request: &Request<'_>,
     how: &OnObject,
-) -> Result<(), Errno> {
-    let uid = uid(state)?;
-    let (opcode, input) = mailbox(request, how.input, uid)?;
+) -> Result<Vec<u8>, Errno> {
+    let (opcode, input) = mailbox(request, how.input, uid(state)?)?;
     let (create, changes) = subject(opcode).ok_or(Errno::EINVAL)?;
     if changes != how.changes || !is_subject(state, request.handle(how.handle)?, create, &input)? {
         return Err(Errno::EINVAL);
     }
-    execute(&file.hca, request, &input, how.output).map(drop)
+    Ok(input)
 }
 
 pub(crate) fn obj_modify(
@@ -298,9 +296,9 @@ pub(crate) fn obj_modify(
     request: &mut Request<'_>,
 ) -> Result<(), Errno> {
     use attr::devx_obj_modify as id;
-    let how =
-        OnObject { changes: true, handle: id::HANDLE, input: id::CMD_IN, output: id::CMD_OUT };
-    on_object(file, state, request, &how)
+    let how = OnObject { changes: true, handle: id::HANDLE, input: id::CMD_IN };
+    let input = checked(state, request, &how)?;
+    execute(&file.hca, request, &input, id::CMD_OUT).map(drop)
 }
 
 pub(crate) fn obj_query(
@@ -309,9 +307,9 @@ pub(crate) fn obj_query(
     request: &mut Request<'_>,
 ) -> Result<(), Errno> {
     use attr::devx_obj_query as id;
-    let how =
-        OnObject { changes: false, handle: id::HANDLE, input: id::CMD_IN, output: id::CMD_OUT };
-    on_object(file, state, request, &how)
+    let how = OnObject { changes: false, handle: id::HANDLE, input: id::CMD_IN };
+    let input = checked(state, request, &how)?;
+    execute(&file.hca, request, &input, id::CMD_OUT).map(drop)
 }
 
 pub(crate) fn umem_reg(

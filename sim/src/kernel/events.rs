@@ -1,114 +1,18 @@
-//! Event files, and the way of a device's events to them.
+//! The way of a device's events to the files that wait for them.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_prm::event::{EventType as DeviceEvent, PortChange};
-use mlx5_uapi::Errno;
 use mlx5_uapi::verbs::{AsyncEventDesc, CompEventDesc, EventType};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use zerocopy::IntoBytes;
 
 use crate::config::LinkLayer;
 use crate::engine::Event;
+use crate::kernel::event_queue::{EventQueue, Reported};
 use crate::kernel::lock;
-
-/// Events of one object that were read: what its destruction reports.
-pub(crate) type Reported = Arc<AtomicU32>;
-
-#[derive(Debug)]
-struct Pending {
-    record: Vec<u8>,
-    /// Counts its reading; also names the object that it is about.
-    reported: Option<Reported>,
-}
-
-#[derive(Debug, Default)]
-struct Queued {
-    events: VecDeque<Pending>,
-    /// Nothing will be added; when empty, reads fail.
-    closed: bool,
-}
-
-/// A completion channel or asynchronous event file: records, and a descriptor that is readable
-/// while there are some.
-#[derive(Debug)]
-pub(crate) struct EventQueue {
-    signal: EventFd,
-    queued: Mutex<Queued>,
-}
-
-impl EventQueue {
-    pub(crate) fn new() -> Result<Arc<Self>, Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let signal = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Arc::new(Self { signal, queued: Mutex::default() }))
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        self.signal.as_fd().as_raw_fd()
-    }
-
-    /// The descriptor follows the queue: it is readable when a read would not answer EAGAIN.
-    fn signal(&self, queued: &Queued) {
-        // An eventfd that cannot be written is full, and one that cannot be read is empty: both
-        // are what was wanted.
-        if queued.closed || !queued.events.is_empty() {
-            let _ = self.signal.write(1);
-        } else {
-            let _ = self.signal.read();
-        }
-    }
-
-    pub(crate) fn push(&self, record: &[u8], reported: Option<&Reported>) {
-        let mut queued = lock(&self.queued);
-        if !queued.closed {
-            let reported = reported.cloned();
-            queued.events.push_back(Pending { record: record.to_vec(), reported });
-            self.signal(&queued);
-        }
-    }
-
-    /// Forgets the waiting events of an object that is gone.
-    fn forget(&self, object: &Reported) {
-        let mut queued = lock(&self.queued);
-        queued.events.retain(|event| {
-            !event.reported.as_ref().is_some_and(|reported| Arc::ptr_eq(reported, object))
-        });
-        self.signal(&queued);
-    }
-
-    /// Ends the queue. What waits of objects went with them; what still waits tells of the device.
-    pub(crate) fn close(&self) {
-        let mut queued = lock(&self.queued);
-        queued.closed = true;
-        self.signal(&queued);
-    }
-
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let mut queued = lock(&self.queued);
-        let Some(event) = queued.events.front() else {
-            return Err(if queued.closed { Errno::EIO } else { Errno::EAGAIN });
-        };
-        let length = event.record.len();
-        // One event at a time, as the kernel does; an event that does not fit stays.
-        buffer.get_mut(..length).ok_or(Errno::EINVAL)?.copy_from_slice(&event.record);
-        if let Some(reported) = &event.reported {
-            reported.fetch_add(1, Ordering::AcqRel);
-        }
-        queued.events.pop_front();
-        self.signal(&queued);
-        Ok(length)
-    }
-}
-
-impl AsFd for EventQueue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.signal.as_fd()
-    }
-}
+use crate::kernel::subscriptions::Subscriptions;
 
 /// Where one kind of an object's events goes.
 #[derive(Clone, Debug)]
@@ -157,6 +61,8 @@ pub(crate) struct Routes {
     /// Asynchronous files, which all hear of ports and of the device.
     listeners: Vec<Weak<EventQueue>>,
     link_layers: Vec<LinkLayer>,
+    /// What user space wants to hear of the device's events themselves.
+    pub(crate) devx: Subscriptions,
 }
 
 /// Takes a device's events to the files that wait for them.
@@ -180,6 +86,7 @@ impl EventHub {
     /// Brings one event of the device. Called with the fabric locked.
     pub(crate) fn deliver(&self, event: Event) {
         let routes = lock(&self.routes);
+        routes.devx.deliver(event);
         match event {
             Event::Completion { cqn, .. } => {
                 if let Some(route) = routes.completions.get(&cqn) {
@@ -293,6 +200,10 @@ fn port_event(change: PortChange) -> Option<EventType> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use mlx5_uapi::Errno;
+
     use super::*;
 
     fn readable(queue: &EventQueue) -> bool {
@@ -302,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_descriptor_is_readable_exactly_while_events_wait() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
         let route = Subscription::new(Some(Arc::clone(&queue)), 7).expect("queue");
         assert!(!readable(&queue));
         route.completion();
@@ -319,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_handle_of_a_queue_pair_hears_of_it_until_it_is_destroyed() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
         let route = |name| Subscription::new(Some(Arc::clone(&queue)), name).expect("queue");
         let (one, other) = (route(1), route(2));
         let hub = EventHub::new(Vec::new());
@@ -340,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_ended_object_reports_what_was_read_and_takes_the_rest_along() {
-        let queue = EventQueue::new().expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
         let one = Subscription::new(Some(Arc::clone(&queue)), 1).expect("queue");
         let other = Subscription::new(Some(Arc::clone(&queue)), 2).expect("queue");
         one.completion();
@@ -354,14 +265,5 @@ mod tests {
         assert_eq!(queue.read(&mut record), Err(Errno::EAGAIN));
         assert!(!readable(&queue));
         assert_eq!(other.end(), 1);
-    }
-
-    #[test]
-    fn a_closed_queue_is_readable_and_fails() {
-        let queue = EventQueue::new().expect("eventfd");
-        queue.close();
-        assert!(readable(&queue));
-        assert_eq!(queue.read(&mut [0; 16]), Err(Errno::EIO));
-        assert!(readable(&queue));
     }
 }

@@ -9,7 +9,7 @@ use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::object;
 
 use crate::kernel::calls::Calls;
-use crate::kernel::events::EventQueue;
+use crate::kernel::event_queue::EventQueue;
 use crate::kernel::hca::{Hca, Open};
 use crate::kernel::lock;
 use crate::kernel::objects::{Body, Objects, Report};
@@ -29,6 +29,19 @@ pub(crate) struct Context {
 pub(crate) enum Channel {
     Completion,
     Asynchronous,
+    /// Those that DEVX subscribed to: without the event itself, if that is left out.
+    DevxEvents {
+        omits_event: bool,
+    },
+    /// Answers to queries of DEVX.
+    DevxAnswers,
+}
+
+impl Channel {
+    /// What a read with too little room is answered with.
+    fn no_room(self) -> Errno {
+        if self == Self::DevxAnswers { Errno::ENOSPC } else { Errno::EINVAL }
+    }
 }
 
 /// An object that ended before it was destroyed.
@@ -66,7 +79,7 @@ impl State {
     /// Adds an event file, and answers its descriptor.
     pub(crate) fn add_channel(&mut self, kind: Channel) -> Result<Arc<EventQueue>, Errno> {
         self.context()?;
-        let queue = EventQueue::new()?;
+        let queue = EventQueue::new(kind.no_room())?;
         self.channels.insert(queue.fd(), (kind, Arc::clone(&queue)));
         if kind == Channel::Asynchronous && self.default_async.is_none() {
             self.default_async = Some(Arc::clone(&queue));
@@ -81,6 +94,12 @@ impl State {
             Some((found, queue)) if *found == kind => Ok(Arc::clone(queue)),
             _ => Err(Errno::EBADF),
         }
+    }
+
+    /// The file of DEVX events behind a descriptor, and whether the events are left out.
+    pub(crate) fn devx_events(&self, fd: i64) -> Result<(Arc<EventQueue>, bool), Errno> {
+        let of = |omits_event| self.channel(fd, Channel::DevxEvents { omits_event });
+        of(false).map(|queue| (queue, false)).or_else(|_| of(true).map(|queue| (queue, true)))
     }
 
     /// Where an object's asynchronous events go: the file that the call names, or the first one.
@@ -160,15 +179,31 @@ impl OpenFile {
                 let _ = destroy_uctx(&self.hca, context.uid);
             }
         }
-        for (_, queue) in state.channels.values() {
+        for (kind, queue) in state.channels.values() {
+            self.end_channel(*kind, queue);
             queue.close();
         }
         state.default_async = None;
     }
 
+    /// Ends what an event file has of its own, which goes with it: subscriptions, and what they brought.
+    fn end_channel(&self, kind: Channel, queue: &Arc<EventQueue>) {
+        match kind {
+            Channel::Completion | Channel::Asynchronous => {}
+            Channel::DevxEvents { .. } => {
+                lock(&self.hca.hub.routes).devx.end_file(queue);
+                queue.clear();
+            }
+            Channel::DevxAnswers => queue.clear(),
+        }
+    }
+
     pub(crate) fn forget_channel(&self, fd: RawFd) {
         let mut state = lock(&self.state);
         let removed = state.channels.remove(&fd);
+        if let Some((kind, queue)) = &removed {
+            self.end_channel(*kind, queue);
+        }
         if let (Some((_, queue)), Some(default)) = (&removed, &state.default_async)
             && Arc::ptr_eq(queue, default)
         {

@@ -7,7 +7,7 @@ use crate::kernel::decode::{ANY_LENGTH, DRIVER, Request, Shape, Spec};
 use crate::kernel::file::{OpenFile, State};
 use crate::kernel::hca::Hca;
 use crate::kernel::{
-    context, cq, devx, dm, flow, mr, pacing, qp, query, simple, srq, uar, wq, write,
+    context, cq, devx, devx_files, dm, flow, mr, pacing, qp, query, simple, srq, uar, wq, write,
 };
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
@@ -353,6 +353,13 @@ static METHODS: &[Entry] = &[
         must(attr::devx_obj_query::CMD_IN, COMMAND_IN),
         must(attr::devx_obj_query::CMD_OUT, COMMAND_OUT),
     ], devx::obj_query),
+    entry(method::DEVX_OBJ_ASYNC_QUERY, &[
+        must(attr::devx_obj_query_async::HANDLE, Shape::AnyHandle),
+        must(attr::devx_obj_query_async::CMD_IN, COMMAND_IN),
+        must(attr::devx_obj_query_async::OUT_LEN, U64_IN),
+        must(attr::devx_obj_query_async::FD, Shape::Fd),
+        must(attr::devx_obj_query_async::WR_ID, U64_IN),
+    ], devx_files::obj_query),
     destructor(method::DEVX_OBJ_DESTROY, &[
         must(attr::devx_obj_destroy::HANDLE, Shape::Handle(object::DEVX_OBJ)),
     ]),
@@ -367,6 +374,20 @@ static METHODS: &[Entry] = &[
     destructor(method::DEVX_UMEM_DEREG, &[
         must(attr::devx_umem_dereg::HANDLE, Shape::Handle(object::DEVX_UMEM)),
     ]),
+    entry(method::DEVX_ASYNC_CMD_FD_ALLOC, &[
+        must(attr::devx_async_cmd_fd_alloc::HANDLE, Shape::NewFd),
+    ], devx_files::alloc_answers),
+    entry(method::DEVX_ASYNC_EVENT_FD_ALLOC, &[
+        must(attr::devx_async_event_fd_alloc::HANDLE, Shape::NewFd),
+        must(attr::devx_async_event_fd_alloc::FLAGS, FLAGS),
+    ], devx_files::alloc_events),
+    entry(method::DEVX_SUBSCRIBE_EVENT, &[
+        must(attr::devx_subscribe_event::FD_HANDLE, Shape::Fd),
+        may(attr::devx_subscribe_event::OBJ_HANDLE, Shape::Handle(object::DEVX_OBJ)),
+        must(attr::devx_subscribe_event::TYPE_NUM_LIST, Shape::In(2, ANY_LENGTH)),
+        may(attr::devx_subscribe_event::COOKIE, U64_IN),
+        may(attr::devx_subscribe_event::FD_NUM, U32_IN),
+    ], devx_files::subscribe),
 ];
 
 /// Whether an attribute of a method holds the descriptor of an event file.
@@ -376,6 +397,14 @@ pub fn takes_descriptor(method: Method, id: AttrId) -> bool {
     entry.is_some_and(|entry| {
         entry.specs.iter().any(|spec| spec.id == id && matches!(spec.shape, Shape::Fd))
     })
+}
+
+/// The attribute in which a method answers the descriptor of an event file that it made.
+#[must_use]
+pub fn makes_descriptor(method: Method) -> Option<AttrId> {
+    let entry = METHODS.iter().find(|entry| entry.method == method)?;
+    let made = entry.specs.iter().find(|spec| matches!(spec.shape, Shape::NewFd))?;
+    Some(made.id)
 }
 
 /// Does a method of an open file.

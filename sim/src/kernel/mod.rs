@@ -17,7 +17,9 @@ mod current;
 mod decode;
 mod device_file;
 mod devx;
+mod devx_files;
 mod dm;
+mod event_queue;
 mod events;
 mod file;
 mod flow;
@@ -43,6 +45,7 @@ mod simple;
 mod specs;
 mod srq;
 mod steered;
+mod subscriptions;
 mod sysfs;
 mod uar;
 mod uctx;
@@ -79,7 +82,7 @@ use crate::processes::{Process, Processes};
 pub use crate::kernel::bar::SharedPages;
 pub use crate::kernel::cm::{CmCounts, CmMessage, ProcessCmFile};
 pub use crate::kernel::device_file::ProcessFile;
-pub use crate::kernel::methods::takes_descriptor;
+pub use crate::kernel::methods::{makes_descriptor, takes_descriptor};
 pub use crate::kernel::sysfs::SysfsEntry;
 
 /// Locks; what a panicking thread left behind is still consistent, for every change is one step.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use mlx5_uapi::{Errno, EventFile};
 
-use crate::kernel::events::EventQueue;
+use crate::kernel::event_queue::EventQueue;
 use crate::kernel::hca::Hca;
 use crate::kernel::{lock, sysfs};
 
@@ -20,7 +20,7 @@ pub(crate) struct Uevents {
 impl Uevents {
     /// A file of all messages from now on.
     pub(crate) fn watch(&self) -> Result<UeventFile, Errno> {
-        let queue = EventQueue::new()?;
+        let queue = EventQueue::new(Errno::EINVAL)?;
         let mut listeners = lock(&self.listeners);
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(&queue));

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_ulong, c_void};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-use mlx5_sim::kernel::takes_descriptor;
-use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr, method};
+use mlx5_sim::kernel::{makes_descriptor, takes_descriptor};
+use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method, RDMA_VERBS_IOCTL, attr};
 use mlx5_uapi::names::NamedCall;
 use mlx5_uapi::rdma_cm::{self, CommandId};
 use mlx5_uapi::write_cmd::WriteCommand;
@@ -166,8 +166,8 @@ unsafe fn hand_out(
     call: &mut Copied,
     command: Option<WriteCommand>,
 ) -> Result<(), Errno> {
-    if call.method() == method::ASYNC_EVENT_ALLOC {
-        if let Some(attribute) = call.find(attr::async_event_alloc::FD_HANDLE) {
+    if let Some(made) = makes_descriptor(call.method()) {
+        if let Some(attribute) = call.find(made) {
             // SAFETY: the call has just made the descriptor.
             let fd = unsafe { events::adopt(door, &*device.file, attribute.data as RawFd) }?;
             attribute.data = fd as u64;

@@ -104,9 +104,11 @@ fn traced() -> Result<(), Failed> {
 
 /// The types of queue pairs only where every call is said: programs try what there is.
 fn refused() -> Result<(), Failed> {
-    const UNKNOWN: &str = "uverbs0: MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC (attributes: \
-                           MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, \
-                           MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS): EPROTONOSUPPORT";
+    const UNKNOWN: &str = "uverbs0: MLX5_IB_METHOD_VAR_OBJ_ALLOC (attributes: \
+                           MLX5_IB_ATTR_VAR_OBJ_ALLOC_HANDLE, \
+                           MLX5_IB_ATTR_VAR_OBJ_ALLOC_MMAP_OFFSET, \
+                           MLX5_IB_ATTR_VAR_OBJ_ALLOC_MMAP_LENGTH, \
+                           MLX5_IB_ATTR_VAR_OBJ_ALLOC_PAGE_ID): EPROTONOSUPPORT";
     const TYPES: [&str; 2] = [
         "uverbs0: UVERBS_METHOD_QP_CREATE of type RawPacket (attributes: ",
         "uverbs0: UVERBS_METHOD_QP_CREATE of type Driver (attributes: ",

@@ -1,6 +1,6 @@
 //! What a device reports on its own.
 
-use mlx5_prm::event::{EventType, PortChange};
+use mlx5_prm::event::{Eqe, EventQueueType, EventType, PortChange};
 
 /// An event, before it becomes an entry of an event queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,41 @@ pub enum Event {
     },
     /// The device is lost.
     DeviceFatal,
+}
+
+impl Event {
+    /// The entry of an event queue that says so. The queue adds whose turn it is. `None` for a device that
+    /// died: it says so in its health buffer.
+    pub(crate) fn entry(&self) -> Option<Eqe> {
+        let mut entry = Eqe::default();
+        match *self {
+            Self::Completion { cqn, .. } => {
+                entry.set_event_type(EventType::COMP.0).completion_mut().set_cqn(cqn);
+            }
+            Self::CqError { cqn, syndrome } => {
+                let error = entry.set_event_type(EventType::CQ_ERROR.0).cq_error_mut();
+                error.set_cqn(cqn).set_syndrome(syndrome.into());
+            }
+            Self::Qp { qpn, kind } => queue_entry(&mut entry, kind, EventQueueType::QP, qpn),
+            Self::WorkQueue { number, receive, kind } => {
+                let queue = if receive { EventQueueType::RQ } else { EventQueueType::SQ };
+                queue_entry(&mut entry, kind, queue, number);
+            }
+            // Linux looks for those who subscribed to a shared receive queue under type 0.
+            Self::Srq { srqn, kind } => queue_entry(&mut entry, kind, EventQueueType::QP, srqn),
+            Self::Port { port, change } => {
+                let changed = entry.set_event_type(EventType::PORT_CHANGE.0);
+                changed.set_event_sub_type(change.0).port_mut().set_port(port.into());
+            }
+            Self::DeviceFatal => return None,
+        }
+        Some(entry)
+    }
+}
+
+fn queue_entry(entry: &mut Eqe, kind: EventType, queue: EventQueueType, number: u32) {
+    let about = entry.set_event_type(kind.0).qp_srq_mut();
+    about.set_qp_srq_n(number).set_queue_type(queue.0);
 }
 
 /// Who takes a device's events.

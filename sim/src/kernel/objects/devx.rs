@@ -4,6 +4,7 @@ use mlx5_prm::cmd::CommandOpcode;
 use mlx5_uapi::Errno;
 
 use crate::kernel::hca::Hca;
+use crate::kernel::lock;
 use crate::kernel::mailbox::{NUMBER, Place, put};
 use crate::kernel::steered::Target;
 
@@ -48,13 +49,15 @@ impl DevxObject {
         }
     }
 
-    /// Ends the object.
+    /// Ends the object, and the subscriptions to its events.
     pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
         let mut input = [0; 16];
         put(&mut input, (0, 16), self.kind.destroy.0);
         put(&mut input, (16, 16), self.uid);
         put(&mut input, self.kind.named, self.number);
-        hca.command_raw::<16>(&input).map(drop)
+        hca.command_raw::<16>(&input)?;
+        lock(&hca.hub.routes).devx.end_object(self.kind.create, self.number);
+        Ok(())
     }
 }
 

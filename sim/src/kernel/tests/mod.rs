@@ -3,6 +3,7 @@
 mod calls;
 mod cm;
 mod devx;
+mod devx_files;
 mod ethernet;
 mod events;
 mod extended;

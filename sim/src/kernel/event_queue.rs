@@ -1,0 +1,168 @@
+//! Event files: records that wait to be read, and a descriptor that says whether there are some.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mlx5_uapi::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::kernel::lock;
+
+/// Events of one object that were read: what its destruction reports.
+pub(crate) type Reported = Arc<AtomicU32>;
+
+#[derive(Debug)]
+struct Pending {
+    record: Vec<u8>,
+    /// Counts its reading; also names the object or the subscription that it is about.
+    reported: Option<Reported>,
+}
+
+#[derive(Debug, Default)]
+struct Queued {
+    events: VecDeque<Pending>,
+    /// Nothing will be added; when empty, reads fail.
+    closed: bool,
+}
+
+/// An event file: records, and a descriptor that is readable while there are some.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    signal: EventFd,
+    /// What a read with too little room for the next record is answered with.
+    no_room: Errno,
+    queued: Mutex<Queued>,
+}
+
+impl EventQueue {
+    pub(crate) fn new(no_room: Errno) -> Result<Arc<Self>, Errno> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let signal = EventFd::from_value_and_flags(0, flags)?;
+        Ok(Arc::new(Self { signal, no_room, queued: Mutex::default() }))
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.signal.as_fd().as_raw_fd()
+    }
+
+    /// The descriptor as it goes out: a signed number of 64 bits.
+    pub(crate) fn number(&self) -> u64 {
+        i64::from(self.fd()) as u64
+    }
+
+    /// The descriptor follows the queue: it is readable when a read would not answer EAGAIN.
+    fn signal(&self, queued: &Queued) {
+        // An eventfd that cannot be written is full, and one that cannot be read is empty: both
+        // are what was wanted.
+        if queued.closed || !queued.events.is_empty() {
+            let _ = self.signal.write(1);
+        } else {
+            let _ = self.signal.read();
+        }
+    }
+
+    pub(crate) fn push(&self, record: &[u8], reported: Option<&Reported>) {
+        let mut queued = lock(&self.queued);
+        if !queued.closed {
+            let reported = reported.cloned();
+            queued.events.push_back(Pending { record: record.to_vec(), reported });
+            self.signal(&queued);
+        }
+    }
+
+    /// Adds a record unless one of the same waits.
+    pub(crate) fn push_once(&self, record: &[u8], of: &Reported) {
+        let waits = |event: &Pending| event.reported.as_ref().is_some_and(|o| Arc::ptr_eq(o, of));
+        if !lock(&self.queued).events.iter().any(waits) {
+            self.push(record, Some(of));
+        }
+    }
+
+    /// How many bytes wait, without a header of so many in each record.
+    pub(crate) fn waiting(&self, header: usize) -> usize {
+        let queued = lock(&self.queued);
+        queued.events.iter().map(|event| event.record.len().saturating_sub(header)).sum()
+    }
+
+    /// Forgets the waiting events of an object that is gone.
+    pub(crate) fn forget(&self, object: &Reported) {
+        let mut queued = lock(&self.queued);
+        queued.events.retain(|event| {
+            !event.reported.as_ref().is_some_and(|reported| Arc::ptr_eq(reported, object))
+        });
+        self.signal(&queued);
+    }
+
+    /// Forgets all that waits.
+    pub(crate) fn clear(&self) {
+        let mut queued = lock(&self.queued);
+        queued.events.clear();
+        self.signal(&queued);
+    }
+
+    /// Ends the queue. What waits of objects went with them; what still waits tells of the device.
+    pub(crate) fn close(&self) {
+        let mut queued = lock(&self.queued);
+        queued.closed = true;
+        self.signal(&queued);
+    }
+
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let mut queued = lock(&self.queued);
+        let Some(event) = queued.events.front() else {
+            return Err(if queued.closed { Errno::EIO } else { Errno::EAGAIN });
+        };
+        let length = event.record.len();
+        // One event at a time, as the kernel does; an event that does not fit stays.
+        buffer.get_mut(..length).ok_or(self.no_room)?.copy_from_slice(&event.record);
+        if let Some(reported) = &event.reported {
+            reported.fetch_add(1, Ordering::AcqRel);
+        }
+        queued.events.pop_front();
+        self.signal(&queued);
+        Ok(length)
+    }
+}
+
+impl AsFd for EventQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readable(queue: &EventQueue) -> bool {
+        let none = Some(std::time::Duration::ZERO);
+        mlx5_uapi::wait::wait_readable(queue.as_fd(), none).expect("poll")
+    }
+
+    #[test]
+    fn a_closed_queue_is_readable_and_fails() {
+        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        queue.close();
+        assert!(readable(&queue));
+        assert_eq!(queue.read(&mut [0; 16]), Err(Errno::EIO));
+        assert!(readable(&queue));
+    }
+
+    #[test]
+    fn a_record_that_waits_is_not_added_again() {
+        let queue = EventQueue::new(Errno::ENOSPC).expect("eventfd");
+        let (one, other) = (Reported::default(), Reported::default());
+        for of in [&one, &other, &one] {
+            queue.push_once(&[1, 2, 3], of);
+        }
+        assert_eq!(queue.waiting(1), 4);
+        assert_eq!(queue.read(&mut [0; 2]), Err(Errno::ENOSPC));
+        assert_eq!(queue.read(&mut [0; 3]), Ok(3));
+        queue.push_once(&[1, 2, 3], &one);
+        assert_eq!(queue.waiting(0), 6);
+        queue.clear();
+        assert!(!readable(&queue));
+    }
+}

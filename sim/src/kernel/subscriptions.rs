@@ -1,0 +1,148 @@
+//! Subscriptions of user space to the device's events (DEVX): to those of objects that its commands made, and
+//! to those of ports.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use mlx5_prm::cmd::CommandOpcode;
+use mlx5_prm::event::{EventQueueType, EventType};
+use mlx5_uapi::mlx5::DevxAsyncEventHdr;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use zerocopy::IntoBytes;
+
+use crate::engine::Event;
+use crate::kernel::event_queue::{EventQueue, Reported};
+
+/// An object, as events name it: by a type that tells queues apart, and a number.
+type Named = (EventQueueType, u32);
+
+/// How a subscriber hears of an event.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    /// By a record: the cookie, and the event unless that is left out. One without it waits once.
+    Record { cookie: u64, omits_event: bool },
+    /// By an eventfd. The file only keeps the subscription.
+    EventFd(Arc<OwnedFd>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) kind: EventType,
+    /// The object: which command made it, and its number. `None` for events of no object.
+    pub(crate) object: Option<(CommandOpcode, u32)>,
+    pub(crate) file: Arc<EventQueue>,
+    pub(crate) notice: Notice,
+}
+
+/// A subscription, and what names its records in the file.
+#[derive(Debug)]
+struct Kept {
+    subscription: Subscription,
+    records: Reported,
+}
+
+/// The subscriptions to a device's events, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    all: Vec<Kept>,
+}
+
+impl Subscriptions {
+    pub(crate) fn add(&mut self, subscription: Subscription) {
+        self.all.push(Kept { subscription, records: Reported::default() });
+    }
+
+    /// Ends the subscriptions of a file that is gone.
+    pub(crate) fn end_file(&mut self, file: &Arc<EventQueue>) {
+        self.all.retain(|kept| !Arc::ptr_eq(&kept.subscription.file, file));
+    }
+
+    /// Ends those to an object that is gone. What waits to be read stays.
+    pub(crate) fn end_object(&mut self, made_by: CommandOpcode, number: u32) {
+        self.all.retain(|kept| kept.subscription.object != Some((made_by, number)));
+    }
+
+    /// Brings an event to those who want to hear of it.
+    pub(crate) fn deliver(&self, event: Event) {
+        if self.all.is_empty() {
+            return;
+        }
+        let Some(entry) = event.entry() else { return };
+        let (kind, about) = (EventType(entry.event_type()), named(event));
+        for Kept { subscription, records } in &self.all {
+            if subscription.kind != kind || subscription.object.map(name) != about {
+                continue;
+            }
+            match &subscription.notice {
+                Notice::EventFd(fd) => signal(fd),
+                Notice::Record { cookie, omits_event } => {
+                    let header = DevxAsyncEventHdr { cookie: *cookie };
+                    if *omits_event {
+                        subscription.file.push_once(header.as_bytes(), records);
+                    } else {
+                        let record = [header.as_bytes(), entry.as_bytes()].concat();
+                        subscription.file.push(&record, None);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether one can subscribe to a kind of event, of an object or of none. These are the ones of a device that
+/// has no list of its own (`event_cap`).
+pub(crate) fn is_offered(kind: EventType, of_object: bool) -> bool {
+    if !of_object {
+        return kind == EventType::PORT_CHANGE;
+    }
+    matches!(
+        kind,
+        EventType::COMP
+            | EventType::PATH_MIG
+            | EventType::COMM_EST
+            | EventType::SQ_DRAINED
+            | EventType::CQ_ERROR
+            | EventType::WQ_CATAS_ERROR
+            | EventType::PATH_MIG_FAILED
+            | EventType::WQ_INVAL_REQ_ERROR
+            | EventType::WQ_ACCESS_ERROR
+            | EventType::SRQ_CATAS_ERROR
+            | EventType::SRQ_LAST_WQE
+            | EventType::SRQ_RQ_LIMIT
+            | EventType::XRQ_ERROR
+            | EventType::DCT_DRAINED
+            | EventType::DCT_KEY_VIOLATION
+    )
+}
+
+/// How events name an object. All but queues of Ethernet have type 0, of which each number is one object's in
+/// events of one kind.
+fn name((made_by, number): (CommandOpcode, u32)) -> Named {
+    let queue = match made_by {
+        CommandOpcode::CREATE_RQ => EventQueueType::RQ,
+        CommandOpcode::CREATE_SQ => EventQueueType::SQ,
+        _ => EventQueueType::QP,
+    };
+    (queue, number)
+}
+
+/// The object that an event is about.
+fn named(event: Event) -> Option<Named> {
+    Some(match event {
+        Event::Completion { cqn, .. } | Event::CqError { cqn, .. } => (EventQueueType::QP, cqn),
+        Event::Qp { qpn, .. } => (EventQueueType::QP, qpn),
+        Event::WorkQueue { number, receive: true, .. } => (EventQueueType::RQ, number),
+        Event::WorkQueue { number, receive: false, .. } => (EventQueueType::SQ, number),
+        Event::Srq { srqn, .. } => (EventQueueType::QP, srqn),
+        Event::Port { .. } | Event::DeviceFatal => return None,
+    })
+}
+
+/// Adds one to an eventfd. One that is full says already what it should, and must not hold the device up.
+fn signal(fd: &OwnedFd) {
+    let mut room = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    if poll(&mut room, PollTimeout::ZERO) == Ok(1) {
+        // It can be full only now if somebody fills it meanwhile.
+        let _ = nix::unistd::write(fd, &1_u64.to_ne_bytes());
+    }
+}
