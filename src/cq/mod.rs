@@ -35,6 +35,9 @@ use mlx5_uapi::mlx5 as abi;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The verb that errors of arming name.
+const ARM: &str = "req_notify_cq";
+
 /// The part of a completion queue that queue pairs keep alive.
 pub(crate) struct CqInner {
     pub(crate) context: Arc<Inner>,
@@ -431,18 +434,20 @@ impl CompletionQueue {
         Ok(())
     }
 
+    /// The channel, without which no event comes.
+    fn channel(&self) -> Result<&CompletionChannel, Error> {
+        let what = "the completion queue has no channel: create it with one";
+        self.inner.channel.as_ref().ok_or_else(|| Error::invalid(ARM, what.into()))
+    }
+
     /// Requests one event on the channel (`ibv_req_notify_cq`): at the next completion, or, with
     /// `solicited_only`, at the next one that failed or was sent with
     /// [`crate::SendFlags::SOLICITED`].
     ///
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        const VERB: &str = "req_notify_cq";
-        self.inner.context.check(VERB)?;
-        if self.inner.channel.is_none() {
-            let what = "the completion queue has no channel: create it with one";
-            return Err(Error::invalid(VERB, what.into()));
-        }
+        self.inner.context.check(ARM)?;
+        self.channel()?;
         let events = self.inner.events.as_ref().map_or(0, |events| events.read());
         self.inner.uar.register.arm(
             self.inner.record,

@@ -16,7 +16,8 @@ impl CompletionQueue {
     /// is. With `solicited_only`, only completions that failed or were sent with
     /// [`crate::SendFlags::SOLICITED`] end the sleep.
     ///
-    /// Before it sleeps, it arms the queue and checks once more, so that no completion is missed.
+    /// Before it sleeps, it arms the queue and checks once more, so that no completion is missed. It fails if it
+    /// would have to sleep and the queue has no [channel](super::CompletionQueueBuilder::channel).
     /// Any number of threads may wait on one channel, each for its own queue: a thread that reads
     /// the event of another queue wakes the thread that waits for it.
     ///
@@ -37,7 +38,7 @@ impl CompletionQueue {
                 break;
             }
             let inner = &self.inner;
-            let Some(channel) = &inner.channel else { break };
+            let channel = self.channel()?;
             let has_failed = || inner.attention.is_failed();
             let check = || inner.check_overrun();
             if !channel.wait_for(inner.id, seen, deadline, has_failed, check)? {

@@ -8,6 +8,7 @@
 mod buffers;
 mod builder;
 mod frame;
+mod headers;
 mod mode;
 mod outgoing;
 mod receive;
@@ -40,7 +41,7 @@ use store::Store;
 /// The verb that errors of creating a queue name.
 const VERB: &str = "create_ethernet_queue";
 
-/// How long a queue without any buffer sleeps: who gives one back wakes nobody.
+/// How long a queue sleeps that lacks buffers: who gives one back wakes nobody.
 const STARVED_NAP: Duration = Duration::from_millis(1);
 
 /// A queue of Ethernet packets that a program receives and sends, on a port.
@@ -235,14 +236,27 @@ impl<M: Mode> EthernetQueue<M> {
         Ok(returned)
     }
 
-    /// Returns an empty frame to be filled and sent, if a buffer is free.
+    /// Returns an empty frame to be filled and sent, if a buffer is free. Where none is, it looks whether
+    /// frames were sent meanwhile, as [`EthernetQueue::reap`] does: a program that sends what it gets here
+    /// needs to call nothing else.
     pub fn frame(&mut self) -> Option<Frame> {
-        let store = &self.store;
-        if store.mode.free() == 0 {
-            store.take_returned();
+        if self.store.mode.free() == 0 {
+            self.find_free();
         }
+        let store = &self.store;
         let (slot, capacity) = store.mode.take(&store.buffers)?;
         Some(Frame::new(std::sync::Arc::clone(&store.buffers), slot, 0, capacity))
+    }
+
+    /// Looks for buffers that frames left behind, and for those of frames that were sent.
+    #[cold]
+    #[inline(never)]
+    fn find_free(&mut self) {
+        self.store.take_returned();
+        if self.store.mode.free() == 0 {
+            // The next call that sends tells what is wrong.
+            let _ = self.reap();
+        }
     }
 
     /// Gives the queue the packets of a rule (`ibv_create_flow`), until the rule is dropped.
@@ -250,17 +264,23 @@ impl<M: Mode> EthernetQueue<M> {
         M::attach(self, rule)
     }
 
-    /// Sleeps until packets have arrived, at most for `timeout`, and returns whether there are some. Needs a
-    /// [channel](EthernetQueueBuilder::channel); a queue without one does not sleep.
+    /// Sleeps until packets have arrived, at most for `timeout`, and returns whether there are some. Also
+    /// returns true if the queue cannot receive any more: the next call of [`EthernetQueue::receive`] tells why.
     ///
-    /// While the program has all buffers, the queue looks once a millisecond whether some came back.
+    /// Without a [channel](EthernetQueueBuilder::channel) it fails unless packets have arrived already.
+    ///
+    /// While the program has the buffers that packets need, the queue looks once a millisecond whether some
+    /// came back.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            // Buffers that came back meanwhile receive what is waited for. What is wrong with the queue,
-            // the next call tells.
+            // Buffers that came back meanwhile receive what is waited for. What is wrong with sending, the
+            // next call that sends tells.
             let _ = self.reap();
-            let _ = M::refill(self);
+            if M::refill(self).is_err() {
+                // Nothing may ever arrive. Receiving refills too, and returns the error.
+                return Ok(true);
+            }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if !M::is_starved(self) {
                 return self.recv_cq.wait(false, left);
@@ -277,11 +297,11 @@ impl<M: Mode> EthernetQueue<M> {
 
     /// Asks for an event on the channel when the next packet arrives, for a program that waits on the
     /// channel's descriptor among others. Returns false if no event may come: packets have arrived already,
-    /// or the program has all buffers, so that no packet can arrive.
+    /// or the program has the buffers that packets need, or the queue cannot receive any more.
     pub fn arm(&mut self) -> Result<bool, Error> {
-        let _ = M::refill(self);
+        let refilled = M::refill(self);
         self.recv_cq.arm(false)?;
-        Ok(!self.recv_cq.is_ready() && !M::is_starved(self))
+        Ok(refilled.is_ok() && !self.recv_cq.is_ready() && !M::is_starved(self))
     }
 
     /// What became of packets and frames.

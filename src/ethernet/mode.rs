@@ -75,7 +75,7 @@ pub trait Inbound: GiveBack + Sized + Send {
     fn free(&self) -> usize;
     /// Posts receives again, where as many are missing as are worth a doorbell.
     fn refill(queue: &mut EthernetQueue<Self>) -> Result<(), EthernetError>;
-    /// Whether no packet can be received, because there was no buffer to post.
+    /// Whether a packet may be dropped, or every one, because there was no buffer to post.
     fn is_starved(queue: &EthernetQueue<Self>) -> bool;
     /// Attaches a rule to what receives.
     fn attach(queue: &EthernetQueue<Self>, rule: &Rule) -> Result<FlowRule, Error>;

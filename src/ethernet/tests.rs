@@ -1,8 +1,16 @@
-//! Queues of packets whose completion queues fail.
+//! Queues of packets that fail, or whose device lies.
 
 use super::*;
+use crate::testing::Altered;
+use mlx5_prm::cqe::CqeOpcode;
 use mlx5_sim::{Fault, PortConfig, SimConfig, Simulator};
+use mlx5_uapi::Errno;
+use mlx5_uapi::ioctl::{attr, method};
+use mlx5_uapi::write_cmd::WriteCommand;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use zerocopy::IntoBytes;
 
 #[test]
 fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
@@ -25,4 +33,79 @@ fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
         frames.push(frame);
     }
     assert_eq!(frames.len(), all);
+}
+
+/// What posts nothing any more sleeps for nothing: the next call tells what is wrong.
+#[test]
+fn a_queue_whose_restart_failed_does_not_sleep() {
+    let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
+    let (fails, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (failing, changed) = (Arc::clone(&fails), Arc::clone(&changes));
+    let altered = Altered::new(simulator.kernel(), move |call| {
+        let write = match call.method {
+            method::INVOKE_WRITE => call.number(attr::invoke_write::WRITE_CMD),
+            _ => None,
+        };
+        let modifies = [WriteCommand::MODIFY_QP, WriteCommand::MODIFY_QP_EX];
+        if modifies.iter().any(|command| write == Some(command.0.into()))
+            // The first one resets it.
+            && failing.load(Relaxed) && changed.fetch_add(1, Relaxed) != 0
+        {
+            return Err(Errno::ENOMEM);
+        }
+        call.pass()
+    });
+    let context = crate::devices_on(altered).unwrap().remove(0).open().unwrap();
+    let channel = context.create_comp_channel().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+    let mut queue = builder.channel(&channel).build().unwrap();
+    fails.store(true, Relaxed);
+    queue.restart().expect_err("it leaves RESET no more");
+    assert_eq!(changes.load(Relaxed), 2);
+    // Without a limit it would never return, were it to sleep.
+    assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to be told");
+    assert!(!queue.arm().unwrap(), "no event comes");
+    let error = queue.receive(|mut packets| assert!(packets.next().is_none())).unwrap_err();
+    assert!(matches!(error, EthernetError::Post(_)), "{error}");
+    fails.store(false, Relaxed);
+    queue.restart().unwrap();
+    queue.receive(|mut packets| assert!(packets.next().is_none())).unwrap();
+    assert!(!queue.wait(Some(Duration::from_millis(1))).unwrap());
+}
+
+/// The receive that it names is still to be written to, and would be lent out as a packet.
+#[test]
+fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
+    let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
+    for (counters, good) in
+        [(&[0, 1, 2][..], 3), (&[1], 0), (&[0, 1, 3], 2), (&[0, 0], 1), (&[7], 0)]
+    {
+        let simulator = Simulator::new(config.clone());
+        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+        let mut queue = builder.build().unwrap();
+        let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
+        for counter in counters {
+            let mut engine = simulator.fabric().lock();
+            let device = engine.device_mut(0);
+            let rqn = queue.qp.qp_num();
+            let mut entry = device.completion(rqn, CqeOpcode::ResponderSend, 0, *counter);
+            entry.byte_count.set(60);
+            let bytes = entry.as_bytes().try_into().unwrap();
+            assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
+        }
+        let mut found = 0;
+        queue.receive(|packets| packets.for_each(|_| found += 1)).unwrap();
+        assert_eq!(found, good, "{counters:?}");
+        let next = queue.receive(|mut packets| packets.next().is_some());
+        if good == counters.len() {
+            assert_eq!(next, Ok(false));
+            continue;
+        }
+        let error = next.unwrap_err();
+        assert!(matches!(error, EthernetError::Poll(PollError::Corrupt(_))), "{error}");
+        // The buffers of the others are the device's still.
+        let left = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
+        assert_eq!(left as usize + queue.store.mode.free.len(), all as usize + 4, "{counters:?}");
+    }
 }

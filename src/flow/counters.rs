@@ -57,8 +57,8 @@ impl CountersInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel's handle, for a rule.
-    pub(super) fn handle(&self) -> Option<u32> {
+    /// The kernel's handle.
+    fn handle(&self) -> Option<u32> {
         self.state().handle
     }
 
@@ -94,13 +94,14 @@ impl CountersInner {
         Ok(())
     }
 
-    /// Makes a rule, with the descriptions if it is the first one.
+    /// Makes a rule of the kernel's handle, with the descriptions if it is the first one. Meanwhile nobody
+    /// destroys the counters: the kernel could give their number to others.
     pub(super) fn describe_with(
         &self,
-        make: impl FnOnce(Option<&[FlowCountersDesc]>) -> Result<u32, Error>,
+        make: impl FnOnce(Option<u32>, Option<&[FlowCountersDesc]>) -> Result<u32, Error>,
     ) -> Result<u32, Error> {
         let mut state = self.state();
-        let made = make((state.rules == 0).then_some(&DESCRIPTIONS))?;
+        let made = make(state.handle, (state.rules == 0).then_some(&DESCRIPTIONS))?;
         state.rules += 1;
         Ok(made)
     }

@@ -398,7 +398,10 @@ impl Matcher {
             let what = "the values have bits that the matcher does not compare";
             return Err(Error::invalid(CREATE, what.into()));
         }
-        let Some(matcher) = *self.inner.state() else {
+        // Held until the rule is made: were a clone destroyed meanwhile, the kernel could give its number to
+        // another matcher.
+        let state = self.inner.state();
+        let Some(matcher) = *state else {
             return Err(Error::invalid(CREATE, "the matcher was destroyed".into()));
         };
         let handle = context.run(CREATE, |file| {
@@ -414,6 +417,7 @@ impl Matcher {
                 },
             )
         })?;
+        drop(state);
         let matcher = Some(self.clone());
         Ok(FlowRule { handle: Some(handle), target, counters: None, _matcher: matcher })
     }

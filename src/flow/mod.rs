@@ -10,7 +10,7 @@ mod rule;
 pub use counters::{CounterValues, FlowCounters};
 pub use matcher::{HeaderFields, MatchFields, Matcher, MatcherBuilder};
 pub use mlx5_uapi::flow::MatcherType;
-pub use rule::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, RuleError, Vxlan};
+pub use rule::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, Vxlan};
 
 use crate::context::{Context, Inner};
 use crate::error::{DestroyError, Error, ErrorKind};
@@ -124,14 +124,15 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
         return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
     }
     supported(CREATE, &context)?;
-    let built = rule.build().map_err(|error| Error::invalid(CREATE, error.to_string()))?;
     let counters = rule.counters();
     if counters.is_some_and(|counters| !Arc::ptr_eq(&counters.context, &context)) {
         let what = "counters and queue pair belong to different contexts";
         return Err(Error::invalid(CREATE, what.into()));
     }
     let qp = target.live()?;
-    let make = |described: Option<&[_]>| {
+    let make = |counters: Option<u32>, described: Option<&[_]>| {
+        let built = rule.build(counters);
+        let built = built.map_err(|error| Error::invalid(CREATE, error.to_string()))?;
         let request = command::CreateFlow {
             qp,
             kind: built.kind,
@@ -146,7 +147,7 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
     };
     let handle = match counters {
         Some(counters) => counters.describe_with(make)?,
-        None => make(None)?,
+        None => make(None, None)?,
     };
     Ok(FlowRule { handle: Some(handle), target, counters: counters.cloned(), _matcher: None })
 }

@@ -7,7 +7,6 @@ use mlx5_uapi::flow::{
     Ipv4Filter, Ipv4Spec, Ipv6Filter, Ipv6Spec, MplsFilter, MplsSpec, PortFilter, PortSpec,
     SpecHeader, SpecKind, TagAction, TunnelFilter, TunnelSpec,
 };
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -346,8 +345,8 @@ impl Rule {
         self.actions.counters.as_ref()
     }
 
-    /// Returns what the kernel is asked for.
-    pub(super) fn build(&self) -> Result<Built, RuleError> {
+    /// Returns what the kernel is asked for. `handle` is the kernel's of the counters, if they are still there.
+    pub(super) fn build(&self, handle: Option<u32>) -> Result<Built, RuleError> {
         let mut specs: Vec<Vec<u8>> = self.headers.iter().map(|spec| spec.bytes.clone()).collect();
         if self.kind != FlowType::Normal && !specs.is_empty() {
             return Err(RuleError::Headers);
@@ -368,8 +367,8 @@ impl Rule {
             let header = SpecHeader::new(SpecKind::ActionDrop, false, size_of::<DropAction>());
             specs.push(DropAction { header }.as_bytes().to_vec());
         }
-        if let Some(counters) = counters {
-            let handle = counters.handle().ok_or(RuleError::CountersDestroyed)?;
+        if counters.is_some() {
+            let handle = handle.ok_or(RuleError::CountersDestroyed)?;
             let header = SpecHeader::new(SpecKind::ActionCount, false, size_of::<HandleAction>());
             let action = HandleAction { header, handle, reserved1: 0 };
             specs.push(action.as_bytes().to_vec());
@@ -409,8 +408,7 @@ pub(super) struct Built {
 
 /// Why a rule makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum RuleError {
+pub(super) enum RuleError {
     /// A default or sniffer rule names headers.
     Headers,
     /// The flow tag has more than 24 bits.
@@ -441,5 +439,3 @@ impl fmt::Display for RuleError {
         }
     }
 }
-
-impl Error for RuleError {}

@@ -224,7 +224,7 @@ impl WorkQueueBuilder<'_> {
         let (layout, head) = self.check()?;
         let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &self.memory)?;
         let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
-        let records = Arc::new(ReceiveRecords::new(layout.requests));
+        let records = Arc::new(ReceiveRecords::new(layout.requests).in_order());
         let known = QueuePairRecords {
             send: SendRecords::new(1),
             receive: match self.striding {

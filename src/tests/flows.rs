@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::flow::{
-    CounterValues, Ethernet, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, Mpls, Ports, Rule, Vxlan,
+    CounterValues, Ethernet, FlowRule, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, Mpls, Ports,
+    Rule, Vxlan,
 };
 use crate::testing::{Altered, AlteredCall};
 use crate::transport::RawPacket;
@@ -13,7 +14,8 @@ use mlx5_uapi::verbs::{WqAttrMask, WqState};
 use mlx5_uapi::write_cmd::{CreateFlow, ExQueryDeviceResp, ModifyWq, WriteCommand};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+use std::time::Instant;
 use zerocopy::FromBytes;
 
 /// An object of the kernel: what it is, and which ones it uses.
@@ -729,6 +731,49 @@ fn a_rule_keeps_its_matcher_and_its_queue_pair() {
     let error = without.context.create_matcher(MatchFields::new()).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported);
     assert!(error.to_string().contains("has no flow rules"), "{error}");
+}
+
+/// A number that was given up may be another object's at once. The kernel of this test panics at it.
+#[test]
+fn a_rule_is_made_before_its_matcher_or_its_counters_are_destroyed_or_not_at_all() {
+    type Attach<'a> = &'a dyn Fn() -> Result<FlowRule, Error>;
+    type Destroy = Box<dyn FnOnce() -> bool + Send>;
+    const ROUNDS: u32 = 400;
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
+    // Destroys at any time while a rule is made, a little later each time.
+    let beside = |round: u32, attach: Attach<'_>, destroy: Destroy| {
+        let begun = Instant::now();
+        drop(attach().unwrap());
+        let delay = begun.elapsed() * round / ROUNDS;
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let destroyed = scope.spawn(|| {
+                start.wait();
+                let begun = Instant::now();
+                while begun.elapsed() < delay {
+                    std::hint::spin_loop();
+                }
+                destroy()
+            });
+            start.wait();
+            let made = attach();
+            assert_ne!(made.is_ok(), destroyed.join().expect("no panic"), "{made:?}");
+        });
+    };
+    let value = MatchFields::new();
+    for round in 0..ROUNDS {
+        let matcher = bed.context.create_matcher(MatchFields::new()).build().unwrap();
+        let clone = matcher.clone();
+        let destroy = Box::new(move || clone.destroy().is_ok());
+        beside(round, &|| qp.attach_matched(&matcher, &value, None), destroy);
+        let counters = bed.context.create_flow_counters().unwrap();
+        let (rule, clone) = (Rule::new().count(&counters), counters.clone());
+        let destroy = Box::new(move || clone.destroy().is_ok());
+        beside(round, &|| qp.attach(1, &rule), destroy);
+    }
 }
 
 #[test]

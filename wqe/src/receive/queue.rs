@@ -73,7 +73,7 @@ impl ReceiveLayout {
 /// Requests may complete in any order: a device that places data out of order consumes them so. The
 /// device holds the requests from the oldest one without completion up to the last posted one,
 /// except those marked in `ahead`. Room becomes free only with the oldest one, because the ring has
-/// no free slots in the middle.
+/// no free slots in the middle. Those of packets complete [in order](ReceiveRecords::in_order).
 pub struct ReceiveRecords {
     pub(super) wr_ids: Box<[AtomicU64]>,
     pub(super) posted: CachePadded<Posted>,
@@ -85,6 +85,8 @@ pub struct ReceiveRecords {
     waiting: AtomicU16,
     /// Poller: one bit per slot of the ring, set if its request completed before an older one.
     ahead: Box<[AtomicU64]>,
+    /// No request completes before an older one.
+    in_order: bool,
 }
 
 /// What the owner alone writes.
@@ -124,7 +126,15 @@ impl ReceiveRecords {
             oldest: CachePadded::new(AtomicU32::new(0)),
             waiting: AtomicU16::new(0),
             ahead: (0..requests.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect(),
+            in_order: false,
         }
+    }
+
+    /// Takes completions only in the order of the requests. The device fills the requests of packets in that
+    /// order: one that names another request names a buffer that it may still write to.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Self { in_order: true, ..self }
     }
 
     /// Returns the slot of request `counter`. Meaningless for a ring of zero requests.
@@ -182,12 +192,16 @@ impl ReceiveRecords {
 
     /// Poller: retires the request in the slot of `counter`, which a completion names. `None` if
     /// the device does not hold it, which a correct device never reports: the slot is free, or its
-    /// request has completed before an older one.
+    /// request has completed before an older one. Also `None` for any but the oldest request, where they
+    /// complete [in order](ReceiveRecords::in_order).
     pub fn retire(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed) as u16;
         let outstanding = self.posted.count.load(Acquire).wrapping_sub(oldest);
         let younger = self.slot(counter.wrapping_sub(oldest));
         if younger >= usize::from(outstanding) || self.is_ahead(counter) {
+            return None;
+        }
+        if self.in_order && younger != 0 {
             return None;
         }
         let wr_id = self.wr_id(counter).load(Relaxed);

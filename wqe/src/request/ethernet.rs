@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::ethernet::{
-    EthernetSegment, HEADER, L2_INLINE, checksum_flags, insert, segment_units,
+    EthernetSegment, FIRST_INLINE, HEADER, L2_INLINE, checksum_flags, insert, segment_units,
 };
 use mlx5_prm::wqe::{INLINE, MAX_SGE_LENGTH, UNIT};
 use mlx5_prm::{U16, U32};
@@ -102,6 +102,70 @@ unsafe impl Segment for InlineHeader<'_> {
     }
 }
 
+/// A packet whose first bytes are in the WQE, however many they are: all that follows the control segment.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadedData<'a> {
+    pub(crate) checksums: bool,
+    /// The first bytes.
+    pub(crate) headers: &'a [u8],
+    /// The others.
+    pub(crate) rest: &'a [Sge],
+}
+
+// SAFETY: a request of the largest size has room for a segment with an inline header, and for `max_sge` entries
+// behind it. So many units are written at most.
+unsafe impl Data for HeadedData<'_> {
+    unsafe fn write_checked(
+        self,
+        at: NonNull<u8>,
+        _: DataKind,
+        limits: &Limits,
+    ) -> Result<usize, PostError> {
+        let Self { checksums, headers, rest } = self;
+        if headers.len() < HEADER {
+            return Err(wrong_length(0, headers.len() as u32));
+        }
+        let room = InlineHeader::UNITS + limits.max_sge as usize;
+        let units = segment_units(headers.len());
+        let Some(max_sge) = room.checked_sub(units).filter(|max| *max >= rest.len()) else {
+            let length = u32::try_from(headers.len()).unwrap_or(u32::MAX);
+            let max = (room.saturating_sub(rest.len()) * UNIT).saturating_sub(UNIT - FIRST_INLINE);
+            return Err(PostError::InlineTooLong { length, max: max as u32 });
+        };
+        // SAFETY: segment and headers take `units` units, of which there are two at most unless there is room for
+        // more; `max_sge` entries fit behind them.
+        unsafe {
+            let entries = write_headers(
+                at,
+                headers,
+                EthernetSegment {
+                    cs_flags: first_word(checksums)[4],
+                    inline_size_or_insert: U16::new(headers.len() as u16),
+                    ..EthernetSegment::default()
+                },
+            );
+            Ok(units + write_sges(entries, rest, max_sge as u32, Some(limits.max_message))?)
+        }
+    }
+}
+
+/// Writes a segment with its inline headers, and returns the place behind.
+///
+/// # Safety
+/// `at` has room for the [`segment_units`] of the headers, of which there are [`FIRST_INLINE`] bytes at least.
+unsafe fn write_headers(at: NonNull<u8>, headers: &[u8], segment: EthernetSegment) -> NonNull<u8> {
+    let units = segment_units(headers.len());
+    // SAFETY: by the caller's contract.
+    unsafe {
+        // Padding behind the headers, in place of what an earlier request left there.
+        at.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
+        at.cast().write(segment);
+        let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
+        start.as_ptr().copy_from_nonoverlapping(headers.as_ptr(), headers.len());
+        at.byte_add(units * UNIT)
+    }
+}
+
 /// A packet that the device cuts into segments (TSO): its headers, which every segment gets, and
 /// its payload.
 #[derive(Clone, Copy, Debug)]
@@ -169,12 +233,7 @@ unsafe impl Data for SegmentedData<'_> {
         // SAFETY: segment and header take `units` units, and there is room for `max_sge` entries
         // behind them.
         unsafe {
-            // Padding behind the header, in place of what an earlier request left there.
-            at.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
-            at.cast().write(segment);
-            let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
-            start.as_ptr().copy_from_nonoverlapping(header.as_ptr(), length);
-            let entries = at.byte_add(units * UNIT);
+            let entries = write_headers(at, header, segment);
             Ok(units + write_sges(entries, payload, max_sge as u32, Some(max_payload))?)
         }
     }

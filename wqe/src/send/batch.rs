@@ -4,7 +4,8 @@ use crate::request::batch_error::BatchError;
 use crate::request::data::{Data, Inline as InlineBytes, InlineList, InlineSges, OneSge};
 use crate::request::error::PostError;
 use crate::request::ethernet::{
-    Entry, Ethernet, InlineHeader, InlinePackets, Segmented, SegmentedData, SeveralPackets, VlanTag,
+    Entry, Ethernet, HeadedData, InlineHeader, InlinePackets, Segmented, SegmentedData,
+    SeveralPackets, VlanTag,
 };
 use crate::request::flags::SendFlags;
 use crate::request::operation::{self, Inline, SendOperation, Supports};
@@ -559,6 +560,12 @@ impl<T: Transport> Batch<'_, T> {
         self.add_bare::<operation::Tso>(wr_id, flags, 0, (), data);
     }
 
+    fn add_headed(&mut self, wr_id: u64, flags: SendFlags, headers: &[u8], rest: &[Sge]) {
+        let checksums = flags.contains(SendFlags::IP_CSUM);
+        let data = HeadedData { checksums, headers, rest };
+        self.add_bare::<operation::Send>(wr_id, flags, 0, (), data);
+    }
+
     #[inline(always)]
     pub(crate) fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: &[impl Entry]) {
         self.add_several(wr_id, flags, SeveralPackets(packets));
@@ -651,6 +658,14 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, NeedsData> {
     ) -> Addressed<'b, 'q, RawPacket, operation::Send, InlineHeader<'a>> {
         let checksums = self.flags.contains(SendFlags::IP_CSUM);
         Addressed { request: self, address: InlineHeader { checksums, header } }
+    }
+
+    /// Copies the first bytes of the packet into the request, as many as they are, and sets the data to the
+    /// rest. For devices that need more headers than [`inline_header`](Self::inline_header) takes: VLAN tags, or
+    /// those of IP, TCP and UDP. A queue that was created with `max_inline_data(n)` takes `n` bytes, and one SGE
+    /// behind them.
+    pub fn inline_headers(self, headers: &[u8], rest: &[Sge]) {
+        self.batch.add_headed(self.wr_id, self.flags, headers, rest);
     }
 }
 

@@ -154,6 +154,48 @@ fn an_inline_header_fills_two_units() {
 }
 
 #[test]
+fn inline_headers_fill_as_many_units_as_they_have() {
+    let spec = Spec { inline: 146, ..SPEC };
+    let mut bed = Bed::<RawPacket>::new(spec);
+    let most = bed.layout.max_sge as usize;
+    for (flags, checksums) in [(SIGNALED, 0), (CHECKED, 0xc0)] {
+        for length in [14, 15, 18, 19, 22, 34, 35, 54, 146] {
+            let header = pattern(length);
+            // Units of the segment besides the first one.
+            let more = (length - 2).div_ceil(16);
+            let room = 2 + most - (1 + more);
+            for entries in [&[][..], &[SGE], &vec![SGE; room]] {
+                bed.advance();
+                let (first, uar) = (bed.queue.producer(), bed.uar.all());
+                let mut batch = bed.queue.wr_start();
+                batch.wr(1, flags).send().inline_headers(&header, entries);
+                batch.complete().unwrap();
+                let mut segment = bare(checksums, [0, length as u8, header[0], header[1]]).to_vec();
+                segment.extend(&header[2..]);
+                segment.resize(16 + 16 * more, 0);
+                let wqe = packet(first, 8, &segment);
+                let wqe = entries.iter().fold(wqe, |wqe, &sge| wqe.sge(sge));
+                bed.assert_rang_alone(first.into(), &wqe, &uar);
+                bed.retire(first.into()).unwrap();
+            }
+            let mut batch = bed.queue.wr_start();
+            batch.wr(1, flags).send().inline_headers(&header, &vec![SGE; room + 1]);
+            let error = batch.complete().unwrap_err().error();
+            assert!(matches!(error, PostError::InlineTooLong { .. }), "{error}");
+        }
+    }
+    let longest = 2 + 16 * most;
+    for (length, refused) in [
+        (13, PostError::PacketTooShort { index: 0, length: 13 }),
+        (longest + 1, PostError::InlineTooLong { length: longest as u32 + 1, max: longest as u32 }),
+    ] {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(1, SIGNALED).send().inline_headers(&vec![0; length], &[SGE]);
+        assert_eq!(batch.complete().unwrap_err().error(), refused);
+    }
+}
+
+#[test]
 fn a_device_that_needs_the_header_gets_no_packet_without() {
     let mut bed = Bed::<RawPacket>::new(SPEC);
     bed.queue.require_inline_header();
@@ -170,8 +212,10 @@ fn a_device_that_needs_the_header_gets_no_packet_without() {
 
         let mut batch = bed.queue.wr_start();
         batch.wr(1, SIGNALED).send().inline_header(&[7; 18]).sge(SGE);
+        batch.wr(2, SIGNALED).send().inline_headers(&[7; 18], &[SGE]);
         batch.complete().unwrap();
         bed.retire(0).unwrap();
+        bed.retire(1).unwrap();
         // It still needs the header after a reset.
         bed.queue.reset();
     }

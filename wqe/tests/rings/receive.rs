@@ -19,10 +19,14 @@ struct Bed {
 
 impl Bed {
     fn new(requests: u32, sges: u32) -> Self {
+        Self::with(requests, sges, |records| records)
+    }
+
+    fn with(requests: u32, sges: u32, tune: impl FnOnce(ReceiveRecords) -> ReceiveRecords) -> Self {
         let layout = ReceiveLayout::new(requests, sges, 0).unwrap();
         let (ring, record) = (Memory::new(layout.bytes().max(1)), Memory::new(8));
         let gate = GateBed::new();
-        let records = Arc::new(ReceiveRecords::new(layout.requests));
+        let records = Arc::new(tune(ReceiveRecords::new(layout.requests)));
         // SAFETY: the bed keeps ring and record, and nothing else writes to them.
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
@@ -168,6 +172,22 @@ fn requests_complete_in_any_order_each_once() {
             }
         }
         assert_eq!((0..=u16::MAX).find_map(|counter| bed.records.retire(counter)), None);
+    }
+}
+
+/// A device fills the requests of packets in order.
+#[test]
+fn requests_of_packets_complete_in_order() {
+    let mut bed = Bed::with(4, 1, ReceiveRecords::in_order);
+    for wr_id in 0..0x1_0004_u64 {
+        bed.post(wr_id, &[]).unwrap();
+        let Some(oldest) = wr_id.checked_sub(3) else { continue };
+        let counter = oldest as u16;
+        for other in 1..4 {
+            assert_eq!(bed.records.retire(counter.wrapping_add(other)), None, "{oldest}");
+        }
+        let retired = bed.records.retire_next(counter).or_else(|| bed.records.retire(counter));
+        assert_eq!(retired, Some(oldest));
     }
 }
 
