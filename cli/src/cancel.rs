@@ -73,7 +73,8 @@ struct Corrupt {
 
 fn parse_corrupt(text: &str) -> Result<Corrupt, String> {
     let number = |text: &str| {
-        text.parse().map_err(|_| format!("{text:?} is no number: 3, or 3:1 for its first block"))
+        text.parse()
+            .map_err(|_| format!("{text:?} is not a number: write 3, or 3:1 for its first block"))
     };
     let (transfer, block) = match text.split_once(':') {
         Some((transfer, block)) => (transfer, Some(number(block)?)),
