@@ -128,7 +128,7 @@ fn examine(
     let mut report = Report { out, warnings: 0, failures: 0 };
     report.heading("machine")?;
     report.add(machine.check())?;
-    report.add([library::check()])?;
+    report.add([library::check(&machine.root)])?;
     let Found { devices, simulator } = find()?;
     let simulated = simulator.is_some();
     // Other commands simulate a device where there is none. Here it would hide what was asked.
