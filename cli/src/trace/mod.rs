@@ -67,6 +67,11 @@ inserts, the headers in the request, the segment size of one that it cuts (mss),
 how many packets go with it. The completion of a received one says which checksums are
 right, which headers it has, and where it lies in a receive that has strides.
 
+With --json each line is an object with time, pid and event: request, completion, made,
+changed, ended, lost, hidden or unreadable of a queue, whose number is named qp, cq, srq or
+wq; process, with change (program, foreign, exited, killed), and its status or signal; and
+sum, behind --summary. Requests and completions have index, opcode, bytes and more.
+
 A queue is known with the descriptor of the device through which it was made. The end of
 one is not seen if it is destroyed or reset through a copy of that descriptor (dup), or
 if the descriptor is closed by dup2 or close_range.
