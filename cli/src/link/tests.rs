@@ -221,6 +221,20 @@ fn the_end_that_measures_hears_why_the_other_one_cannot() {
 }
 
 #[test]
+fn what_was_posted_has_the_names_of_the_manual() {
+    let names = [
+        (CompletionOpcode::RdmaWrite, "RDMA_WRITE"),
+        (CompletionOpcode::FetchAdd, "ATOMIC_FA"),
+        (CompletionOpcode::Other(Opcode::Nop), "NOP"),
+        (CompletionOpcode::Unnamed(0x3f), "opcode 0x3f"),
+        (CompletionOpcode::ReceiveRdmaWithImm, "RECV"),
+    ];
+    for (opcode, name) in names {
+        assert_eq!(posted_as(opcode), name);
+    }
+}
+
+#[test]
 fn datagrams_that_are_lost_are_counted() {
     let simulator = Simulator::new(SimConfig::new());
     let port = port(&simulator);
