@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Whether this is stdin or stdout.
@@ -12,10 +12,8 @@ pub(crate) fn is_dash(path: &Path) -> bool {
 
 /// Where results go.
 pub(crate) enum Output {
-    /// To stdout.
     Stdout,
-    /// To a file, by its name.
-    File(PathBuf, BufWriter<File>),
+    File(Named),
 }
 
 impl Output {
@@ -24,8 +22,8 @@ impl Output {
         if is_dash(path) {
             return Ok(Self::Stdout);
         }
-        let file = File::create(path).map_err(|error| cannot(path, &error))?;
-        Ok(Self::File(path.to_owned(), BufWriter::new(file)))
+        let file = File::create(path).map_err(|error| named(path, &error))?;
+        Ok(Self::File(Named { path: path.to_owned(), file: BufWriter::new(file) }))
     }
 
     /// The same if there is a path, and stdout if there is none.
@@ -37,19 +35,35 @@ impl Output {
     pub(crate) fn writer<'a>(&'a mut self, out: &'a mut dyn Write) -> &'a mut dyn Write {
         match self {
             Self::Stdout => out,
-            Self::File(_, file) => file,
+            Self::File(file) => file,
         }
     }
 
     /// Writes what is left of a file.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        match &mut self {
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        match self {
             Self::Stdout => Ok(()),
-            Self::File(path, file) => file.flush().map_err(|error| cannot(path, &error)),
+            Self::File(mut file) => Ok(file.flush()?),
         }
     }
 }
 
-fn cannot(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
+/// A file whose errors have its name.
+pub(crate) struct Named {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Write for Named {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|error| named(&self.path, &error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|error| named(&self.path, &error))
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
 }

@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Err(Failure::usage("a process cannot trace itself"));
     }
     let mut output = Output::create_or_stdout(args.output.as_deref())?;
-    let out = output.writer(out);
+    let to = output.writer(out);
     // The program begins with the signals that this process has blocked: before it blocks its own.
     let tracer = match args.pid {
         Some(pid) => Tracer::attach(Pid::from_raw(pid))?,
@@ -172,15 +172,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         queues: args.queue.clone(),
     };
     let mut printer = Printer::new(choice, session.tracer.first());
-    let done = session.follow(args, &mut printer, out);
+    let done = session.follow(args, &mut printer, to);
     // Whatever has happened, the program is left as it was.
     let left = session.leave();
     let why = done?;
     left?;
-    session.print(&mut printer, out)?;
+    session.print(&mut printer, to)?;
     if args.summary {
-        printer.summary(out)?;
+        printer.summary(to)?;
     }
+    output.finish()?;
     out.flush()?;
     conclude(args, &printer, why, &session)
 }
