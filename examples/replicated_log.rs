@@ -62,7 +62,10 @@ fn run() -> Done<()> {
     match args[..] {
         [] => {}
         ["--seed", seed] => {
-            match lost_entry(seed.parse()?, true)? {
+            let number = seed
+                .parse()
+                .map_err(|_| format!("{seed:?} is not a seed: write a number, as --seed 7"))?;
+            match lost_entry(number, true)? {
                 Some(index) => println!("seed {seed}: entry {index} was committed and is lost"),
                 None => println!("seed {seed}: every committed entry is there"),
             }

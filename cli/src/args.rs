@@ -27,11 +27,13 @@ Examples:
   mlx5 dump --live                       watch requests and completions as the device sees them
   mlx5 trace -- ib_write_bw -n 5         the same of any program, while it runs
 
-Between two processes, here on two machines with devices:
+Between two processes, here on two machines with devices (the guide, hardware.md, shows
+how without one):
   server$ mlx5 perf --listen
   client$ mlx5 perf --connect server --op read
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C
+(capture: 0; trace: see its help).";
 
 /// Lists, describes and measures mlx5 devices, and decodes their queues.
 #[derive(Parser, Debug)]

@@ -73,7 +73,8 @@ struct Corrupt {
 
 fn parse_corrupt(text: &str) -> Result<Corrupt, String> {
     let number = |text: &str| {
-        text.parse().map_err(|_| format!("{text:?} is no number: 3, or 3:1 for its first block"))
+        text.parse()
+            .map_err(|_| format!("{text:?} is not a number: write 3, or 3:1 for its first block"))
     };
     let (transfer, block) = match text.split_once(':') {
         Some((transfer, block)) => (transfer, Some(number(block)?)),
@@ -247,7 +248,10 @@ fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Fai
             SignatureErrorKind::Guard => "guard".to_owned(),
             SignatureErrorKind::ReferenceTag => "reference tag".to_owned(),
             SignatureErrorKind::ApplicationTag => "application tag".to_owned(),
-            other => format!("{other:?}"),
+            SignatureErrorKind::Unchecked => "not checked".to_owned(),
+            SignatureErrorKind::Lost => "not kept".to_owned(),
+            SignatureErrorKind::Other(code) => format!("code {code:#x}"),
+            _ => "unknown".to_owned(),
         };
         let number = error.offset / block::SIGNED as u64 + 1;
         table.row(head.into_iter().chain([

@@ -36,7 +36,7 @@ pub(crate) struct PortArgs {
     pub(crate) device: DeviceArgs,
     /// Port of the device
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    port: u8,
+    pub(crate) port: u8,
     /// GID index to use, as in `mlx5 info -v` [default: chosen by type and scope]
     #[arg(long, value_name = "INDEX")]
     gid_index: Option<u8>,
@@ -201,7 +201,7 @@ impl Opened {
         if self.port(port)?.link_layer == LinkLayer::Ethernet {
             return Ok(());
         }
-        let failure = Failure::new(format!("port {port} is no Ethernet port"));
+        let failure = Failure::new(format!("port {port} is not an Ethernet port"));
         Err(failure.hint(match self.simulator {
             Some(_) => "--sim-link roce simulates one",
             None => "`mlx5 info` shows the ports; --port chooses one",
@@ -249,11 +249,15 @@ impl PortArgs {
             };
             return Err(Failure::new(cause).hint(hint));
         }
-        let local = opened
-            .context
-            .local_port(self.port, self.gid_index)
-            .map_err(|error| Failure::from(error).hint("`mlx5 info -v` lists the port's GIDs"))?;
+        let local = self.local_port(&opened.context)?;
         Ok(Port { opened, local })
+    }
+
+    /// The chosen port of an open device, with the chosen GID.
+    pub(crate) fn local_port(&self, context: &Context) -> Result<LocalPort, Failure> {
+        context
+            .local_port(self.port, self.gid_index)
+            .map_err(|error| Failure::from(error).hint("`mlx5 info -v` lists the port's GIDs"))
     }
 }
 

@@ -94,6 +94,8 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self { kind: Kind::ReaderGone, ..Self::new("") },
+            // With a text of its own it says what failed.
+            _ if error.get_ref().is_some() => Self::new(error.to_string()),
             _ => Self::new(format!("input or output failed: {error}")),
         }
     }

@@ -2,11 +2,12 @@
 
 use crate::device::{self, DeviceArgs, Found, announce, describe, link_name};
 use crate::failure::Failure;
-use crate::info::sheet::{Json, Sheet, Text};
+use crate::info::sheet::{Json, Sheet, Table, Text};
 use mlx5::{
     AtomicCap, Context, Device, DeviceAttr, DeviceCapFlags, GidEntry, GidType, LinkLayer, Mtu,
     NodeType, PortAttr, mtu_bytes,
 };
+use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// `--help`.
@@ -14,7 +15,11 @@ pub(crate) const LONG_ABOUT: &str = "\
 Shows a device and its ports. With -v: the limits of every kind of object, the
 capabilities of queues and completions, and the GIDs and P_Keys of its ports.
 
-Without --device it shows every device.";
+Without --device it shows every device.
+
+With --json: numbers, booleans, and null for what is not there, under the names of the text.
+Rates are in Gb/s, clocks in kHz, registers of BlueFlame and MTUs in bytes. The ports of a
+device are an array, and gids and pkeys are arrays of each port.";
 
 mod sheet;
 
@@ -24,7 +29,7 @@ pub(crate) struct Args {
     /// Show limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]
     verbose: bool,
-    /// Write JSON: an array of devices, with the names and values of the text
+    /// Write JSON: an array of devices, with the names of the text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -82,7 +87,7 @@ fn describe_device(
 fn identity(out: &mut impl Sheet, device: &Device, context: &Context) -> io::Result<()> {
     let attributes = context.query_device();
     out.field(0, "hca_id", device.name())?;
-    let transport = match device.node_type() {
+    let text = match device.node_type() {
         NodeType::ChannelAdapter => "InfiniBand (0)".to_owned(),
         NodeType::Switch => "InfiniBand, a switch".to_owned(),
         NodeType::Router => "InfiniBand, a router".to_owned(),
@@ -91,30 +96,28 @@ fn identity(out: &mut impl Sheet, device: &Device, context: &Context) -> io::Res
         NodeType::UsnicUdp => "usNIC over UDP (4)".to_owned(),
         other => format!("unknown ({})", other.raw()),
     };
-    out.field(4, "transport", transport)?;
+    let word = text.split(" (").next().unwrap_or_default();
+    out.told(4, "transport", word.into(), &text)?;
     if let Some(part) = device.part() {
         out.field(4, "part", part)?;
     }
-    out.field(4, "fw_ver", &attributes.fw_ver)?;
-    out.field(4, "node_guid", attributes.node_guid)?;
-    out.field(4, "sys_image_guid", attributes.sys_image_guid)?;
-    out.field(4, "vendor_id", format_args!("{:#06x}", attributes.vendor_id))?;
-    out.field(
-        4,
-        "vendor_part_id",
-        format_args!("{} ({:#06x})", attributes.vendor_part_id, attributes.vendor_part_id),
-    )?;
-    out.field(4, "hw_ver", format_args!("{:#x}", attributes.hw_ver))?;
+    out.field(4, "fw_ver", attributes.fw_ver.as_str())?;
+    out.field(4, "node_guid", attributes.node_guid.to_string())?;
+    out.field(4, "sys_image_guid", attributes.sys_image_guid.to_string())?;
+    out.bits(4, "vendor_id", attributes.vendor_id.into(), 4)?;
+    let part = attributes.vendor_part_id;
+    out.told(4, "vendor_part_id", part.into(), format_args!("{part} ({part:#06x})"))?;
+    out.bits(4, "hw_ver", attributes.hw_ver.into(), 0)?;
     if !device.board_id().is_empty() {
         out.field(4, "board_id", device.board_id())?;
     }
     if let Some(pci) = device.pci().filter(|pci| !pci.address.is_empty()) {
-        out.field(4, "pci", &pci.address)?;
+        out.field(4, "pci", pci.address.as_str())?;
     }
     if let Some(node) = device.numa_node() {
         out.field(4, "numa_node", node)?;
     }
-    out.field(4, "uverbs", format_args!("/dev/infiniband/{}", device.uverbs()))?;
+    out.field(4, "uverbs", format!("/dev/infiniband/{}", device.uverbs()))?;
     out.field(4, "phys_port_cnt", attributes.phys_port_cnt)
 }
 
@@ -128,8 +131,8 @@ macro_rules! fields {
 /// The device's limits.
 fn limits(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
     let device = context.query_device();
-    out.field(4, "max_mr_size", format_args!("{:#x}", device.max_mr_size))?;
-    out.field(4, "page_size_cap", format_args!("{:#x}", device.page_size_cap))?;
+    out.bits(4, "max_mr_size", device.max_mr_size, 0)?;
+    out.bits(4, "page_size_cap", device.page_size_cap, 0)?;
     fields!(
         out,
         device,
@@ -173,47 +176,52 @@ fn limits(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
 /// The device's capabilities.
 fn capabilities(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
     let device = context.query_device();
-    let atomics = match device.atomic_cap {
-        AtomicCap::None => "none (0)",
-        AtomicCap::Hca => "among the queue pairs of the device (1)",
-        AtomicCap::Global => "to the whole machine (2)",
+    let (word, atomics) = match device.atomic_cap {
+        AtomicCap::None => ("none", "none (0)"),
+        AtomicCap::Hca => ("device", "among the queue pairs of the device (1)"),
+        AtomicCap::Global => ("machine", "to the whole machine (2)"),
     };
-    out.field(4, "atomic_cap", atomics)?;
-    out.field(4, "blueflame", blueflame(&device))?;
-    out.field(4, "devx", yes(context.has_devx()))?;
-    out.field(4, "hca_core_clock", format_args!("{} kHz", device.hca_core_clock))?;
-    out.field(4, "timestamp_mask", format_args!("{:#x}", device.timestamp_mask))?;
+    out.told(4, "atomic_cap", word.into(), atomics)?;
+    out.told(4, "blueflame", device.queues.bf_reg_size.into(), blueflame(&device))?;
+    out.flag(4, "devx", context.has_devx())?;
+    let clock = device.hca_core_clock;
+    out.told(4, "hca_core_clock", clock.into(), format_args!("{clock} kHz"))?;
+    out.bits(4, "timestamp_mask", device.timestamp_mask, 0)?;
     let completions = &device.completions;
     out.field(4, "cqe_version", completions.cqe_version)?;
     match completions.max_compressed {
-        0 => out.field(4, "cqe_compression", "no")?,
+        0 => out.told(4, "cqe_compression", Value::Null, "no")?,
         most => {
             let formats = completions.compression_formats;
-            let formats: Vec<&str> = formats.iter_names().map(|(name, _)| name).collect();
-            let formats = formats.join(", ").to_lowercase();
-            out.field(4, "cqe_compression", format_args!("up to {most} in a run, {formats}"))?;
+            let formats: Vec<String> =
+                formats.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+            let text = format!("up to {most} in a run, {}", formats.join(", "));
+            let value = json!({ "max": most, "formats": formats });
+            out.told(4, "cqe_compression", value, text)?;
         }
     }
     match (completions.max_moderation_count, completions.max_moderation_period) {
-        (0, _) => out.field(4, "cq_moderation", "no")?,
+        (0, _) => out.told(4, "cq_moderation", Value::Null, "no")?,
         (count, period) => {
             let text = format!("up to {count} completions, {period} µs");
-            out.field(4, "cq_moderation", text)?;
+            let value = json!({ "completions": count, "microseconds": period });
+            out.told(4, "cq_moderation", value, text)?;
         }
     }
-    let paging = match (device.odp.supported, device.odp.implicit) {
-        (false, _) => "no".to_owned(),
-        (true, implicit) => format!(
-            "rc {:#x}, uc {:#x}, ud {:#x}{}",
-            device.odp.rc,
-            device.odp.uc,
-            device.odp.ud,
-            if implicit { ", implicit" } else { "" }
+    let (rc, uc, ud) = (device.odp.rc, device.odp.uc, device.odp.ud);
+    let (value, text) = match (device.odp.supported, device.odp.implicit) {
+        (false, _) => (Value::Null, "no".to_owned()),
+        (true, implicit) => (
+            json!({ "rc": rc, "uc": uc, "ud": ud, "implicit": implicit }),
+            format!(
+                "rc {rc:#x}, uc {uc:#x}, ud {ud:#x}{}",
+                if implicit { ", implicit" } else { "" }
+            ),
         ),
     };
-    out.field(4, "on_demand_paging", paging)?;
+    out.told(4, "on_demand_paging", value, text)?;
     let flags = device.device_cap_flags;
-    out.field(4, "device_cap_flags", format_args!("{:#x}", flags.bits()))?;
+    out.bits(4, "device_cap_flags", flags.bits(), 0)?;
     for (name, _) in flags.iter_names() {
         out.item(name)?;
     }
@@ -231,41 +239,39 @@ fn blueflame(device: &DeviceAttr) -> String {
     }
 }
 
-fn yes(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
-}
-
 fn port(out: &mut impl Sheet, number: u8, port: &PortAttr, verbose: bool) -> io::Result<()> {
     let mtu = |mtu: Option<Mtu>| match mtu {
         Some(mtu) => format!("{} ({})", mtu_bytes(mtu), mtu.raw()),
         None => "unknown".to_owned(),
     };
+    let state = device::state(port);
     out.port(number)?;
-    out.field(8, "state", format_args!("{} ({})", device::state(port), port.state.raw()))?;
-    out.field(8, "max_mtu", mtu(port.max_mtu))?;
-    out.field(8, "active_mtu", mtu(port.active_mtu))?;
+    out.told(8, "state", state.into(), format_args!("{state} ({})", port.state.raw()))?;
+    out.told(8, "max_mtu", port.max_mtu.map(mtu_bytes).into(), mtu(port.max_mtu))?;
+    out.told(8, "active_mtu", port.active_mtu.map(mtu_bytes).into(), mtu(port.active_mtu))?;
     out.field(8, "sm_lid", port.sm_lid)?;
     out.field(8, "port_lid", port.lid)?;
-    out.field(8, "port_lmc", format_args!("{:#04x}", port.lmc))?;
+    out.bits(8, "port_lmc", port.lmc.into(), 2)?;
     out.field(8, "link_layer", link_name(port.link_layer))?;
     if let (Some(width), Some(speed)) = (port.active_width, port.active_speed) {
         let gbps = f64::from(port.mbps().unwrap_or(0)) / 1000.0;
-        out.field(8, "rate", format_args!("{gbps} Gb/s ({width}X {speed})"))?;
+        out.told(8, "rate", gbps.into(), format_args!("{gbps} Gb/s ({width}X {speed})"))?;
     }
     if !verbose {
         return Ok(());
     }
-    out.field(8, "phys_state", port.phys_state)?;
-    out.field(8, "max_msg_sz", format_args!("{:#x}", port.max_msg_sz))?;
-    out.field(8, "port_cap_flags", format_args!("{:#010x}", port.port_cap_flags))?;
-    out.field(8, "port_cap_flags2", format_args!("{:#06x}", port.port_cap_flags2))?;
+    out.field(8, "phys_state", port.phys_state.to_string())?;
+    out.bits(8, "max_msg_sz", port.max_msg_sz.into(), 0)?;
+    out.bits(8, "port_cap_flags", port.port_cap_flags.into(), 8)?;
+    out.bits(8, "port_cap_flags2", port.port_cap_flags2.into(), 4)?;
     out.field(8, "max_vl_num", port.max_vl_num)?;
     out.field(8, "bad_pkey_cntr", port.bad_pkey_cntr)?;
     out.field(8, "qkey_viol_cntr", port.qkey_viol_cntr)?;
     out.field(8, "sm_sl", port.sm_sl)?;
     out.field(8, "subnet_timeout", port.subnet_timeout)?;
     out.field(8, "init_type_reply", port.init_type_reply)?;
-    out.field(8, "grh_required", yes(port.grh_required || port.link_layer == LinkLayer::Ethernet))?;
+    let routed = port.grh_required || port.link_layer == LinkLayer::Ethernet;
+    out.flag(8, "grh_required", routed)?;
     out.field(8, "gid_tbl_len", port.gid_tbl_len)?;
     out.field(8, "pkey_tbl_len", port.pkey_tbl_len)
 }
@@ -277,13 +283,18 @@ fn addresses<'a>(
 ) -> io::Result<()> {
     for entry in gids {
         // An interface that is going away has no name.
-        let interface = match (entry.netdev_ifindex, context.net_interface(entry)) {
-            (Some(index), Ok(Some(name))) => format!(", interface {name} ({index})"),
-            (Some(index), _) => format!(", interface {index}"),
+        let (number, name) = (entry.netdev_ifindex, context.net_interface(entry).ok().flatten());
+        let interface = match (number, &name) {
+            (Some(index), Some(name)) => format!(", interface {name} ({index})"),
+            (Some(index), None) => format!(", interface {index}"),
             (None, _) => String::new(),
         };
-        let text = format!("{}, {}{interface}", entry.gid, gid_type(entry.gid_type));
-        out.field(8, &format!("GID[{}]", entry.gid_index), text)?;
+        let kind = gid_type(entry.gid_type);
+        let text = format!("{}, {kind}{interface}", entry.gid);
+        let value = json!({
+            "gid": entry.gid.to_string(), "type": kind, "interface": name, "ifindex": number,
+        });
+        out.entry(Table::Gids, entry.gid_index, value, &text)?;
     }
     Ok(())
 }
@@ -307,7 +318,7 @@ fn partitions(
         // The table may be shorter than its advertised length.
         let Ok(key) = context.query_pkey(port, index) else { break };
         if key != 0 {
-            out.field(8, &format!("P_Key[{index}]"), format_args!("{key:#06x}"))?;
+            out.entry(Table::PKeys, index, json!({ "pkey": key }), &format!("{key:#06x}"))?;
         }
     }
     Ok(())

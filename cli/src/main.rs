@@ -7,6 +7,7 @@ mod device;
 mod doctor;
 mod dump;
 mod failure;
+mod files;
 mod info;
 mod interrupt;
 mod link;

@@ -33,7 +33,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 86400.0;
     match text.trim().parse::<f64>() {
         Ok(seconds) if (0.001..=LONGEST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("a run takes from 0.001 to 86400 seconds".to_owned()),
+        Ok(_) => Err("a time is from 0.001 to 86400 seconds".to_owned()),
         Err(_) => Err(format!("{text:?} is not a time in seconds: write 10, or 0.5")),
     }
 }

@@ -73,15 +73,30 @@ fn programs_read_json() {
     let (text, json) = (mlx5("info --sim -v").done(), mlx5("info --sim -v --json").done());
     let device: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let device = &device[0];
-    for name in ["max_qp", "max_cqe", "vendor_id", "firmware", "GID[0]", "P_Key[0]", "rate"] {
-        let of = |value: &serde_json::Value| match value {
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let found = device.get(name).or_else(|| device["ports"][0].get(name));
-        assert_eq!(found.map(of).as_deref(), value(&text, name), "{name}");
+    let port = &device["ports"][0];
+    // Every name of the text, and what stands in an array.
+    for line in text.lines() {
+        let Some((name, _)) = line.trim().split_once(':') else { continue };
+        if name.starts_with(char::is_lowercase) && !name.contains(' ') {
+            assert!(device.get(name).or_else(|| port.get(name)).is_some(), "{name}");
+        }
     }
-    assert!(device["max_qp"].is_u64(), "{device}");
+    for name in ["max_qp", "max_cqe", "cqe_version"] {
+        assert_eq!(Some(&*device[name].to_string()), value(&text, name), "{name}");
+    }
+    for name in ["vendor_id", "vendor_part_id", "hw_ver", "hca_core_clock", "blueflame"] {
+        assert!(device[name].is_u64(), "{name}: {device}");
+    }
+    assert_eq!((&device["devx"], &port["grh_required"]), (&true.into(), &false.into()));
+    assert_eq!((&port["rate"], &port["active_mtu"]), (&200.0.into(), &4096.into()));
+    assert_eq!((&device["transport"], &port["state"]), (&"InfiniBand".into(), &"active".into()));
+    assert_eq!(port["pkeys"], serde_json::json!([{ "index": 0, "pkey": 0xffff }]));
+    let roce: serde_json::Value =
+        serde_json::from_str(&mlx5("info --sim-link roce -v --json").done()).expect("JSON");
+    let gid = &roce[0]["ports"][0]["gids"][3];
+    assert_eq!((&gid["index"], &gid["type"]), (&3.into(), &"RoCE v2".into()));
+    assert_eq!((&gid["interface"], &gid["ifindex"]), (&"eth2".into(), &2.into()));
+    assert!(gid["gid"].as_str().is_some_and(|gid| gid.contains(':')), "{gid}");
     assert!(device["device_cap_flags_names"].as_array().is_some_and(|names| names.len() > 5));
     for word in ["CqeCompFormat", "Some(", "None"] {
         assert!(!text.contains(word), "{word} in {text}");
@@ -144,6 +159,8 @@ fn the_response_of_a_corrupt_transfer_is_cancelled_and_a_failure_sent_instead() 
     assert!(text.contains("1 cancelled: 102"), "{text}");
     assert_eq!(text.matches("NOP").count(), 1, "{text}");
     assert_eq!(text.matches("success  cancelled").count(), 1, "{text}");
+    // Of the four responses and what was sent instead of one, by the name that the ring has, too.
+    assert_eq!(text.matches("  SEND       success").count(), 5, "{text}");
     for arrived in ["transfer 1 done", "transfer 3 done", "transfer 4 done"] {
         assert!(text.contains(&format!("   \"{arrived}\"\n")), "{text}");
     }

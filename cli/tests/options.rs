@@ -64,10 +64,12 @@ const DOCTOR: &[(&str, Ends)] = &[
     ("doctor --sim", Well),
     ("doctor --sim-link roce --sim-model cx6", Well),
     ("doctor --device mlx5_0 --sim --port 1", Well),
-    ("doctor -d mlx5_0 --sim", Well),
+    ("doctor -d mlx5_0 --sim --gid-index 0", Well),
     // It tells what is wrong among what is right, on stdout.
     ("doctor --sim --port x", Refused),
     ("doctor --sim --port 256", Refused),
+    ("doctor --sim --gid-index first", Refused),
+    ("doctor --sim --gid-index 99", Failing),
     ("doctor --sim --device nobody", Failing),
     ("doctor --sim-model none", Refused),
     ("doctor --sim-link none", Refused),
@@ -123,6 +125,9 @@ const PERF: &[(&str, Ends)] = &[
     ("perf --sim --sizes 8 -b --messages 20 -n 3 --csv FILE", Well),
     ("perf --sim --sizes 8 -n 3 --only latency --histogram --svg FILE", Well),
     ("perf --sim --sizes 8 -n 3 --histogram --json -", Json),
+    ("perf --sim --sizes 8 -n 3 --only latency --svg -", Well),
+    ("perf --sim --sizes 8 -n 3 --messages 20 --inline 900", Well),
+    ("perf --sim -t ud --sizes 8 -n 3 --messages 20 --inline 892", Well),
     (
         "perf --sim-model cx5 --sim-link roce --sizes 8 -n 2 --messages 4 --gid-index 1 --port 1",
         Well,
@@ -149,12 +154,16 @@ const PERF: &[(&str, Ends)] = &[
     ("perf --depth 0", Refused),
     ("perf --depth 100000", Refused),
     ("perf --inline 901", Refused),
+    ("perf -t ud --inline 893", Refused),
     ("perf --inline all", Refused),
     ("perf --signal-every 65", Refused),
     ("perf --signal-every 0", Refused),
     ("perf --batch 0", Refused),
+    ("perf --batch 65", Refused),
     ("perf --only everything", Refused),
     ("perf --json - --csv -", Refused),
+    ("perf --svg - --json -", Refused),
+    ("perf --csv - --svg -", Refused),
     ("perf --sim --sizes 8 -n 1 --messages 1 --json /proc/no/such/file", Failing),
     ("perf --sim --sizes 8 -n 1 --messages 1 --csv /proc/no/such/file", Failing),
     ("perf --sim --sizes 8 -n 1 --messages 1 --svg /proc/no/such/file", Failing),
@@ -175,7 +184,13 @@ const PERF: &[(&str, Ends)] = &[
     ("perf --raw --op send", Refused),
     ("perf --raw --transport ud", Refused),
     ("perf --raw --connect here", Refused),
+    ("perf --raw --listen", Refused),
     ("perf --raw --threads 2", Refused),
+    ("perf --raw --qps 2", Refused),
+    ("perf --raw --inline 8", Refused),
+    ("perf --raw --signal-every 4", Refused),
+    ("perf --raw --bidirectional", Refused),
+    ("perf --raw --gid-index 1", Refused),
     ("perf --raw --sizes 59", Refused),
     ("perf --raw --sizes 9015", Refused),
     ("perf --raw --sim-link ib", Failing),
@@ -228,6 +243,8 @@ const DUMP: &[(&str, Ends)] = &[
     ("dump -t rc -f FILE -k auto", Well),
     ("dump --file FILE", Well),
     ("dump --file /proc/no/such/file", Failing),
+    // Nothing is on stdin.
+    ("dump --file -", Refused),
     ("dump --kind bytes 00", Refused),
     ("dump --transport tcp 00", Refused),
     ("dump --kind cqe --stride 100 00", Refused),
@@ -245,11 +262,12 @@ const TRACE: &[(&str, Ends)] = &[
     ("trace --json -- true", JsonLines),
     ("trace --output FILE -- true", Well),
     ("trace -o FILE --queues -- true", Well),
+    ("trace -o - -- true", Well),
     ("trace --queue 0x48 -q 72 --verbose -- true", Well),
     ("trace -v --errors -- true", Well),
     ("trace -e --interval 10ms -- true", Well),
     ("trace -i 1ms --summary --duration 5 -- true", Well),
-    ("trace -s -d 5 -- true", Well),
+    ("trace -s --duration 5 -- true", Well),
     ("trace", Refused),
     ("trace 0", Refused),
     ("trace 99999999", Failing),
@@ -258,6 +276,8 @@ const TRACE: &[(&str, Ends)] = &[
     ("trace --queue 48h -- true", Refused),
     ("trace --interval 1 -- true", Refused),
     ("trace --duration never -- true", Refused),
+    // In all other commands it names a device.
+    ("trace -d 5 -- true", Refused),
     ("trace --queues --errors -- true", Refused),
     ("trace --summary --json --verbose -- true", Refused),
     ("trace --errors --summary -- true", Refused),
@@ -337,6 +357,15 @@ fn value_is_bad(row: &str, long: &str) -> bool {
     let word = |letter: char| letter.is_whitespace() || ",:".contains(letter);
     let own = !error.contains('\'') && error.split(word).any(|word| word == value);
     quoted || own
+}
+
+/// What works only between two processes is tried there.
+#[test]
+fn the_tests_between_processes_have_what_the_rows_leave_to_them() {
+    let tests = include_str!("processes.rs");
+    for (command, option) in BETWEEN_PROCESSES.into_iter().chain([WITH_IBV]) {
+        assert!(tests.contains(command) && tests.contains(option), "{command} {option}");
+    }
 }
 
 /// Every option has a row in which it does well, and one in which its value is bad.

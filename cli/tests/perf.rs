@@ -114,7 +114,7 @@ fn atomics_are_measured_with_their_eight_bytes() {
     assert!(table.starts_with("RC fetch-add on mlx5_0"), "{table}");
     for line in ["--op fetch-add --sizes 16", "--op compare-swap --all"] {
         let text = mlx5(&format!("perf --sim {line}")).refused();
-        assert!(text.contains("an atomic is of 8 bytes"), "{text}");
+        assert!(text.contains("atomics operate on 8 bytes"), "{text}");
     }
     let text = mlx5("perf --op fetch-add -t uc").refused();
     assert!(text.contains("uc has no atomic fetch-add"), "{text}");
@@ -164,7 +164,7 @@ fn a_rate_both_ways_is_the_sum_of_two() {
         Value::Null
     );
     let text = mlx5("perf --bidirectional --only latency").refused();
-    assert!(text.contains("--bidirectional is of rates"), "{text}");
+    assert!(text.contains("--bidirectional applies to rates only"), "{text}");
 }
 
 #[test]
@@ -325,6 +325,18 @@ fn results_are_written_to_files_beside_the_table() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_named() {
-    let text = mlx5("perf --sim --sizes 8 -n 10 --svg /nonexistent/plot.svg").failed();
-    assert!(text.contains("cannot write /nonexistent/plot.svg"), "{text}");
+    for option in ["json", "csv", "svg"] {
+        let line = format!("perf --sim --sizes 8 -n 10 --{option} /nonexistent/results");
+        let text = mlx5(&line).failed();
+        assert!(text.contains("cannot write /nonexistent/results"), "{text}");
+        assert!(!text.contains("measuring"), "before there is anything to lose: {text}");
+    }
+}
+
+/// Nothing can be written into /dev/full, which is told when all is measured.
+#[test]
+fn a_full_disk_leaves_the_table() {
+    let run = mlx5("perf --sim --sizes 8 -n 10 --json /dev/full --csv /dev/full");
+    assert!(run.out.lines().any(|line| line.starts_with("bytes ")), "{}", run.out);
+    assert!(run.failed().contains("cannot write /dev/full: No space left"));
 }

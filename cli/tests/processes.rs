@@ -175,12 +175,33 @@ fn what_the_peer_cannot_do_is_told_to_both() {
     assert!(err.contains("not an `mlx5` command"), "{err}");
 }
 
+/// The kernel accepts for a program that does not: the connection stands, and nothing comes.
+#[test]
+fn a_peer_that_never_answers_is_given_up_when_the_time_is_over() {
+    let machine = Machine::serve("silent");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its number");
+    for line in ["pingpong", "pingpong --ibv", "perf"] {
+        let mut client = machine.command(&format!("{line} --timeout 1 --connect {address}"));
+        let begun = Instant::now();
+        let output = client.output().expect("it runs");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {err}");
+        assert!(err.contains("the other side has not answered for 1 s"), "{line}: {err}");
+        assert!(err.contains("hint: ") && err.contains("--timeout"), "{line}: {err}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{line}: {:?}", begun.elapsed());
+    }
+}
+
 #[test]
 fn messages_bounce_between_processes() {
     let machine = Machine::serve("pingpong");
-    for line in ["", "-t ud", "--events"] {
-        let (server, address) = machine.listen("pingpong");
-        let mut client = machine.command(&format!("pingpong -n 50 {line} --connect {address}"));
+    for line in ["-n 50", "-n 50 -t ud", "-n 50 --events", "-n 1 --ibv --mtu 2048"] {
+        // With --ibv each takes the other for rdma-core's program, which does not hear what its peer was
+        // told, and which sends back what came: of one message that is what this command sends, too.
+        let own = if line.contains("--ibv") { line } else { "" };
+        let (server, address) = machine.listen(&format!("pingpong {own}"));
+        let mut client = machine.command(&format!("pingpong {line} --connect {address}"));
         let output = client.output().expect("it runs");
         let out = String::from_utf8_lossy(&output.stdout);
         assert!(out.contains("every byte verified"), "{line}: {out}");

@@ -127,6 +127,14 @@ fn simulated_devices_of_two_processes_do_not_meet() {
 }
 
 #[test]
+fn a_full_disk_is_named() {
+    for line in ["trace -o /dev/full -- true", "capture --sim -n 1 -w /dev/full"] {
+        let text = mlx5(line).failed();
+        assert!(text.contains("mlx5: cannot write /dev/full: No space left"), "{line}: {text}");
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_reason_to_panic() {
     for line in ["info -v --sim", "dump --live --sim", "--help", "cancel --sim"] {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -224,7 +224,7 @@ impl Id {
             return Err(Error::too_long(OPERATION, data.len(), room));
         }
         let reason = u8::try_from(reason).map_err(|_| {
-            let what = format!("{reason} is no reason for which a program rejects");
+            let what = format!("{reason} is not a reason for which a program rejects");
             Error::new(OPERATION, ErrorKind::InvalidArgument, what)
         })?;
         let private_data_len = data.len() as u8;

@@ -55,7 +55,7 @@ pub(crate) fn open(device: &str) -> Result<(Context, u8), Box<dyn Error>> {
 
 /// An address as people write it: `02:00:00:00:00:01`.
 pub(crate) fn mac(text: &str) -> Result<[u8; 6], String> {
-    let wrong = || format!("{text} is no MAC address: write it as 02:00:00:00:00:01");
+    let wrong = || format!("{text} is not a MAC address: write it as 02:00:00:00:00:01");
     let bytes: Result<Vec<u8>, _> =
         text.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
     bytes.map_err(|_| wrong())?.try_into().map_err(|_| wrong())

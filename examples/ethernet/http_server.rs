@@ -36,7 +36,7 @@ struct Arguments {
 
 /// An address with the length of its network's prefix.
 fn network(text: &str) -> Result<Ipv4Cidr, String> {
-    text.parse().map_err(|()| format!("{text} is no address with a prefix, as 192.0.2.2/24"))
+    text.parse().map_err(|()| format!("{text} is not an address with a prefix, as 192.0.2.2/24"))
 }
 
 /// Bytes of the longest frame, its check sequence apart.

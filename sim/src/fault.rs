@@ -126,7 +126,7 @@ impl fmt::Display for UnknownFault {
             "" => name.to_owned(),
             takes => format!("{name}:{takes}"),
         });
-        write!(f, "\"{}\" is no fault; known are {}", self.text, known.join(", "))
+        write!(f, "\"{}\" is not a fault; known are {}", self.text, known.join(", "))
     }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::network::{MILLION, Network};
-use crate::{PortConfig, SimConfig};
+use crate::{PortConfig, SimConfig, UnknownFault};
 use mlx5_prm::ethernet::InlineMode;
 
 /// The environment variable.
@@ -97,12 +97,17 @@ const SETTINGS: [(&str, &str); 25] = [
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsError {
     setting: String,
+    /// What is wrong with its value, where more is known than what it takes.
+    fault: Option<UnknownFault>,
 }
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let setting = &self.setting;
-        write!(f, "{VARIABLE}: cannot understand \"{setting}\"; ")?;
+        write!(f, "cannot understand \"{setting}\"; ")?;
+        if let Some(fault) = &self.fault {
+            return fault.fmt(f);
+        }
         let name = setting.split_once('=').map_or(setting.as_str(), |(name, _)| name);
         match SETTINGS.iter().find(|(known, _)| *known == name) {
             Some((name, "")) => write!(f, "{name} takes no value"),
@@ -128,7 +133,7 @@ impl FromStr for Settings {
         let (mut off, mut trace, mut wire, mut mtu) = (false, false, None, None);
         let (mut about_machine, mut links) = (Vec::new(), Vec::new());
         for setting in list.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
-            let wrong = || SettingsError { setting: setting.to_owned() };
+            let wrong = || SettingsError { setting: setting.to_owned(), fault: None };
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             match name {
                 "off" if value.is_empty() => off = true,
@@ -166,7 +171,11 @@ impl FromStr for Settings {
                     machine.longest_timer_us =
                         longest.as_micros().try_into().map_err(|_| wrong())?;
                 }
-                "fault" => machine.faults.push(number(value).ok_or_else(wrong)?),
+                "fault" => machine.faults.push(
+                    value
+                        .parse()
+                        .map_err(|fault| SettingsError { fault: Some(fault), ..wrong() })?,
+                ),
                 "seed" => machine.seed = number(value).ok_or_else(wrong)?,
                 _ => return Err(wrong()),
             }
@@ -179,7 +188,7 @@ impl FromStr for Settings {
         }
         // What a link does not set is as everywhere, wherever in the list that stands.
         for (setting, (one, other), what) in links {
-            let wrong = || SettingsError { setting: setting.to_owned() };
+            let wrong = || SettingsError { setting: setting.to_owned(), fault: None };
             if one.max(other) >= machine.devices || one == other {
                 return Err(wrong());
             }
@@ -339,11 +348,14 @@ mod tests {
             ("latency=2", "500ns, 2us or 1ms"),
             ("loss=1000001", "of a million"),
             ("ipv4=10.0.0.1+here", "joined with +"),
-            ("fault=rust", "drop-packets:3"),
+            ("fault=rust", "known are "),
+            ("fault=overrun:1", "overrun-cq:"),
             ("fast", "trace, wire=, model="),
         ] {
             let error = setting.parse::<Settings>().expect_err(setting).to_string();
             assert!(error.contains(setting) && error.contains(right), "{error}");
+            // Where the list stands, who reads it says.
+            assert!(!error.contains(VARIABLE), "{error}");
         }
     }
 

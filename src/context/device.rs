@@ -130,7 +130,7 @@ impl Device {
         second.ok_or_else(|| {
             let cause = format!(
                 "no RoCE port of an mlx5 device has the address {ip}: see `ip address`; an address \
-                 on InfiniBand is no GID"
+                 on InfiniBand is not a GID"
             );
             Error::new(VERB, ErrorKind::NotFound, cause)
         })

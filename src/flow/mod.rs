@@ -120,7 +120,7 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
     let context = Arc::clone(target.context());
     context.check(CREATE)?;
     if !context.port(CREATE, port_num)?.ethernet {
-        let what = format!("port {port_num} is no Ethernet port ({:?})", LinkLayer::InfiniBand);
+        let what = format!("port {port_num} is not an Ethernet port ({:?})", LinkLayer::InfiniBand);
         return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
     }
     supported(CREATE, &context)?;

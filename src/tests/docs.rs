@@ -91,7 +91,12 @@ fn the_readme_names_every_example() {
 const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
 
 /// What stands in the README for those who have the checkout, and what for those who have the registry.
-const ELSEWHERE: [(&str, &str); 4] = [
+const ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "Clone this repository into a folder `mlx5`; \"the checkout\" below is that folder. It needs a Rust toolchain,\n",
+        "\"The checkout\" below is a clone of the repository. What follows needs a Rust toolchain,\n",
+    ),
+    ("In the checkout, `cargo xtask pictures` draws both pictures anew.\n\n", ""),
     (
         " In the checkout:\n\n```sh\ncargo run -p mlx5-cli -- pingpong\n",
         "\n\n```sh\ncargo install mlx5-cli\nmlx5 pingpong\n",
@@ -150,6 +155,11 @@ fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
         let needs = NEEDS.iter().find(|command| pair[1].contains(**command));
         let says = pair.iter().any(|text| text.to_lowercase().contains("in the checkout"));
         assert!(needs.is_none() || says, "{needs:?} for those who have no checkout: {}", pair[1]);
+    }
+    // What leads in to a picture would lead nowhere.
+    for pair in paragraphs.windows(2).filter(|pair| pair[0].ends_with(':')) {
+        let follows = pair[1].starts_with("```") || pair[1].starts_with(['|', '-', '*']);
+        assert!(follows, "nothing follows {:?}", pair[0]);
     }
     let said = read_to_string(&path).unwrap();
     assert!(said == page, "MLX5_WRITE=1 cargo test -p mlx5 --lib registry writes docs/REGISTRY.md");
@@ -215,7 +225,7 @@ fn every_program_of_the_guide_is_compiled_and_run() {
         .concat();
     let mut programs = 0;
     for (name, text) in pages() {
-        for (kind, _) in blocks(&text) {
+        for (kind, program) in blocks(&text) {
             match kind {
                 "sh" | "toml" | "text" => continue,
                 "rust" => {}
@@ -225,6 +235,9 @@ fn every_program_of_the_guide_is_compiled_and_run() {
                 _ => panic!("{name}: a block of {kind:?} is no program, or is not tested"),
             }
             programs += 1;
+            // A whole program runs; one without `main` would only be compiled.
+            let is_whole = program.starts_with("use ") && program.contains("\nfn ");
+            assert!(!is_whole || program.contains("fn main()"), "{name}: nobody calls {program}");
             let include = [format!("\"{name}\""), format!("/{name}\"")];
             assert!(include.iter().any(|text| tested.contains(text)), "{name} is not included");
         }
@@ -281,6 +294,40 @@ fn add_sources(folder: &Path, sources: &mut Vec<String>) {
     }
 }
 
+/// The texts of errors that the page of troubleshooting has.
+fn error_texts(page: &str) -> BTreeSet<&str> {
+    let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
+    headings
+        .map(|heading| {
+            let text = heading.strip_prefix('`').and_then(|text| text.strip_suffix('`'));
+            text.unwrap_or_else(|| panic!("{heading} is not an error text in backticks"))
+        })
+        .collect()
+}
+
+#[test]
+fn every_usual_cause_of_an_errno_is_in_the_guide() {
+    let page = read_to_string(guide().join("troubleshooting.md")).unwrap();
+    let known = error_texts(&page);
+    for folder in ["src/error", "cm/src"] {
+        let mut sources = Vec::new();
+        add_sources(&root().join(folder), &mut sources);
+        let causes = sources.iter().filter_map(|source| {
+            let (_, rest) = source.split_once("\nfn usual_cause(")?;
+            rest.split("\n}\n").next()
+        });
+        // What stands between quotes: texts have spaces, the names of operations have none.
+        let texts: Vec<&str> = causes
+            .flat_map(|source| source.split('"').skip(1).step_by(2))
+            .filter(|text| text.contains(' '))
+            .collect();
+        assert!(texts.len() > 15, "{folder}: {texts:?}");
+        for text in texts {
+            assert!(known.iter().any(|known| text.contains(known)), "the guide has no {text:?}");
+        }
+    }
+}
+
 #[test]
 fn every_error_text_of_the_guide_is_in_the_code() {
     let mut sources = Vec::new();
@@ -291,13 +338,7 @@ fn every_error_text_of_the_guide_is_in_the_code() {
         add_sources(&root().join(package).join("src"), &mut sources);
     }
     let page = read_to_string(guide().join("troubleshooting.md")).unwrap();
-    let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
-    let texts: BTreeSet<&str> = headings
-        .map(|heading| {
-            let text = heading.strip_prefix('`').and_then(|text| text.strip_suffix('`'));
-            text.unwrap_or_else(|| panic!("{heading} is no error text in backticks"))
-        })
-        .collect();
+    let texts = error_texts(&page);
     assert!(texts.len() > 30, "{} error texts were found", texts.len());
     for text in texts {
         assert!(sources.iter().any(|source| source.contains(text)), "no code says {text:?}");

@@ -836,5 +836,5 @@ fn an_infiniband_port_has_no_flow_rules() {
     let (pd, cq) = bed.queues();
     let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
     let error = qp.attach(1, &Rule::new()).unwrap_err();
-    assert!(error.to_string().contains("no Ethernet port"), "{error}");
+    assert!(error.to_string().contains("not an Ethernet port"), "{error}");
 }

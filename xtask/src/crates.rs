@@ -45,10 +45,24 @@ const SEMVER: Tool =
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         Some(What::Deny) => deny(),
-        Some(What::Semver { base, package }) => semver(base.as_deref(), package),
+        Some(What::Semver { base, package }) => {
+            let base = match base {
+                Some(base) => Some(base.clone()),
+                None => newest_tag(Path::new("."))?,
+            };
+            // Who asks for nothing else is not told that all is well.
+            let base = base.ok_or_else(|| Failure::Unknown(NO_BASE.to_owned()))?;
+            semver(&base, package)
+        }
         None => {
             deny()?;
-            semver(None, &[])
+            match newest_tag(Path::new("."))? {
+                Some(tag) => semver(&tag, &[]),
+                None => {
+                    println!("interfaces are left out: {NO_BASE}");
+                    Ok(())
+                }
+            }
         }
     }
 }
@@ -71,20 +85,14 @@ fn deny() -> Result<(), Failure> {
     }
 }
 
-fn semver(base: Option<&str>, packages: &[String]) -> Result<(), Failure> {
-    let base = match base {
-        Some(base) => base.to_owned(),
-        None => match newest_tag(Path::new("."))? {
-            Some(tag) => tag,
-            None => {
-                println!("interfaces are left out: there is no tag v*, and --base names no commit");
-                return Ok(());
-            }
-        },
-    };
+/// Before the first release.
+const NO_BASE: &str = "no version is released (there is no tag v*), so there is no interface to keep; \
+                       `cargo xtask crates semver --base COMMIT` compares with a commit";
+
+fn semver(base: &str, packages: &[String]) -> Result<(), Failure> {
     let program = SEMVER.installed()?;
     let mut command = Command::new(program);
-    command.args(["semver-checks", "check-release", "--baseline-rev", &base]);
+    command.args(["semver-checks", "check-release", "--baseline-rev", base]);
     let libraries = PUBLISHED.iter().copied().filter(|name| !ALONE.contains(name));
     match packages {
         [] => command.args(libraries.flat_map(|name| ["--package", name])),

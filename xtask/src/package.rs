@@ -116,7 +116,9 @@ fn check(package: &Path) -> Result<(), Failure> {
             return Err(Failure::Output { program: "cargo package".into(), what });
         }
     }
-    for field in ["description = ", "license = ", "rust-version = ", "readme = "] {
+    for field in
+        ["description = ", "license = ", "rust-version = ", "readme = ", "documentation = "]
+    {
         if !manifest.contains(field) {
             let what = format!("no line \"{field}\" in {}", path.display());
             return Err(Failure::Output { program: "cargo package".into(), what });
@@ -192,6 +194,8 @@ mod tests {
                 let says = package[field].as_str().is_some_and(|text| !text.is_empty());
                 assert!(says, "{name} has no {field}");
             }
+            let pages = package["documentation"].as_str();
+            assert_eq!(pages, Some(&*format!("https://docs.rs/{name}")), "{name}");
             let keywords = texts(&package["keywords"]);
             assert!((1..=5).contains(&keywords.len()), "{name} has keywords {keywords:?}");
             assert!(keywords.iter().all(|word| word.len() <= 20), "{name}: {keywords:?}");

@@ -57,12 +57,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let library = shared_library("mlx5-sim-preload", Profile::Release)?;
     for picture in &PICTURES {
         let text = printed(&command, &library, picture)?;
+        if let Some(median) = slowest_median(&text).filter(|median| *median > QUIET) {
+            let what = format!(
+                "it measured a median of {median} µs, where a quiet machine has less than {QUIET}: \
+                 the machine is busy; run it alone"
+            );
+            return Err(Failure::Output { program: picture.typed.to_owned(), what });
+        }
         let svg = drawn(picture.typed, &text, picture.shown);
         let path = arguments.out.join(picture.file);
         fs::write(&path, svg).map_err(|error| Failure::File { path: path.clone(), error })?;
         println!("{}", path.display());
     }
     Ok(())
+}
+
+/// Microseconds. Above it a picture would show what else the machine did.
+const QUIET: f64 = 200.0;
+
+/// The longest median latency of the table that `mlx5 perf` prints, in microseconds. None in another text.
+fn slowest_median(text: &str) -> Option<f64> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("bytes "));
+    let names = columns(lines.next()?);
+    let place = names.iter().position(|name| *name == "50 %")?;
+    let medians = lines.filter_map(|line| columns(line).get(place)?.parse::<f64>().ok());
+    medians.max_by(f64::total_cmp)
+}
+
+/// The cells of a row, which have two spaces between them.
+fn columns(row: &str) -> Vec<&str> {
+    row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
 /// What the command prints on a simulated device.
@@ -95,6 +119,8 @@ const ADVANCE: f64 = 7.8;
 const LINE: f64 = 18.0;
 const MARGIN: f64 = 16.0;
 const BAR: f64 = 28.0;
+/// The longest line, in characters: wider pictures cannot be read where a page is narrow.
+const WIDEST: usize = 120;
 
 /// Draws a terminal in which a command was typed that printed `text`.
 fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
@@ -106,6 +132,9 @@ fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
         lines.extend(all[all.len() - last..].iter().map(|line| (*line).to_owned()));
     } else {
         lines.extend(all.iter().map(|line| (*line).to_owned()));
+    }
+    for line in lines.iter_mut().filter(|line| line.chars().count() > WIDEST) {
+        *line = line.chars().take(WIDEST - 1).chain(['…']).collect();
     }
     let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     let width = columns as f64 * ADVANCE + 2.0 * MARGIN;
@@ -175,5 +204,31 @@ mod tests {
             assert!(svg.contains(&format!(">{line}</text>")), "{line}");
         }
         assert!(!svg.contains(">line 3</text>") && !svg.contains(">line 97</text>"));
+
+        let svg = drawn("mlx5", &"x".repeat(300), (3, 2));
+        assert!(svg.contains(&format!(">{}…</text>", "x".repeat(WIDEST - 1))), "{svg}");
+        assert!(width(&svg) <= 1000.0, "{svg}");
+    }
+
+    fn width(svg: &str) -> f64 {
+        let (_, rest) = svg.split_once("viewBox=\"0 0 ").expect("a size");
+        rest.split(' ').next().and_then(|width| width.parse().ok()).expect("a width")
+    }
+
+    #[test]
+    fn the_pictures_that_there_are_can_be_read() {
+        for Picture { file, .. } in &PICTURES {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file);
+            let svg = fs::read_to_string(path).expect("a picture");
+            assert!(width(&svg) <= 1000.0, "{file} is too wide");
+        }
+    }
+
+    #[test]
+    fn what_a_busy_machine_measured_is_told_apart() {
+        let table = "RC write on mlx5_0\nbytes    min  50 %   90 %\n    8  56.10  7590  12607\n   \
+                     1k   9.61  12.5  8561\n";
+        assert_eq!(slowest_median(table), Some(7590.0));
+        assert_eq!(slowest_median("  1.106461  cq  0x000400  made: 64 completions\n"), None);
     }
 }

@@ -4,7 +4,7 @@ use super::block;
 use super::{Args, Bad};
 use crate::device::Port;
 use crate::failure::Failure;
-use crate::link::Patience;
+use crate::link::{Patience, posted_as};
 use mlx5::mkey::Mkey;
 use mlx5::{
     Access, AsyncEvent, CompletionQueue, ConnectOptions, Context, MemoryRegion, Psn, QueuePair,
@@ -228,7 +228,7 @@ impl Scene {
             let polled = self.cq.poll(64, |completion| {
                 told.push(Told {
                     wr_id: completion.wr_id(),
-                    opcode: format!("{:?}", completion.opcode()),
+                    opcode: posted_as(completion.opcode()).into_owned(),
                     status: match completion.status() {
                         Ok(()) => "success".to_owned(),
                         Err(error) => error.to_string(),

@@ -4,13 +4,13 @@ mod pcapng;
 
 use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
+use crate::files::{Output, is_dash};
 use crate::interrupt::Interrupt;
 use crate::numbers::{parse_seconds, parse_size};
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
 use mlx5::{Clock, Device};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,14 +37,14 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// File to write [default: stdout, if that is no terminal]
+    /// File to write, or `-` for stdout [default: stdout, if that is not a terminal]
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Packets to capture [default: until Ctrl-C; 10 on the simulated device]
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so many seconds, as 10 or 0.5
+    /// End after so many seconds, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
     /// Bytes to keep of each packet, as 64, 4k
@@ -70,22 +70,16 @@ pub(crate) fn run(
     out_is_a_terminal: bool,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    if args.write.is_none() && out_is_a_terminal {
-        let failure = Failure::usage("a capture is no text, and would go to a terminal");
+    if args.write.as_deref().is_none_or(is_dash) && out_is_a_terminal {
+        let failure = Failure::usage("refusing to write a binary capture to a terminal");
         return Err(failure.hint("-w FILE writes a file; `mlx5 capture | tcpdump -r -` shows it"));
     }
     // Before there are other threads.
     let interrupt = Interrupt::watch()?;
     let opened = args.device.with_packets().open()?;
-    match &args.write {
-        Some(path) => {
-            let cannot = |error| Failure::from(error).during(path.display());
-            let mut file = BufWriter::new(File::create(path).map_err(cannot)?);
-            capture(args, &opened, &interrupt, &mut file)?;
-            file.flush().map_err(cannot)
-        }
-        None => capture(args, &opened, &interrupt, out),
-    }
+    let mut output = Output::create_or_stdout(args.write.as_deref())?;
+    capture(args, &opened, &interrupt, &mut output.writer(out))?;
+    output.finish()
 }
 
 fn capture(
@@ -345,7 +339,7 @@ mod tests {
     fn an_infiniband_port_is_refused_by_name() {
         let line = Line::parse_from(["capture", "--sim-link", "ib"]);
         let failure = run(&line.args, false, &mut Vec::new()).expect_err("no Ethernet");
-        assert_eq!(failure.cause(), "port 1 is no Ethernet port");
+        assert_eq!(failure.cause(), "port 1 is not an Ethernet port");
     }
 
     #[test]
@@ -359,6 +353,13 @@ mod tests {
         let line = Line::parse_from(["capture", "--sim", "-n", "1", "-w", "/dev/null"]);
         run(&line.args, true, &mut out).expect("a capture");
         assert!(out.is_empty(), "nothing was written here");
+    }
+
+    #[test]
+    fn a_dash_is_stdout() {
+        assert_eq!(captured(&["-n", "1", "-w", "-"])[0].0, 0x0a0d_0d0a);
+        let line = Line::parse_from(["capture", "--sim", "-n", "1", "--write", "-"]);
+        run(&line.args, true, &mut Vec::new()).expect_err("a terminal");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::{Finding, Report};
-use crate::device::{Opened, Port};
+use crate::device::{Opened, Port, PortArgs};
 use crate::failure::Failure;
 use crate::info::gid_type;
 use crate::link::{EndArgs, Session, Shape, Transport};
@@ -22,10 +22,10 @@ pub(super) fn check<W: Write>(
     report: &mut Report<'_, W>,
     machine: Option<&Machine>,
     opened: &Opened,
-    port: u8,
+    chosen: &PortArgs,
     peer: Option<&str>,
 ) -> io::Result<()> {
-    let context = &opened.context;
+    let (context, port) = (&opened.context, chosen.port);
     report.add(identity(opened))?;
     report.add(placement(machine, opened))?;
     let attributes = match context.query_port(port) {
@@ -44,13 +44,13 @@ pub(super) fn check<W: Write>(
         report.add(addresses(machine, context, port))?;
     }
     report.add([mtu(machine, context, port, &attributes)])?;
-    report.add([messages(opened, port, None)])?;
+    report.add([messages(opened, chosen, None)])?;
     if let Some(peer) = peer {
         let finding = match opened.simulator {
-            None => messages(opened, port, Some(peer)),
+            None => messages(opened, chosen, Some(peer)),
             Some(_) => Finding::failure(
                 format!("{peer} cannot be reached from a device that is simulated in this process"),
-                "leave --sim out, on a machine with a device",
+                "omit --sim, on a machine with a device",
             ),
         };
         report.add([finding])?;
@@ -168,9 +168,9 @@ fn mtu(machine: Option<&Machine>, context: &Context, port: u8, attributes: &Port
 }
 
 /// Sends messages to this device itself, or to a peer.
-fn messages(opened: &Opened, number: u8, peer: Option<&str>) -> Finding {
+fn messages(opened: &Opened, chosen: &PortArgs, peer: Option<&str>) -> Finding {
     let whom = peer.unwrap_or("itself");
-    match exchanged(opened, number, peer) {
+    match exchanged(opened, chosen, peer) {
         Ok(microseconds) => Finding::fine(format!(
             "{MESSAGES} messages of {BYTES} bytes to {whom} and back, every byte verified; median \
              {microseconds} µs"
@@ -185,9 +185,9 @@ fn messages(opened: &Opened, number: u8, peer: Option<&str>) -> Finding {
     }
 }
 
-fn exchanged(opened: &Opened, number: u8, peer: Option<&str>) -> Result<String, Failure> {
+fn exchanged(opened: &Opened, chosen: &PortArgs, peer: Option<&str>) -> Result<String, Failure> {
     let context = opened.context.clone();
-    let local = context.local_port(number, None)?;
+    let local = chosen.local_port(&context)?;
     let port = Port {
         opened: Opened {
             context,

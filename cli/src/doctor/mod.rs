@@ -4,7 +4,7 @@ mod device;
 mod library;
 mod machine;
 
-use crate::device::{DeviceArgs, Found, Opened, describe};
+use crate::device::{Found, Opened, PortArgs, describe};
 use crate::failure::Failure;
 use crate::link::parse_address;
 use machine::Machine;
@@ -40,11 +40,8 @@ pub(crate) struct Args {
     /// Exchange messages with a machine that runs `mlx5 pingpong --listen` [default port: 18515]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     peer: Option<String>,
-    /// Port of the device
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Device")]
-    port: u8,
     #[command(flatten)]
-    device: DeviceArgs,
+    port: PortArgs,
 }
 
 /// What a check found.
@@ -118,7 +115,7 @@ impl<W: Write> Report<'_, W> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
-    examine(args, &Machine { root: PathBuf::from("/") }, || args.device.select(), out)
+    examine(args, &Machine { root: PathBuf::from("/") }, || args.port.device.select(), out)
 }
 
 /// Checks a machine, and the first of the devices that `find` gives.
@@ -131,11 +128,11 @@ fn examine(
     let mut report = Report { out, warnings: 0, failures: 0 };
     report.heading("machine")?;
     report.add(machine.check())?;
-    report.add([library::check()])?;
+    report.add([library::check(&machine.root)])?;
     let Found { devices, simulator } = find()?;
     let simulated = simulator.is_some();
     // Other commands simulate a device where there is none. Here it would hide what was asked.
-    match devices.into_iter().next().filter(|_| !simulated || args.device.wants_simulated()) {
+    match devices.into_iter().next().filter(|_| !simulated || args.port.device.wants_simulated()) {
         None => report.add([Finding::failure(
             "no mlx5 device",
             "do what stands above, or look at the simulated device: `mlx5 doctor --sim`",
@@ -147,16 +144,20 @@ fn examine(
         1 => format!("1 {what}"),
         _ => format!("{number} {what}s"),
     };
-    let which = if simulated { "the simulated device works" } else { "RDMA works here" };
+    // A simulated device that nobody asked for was not looked at.
+    let (works, fails) = match simulated && args.port.device.wants_simulated() {
+        true => ("the simulated device works", "the simulated device does not work"),
+        false => ("RDMA works here", "RDMA does not work here"),
+    };
     if failures != 0 {
         let cause = format!("{}, {}", count(failures, "failure"), count(warnings, "warning"));
-        return Err(
-            Failure::new(cause).hint("below each FAIL stands what to do; mend the first one first")
-        );
+        writeln!(out, "verdict: {fails}: {cause}")?;
+        return Err(Failure::new(cause)
+            .hint("each FAIL is followed by what to do; fix the first one first"));
     }
     match warnings {
-        0 => writeln!(out, "verdict: {which}")?,
-        _ => writeln!(out, "verdict: {which}, with {}", count(warnings, "warning"))?,
+        0 => writeln!(out, "verdict: {works}")?,
+        _ => writeln!(out, "verdict: {works}, with {}", count(warnings, "warning"))?,
     }
     Ok(())
 }
@@ -176,7 +177,7 @@ fn check<W: Write>(
             let opened = Opened { context, device, simulator };
             // What the kernel says of its interfaces and nodes is about its own devices.
             let machine = (!simulated).then_some(machine);
-            device::check(report, machine, &opened, args.port, args.peer.as_deref())
+            device::check(report, machine, &opened, &args.port, args.peer.as_deref())
         }
         Err(error) => {
             let node = format!("/dev/infiniband/{} cannot be opened", device.uverbs());
@@ -217,7 +218,9 @@ mod tests {
         let failure = ended.expect_err("there is no device");
         assert!(failure.cause().starts_with("1 failure, "), "{failure:?}");
         assert!(text.contains("  FAIL  no mlx5 device\n        do what stands above"), "{text}");
-        assert!(!text.contains("simulated ConnectX") && !text.contains("verdict"), "{text}");
+        assert!(!text.contains("simulated ConnectX"), "{text}");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("verdict: RDMA does not work here: 1 failure, "), "{text}");
 
         let (ended, text) = said(&["--sim"]);
         ended.expect("it works");

@@ -14,6 +14,7 @@ pub(crate) use wqe::{
 
 use crate::device::PortArgs;
 use crate::failure::Failure;
+use crate::files::is_dash;
 use clap::ValueEnum;
 use mlx5_prm::cqe::DESCRIPTOR;
 use std::io::{self, IsTerminal, Read, Write};
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     /// Bytes in hexadecimal; `-` or nothing reads stdin
     #[arg(value_name = "HEX", conflicts_with_all = ["file", "live"])]
     hex: Vec<String>,
-    /// Read hexadecimal text from a file
+    /// Read hexadecimal text from a file, or with `-` from stdin
     #[arg(short, long, value_name = "FILE", conflicts_with = "live")]
     file: Option<PathBuf>,
     /// What the bytes contain
@@ -154,7 +155,7 @@ fn check_stride(stride: usize, kind: Kind) -> Result<(), Failure> {
 }
 
 fn input(args: &Args) -> Result<String, Failure> {
-    if let Some(file) = &args.file {
+    if let Some(file) = args.file.as_deref().filter(|file| !is_dash(file)) {
         return std::fs::read_to_string(file)
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())));
     }
@@ -162,7 +163,7 @@ fn input(args: &Args) -> Result<String, Failure> {
         return Ok(args.hex.join(" "));
     }
     let mut stdin = io::stdin();
-    if stdin.is_terminal() && args.hex.is_empty() {
+    if stdin.is_terminal() && args.hex.is_empty() && args.file.is_none() {
         let hint = "give bytes as arguments, with --file or on stdin; --live needs none";
         return Err(Failure::usage("there are no bytes to decode").hint(hint));
     }

@@ -7,8 +7,40 @@ use std::io::{self, Write};
 
 /// Takes what there is to say, in order: of the device, then of each port.
 pub(super) trait Sheet {
-    /// A value by its name. Values of ports are indented further than those of the device.
-    fn field(&mut self, indent: usize, name: &str, value: impl Display) -> io::Result<()>;
+    /// A value by its name, as a program takes it and as people read it. Values of ports are indented
+    /// further than those of the device.
+    fn told(
+        &mut self,
+        indent: usize,
+        name: &str,
+        value: Value,
+        text: impl Display,
+    ) -> io::Result<()>;
+
+    /// A value that both read alike.
+    fn field(
+        &mut self,
+        indent: usize,
+        name: &str,
+        value: impl Into<Value> + Display + Clone,
+    ) -> io::Result<()> {
+        self.told(indent, name, value.clone().into(), value)
+    }
+
+    /// A number that people read in hexadecimal, with so many digits at least.
+    fn bits(&mut self, indent: usize, name: &str, bits: u64, digits: usize) -> io::Result<()> {
+        // With `0x` before them.
+        let width = digits + 2;
+        self.told(indent, name, bits.into(), format_args!("{bits:#0width$x}"))
+    }
+
+    /// Whether something is there.
+    fn flag(&mut self, indent: usize, name: &str, is: bool) -> io::Result<()> {
+        self.told(indent, name, is.into(), if is { "yes" } else { "no" })
+    }
+
+    /// An entry of a table: `NAME[INDEX]`, and an object of an array for programs.
+    fn entry(&mut self, table: Table, index: u32, value: Value, text: &str) -> io::Result<()>;
 
     /// One of several values of the name before.
     fn item(&mut self, value: &str) -> io::Result<()>;
@@ -17,12 +49,33 @@ pub(super) trait Sheet {
     fn port(&mut self, number: u8) -> io::Result<()>;
 }
 
+/// A table of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Table {
+    Gids,
+    PKeys,
+}
+
+impl Table {
+    /// What an entry is called in text, and the array in JSON.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Gids => ("GID", "gids"),
+            Self::PKeys => ("P_Key", "pkeys"),
+        }
+    }
+}
+
 /// Lines with the values in a column.
 pub(super) struct Text<'a, W>(pub(super) &'a mut W);
 
 impl<W: Write> Sheet for Text<'_, W> {
-    fn field(&mut self, indent: usize, name: &str, value: impl Display) -> io::Result<()> {
-        field(self.0, indent, name, value)
+    fn told(&mut self, indent: usize, name: &str, _: Value, text: impl Display) -> io::Result<()> {
+        field(self.0, indent, name, text)
+    }
+
+    fn entry(&mut self, table: Table, index: u32, _: Value, text: &str) -> io::Result<()> {
+        field(self.0, 8, &format!("{}[{index}]", table.names().0), text)
     }
 
     fn item(&mut self, value: &str) -> io::Result<()> {
@@ -48,6 +101,11 @@ impl Json {
         self.ports.last_mut().unwrap_or(&mut self.device)
     }
 
+    fn push(&mut self, name: &str, value: Value) {
+        let items = self.now().entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        items.as_array_mut().into_iter().for_each(|items| items.push(value.clone()));
+    }
+
     pub(super) fn into_value(mut self) -> Value {
         let ports: Vec<Value> = self.ports.into_iter().map(Value::from).collect();
         self.device.insert("ports".to_owned(), ports.into());
@@ -56,18 +114,21 @@ impl Json {
 }
 
 impl Sheet for Json {
-    fn field(&mut self, _: usize, name: &str, value: impl Display) -> io::Result<()> {
+    fn told(&mut self, _: usize, name: &str, value: Value, _: impl Display) -> io::Result<()> {
         name.clone_into(&mut self.last);
-        let text = value.to_string();
-        let value = text.parse::<u64>().map_or(Value::from(text), Value::from);
         self.now().insert(name.to_owned(), value);
         Ok(())
     }
 
+    fn entry(&mut self, table: Table, index: u32, value: Value, _: &str) -> io::Result<()> {
+        let mut entry = Map::from_iter([("index".to_owned(), index.into())]);
+        entry.extend(value.as_object().cloned().unwrap_or_default());
+        self.push(table.names().1, entry.into());
+        Ok(())
+    }
+
     fn item(&mut self, value: &str) -> io::Result<()> {
-        let name = format!("{}_names", self.last);
-        let items = self.now().entry(name).or_insert_with(|| Value::Array(Vec::new()));
-        items.as_array_mut().into_iter().for_each(|items| items.push(value.into()));
+        self.push(&format!("{}_names", self.last), value.into());
         Ok(())
     }
 

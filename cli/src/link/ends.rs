@@ -12,7 +12,7 @@ use crate::link::side::{Invitation, Shape, Side};
 use clap::Args;
 use mlx5::{CompletionChannel, Endpoint};
 use std::hash::{BuildHasher, RandomState};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -36,7 +36,9 @@ pub(crate) struct EndArgs {
     /// Connect to a peer that runs with --listen [default port: 18515]
     #[arg(long, value_name = "HOST:PORT", value_parser = exchange::parse_address)]
     connect: Option<String>,
-    /// Give up after this time without progress [default: 10; none for a peer to connect]
+    /// Give up after so many whole seconds without progress, 1 to 3600 [default: 10]
+    ///
+    /// Without it a peer may take 30 seconds to answer, and any time to connect.
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: Option<u64>,
@@ -134,7 +136,8 @@ impl EndArgs {
         )
         .hint(
             "without --listen and --connect both ends run in this process; two processes need a \
-             real device each, or one that they share",
+             real device each, or one that they share: in the checkout \
+             `cargo xtask with-sim --sim wire=SOCKET -- mlx5 ...`",
         ))
     }
 
@@ -151,6 +154,18 @@ impl EndArgs {
     /// The time limit, if one was given.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs)
+    }
+
+    /// How long to wait for an answer of the other side.
+    pub(crate) fn answer(&self) -> Duration {
+        self.timeout().unwrap_or(exchange::ANSWER)
+    }
+
+    /// A stream to the other side, whose answers may take as long as the options say.
+    pub(crate) fn reached(&self, address: &str) -> Result<TcpStream, Failure> {
+        let stream = exchange::dial(address, self.timeout().unwrap_or(DEFAULT_TIMEOUT))?;
+        stream.set_read_timeout(Some(self.answer()))?;
+        Ok(stream)
     }
 
     /// How long to wait on a port.
@@ -188,8 +203,11 @@ impl EndArgs {
                 let session = RandomState::new().hash_one(0_u8);
                 let hello = Hello { session, threads, shape };
                 // The other end answers none of them before all are there.
-                let connections: Result<Vec<_>, Failure> =
-                    (0..threads).map(|_| greet(Exchange::connect(address)?, hello)).collect();
+                let one = |_| {
+                    let exchange = Exchange::new(self.reached(address)?, self.answer())?;
+                    greet(exchange, hello)
+                };
+                let connections: Result<Vec<_>, Failure> = (0..threads).map(one).collect();
                 let end = |exchange| connect(port, exchange, shape, self.waiter(port, events)?);
                 connections?.into_iter().map(end).collect()
             }
@@ -207,12 +225,12 @@ impl EndArgs {
                 .hint("name another port: --listen PORT, and --connect HOST:PORT on the other side")
         })?;
         note(&format!("listening on {address}"));
-        let (mut exchange, from) = Exchange::accept(&listener, self.timeout())?;
+        let (mut exchange, from) = Exchange::accept(&listener, self.timeout(), self.answer())?;
         note(&format!("serving {from}"));
         let hello = greeted(&mut exchange)?;
         let mut connections = vec![(exchange, hello)];
         while connections.len() < hello.threads as usize {
-            let (mut exchange, _) = Exchange::accept(&listener, Some(FURTHER))?;
+            let (mut exchange, _) = Exchange::accept(&listener, Some(FURTHER), self.answer())?;
             match greeted(&mut exchange) {
                 Ok(other) if (other.session, other.threads) == (hello.session, hello.threads) => {
                     connections.push((exchange, other));

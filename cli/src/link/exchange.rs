@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::link::message::Message;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Time limit for an answer.
+/// Time limit for an answer, unless `--timeout` says.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// The longest line.
 const LONGEST: usize = 4096;
@@ -43,7 +43,7 @@ pub(crate) fn parse_address(address: &str) -> Result<String, String> {
     match good {
         true => Ok(address.to_owned()),
         false => {
-            Err(format!("{address:?} is no address: write host, host:1234, 1234 or [::1]:1234"))
+            Err(format!("{address:?} is not an address: write host, host:1234, 1234 or [::1]:1234"))
         }
     }
 }
@@ -76,37 +76,58 @@ pub(crate) fn accept(
     }
 }
 
+/// Connects to a host and a port. The limit is shared among the addresses that the host has.
+pub(crate) fn dial(address: &str, limit: Duration) -> Result<TcpStream, Failure> {
+    let address = complete(address, "127.0.0.1");
+    let failed = |error: &io::Error| Failure::new(format!("cannot connect to {address}: {error}"));
+    let hint = "start the other side first, with --listen; does a firewall stand between? or wait \
+                longer: --timeout";
+    let found = address.to_socket_addrs().map_err(|error| {
+        failed(&error).hint("is the name right? an address does without: --connect 192.0.2.1")
+    })?;
+    let found: Vec<SocketAddr> = found.collect();
+    let begun = Instant::now();
+    let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+    for (place, one) in found.iter().enumerate() {
+        let left = limit.saturating_sub(begun.elapsed()) / (found.len() - place) as u32;
+        // No time at all would be refused as an argument.
+        match TcpStream::connect_timeout(one, left.max(Duration::from_millis(1))) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(&last).hint(hint))
+}
+
 /// A connection to the peer.
 pub(crate) struct Exchange {
     stream: TcpStream,
+    /// How long an answer may take.
+    patience: Duration,
     /// Bytes of an incomplete line.
     pending: Vec<u8>,
 }
 
 impl Exchange {
-    /// Uses `stream`.
-    pub(crate) fn new(stream: TcpStream) -> Result<Self, Failure> {
+    /// Uses `stream`. Each answer may take so long.
+    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, pending: Vec::new() })
-    }
-
-    /// Connects to a listening peer.
-    pub(crate) fn connect(address: &str) -> Result<Self, Failure> {
-        let address = complete(address, "127.0.0.1");
-        let stream = TcpStream::connect(&address).map_err(|error| {
-            Failure::new(format!("cannot connect to {address}: {error}"))
-                .hint("start the other side first, with --listen; does a firewall stand between?")
-        })?;
-        Self::new(stream)
+        Ok(Self { stream, patience, pending: Vec::new() })
     }
 
     /// Accepts a peer.
     pub(crate) fn accept(
         listener: &TcpListener,
         timeout: Option<Duration>,
+        patience: Duration,
     ) -> Result<(Self, String), Failure> {
         let (stream, from) = accept(listener, timeout)?;
-        Ok((Self::new(stream)?, from.to_string()))
+        Ok((Self::new(stream, patience)?, from.to_string()))
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Sends a message.
@@ -120,13 +141,13 @@ impl Exchange {
     /// Receives the next message. The peer's failure is returned as an error.
     pub(crate) fn receive(&mut self) -> Result<Message, Failure> {
         self.stream.set_nonblocking(false)?;
-        self.stream.set_read_timeout(Some(ANSWER))?;
+        self.stream.set_read_timeout(Some(self.patience))?;
         loop {
             if let Some(message) = self.line()? {
                 return Ok(message);
             }
             if !self.read()? {
-                return Err(silent());
+                return Err(silent(self.patience));
             }
         }
     }
@@ -187,9 +208,9 @@ pub(crate) fn unexpected(message: &Message) -> Failure {
 }
 
 /// The failure for a peer that says nothing for so long.
-pub(crate) fn silent() -> Failure {
-    Failure::new(format!("the other side has not answered for {} s", ANSWER.as_secs()))
-        .hint("is it stopped, or is the network between cut?")
+pub(crate) fn silent(patience: Duration) -> Failure {
+    Failure::new(format!("the other side has not answered for {} s", patience.as_secs_f64()))
+        .hint("is it stopped, or is the network between cut? or wait longer: --timeout")
 }
 
 fn gone() -> Failure {
@@ -204,8 +225,29 @@ mod tests {
     fn pair() -> (Exchange, Exchange) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its number").to_string();
-        let client = Exchange::connect(&address).expect("connected");
-        (client, Exchange::accept(&listener, None).expect("accepted").0)
+        let client = dial(&address, ANSWER).and_then(|stream| Exchange::new(stream, ANSWER));
+        let (server, _) = Exchange::accept(&listener, None, ANSWER).expect("accepted");
+        (client.expect("connected"), server)
+    }
+
+    #[test]
+    fn a_peer_that_says_nothing_is_given_up() {
+        let (client, _server) = pair();
+        let mut client = Exchange { patience: Duration::from_millis(20), ..client };
+        let failure = client.receive().expect_err("nothing is said");
+        assert_eq!(failure.cause(), "the other side has not answered for 0.02 s");
+        assert!(failure.remedy().is_some_and(|hint| hint.contains("--timeout")), "{failure:?}");
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its number").to_string();
+        drop(listener);
+        let failure = dial(&address, ANSWER).expect_err("nobody listens");
+        assert!(failure.cause().starts_with(&format!("cannot connect to {address}: ")));
+        // Also where the time is over before it begins.
+        dial(&address, Duration::ZERO).expect_err("nobody listens");
     }
 
     #[test]
@@ -275,7 +317,7 @@ mod tests {
             "::1::",
         ] {
             let refused = parse_address(bad).expect_err(bad);
-            assert!(refused.contains("is no address"), "{refused}");
+            assert!(refused.contains("is not an address"), "{refused}");
         }
     }
 }

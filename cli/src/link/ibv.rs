@@ -11,7 +11,7 @@ use crate::link::exchange;
 use crate::link::side::{Invitation, Received, Shape, Side};
 use crate::link::{Op, Transport};
 use mlx5::{Endpoint, Gid, GidType, LinkLayer, Mtu, Psn, QpNumber, QpType, RemoteAddress};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,6 @@ const LENGTH: usize = 52;
 const DONE: &[u8; 5] = b"done\0";
 /// The Q_Key of both sides.
 const QKEY: u32 = 0x1111_1111;
-/// Time limit for the exchange.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// The address that one side sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,11 +96,7 @@ impl Foreign {
         waiter: Waiter,
     ) -> Result<Self, Failure> {
         if let Some(address) = ends.connects_to() {
-            let address = exchange::complete(address, "127.0.0.1");
-            let stream = TcpStream::connect(&address).map_err(|error| {
-                Failure::new(format!("cannot connect to {address}: {error}"))
-                    .hint("start the server first: ibv_rc_pingpong without the name of a host")
-            })?;
+            let stream = ends.reached(address)?;
             return Self::client(port, stream, shape, mtu, waiter);
         }
         let address = exchange::complete(ends.listens_at().unwrap_or_default(), "0.0.0.0");
@@ -110,6 +104,7 @@ impl Foreign {
             .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
         note(&format!("listening on {address}"));
         let (stream, _) = exchange::accept(&listener, ends.timeout())?;
+        stream.set_read_timeout(Some(ends.answer()))?;
         Self::server(port, stream, shape, mtu, waiter)
     }
 
@@ -137,13 +132,12 @@ impl Foreign {
         mtu: Mtu,
         waiter: Waiter,
     ) -> Result<Self, Failure> {
-        stream.set_read_timeout(Some(ANSWER))?;
         let (mut side, local) = end(port, shape, mtu, &waiter)?;
         let remote = hear(&mut stream, &local, mtu)?;
         side.join(port, &[invitation(remote)])?;
         tell(&mut stream, &local, port)?;
         let mut done = [0; DONE.len()];
-        stream.read_exact(&mut done)?;
+        read(&mut stream, &mut done)?;
         Ok(Self { side, waiter, client: false, local, remote })
     }
 
@@ -230,14 +224,21 @@ fn tell(stream: &mut TcpStream, local: &Endpoint, port: &Port) -> Result<(), Fai
     Ok(stream.write_all(&Destination::of(local, global).to_bytes())?)
 }
 
+/// Reads so many bytes, within the time limit of the stream.
+fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), Failure> {
+    stream.read_exact(bytes).map_err(|error| match (error.kind(), stream.read_timeout()) {
+        (ErrorKind::WouldBlock | ErrorKind::TimedOut, Ok(Some(limit))) => exchange::silent(limit),
+        _ => error.into(),
+    })
+}
+
 /// Parses the peer's address.
 fn hear(stream: &mut TcpStream, local: &Endpoint, mtu: Mtu) -> Result<Endpoint, Failure> {
     let mut bytes = [0; LENGTH];
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.read_exact(&mut bytes)?;
+    read(stream, &mut bytes)?;
     let strange = || {
         let said = String::from_utf8_lossy(&bytes).into_owned();
-        Failure::new(format!("the other side sent {said:?}, which is no queue pair's address"))
+        Failure::new(format!("the other side sent {said:?}, which is not a queue pair's address"))
             .hint("is it one of rdma-core's pingpong programs?")
     };
     let remote = Destination::from_bytes(&bytes).ok_or_else(strange)?;

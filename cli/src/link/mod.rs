@@ -26,6 +26,9 @@ pub(crate) use sender::Pace;
 pub(crate) use side::{ATOMIC, Shape, datagram_limit};
 
 use clap::ValueEnum;
+use mlx5::CompletionOpcode;
+use mlx5_prm::wqe::Opcode;
+use std::borrow::Cow;
 
 /// Transport of the queue pairs.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +67,25 @@ pub(crate) enum Op {
     FetchAdd,
     /// Atomic compare and swap of 8 bytes in the other side's memory
     CompareSwap,
+}
+
+/// The name of what was posted, as in what `mlx5 dump` and `mlx5 trace` print.
+pub(crate) fn posted_as(opcode: CompletionOpcode) -> Cow<'static, str> {
+    let opcode = match opcode {
+        CompletionOpcode::Send => Opcode::Send,
+        CompletionOpcode::RdmaWrite => Opcode::RdmaWrite,
+        CompletionOpcode::RdmaRead => Opcode::RdmaRead,
+        CompletionOpcode::CompareSwap => Opcode::AtomicCs,
+        CompletionOpcode::FetchAdd => Opcode::AtomicFa,
+        // Both are requests that change a key.
+        CompletionOpcode::BindWindow | CompletionOpcode::LocalInvalidate => Opcode::Umr,
+        CompletionOpcode::Tso => Opcode::Tso,
+        CompletionOpcode::Other(opcode) => opcode,
+        CompletionOpcode::Unnamed(code) => return format!("opcode {code:#04x}").into(),
+        // What arrives takes a receive.
+        _ => return "RECV".into(),
+    };
+    opcode.name().into()
 }
 
 impl Op {

@@ -1,7 +1,7 @@
 //! The peer, as seen by the end that measures.
 
 use crate::failure::Failure;
-use crate::link::exchange::{ANSWER, Exchange, silent, unexpected};
+use crate::link::exchange::{Exchange, silent, unexpected};
 use crate::link::message::{Account, Message, Phase};
 use crate::link::patience::Patience;
 use crate::link::receiver::Receiver;
@@ -130,14 +130,14 @@ impl Peer for Remote {
         self.exchange.send(&Message::End(sent))?;
         let answer = if phase.both.is_some() {
             // Until the peer stops, it needs receives. One that no longer runs sends nothing.
-            let mut heard = Instant::now();
+            let (mut heard, patience) = (Instant::now(), self.exchange.patience());
             loop {
                 while receiver.turn(side, false)?.is_some() {
                     heard = Instant::now();
                 }
                 match self.exchange.poll()? {
                     Some(message) => break message,
-                    None if heard.elapsed() > ANSWER => return Err(silent()),
+                    None if heard.elapsed() > patience => return Err(silent(patience)),
                     None => std::thread::yield_now(),
                 }
             }

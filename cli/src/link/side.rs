@@ -2,7 +2,7 @@
 
 use crate::device::Port;
 use crate::failure::Failure;
-use crate::link::{Op, Transport};
+use crate::link::{Op, Transport, posted_as};
 use mlx5::{
     Access, AddressHandle, AnyQueuePair, CompletionChannel, CompletionError, CompletionErrorKind,
     CompletionQueue, ConnectOptions, Data, DeviceAttr, Endpoint, MemoryRegion, Operation,
@@ -417,7 +417,7 @@ impl Queues<'_> {
 /// The failure for a failed request, with its usual cause.
 fn completion_failure(completion: &WorkCompletion<'_>, error: CompletionError) -> Failure {
     let (queue, number) = place(completion.wr_id());
-    let what = format!("{:?} request {number} of queue pair {queue}", completion.opcode());
+    let what = format!("{} request {number} of queue pair {queue}", posted_as(completion.opcode()));
     let failure = Failure::new(format!("{what} failed: {error}"));
     let CompletionErrorKind::Known(syndrome) = error.kind else { return failure };
     match syndrome {

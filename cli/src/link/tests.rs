@@ -1,7 +1,7 @@
 //! Both ends of a conversation, each in a thread of its own, on one simulated device.
 
 use super::ends::{self, Initiator, Waiter};
-use super::exchange::Exchange;
+use super::exchange::{ANSWER, Exchange};
 use super::message::Hello;
 use super::*;
 use crate::device::{Opened, Port};
@@ -42,11 +42,11 @@ fn with_remote(
     let address = listener.local_addr().expect("its number");
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let (mut exchange, _) = Exchange::accept(&listener, None)?;
+            let (mut exchange, _) = Exchange::accept(&listener, None, ANSWER)?;
             let hello = ends::greeted(&mut exchange)?;
             ends::answer(&port(&simulator), exchange, hello, waiter())
         });
-        let exchange = Exchange::new(TcpStream::connect(address).expect("connected"))?;
+        let exchange = Exchange::new(TcpStream::connect(address).expect("connected"), ANSWER)?;
         let exchange = ends::greet(exchange, hello(shape))?;
         let mut initiator = ends::connect(&port(&simulator), exchange, shape, waiter())?;
         test(&mut initiator);
@@ -78,7 +78,7 @@ fn rate_of(initiator: &mut Initiator, phase: Phase, goal: Goal<'_>) -> Rate {
 }
 
 #[test]
-fn two_hosts_measure_sends_over_every_transport() {
+fn two_ends_measure_sends_over_every_transport() {
     for link in [PortConfig::INFINIBAND, PortConfig::ROCE] {
         for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
             let config = SimConfig::new().ports([link]);
@@ -115,7 +115,7 @@ fn one_queue_is_armed_for_each_message_at_either_end() {
 }
 
 #[test]
-fn two_hosts_measure_every_operation_on_several_queue_pairs() {
+fn two_ends_measure_every_operation_on_several_queue_pairs() {
     let shape = Shape { queues: 3, ..shape(Transport::Rc) };
     let done = with_remote(SimConfig::new(), shape, |initiator| {
         for (op, _) in Op::NAMES {
@@ -206,11 +206,11 @@ fn the_end_that_measures_hears_why_the_other_one_cannot() {
     let address = listener.local_addr().expect("its number");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut exchange, _) = Exchange::accept(&listener, None).expect("accepted");
+            let (mut exchange, _) = Exchange::accept(&listener, None, ANSWER).expect("accepted");
             let _ = exchange.receive();
             exchange.send(&message::Message::Error("no memory".to_owned())).expect("sent");
         });
-        let exchange = Exchange::new(TcpStream::connect(address).expect("connected"));
+        let exchange = Exchange::new(TcpStream::connect(address).expect("connected"), ANSWER);
         let exchange = exchange.expect("a conversation");
         let shape = shape(Transport::Rc);
         let exchange = ends::greet(exchange, hello(shape)).expect("sent");
@@ -218,6 +218,20 @@ fn the_end_that_measures_hears_why_the_other_one_cannot() {
         let failure = failure.err().expect("refused");
         assert_eq!(failure.cause(), "the other side: no memory");
     });
+}
+
+#[test]
+fn what_was_posted_has_the_names_of_the_manual() {
+    let names = [
+        (CompletionOpcode::RdmaWrite, "RDMA_WRITE"),
+        (CompletionOpcode::FetchAdd, "ATOMIC_FA"),
+        (CompletionOpcode::Other(Opcode::Nop), "NOP"),
+        (CompletionOpcode::Unnamed(0x3f), "opcode 0x3f"),
+        (CompletionOpcode::ReceiveRdmaWithImm, "RECV"),
+    ];
+    for (opcode, name) in names {
+        assert_eq!(posted_as(opcode), name);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod svg;
 
 use crate::device::{Port, PortArgs, link_name, note};
 use crate::failure::Failure;
+use crate::files::{Output, is_dash};
 use crate::interrupt::Interrupt;
 use crate::link::{ATOMIC, EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
 use crate::numbers::{Sizes, parse_seconds, parse_size};
@@ -20,9 +21,8 @@ use clap::ValueEnum;
 use measure::{Amount, Measurement, Plan};
 use mlx5::mtu_bytes;
 use std::fmt::Display;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub(crate) struct Args {
     /// Messages to send for the rate of each size [default: 10 times --iters, fewer if large]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     messages: Option<u64>,
-    /// Measure the latency and the rate of each size for this time each, as 10 or 0.5
+    /// Measure latency and rate of each size for this time each, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
           conflicts_with_all = ["iters", "messages"])]
     duration: Option<Duration>,
@@ -111,13 +111,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: u32,
-    /// Send messages up to this size inline
+    /// Send messages up to this size inline: at most 900, datagrams 892
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     inline: usize,
-    /// Ask for one completion in so many requests of a rate [default: 16, or --depth]
+    /// Ask for one completion in so many requests, at most --depth [default: 16, or --depth]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     signal_every: Option<u32>,
-    /// Requests posted with one doorbell
+    /// Requests posted with one doorbell: at most --depth
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     batch: u32,
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     /// Show how the latencies of each size are distributed; JSON gets them, too
     #[arg(long)]
     histogram: bool,
-    /// Draw latencies into a file, as SVG
+    /// Draw latencies as SVG into a file, or with `-` to stdout in place of the table
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
@@ -149,6 +149,20 @@ enum Only {
     Latency,
     /// Message rate and bandwidth
     Rate,
+}
+
+/// Where results go beside the table, or in place of it.
+struct Outputs {
+    json: Option<Output>,
+    csv: Option<Output>,
+    svg: Option<Output>,
+}
+
+impl Outputs {
+    fn create(args: &Args) -> Result<Self, Failure> {
+        let create = |file: &Option<PathBuf>| file.as_deref().map(Output::create).transpose();
+        Ok(Self { json: create(&args.json)?, csv: create(&args.csv)?, svg: create(&args.svg)? })
+    }
 }
 
 /// What the results are of.
@@ -175,12 +189,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let port = if args.raw { args.port.with_packets() } else { args.port.clone() }.open()?;
     let plan = plan(args, &port)?;
+    // Only who measures has results. A file that cannot be written would lose them.
+    let measuring = match interrupt {
+        Some(interrupt) => Some((interrupt, Outputs::create(args)?)),
+        None => None,
+    };
     if args.raw {
         port.opened.wants_ethernet(port.local.port_num)?;
         let mut ends = raw::Ends::open(&port, &plan, args.ends.patience(&port))?;
         let (near, far) = ends.addresses();
         let setting = setting(args, &port, &near, &far);
-        return finish(args, out, &setting, &plan, interrupt, |stop| ends.measure(&plan, stop));
+        return finish(args, out, &setting, &plan, measuring, |stop| ends.measure(&plan, stop));
     }
     let receives = args.depth.saturating_mul(2).clamp(16, 32768);
     let shape = Shape {
@@ -195,7 +214,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     };
     let setting = setting(args, &port, &ends[0].local, &ends[0].remote);
-    finish(args, out, &setting, &plan, interrupt, |stop| {
+    finish(args, out, &setting, &plan, measuring, |stop| {
         let results = measure::all(&mut ends, &plan, stop)?;
         ends.iter_mut().try_for_each(|initiator| initiator.peer.part())?;
         Ok(results)
@@ -224,15 +243,15 @@ fn finish(
     out: &mut impl Write,
     setting: &Setting,
     plan: &Plan,
-    interrupt: Option<Interrupt>,
+    measuring: Option<(Interrupt, Outputs)>,
     measured: impl FnOnce(&AtomicBool) -> Result<Vec<Measurement>, Failure>,
 ) -> Result<(), Failure> {
     // One that serves does not measure.
-    let Some(interrupt) = interrupt else { return Ok(()) };
+    let Some((interrupt, outputs)) = measuring else { return Ok(()) };
     let stop = interrupt.arm();
     note("measuring; Ctrl-C ends it and shows the results so far");
     let results = measured(stop)?;
-    present(args, out, setting, plan, &results)?;
+    present(args, outputs, out, setting, plan, &results)?;
     if interrupt.came() {
         let (done, all) = (results.len(), plan.sizes.0.len());
         let cause = format!("interrupted: {done} of {all} sizes were measured, the last in part");
@@ -243,37 +262,43 @@ fn finish(
 
 fn present(
     args: &Args,
+    outputs: Outputs,
     out: &mut impl Write,
     setting: &Setting,
     plan: &Plan,
     results: &[Measurement],
 ) -> Result<(), Failure> {
-    let mut replaced = false;
-    let mut written = |file: &Path, text: String| -> Result<(), Failure> {
-        if file.as_os_str() == "-" {
-            replaced = true;
-            return Ok(out.write_all(text.as_bytes())?);
-        }
-        fs::write(file, text)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))
-    };
-    if let Some(file) = &args.json {
-        let document = json::document(setting, plan, results, args.histogram);
-        written(file, format!("{document:#}\n"))?;
-    }
-    if let Some(file) = &args.csv {
-        written(file, csv::table(plan, results))?;
-    }
-    if let Some(file) = &args.svg {
-        written(file, plot::latency(setting, plan, results))?;
-    }
-    if !replaced {
+    let Outputs { json, csv, svg } = outputs;
+    // First what needs no file, so that a full disk takes nothing with it.
+    if ![&json, &csv, &svg].iter().any(|output| matches!(output, Some(Output::Stdout))) {
         report::table(out, setting, plan, results)?;
         if args.histogram {
             histogram::write(out, results)?;
         }
+        out.flush()?;
     }
-    Ok(())
+    let mut write = |output: Option<Output>, text: &dyn Fn() -> String| -> Result<(), Failure> {
+        let Some(mut output) = output else { return Ok(()) };
+        output.writer(out).write_all(text().as_bytes())?;
+        output.finish()
+    };
+    let histogram = args.histogram;
+    let json = write(json, &|| {
+        let document = json::document(setting, plan, results, histogram);
+        format!("{document:#}\n")
+    });
+    let csv = write(csv, &|| csv::table(plan, results));
+    let svg = write(svg, &|| plot::latency(setting, plan, results));
+    json.and(csv).and(svg)
+}
+
+/// The most inline data: what a request of 1008 bytes has room for behind its other segments.
+fn most_inline(transport: Transport) -> usize {
+    match transport {
+        Transport::Rc | Transport::Uc => 900,
+        // An address vector comes before the data.
+        Transport::Ud => 892,
+    }
 }
 
 /// Refuses what cannot be, before anything is done.
@@ -287,13 +312,13 @@ fn check(args: &Args) -> Result<(), Failure> {
     }
     if args.op.returns() && args.inline > 0 {
         let cause = format!("--op {} has no inline data", args.op.name());
-        let hint = "leave --inline away: what comes back cannot be in the request";
+        let hint = "omit --inline: what comes back cannot be in the request";
         return Err(Failure::usage(cause).hint(hint));
     }
     let other = args.sizes.as_ref().is_some_and(|sizes| sizes.0 != [ATOMIC]);
     if args.op.is_atomic() && (args.all || other) {
-        let cause = format!("an atomic is of {ATOMIC} bytes");
-        return Err(Failure::usage(cause).hint("leave --sizes and --all away"));
+        let cause = format!("atomics operate on {ATOMIC} bytes");
+        return Err(Failure::usage(cause).hint("omit --sizes and --all"));
     }
     if args.raw
         && let Some(sizes) = &args.sizes
@@ -311,17 +336,26 @@ fn check(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(cause).hint(format!("--qps {more} can")));
     }
     if args.bidirectional && args.only == Some(Only::Latency) {
-        let hint = "leave one of them away: latencies are measured one way";
-        return Err(Failure::usage("--bidirectional is of rates, not of latencies").hint(hint));
+        let hint = "omit one of them: latencies are measured one way";
+        return Err(Failure::usage("--bidirectional applies to rates only").hint(hint));
     }
-    let stdout = |file: &Option<PathBuf>| file.as_ref().is_some_and(|file| file.as_os_str() == "-");
-    if stdout(&args.json) && stdout(&args.csv) {
-        let hint = "name a file for one of them";
-        return Err(Failure::usage("--json and --csv cannot both be written to stdout").hint(hint));
+    let files = [("--json", &args.json), ("--csv", &args.csv), ("--svg", &args.svg)];
+    let to_stdout = files.iter().filter(|(_, file)| file.as_deref().is_some_and(is_dash));
+    if let [one, other, ..] = to_stdout.map(|(name, _)| *name).collect::<Vec<_>>()[..] {
+        let cause = format!("{one} and {other} cannot both be written to stdout");
+        return Err(Failure::usage(cause).hint("name a file for one of them"));
     }
-    if args.inline > 900 {
+    let most = most_inline(args.transport);
+    if args.inline > most {
         let cause = format!("--inline {} is more than a request can carry", args.inline);
-        return Err(Failure::usage(cause).hint("requests have up to 1008 bytes in all"));
+        let hint =
+            format!("--inline takes at most {most} with --transport {}", args.transport.name());
+        return Err(Failure::usage(cause).hint(hint));
+    }
+    if args.batch > args.depth {
+        let cause = format!("--batch {} is more than --depth {}", args.batch, args.depth);
+        return Err(Failure::usage(cause)
+            .hint("a batch is posted when there is room for all of it: raise --depth"));
     }
     if let Some(every) = args.signal_every
         && every > args.depth
@@ -331,7 +365,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             .hint("requests without a completion would fill the queue: raise --depth"));
     }
     if (args.svg.is_some() || args.histogram) && args.only == Some(Only::Rate) {
-        let hint = "leave --only rate away: --svg and --histogram show latencies";
+        let hint = "omit --only rate: --svg and --histogram show latencies";
         return Err(Failure::usage("there are no latencies to show").hint(hint));
     }
     Ok(())
@@ -377,7 +411,7 @@ fn plan(args: &Args, port: &Port) -> Result<Plan, Failure> {
         inline: args.inline,
         pace: Pace {
             signal_every: u64::from(args.signal_every.unwrap_or(16).min(args.depth)),
-            batch: u64::from(args.batch.min(args.depth)),
+            batch: args.batch.into(),
             depth: args.depth.into(),
         },
         qps: args.qps.unwrap_or(args.threads),

@@ -9,6 +9,7 @@ mod ring;
 mod tracer;
 
 use crate::failure::Failure;
+use crate::files::Output;
 use crate::numbers::parse_seconds;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -18,8 +19,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use print::{Choice, Printer};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -67,6 +67,11 @@ inserts, the headers in the request, the segment size of one that it cuts (mss),
 how many packets go with it. The completion of a received one says which checksums are
 right, which headers it has, and where it lies in a receive that has strides.
 
+With --json each line is an object with time, pid and event: request, completion, made,
+changed, ended, lost, hidden or unreadable of a queue, whose number is named qp, cq, srq or
+wq; process, with change (program, foreign, exited, killed), and its status or signal; and
+sum, behind --summary. Requests and completions have index, opcode, bytes and more.
+
 A queue is known with the descriptor of the device through which it was made. The end of
 one is not seen if it is destroyed or reset through a copy of that descriptor (dup), or
 if the descriptor is closed by dup2 or close_range.
@@ -88,7 +93,7 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write to a file; what the program prints stays apart
+    /// Write to a file, apart from what the program prints, or with `-` to stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Tell which queues are made, changed and destroyed, and nothing of requests and completions
@@ -109,8 +114,8 @@ pub(crate) struct Args {
     /// Time between two looks: 100us, 1ms, 0.5s
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     interval: Duration,
-    /// End the trace after so many seconds; the program runs on
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// End the trace after so many seconds, 0.001 to 86400; the program runs on
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
 }
 
@@ -122,7 +127,7 @@ fn parse_number(text: &str) -> Result<u32, String> {
     number
         .ok()
         .filter(|number| *number <= 0xff_ffff)
-        .ok_or_else(|| format!("{text:?} is no number of a queue: write 0x48, or 72"))
+        .ok_or_else(|| format!("{text:?} is not the number of a queue: write 0x48, or 72"))
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -150,17 +155,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.pid == Some(std::process::id() as i32) {
         return Err(Failure::usage("a process cannot trace itself"));
     }
-    let mut file = match &args.output {
-        Some(path) => Some(BufWriter::new(
-            File::create(path)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
-        )),
-        None => None,
-    };
-    let out: &mut dyn Write = match &mut file {
-        Some(file) => file,
-        None => out,
-    };
+    let mut output = Output::create_or_stdout(args.output.as_deref())?;
+    let to = output.writer(out);
     // The program begins with the signals that this process has blocked: before it blocks its own.
     let tracer = match args.pid {
         Some(pid) => Tracer::attach(Pid::from_raw(pid))?,
@@ -176,15 +172,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         queues: args.queue.clone(),
     };
     let mut printer = Printer::new(choice, session.tracer.first());
-    let done = session.follow(args, &mut printer, out);
+    let done = session.follow(args, &mut printer, to);
     // Whatever has happened, the program is left as it was.
     let left = session.leave();
     let why = done?;
     left?;
-    session.print(&mut printer, out)?;
+    session.print(&mut printer, to)?;
     if args.summary {
-        printer.summary(out)?;
+        printer.summary(to)?;
     }
+    output.finish()?;
     out.flush()?;
     conclude(args, &printer, why, &session)
 }
@@ -218,7 +215,8 @@ fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Resu
         eprintln!(
             "  hint: queues are known by the calls that make them. A program that runs already \
              shows those that it\n  makes from now on; one that simulates its device within itself \
-             (SimConfig) shows none: run it with\n  `cargo xtask with-sim`, or let it use MLX5_SIM."
+             (SimConfig) shows none: run it on a\n  simulated device from outside: \
+             `cargo xtask with-sim -- PROGRAM`, in the checkout."
         );
     }
     // Who gave a number knows the process; who started a program does not, and may look for it.

@@ -74,18 +74,18 @@ impl Printer {
     ) -> io::Result<()> {
         match told {
             Told::Queue(event) => self.queue(out, time, pid, event),
-            Told::Program => self.process(out, time, pid, "runs another program", json!("program")),
+            Told::Program => self.process(out, time, pid, "runs another program", "program", None),
             Told::Foreign => {
                 let text = "is of another architecture: its calls cannot be read";
-                self.process(out, time, pid, text, json!("foreign"))
+                self.process(out, time, pid, text, "foreign", None)
             }
             Told::Ended(Ok(code)) => {
                 let text = format!("ended with exit status {code}");
-                self.process(out, time, pid, &text, json!({ "exited": code }))
+                self.process(out, time, pid, &text, "exited", Some(("status", json!(code))))
             }
             Told::Ended(Err(signal)) => {
                 let text = format!("was ended by signal {signal}");
-                self.process(out, time, pid, &text, json!({ "killed": signal }))
+                self.process(out, time, pid, &text, "killed", Some(("signal", json!(signal))))
             }
         }
     }
@@ -96,11 +96,17 @@ impl Printer {
         time: Duration,
         pid: Pid,
         text: &str,
-        change: Value,
+        change: &str,
+        how: Option<(&str, Value)>,
     ) -> io::Result<()> {
         if self.choice.json {
-            let line =
-                json!({ "time": time.as_secs_f64(), "pid": pid.as_raw(), "process": change });
+            let mut line = json!({
+                "time": time.as_secs_f64(), "pid": pid.as_raw(),
+                "event": "process", "change": change,
+            });
+            if let Some((name, value)) = how {
+                line[name] = value;
+            }
             return writeln!(out, "{line}");
         }
         writeln!(out, "{}process {pid} {text}", Clock(time))

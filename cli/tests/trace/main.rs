@@ -87,7 +87,11 @@ fn traced(options: &str, case: &str) -> Vec<Value> {
 }
 
 fn objects(lines: &str) -> Vec<Value> {
-    lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    let all: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // Whatever a line is about, it says so under the same name.
+    assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
+    all
 }
 
 fn of_kind<'a>(all: &'a [Value], event: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -372,7 +376,8 @@ fn a_program_that_dies_is_seen_to_its_end() {
     assert_eq!(requests(&all, "send").len(), 1);
     assert_eq!(of_kind(&all, "completion").count(), 2);
     let last = all.last().expect("a line");
-    assert_eq!(last["process"]["killed"], 6);
+    assert_eq!((&last["event"], &last["change"]), (&"process".into(), &"killed".into()));
+    assert_eq!(last["signal"], 6);
 }
 
 fn other_processes_are_followed() {
@@ -383,7 +388,7 @@ fn other_processes_are_followed() {
         let first = &all[0]["pid"];
         let same = sends.iter().filter(|one| one["pid"] == *first).count();
         assert_eq!(same, if case == "execs" { 6 } else { 1 }, "{case}");
-        let programs = all.iter().filter(|one| one["process"] == "program").count();
+        let programs = all.iter().filter(|one| one["change"] == "program").count();
         assert_eq!(programs, usize::from(case != "forks"), "{case}");
     }
     // Lines of another process have its number.

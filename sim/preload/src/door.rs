@@ -103,7 +103,7 @@ impl Door {
         let settings: Settings = match std::env::var(VARIABLE).unwrap_or_default().parse() {
             Ok(settings) => settings,
             Err(error) => {
-                say!("{error}");
+                say!("{VARIABLE}: {error}");
                 // SAFETY: ends the process without running what the program left to be run.
                 unsafe { libc::_exit(2) }
             }

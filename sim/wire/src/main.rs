@@ -42,7 +42,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
             _ => return Err(format!("cannot understand \"{argument}\"")),
         }
     }
-    let settings = list.parse::<Settings>().map_err(|error| error.to_string())?;
+    let settings = list.parse::<Settings>().map_err(|error| format!("--sim: {error}"))?;
     Ok(Some(Arguments { path: path.ok_or("no socket is named")?, settings, stay }))
 }
 

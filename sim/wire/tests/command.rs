@@ -30,7 +30,10 @@ fn mistakes_exit_with_2_and_say_how_it_is_used() {
         (&["--what"], "cannot understand \"--what\""),
         (&["/nowhere", "/elsewhere"], "cannot understand \"/elsewhere\""),
         (&["/nowhere", "--sim"], "--sim needs a list"),
-        (&["/nowhere", "--sim", "colour=blue"], "known settings are"),
+        (
+            &["/nowhere", "--sim", "colour=blue"],
+            "--sim: cannot understand \"colour=blue\"; known settings",
+        ),
     ] {
         let told = run(arguments);
         assert_eq!(told.status.code(), Some(2), "{arguments:?}: {told:?}");
