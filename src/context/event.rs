@@ -6,7 +6,7 @@ use crate::{
     link::{CqId, QpId, SrqId, WqId, closed, wait_for},
 };
 use mlx5_uapi::{
-    Errno, EventFile,
+    Errno,
     cmd::event,
     verbs::{AsyncEventDesc, EventType},
 };
@@ -145,13 +145,11 @@ impl AsyncEvents {
         taken(context, event::next_async(&*context.async_file))
     }
 
-    /// Returns the same source for a thread that may block in a read (the descriptor's flags are the
-    /// caller's to set) while another one closes the device: it does not keep the context open.
+    /// Returns the same source for threads that read its file themselves, and may block there (the
+    /// descriptor's flags are the caller's to set), while another one closes the device: it keeps neither
+    /// open.
     pub fn detach(&self) -> DetachedEvents {
-        DetachedEvents {
-            file: Arc::clone(&self.context.async_file),
-            context: Arc::downgrade(&self.context),
-        }
+        DetachedEvents { context: Arc::downgrade(&self.context) }
     }
 
     /// Waits for the next event, without limit if `timeout` is `None`. Returns `None` on timeout.
@@ -168,7 +166,6 @@ impl AsFd for AsyncEvents {
 
 /// The source of asynchronous events, without its context. See [`AsyncEvents::detach`].
 pub struct DetachedEvents {
-    file: Arc<dyn EventFile>,
     context: Weak<Inner>,
 }
 
@@ -179,13 +176,17 @@ impl fmt::Debug for DetachedEvents {
 }
 
 impl DetachedEvents {
-    /// Reads the next event; `None` if none is pending. Fails with `EBADF` once the context is closed,
-    /// unless the kernel says something else.
-    pub fn next(&self) -> Result<Option<AsyncEvent>, Error> {
-        if let Some(context) = self.context.upgrade() {
-            context.check_process(VERB)?;
-        }
-        let read = event::next_async(&*self.file);
+    /// Fails in a forked child, which must not read its parent's file.
+    pub fn check(&self) -> Result<(), Error> {
+        self.context.upgrade().map_or(Ok(()), |context| context.check_process(VERB))
+    }
+
+    /// Returns what was read from the file, `Ok(None)` for nothing, as an event. Fails with `EBADF` once
+    /// the context is closed, unless the kernel said something else.
+    pub fn take(
+        &self,
+        read: Result<Option<AsyncEventDesc>, Errno>,
+    ) -> Result<Option<AsyncEvent>, Error> {
         match self.context.upgrade() {
             Some(context) => taken(&context, read),
             None => Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF))),

@@ -190,8 +190,9 @@ impl CompletionChannel {
         }
     }
 
-    /// Returns the same channel for a thread that may block in a read (the descriptor's flags are the
-    /// caller's to set) while another one drops the channel or closes the device: it keeps neither.
+    /// Returns the same channel for threads that read its file themselves, and may block there (the
+    /// descriptor's flags are the caller's to set), while another one drops the channel or closes the
+    /// device: it keeps the file, and neither of these.
     pub fn detach(&self) -> DetachedChannel {
         let events = Arc::clone(&self.inner.events);
         DetachedChannel { events, channel: Arc::downgrade(&self.inner) }
@@ -280,24 +281,32 @@ impl fmt::Debug for DetachedChannel {
 }
 
 impl DetachedChannel {
-    /// Reads the next event and returns its completion queue; `None` if no event is pending. Fails
-    /// with `EBADF` once the channel is dropped, unless the kernel says something else.
-    pub fn get_event(&self) -> Result<Option<CqId>, Error> {
-        if let Some(channel) = self.channel.upgrade() {
-            channel.context.check_process(VERB)?;
-            if let Some(queue) = channel.unclaimed() {
-                return Ok(Some(queue));
-            }
+    /// Returns a completion queue whose event was read already, by a thread that waited for another
+    /// queue. To be called before a read.
+    pub fn unclaimed(&self) -> Result<Option<CqId>, Error> {
+        let Some(channel) = self.channel.upgrade() else { return Ok(None) };
+        channel.context.check_process(VERB)?;
+        Ok(channel.unclaimed())
+    }
+
+    /// Counts what was read from the file, `Ok(None)` for nothing, and returns the completion queue of
+    /// the event, which may have been destroyed meanwhile. Fails with `EBADF` once the channel is
+    /// dropped, unless the kernel said something else.
+    pub fn count(&self, read: Result<Option<CompEventDesc>, Errno>) -> Result<Option<CqId>, Error> {
+        let Some(channel) = self.channel.upgrade() else {
+            return Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF)));
+        };
+        let about = read.as_ref().ok().and_then(|event| Some(CqId(event.as_ref()?.cq_handle)));
+        match channel.count(read)? {
+            Read::Event(handle) => Ok(handle.map(CqId)),
+            Read::Stale => Ok(about),
         }
-        loop {
-            let read = event::next_completion(&*self.events);
-            let Some(channel) = self.channel.upgrade() else {
-                return Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF)));
-            };
-            if let Read::Event(handle) = channel.count(read)? {
-                return Ok(handle.map(CqId));
-            }
-        }
+    }
+}
+
+impl AsFd for DetachedChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
     }
 }
 

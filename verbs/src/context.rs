@@ -5,8 +5,10 @@ use crate::channels::Channels;
 use crate::dv_state::DvState;
 use crate::environment::Environment;
 use crate::process::InProcess;
-use mlx5::{Context, CqId, QpId, SrqId, WqId};
+use crate::waiting::{Places, Shown, Waited};
+use mlx5::{AsyncEvents, Context, CqId, DetachedEvents, QpId, SrqId, WqId};
 use mlx5_uapi::DeviceFile;
+use mlx5_uapi::process::Origin;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem::offset_of;
@@ -83,9 +85,10 @@ pub(crate) struct ContextObject {
     pub(crate) context: InProcess<Context>,
     pub(crate) environment: Environment,
     pub(crate) objects: Arc<Objects>,
+    pub(crate) watched: Watched,
 }
 
-/// The objects of a device that events are about. A thread that waits for an event has them too: another
+/// The objects of a device that events are about. A thread that was told of an event has them too: another
 /// one may close the device meanwhile.
 pub(crate) struct Objects {
     pub(crate) qps: ById<QpId, ibv_qp>,
@@ -104,6 +107,31 @@ impl Objects {
             wqs: ById::new(),
             channels: Channels::default(),
         })
+    }
+}
+
+/// What a thread that waits for an event of a device finds again: what the event is about.
+pub(crate) struct Events {
+    pub(crate) of: DetachedEvents,
+    pub(crate) objects: Arc<Objects>,
+}
+
+static EVENTS: Places<Events> = Places::new();
+
+/// Where threads that wait for events of a context find it again. A child has events of its own.
+#[derive(Default)]
+pub(crate) struct Watched(Mutex<Option<(Origin, Shown<Events>)>>);
+
+impl Watched {
+    pub(crate) fn events(&self, objects: &Arc<Objects>, of: &AsyncEvents) -> Waited<Events> {
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((origin, events)) = &*watched
+            && !origin.left()
+        {
+            return events.waited();
+        }
+        let events = Events { of: of.detach(), objects: Arc::clone(objects) };
+        watched.insert((Origin::here(), EVENTS.show(events))).1.waited()
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::abi::*;
 use crate::close;
 use crate::context::{ContextObject, Objects, acknowledge};
+use crate::kernel;
 use crate::refusal::{Refusal, Verb, zero_or_minus_one};
-use mlx5::{AsyncEvent, DetachedEvents};
-use std::sync::Arc;
+use mlx5::{AsyncEvent, Errno};
+use mlx5_uapi::cmd::event;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// The event as C tells it, or nothing if it is about an object that was destroyed.
 fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
@@ -48,12 +50,27 @@ fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
     Some(ibv_async_event { element: element?, event_type })
 }
 
-/// The next event. Another thread may close the device while this one waits: then nothing of the context
-/// is used any more.
-fn next(events: &DetachedEvents, objects: &Objects) -> Verb<ibv_async_event> {
+/// The next event. Another thread may close the device while this one waits, so nothing of the context is used
+/// after.
+///
+/// # Safety
+/// As for [`get_async_event`].
+unsafe fn next(context: *mut ibv_context) -> Verb<ibv_async_event> {
+    let (fd, events) = {
+        // SAFETY: by the contract.
+        let context = unsafe { ContextObject::of(context) };
+        let of = context.context.async_events();
+        of.detach().check()?;
+        (of.as_fd().as_raw_fd(), context.watched.events(&context.objects, &of))
+    };
     loop {
-        let event = events.next()?.ok_or(Refusal(libc::EAGAIN))?;
-        if let Some(event) = to_c(objects, event) {
+        // The thread may be cancelled here: it has numbers alone.
+        let read = event::async_by(|to| kernel::read(fd, to));
+        let Some(events) = events.find() else {
+            return Err(read.err().unwrap_or(Errno::EBADF).into());
+        };
+        let event = events.of.take(read)?.ok_or(Refusal(libc::EAGAIN))?;
+        if let Some(event) = to_c(&events.objects, event) {
             return Ok(event);
         }
     }
@@ -68,11 +85,7 @@ pub unsafe extern "C" fn get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     // SAFETY: by the contract.
-    let (events, objects) = unsafe {
-        let context = ContextObject::of(context);
-        (context.context.async_events().detach(), Arc::clone(&context.objects))
-    };
-    let found = next(&events, &objects);
+    let found = unsafe { next(context) };
     // The device may have been closed while the event was looked at.
     close::again();
     // SAFETY: by the contract.

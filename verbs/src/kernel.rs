@@ -7,8 +7,7 @@ use mlx5_uapi::{
     MemoryRequest,
 };
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::sync::Arc;
 
 /// Linux, whose event files block until the program says otherwise.
@@ -83,6 +82,14 @@ impl DeviceFile for BlockingFile {
     }
 }
 
+/// Reads from a descriptor, and may wait there. The caller owns nothing meanwhile: see [`crate::waiting`].
+pub(crate) fn read(fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: so many bytes are writable. Another thread may close the descriptor before or meanwhile: then the
+    // kernel refuses the call, or ends it, or it waits on.
+    let length = unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) };
+    usize::try_from(length).map_err(|_| Errno::last())
+}
+
 /// An event file as the kernel made it. A signal ends a read with `EINTR`: programs wait for that.
 struct Events(File);
 
@@ -94,6 +101,6 @@ impl AsFd for Events {
 
 impl EventFile for Events {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
-        (&self.0).read(buf).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+        read(self.0.as_raw_fd(), buf)
     }
 }

@@ -50,5 +50,6 @@ mod spin;
 pub mod srq;
 pub mod sysfs;
 pub mod texts;
+mod waiting;
 pub mod wq;
 pub mod xrc;

@@ -1,7 +1,7 @@
 //! Opening and closing devices: contexts, and their table of functions.
 
 use crate::abi::*;
-use crate::context::{ContextObject, Objects};
+use crate::context::{ContextObject, Objects, Watched};
 use crate::device::DeviceObject;
 use crate::dv_state::DvState;
 use crate::environment::Environment;
@@ -118,6 +118,7 @@ fn make(
         ),
         environment,
         objects: Objects::new(),
+        watched: Watched::default(),
     });
     ContextObject::as_c(Box::into_raw(made))
 }

@@ -29,18 +29,34 @@ pub fn alloc_async(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
 
 /// Reads the next completion event; `None` if no event is pending. `EIO` after the device is gone.
 pub fn next_completion(events: &dyn EventFile) -> Result<Option<CompEventDesc>, Errno> {
-    next(events)
+    completion_by(|to| events.read(to))
+}
+
+/// As [`next_completion`], with another way to read: into these bytes, of which it returns the number.
+pub fn completion_by(
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Option<CompEventDesc>, Errno> {
+    next(read)
 }
 
 /// Reads the next asynchronous event; `None` if no event is pending. `EIO` after the device is
 /// gone.
 pub fn next_async(events: &dyn EventFile) -> Result<Option<AsyncEventDesc>, Errno> {
-    next(events)
+    async_by(|to| events.read(to))
 }
 
-fn next<T: FromBytes + IntoBytes>(events: &dyn EventFile) -> Result<Option<T>, Errno> {
+/// As [`next_async`], with another way to read: into these bytes, of which it returns the number.
+pub fn async_by(
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Option<AsyncEventDesc>, Errno> {
+    next(read)
+}
+
+fn next<T: FromBytes + IntoBytes>(
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Option<T>, Errno> {
     let mut event = T::new_zeroed();
-    match events.read(event.as_mut_bytes()) {
+    match read(event.as_mut_bytes()) {
         Ok(len) if len == size_of::<T>() => Ok(Some(event)),
         Ok(_) => Err(Errno::EPROTO),
         Err(Errno::EAGAIN) => Ok(None),

@@ -3,20 +3,33 @@
 use crate::abi::*;
 use crate::close;
 use crate::context::{ById, ContextObject, Objects, acknowledge};
+use crate::kernel;
 use crate::object::boxed;
 use crate::refusal::{Refusal, Verb, object, status, zero_or_minus_one};
-use mlx5::{CompletionChannel, CqId, DetachedChannel};
+use crate::waiting::{Places, Shown};
+use mlx5::{CompletionChannel, CqId, DetachedChannel, Errno};
+use mlx5_uapi::cmd::event;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a thread that waits for an event finds again: whose it is.
+struct Events {
+    channel: Arc<DetachedChannel>,
+    queues: Arc<ById<CqId, ibv_cq>>,
+}
+
+static EVENTS: Places<Events> = Places::new();
 
 /// A completion channel.
 #[repr(C)]
 pub(crate) struct ChannelObject {
     c: ibv_comp_channel,
+    /// For who waits. It goes before the file does.
+    events: Shown<Events>,
     /// Nothing once the device was closed.
     channel: Mutex<Option<CompletionChannel>>,
-    events: Arc<DetachedChannel>,
+    detached: Arc<DetachedChannel>,
     queues: Arc<ById<CqId, ibv_cq>>,
     /// Where it is listed.
     objects: Arc<Objects>,
@@ -88,11 +101,14 @@ fn create(context: *mut ibv_context) -> Verb<*mut ibv_comp_channel> {
     let of = unsafe { ContextObject::of(context) };
     let channel = of.context.create_comp_channel()?;
     let objects = Arc::clone(&of.objects);
+    let (detached, queues) = (Arc::new(channel.detach()), Arc::new(ById::new()));
+    let events = Events { channel: Arc::clone(&detached), queues: Arc::clone(&queues) };
     let made: *mut ibv_comp_channel = boxed(ChannelObject {
         c: ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 },
-        events: Arc::new(channel.detach()),
+        events: EVENTS.show(events),
         channel: Mutex::new(Some(channel)),
-        queues: Arc::new(ById::new()),
+        detached,
+        queues,
         objects,
     });
     of.objects.channels.add(made, detach);
@@ -126,17 +142,25 @@ pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) ->
 }
 
 /// The next event of the channel: it waits for one unless the descriptor says otherwise. Another thread may
-/// destroy the channel meanwhile: then nothing of it is used any more.
+/// destroy the channel meanwhile, so nothing of it is used after.
 unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
     // SAFETY: by the contract of `get_cq_event`.
-    let (events, queues) = unsafe {
+    let (fd, events) = unsafe {
         let this = &*ChannelObject::of(channel);
-        (Arc::clone(&this.events), Arc::clone(&this.queues))
+        if let Some(cq) = this.detached.unclaimed()?.and_then(|event| this.queues.tell(&event)) {
+            return Ok(cq);
+        }
+        (this.detached.as_fd().as_raw_fd(), this.events.waited())
     };
     loop {
-        let event = events.get_event()?.ok_or(Refusal(libc::EAGAIN))?;
+        // The thread may be cancelled here: it has numbers alone.
+        let read = event::completion_by(|to| kernel::read(fd, to));
+        let Some(events) = events.find() else {
+            return Err(read.err().unwrap_or(Errno::EBADF).into());
+        };
+        let event = events.channel.count(read)?.ok_or(Refusal(libc::EAGAIN))?;
         // An event of a completion queue that was destroyed meanwhile is nobody's.
-        if let Some(cq) = queues.tell(&event) {
+        if let Some(cq) = events.queues.tell(&event) {
             return Ok(cq);
         }
     }

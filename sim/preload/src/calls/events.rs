@@ -66,8 +66,17 @@ pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<()
     Ok(())
 }
 
-/// Reads as the kernel does: waits for an event, unless the descriptor says not to.
+// A thread that is cancelled here unwinds, and lets go on the way what it holds.
+unsafe extern "C-unwind" {
+    fn poll(of: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+/// Reads as the kernel does: waits for an event, unless the descriptor says not to. A thread that was
+/// cancelled before takes none.
 fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: a call without arguments.
+    Inside::cancellable(|| unsafe { pthread_testcancel() });
     let waits = waits(fd)?;
     loop {
         match file.read(to) {
@@ -89,7 +98,7 @@ pub(crate) fn waits(fd: RawFd) -> Result<bool, Errno> {
 pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut wait = libc::pollfd { fd: watched.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, filled.
-    Errno::result(unsafe { libc::poll(&raw mut wait, 1, -1) })?;
+    Errno::result(Inside::cancellable(|| unsafe { poll(&raw mut wait, 1, -1) }))?;
     Ok(())
 }
 
