@@ -33,12 +33,13 @@ use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
 use mlx5_uapi::mlx5 as abi;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The part of a completion queue that queue pairs keep alive.
 pub(crate) struct CqInner {
     pub(crate) context: Arc<Inner>,
-    handle: Option<u32>,
+    handle: Handle,
     cqn: u32,
     id: u64,
     /// Private, because [`RingState::end_of`] may be called only with `buffer` locked.
@@ -55,12 +56,70 @@ pub(crate) struct CqInner {
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
     watch: WatchId,
+    /// Whether polls ask at times what became of the device and the queue.
+    checks: bool,
 }
 
-/// A completion queue that a new queue is to complete on. See [`CompletionQueue::target`].
+/// The kernel's handle, until the kernel's object is destroyed. That happens at most once, and may happen while
+/// another thread polls.
+struct Handle(AtomicU64);
+
+impl Handle {
+    /// No handle, which has 32 bits.
+    const NONE: u64 = u64::MAX;
+
+    fn new(handle: u32) -> Self {
+        Self(AtomicU64::new(handle.into()))
+    }
+
+    fn get(&self) -> Option<u32> {
+        u32::try_from(self.0.load(Relaxed)).ok()
+    }
+
+    fn clear(&self) {
+        self.0.store(Self::NONE, Relaxed);
+    }
+}
+
+/// A completion queue that a new queue is to complete on, and what other threads may do with it while one polls.
+/// See [`CompletionQueue::target`].
 #[derive(Clone)]
 pub struct CompletionTarget {
     pub(crate) inner: Arc<CqInner>,
+}
+
+impl CompletionTarget {
+    /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
+    /// has passed since then, and that is not over, may cause the event.
+    pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
+        self.inner.arm(self.inner.state.consumed(), solicited_only)
+    }
+
+    /// As [`CompletionQueue::id`].
+    pub fn id(&self) -> CqId {
+        CqId(self.inner.id)
+    }
+
+    /// As [`CompletionQueue::moderate`].
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        self.inner.moderate(count, period_us)
+    }
+
+    /// As [`CompletionQueue::hand_over`].
+    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
+        self.inner.hand_over()
+    }
+
+    /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
+    /// still be polled, and no event comes any more. The rest goes with the queue and its targets. For
+    /// callers whose threads may still be at the queue when it is destroyed.
+    ///
+    /// Fails while there are other targets, queue pairs that complete there among them, or when the kernel
+    /// refuses; then nothing has changed, and a poll that was started goes on.
+    pub fn withdraw(&self) -> Result<(), Error> {
+        // The queue's own, and this one.
+        self.inner.withdraw(Arc::strong_count(&self.inner) <= 2)
+    }
 }
 
 impl fmt::Debug for CompletionTarget {
@@ -71,7 +130,7 @@ impl fmt::Debug for CompletionTarget {
 
 impl CqInner {
     pub(crate) fn handle(&self) -> Option<u32> {
-        self.handle
+        self.handle.get()
     }
 
     /// Returns the identifier of the ring in the table of queues.
@@ -108,13 +167,13 @@ impl CqInner {
 
     /// The kernel's handle, for a call.
     fn live(&self, verb: &'static str) -> Result<u32, Error> {
-        self.handle.ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+        self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
     }
 
     /// Queries whether the queue overran. Does nothing without DEVX.
     fn check_overrun(&self) {
         const VERB: &str = "query_cq";
-        let Some(handle) = self.handle else { return };
+        let Some(handle) = self.handle() else { return };
         if !self.context.has_devx() || self.context.is_gone() || self.context.forked() {
             return;
         }
@@ -127,12 +186,37 @@ impl CqInner {
         }
     }
 
-    fn destroy(&mut self) -> Result<(), Error> {
+    fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_cq";
-        let Some(handle) = self.handle else { return Ok(()) };
+        let Some(handle) = self.handle() else { return Ok(()) };
         self.context.run_destroy(VERB, |file| command::destroy(file, handle))?;
-        self.handle = None;
+        self.handle.clear();
         Ok(())
+    }
+
+    /// Destroys the kernel's object if nobody else uses the queue.
+    fn withdraw(&self, alone: bool) -> Result<(), Error> {
+        match alone {
+            true => self.destroy(),
+            false => Err(Error::busy("destroy_cq", "queue pairs still complete here")),
+        }
+    }
+
+    fn arm(&self, consumer: u32, solicited_only: bool) -> Result<(), Error> {
+        const VERB: &str = "req_notify_cq";
+        self.context.check(VERB)?;
+        if self.channel.is_none() {
+            let what = "the completion queue has no channel: create it with one";
+            return Err(Error::invalid(VERB, what.into()));
+        }
+        let events = self.events.as_ref().map_or(0, |events| events.read());
+        self.uar.register.arm(self.record, self.cqn, consumer, events, solicited_only);
+        Ok(())
+    }
+
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        let handle = self.live("modify_cq")?;
+        self.context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
     }
 }
 
@@ -183,7 +267,8 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Number of empty polls between two checks whether the device is still there.
+    /// Number of empty polls between two checks whether the device is still there, unless the queue
+    /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
 
     /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
@@ -392,8 +477,10 @@ impl CompletionQueue {
         self.until_check = Self::ALIVE_CHECK;
         // Publishes CQEs of an iterator that was never dropped.
         self.ring.publish();
-        self.inner.context.check_alive();
-        self.inner.check_overrun();
+        if self.inner.checks {
+            self.inner.context.check_alive();
+            self.inner.check_overrun();
+        }
     }
 
     /// Handles the attention word: destroyed queues, a device that is gone, corruption, overrun,
@@ -437,21 +524,7 @@ impl CompletionQueue {
     ///
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        const VERB: &str = "req_notify_cq";
-        self.inner.context.check(VERB)?;
-        if self.inner.channel.is_none() {
-            let what = "the completion queue has no channel: create it with one";
-            return Err(Error::invalid(VERB, what.into()));
-        }
-        let events = self.inner.events.as_ref().map_or(0, |events| events.read());
-        self.inner.uar.register.arm(
-            self.inner.record,
-            self.inner.cqn,
-            self.ring.consumer(),
-            events,
-            solicited_only,
-        );
-        Ok(())
+        self.inner.arm(self.ring.consumer(), solicited_only)
     }
 
     /// Delays the event of an armed queue until `count` completions were written, or so many
@@ -460,9 +533,7 @@ impl CompletionQueue {
     /// [`crate::CompletionCaps`] has the device's maximum values; the kernel refuses a longer
     /// period.
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
-        let handle = self.inner.live("modify_cq")?;
-        let context = &self.inner.context;
-        context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
+        self.inner.moderate(count, period_us)
     }
 
     /// Returns the unit of the timestamps.
@@ -473,7 +544,7 @@ impl CompletionQueue {
     /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
     /// [`Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
-        self.inner.handle
+        self.inner.handle()
     }
 
     /// Number of the queue in the device.
@@ -499,19 +570,10 @@ impl CompletionQueue {
     /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
     /// here or when the kernel refuses.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
-        match self.withdraw() {
+        let alone = Arc::get_mut(&mut self.inner).is_some();
+        match self.inner.withdraw(alone) {
             Ok(()) => Ok(()),
             Err(error) => Err(DestroyError::new(self, error)),
-        }
-    }
-
-    /// Destroys the kernel's object, and keeps the memory: what is in the queue can still be polled,
-    /// and no event comes any more. Fails while queue pairs complete here or when the kernel refuses;
-    /// then nothing has changed.
-    fn withdraw(&mut self) -> Result<(), Error> {
-        match Arc::get_mut(&mut self.inner) {
-            Some(alone) => alone.destroy(),
-            None => Err(Error::busy("destroy_cq", "queue pairs still complete here")),
         }
     }
 }
