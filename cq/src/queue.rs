@@ -56,6 +56,11 @@ pub trait Queue {
     fn user_tag(&self) -> &UserTag {
         &NO_TAG
     }
+    /// Whether a program has the memory of the queue and posts there itself, so that requests complete
+    /// that have no record.
+    fn is_lent(&self) -> bool {
+        false
+    }
     /// Handles a CQE of a queue with a tag list that the other functions do not handle.
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
         let _ = entry;

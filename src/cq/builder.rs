@@ -1,6 +1,6 @@
 //! The builder of completion queues.
 
-use super::{CompletionQueue, CqInner, PollError};
+use super::{CompletionQueue, CqInner, Handle, PollError};
 use crate::context::Context;
 use crate::cq::CompletionChannel;
 use crate::error::Error;
@@ -63,6 +63,7 @@ pub struct CompletionQueueBuilder<'a> {
     padding: bool,
     timestamps: Timestamps,
     consumed: u32,
+    checks: bool,
 }
 
 impl fmt::Debug for CompletionQueueBuilder<'_> {
@@ -97,6 +98,7 @@ impl Context {
             padding: false,
             timestamps: Timestamps::default(),
             consumed: 0,
+            checks: true,
         }
     }
 }
@@ -163,6 +165,15 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// a queue pair must have the same unit.
     pub fn timestamps(mut self, timestamps: Timestamps) -> Self {
         self.timestamps = timestamps;
+        self
+    }
+
+    /// Whether polls that find nothing ask once in a while (each million times) whether the device is still
+    /// there and the queue overran: a system call, and with DEVX a firmware command. Default: true. Without,
+    /// no poll makes a system call, and fails for either only once an asynchronous event was read, or
+    /// another call failed, that tells of it.
+    pub fn checks(mut self, checks: bool) -> Self {
+        self.checks = checks;
         self
     }
 
@@ -307,7 +318,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         let inner = Arc::new(CqInner {
             watch: context.watch(Watched::Completions(attention, CqId(id))),
             context: Arc::clone(context),
-            handle: Some(made.handle),
+            handle: Handle::new(made.handle),
             cqn: made.cqn,
             id,
             state,
@@ -321,6 +332,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             slot: Some(slot),
             channel: self.channel.cloned(),
             events,
+            checks: self.checks,
         });
         Ok(CompletionQueue {
             ring,

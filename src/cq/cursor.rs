@@ -1,7 +1,6 @@
 //! A place among the completions of a queue that a caller keeps between calls.
 
 use super::{CompletionQueue, PollError};
-use crate::error::Error;
 use mlx5_cq::{CompletionOpcode, WorkCompletion};
 use std::ops::Deref;
 
@@ -159,16 +158,6 @@ impl CompletionCursor {
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();
         &mut self.queue
-    }
-
-    /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
-    /// still be polled, and no event comes any more. The rest goes with the value. For callers whose
-    /// threads may still be at the queue when it is destroyed.
-    ///
-    /// Fails while queue pairs complete here or when the kernel refuses; then nothing has changed, and
-    /// a poll that was started goes on.
-    pub fn withdraw(&mut self) -> Result<(), Error> {
-        self.queue.withdraw()
     }
 
     /// Ends the poll and returns the queue.

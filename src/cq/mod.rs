@@ -33,6 +33,7 @@ use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
 use mlx5_uapi::mlx5 as abi;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The verb that errors of arming name.
@@ -41,7 +42,7 @@ const ARM: &str = "req_notify_cq";
 /// The part of a completion queue that queue pairs keep alive.
 pub(crate) struct CqInner {
     pub(crate) context: Arc<Inner>,
-    handle: Option<u32>,
+    handle: Handle,
     cqn: u32,
     id: u64,
     /// Private, because [`RingState::end_of`] may be called only with `buffer` locked.
@@ -58,12 +59,70 @@ pub(crate) struct CqInner {
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
     watch: WatchId,
+    /// Whether polls ask at times what became of the device and the queue.
+    checks: bool,
 }
 
-/// A completion queue that a new queue is to complete on. See [`CompletionQueue::target`].
+/// The kernel's handle, until the kernel's object is destroyed. That happens at most once, and may happen while
+/// another thread polls.
+struct Handle(AtomicU64);
+
+impl Handle {
+    /// No handle, which has 32 bits.
+    const NONE: u64 = u64::MAX;
+
+    fn new(handle: u32) -> Self {
+        Self(AtomicU64::new(handle.into()))
+    }
+
+    fn get(&self) -> Option<u32> {
+        u32::try_from(self.0.load(Relaxed)).ok()
+    }
+
+    fn clear(&self) {
+        self.0.store(Self::NONE, Relaxed);
+    }
+}
+
+/// A completion queue that a new queue is to complete on, and what other threads may do with it while one polls.
+/// See [`CompletionQueue::target`].
 #[derive(Clone)]
 pub struct CompletionTarget {
     pub(crate) inner: Arc<CqInner>,
+}
+
+impl CompletionTarget {
+    /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
+    /// has passed since then, and that is not over, may cause the event.
+    pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
+        self.inner.arm(self.inner.state.consumed(), solicited_only)
+    }
+
+    /// As [`CompletionQueue::id`].
+    pub fn id(&self) -> CqId {
+        CqId(self.inner.id)
+    }
+
+    /// As [`CompletionQueue::moderate`].
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        self.inner.moderate(count, period_us)
+    }
+
+    /// As [`CompletionQueue::hand_over`].
+    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
+        self.inner.hand_over()
+    }
+
+    /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
+    /// still be polled, and no event comes any more. The rest goes with the queue and its targets. For
+    /// callers whose threads may still be at the queue when it is destroyed.
+    ///
+    /// Fails while there are other targets, queue pairs that complete there among them, or when the kernel
+    /// refuses; then nothing has changed, and a poll that was started goes on.
+    pub fn withdraw(&self) -> Result<(), Error> {
+        // The queue's own, and this one.
+        self.inner.withdraw(Arc::strong_count(&self.inner) <= 2)
+    }
 }
 
 impl fmt::Debug for CompletionTarget {
@@ -74,7 +133,7 @@ impl fmt::Debug for CompletionTarget {
 
 impl CqInner {
     pub(crate) fn handle(&self) -> Option<u32> {
-        self.handle
+        self.handle.get()
     }
 
     /// Returns the identifier of the ring in the table of queues.
@@ -111,13 +170,13 @@ impl CqInner {
 
     /// The kernel's handle, for a call.
     fn live(&self, verb: &'static str) -> Result<u32, Error> {
-        self.handle.ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+        self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
     }
 
     /// Queries whether the queue overran. Does nothing without DEVX.
     fn check_overrun(&self) {
         const VERB: &str = "query_cq";
-        let Some(handle) = self.handle else { return };
+        let Some(handle) = self.handle() else { return };
         if !self.context.has_devx() || self.context.is_gone() || self.context.forked() {
             return;
         }
@@ -130,12 +189,39 @@ impl CqInner {
         }
     }
 
-    fn destroy(&mut self) -> Result<(), Error> {
+    fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_cq";
-        let Some(handle) = self.handle else { return Ok(()) };
+        let Some(handle) = self.handle() else { return Ok(()) };
         self.context.run_destroy(VERB, |file| command::destroy(file, handle))?;
-        self.handle = None;
+        self.handle.clear();
         Ok(())
+    }
+
+    /// Destroys the kernel's object if nobody else uses the queue.
+    fn withdraw(&self, alone: bool) -> Result<(), Error> {
+        match alone {
+            true => self.destroy(),
+            false => Err(Error::busy("destroy_cq", "queue pairs still complete here")),
+        }
+    }
+
+    /// The channel, without which no event comes.
+    fn channel(&self) -> Result<&CompletionChannel, Error> {
+        let what = "the completion queue has no channel: create it with one";
+        self.channel.as_ref().ok_or_else(|| Error::invalid(ARM, what.into()))
+    }
+
+    fn arm(&self, consumer: u32, solicited_only: bool) -> Result<(), Error> {
+        self.context.check(ARM)?;
+        self.channel()?;
+        let events = self.events.as_ref().map_or(0, |events| events.read());
+        self.uar.register.arm(self.record, self.cqn, consumer, events, solicited_only);
+        Ok(())
+    }
+
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        let handle = self.live("modify_cq")?;
+        self.context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
     }
 }
 
@@ -186,7 +272,8 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Number of empty polls between two checks whether the device is still there.
+    /// Number of empty polls between two checks whether the device is still there, unless the queue
+    /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
 
     /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
@@ -395,8 +482,10 @@ impl CompletionQueue {
         self.until_check = Self::ALIVE_CHECK;
         // Publishes CQEs of an iterator that was never dropped.
         self.ring.publish();
-        self.inner.context.check_alive();
-        self.inner.check_overrun();
+        if self.inner.checks {
+            self.inner.context.check_alive();
+            self.inner.check_overrun();
+        }
     }
 
     /// Handles the attention word: destroyed queues, a device that is gone, corruption, overrun,
@@ -434,29 +523,13 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// The channel, without which no event comes.
-    fn channel(&self) -> Result<&CompletionChannel, Error> {
-        let what = "the completion queue has no channel: create it with one";
-        self.inner.channel.as_ref().ok_or_else(|| Error::invalid(ARM, what.into()))
-    }
-
     /// Requests one event on the channel (`ibv_req_notify_cq`): at the next completion, or, with
     /// `solicited_only`, at the next one that failed or was sent with
     /// [`crate::SendFlags::SOLICITED`].
     ///
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.context.check(ARM)?;
-        self.channel()?;
-        let events = self.inner.events.as_ref().map_or(0, |events| events.read());
-        self.inner.uar.register.arm(
-            self.inner.record,
-            self.inner.cqn,
-            self.ring.consumer(),
-            events,
-            solicited_only,
-        );
-        Ok(())
+        self.inner.arm(self.ring.consumer(), solicited_only)
     }
 
     /// Delays the event of an armed queue until `count` completions were written, or so many
@@ -465,9 +538,7 @@ impl CompletionQueue {
     /// [`crate::CompletionCaps`] has the device's maximum values; the kernel refuses a longer
     /// period.
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
-        let handle = self.inner.live("modify_cq")?;
-        let context = &self.inner.context;
-        context.run("modify_cq", |file| command::moderate(file, handle, count, period_us))
+        self.inner.moderate(count, period_us)
     }
 
     /// Returns the unit of the timestamps.
@@ -478,7 +549,7 @@ impl CompletionQueue {
     /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
     /// [`Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
-        self.inner.handle
+        self.inner.handle()
     }
 
     /// Number of the queue in the device.
@@ -504,19 +575,10 @@ impl CompletionQueue {
     /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
     /// here or when the kernel refuses.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
-        match self.withdraw() {
+        let alone = Arc::get_mut(&mut self.inner).is_some();
+        match self.inner.withdraw(alone) {
             Ok(()) => Ok(()),
             Err(error) => Err(DestroyError::new(self, error)),
-        }
-    }
-
-    /// Destroys the kernel's object, and keeps the memory: what is in the queue can still be polled,
-    /// and no event comes any more. Fails while queue pairs complete here or when the kernel refuses;
-    /// then nothing has changed.
-    fn withdraw(&mut self) -> Result<(), Error> {
-        match Arc::get_mut(&mut self.inner) {
-            Some(alone) => alone.destroy(),
-            None => Err(Error::busy("destroy_cq", "queue pairs still complete here")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Completion queues that a program polls itself.
 
-use super::CompletionQueue;
+use super::{CompletionQueue, CqInner};
 use crate::error::Error;
 use crate::pools::RawRing;
 use std::ptr::NonNull;
@@ -27,18 +27,26 @@ impl CompletionQueue {
     /// The pointers are valid until the queue is destroyed. What writes through them must follow the
     /// device's rules for completion queues.
     pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
-        self.inner.context.check_process("init_obj")?;
-        let Some(slot) = &self.inner.slot else {
+        self.inner.hand_over()
+    }
+}
+
+impl CqInner {
+    pub(super) fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
+        self.context.check_process("init_obj")?;
+        let Some(slot) = &self.slot else {
             return Err(Error::invalid("init_obj", "the completion queue was destroyed".into()));
         };
-        self.inner.attention.set_handed_over();
-        let buffer = self.inner.state.ring_buffer();
+        self.attention.set_handed_over();
+        // Another thread may resize the queue.
+        let _buffer = self.buffer();
+        let buffer = self.state.ring_buffer();
         let (start, entries, stride) = (buffer.start, buffer.size(), buffer.stride as u32);
         Ok(RawCompletionQueue {
             cqes: RawRing { start, entries, stride },
             record: slot.record(),
-            page: self.inner.context.uars.cq_page(),
-            cqn: self.inner.cqn,
+            page: self.context.uars.cq_page(),
+            cqn: self.cqn,
         })
     }
 }

@@ -38,7 +38,7 @@ impl CompletionQueue {
                 break;
             }
             let inner = &self.inner;
-            let channel = self.channel()?;
+            let channel = inner.channel()?;
             let has_failed = || inner.attention.is_failed();
             let check = || inner.check_overrun();
             if !channel.wait_for(inner.id, seen, deadline, has_failed, check)? {

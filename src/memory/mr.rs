@@ -25,7 +25,12 @@ use crate::{
 use mlx5_prm::wqe::MAX_SGE_LENGTH;
 use mlx5_uapi::{HugePages, Mapping, MemoryRequest, cmd::mr as command, verbs::CoreSupport};
 use mlx5_wqe::{RemoteAddress, RemoteSlice, Sge};
-use std::{fmt, ops::RangeBounds, os::fd::BorrowedFd, ptr::NonNull};
+use std::{
+    fmt,
+    ops::RangeBounds,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    ptr::NonNull,
+};
 
 /// Access flags that let the device write.
 const WRITES: Access = Access::LOCAL_WRITE
@@ -313,8 +318,25 @@ impl ProtectionDomain {
         self.context.check(VERB)?;
         check_access(access, false)?;
         check_extent(iova, len)?;
+        // SAFETY: the caller upholds the contract.
+        unsafe { self.reg_dmabuf_mr_raw(dmabuf.as_raw_fd(), offset, len, iova, access) }
+    }
+
+    /// Registers bytes of a dma-buf, and lets the kernel check everything, the descriptor too: one that has
+    /// no dma-bufs says so, whatever the descriptor.
+    ///
+    /// # Safety
+    /// As for [`ProtectionDomain::reg_dmabuf_mr`], if the descriptor is that of a dma-buf.
+    pub unsafe fn reg_dmabuf_mr_raw(
+        &self,
+        dmabuf: RawFd,
+        offset: u64,
+        len: usize,
+        iova: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
         let flags = for_kernel(access, &self.context);
-        let mr = self.context.run(VERB, |file| {
+        let mr = self.context.run("reg_dmabuf_mr", |file| {
             command::reg_dmabuf(file, self.handle(), dmabuf, offset, len as u64, iova, flags)
         })?;
         Ok(MemoryRegion::new(self, mr, iova, len, access))

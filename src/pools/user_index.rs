@@ -10,6 +10,7 @@ use mlx5_wqe::{
 };
 use std::mem;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The records that completions of a queue pair need.
@@ -19,6 +20,8 @@ pub(crate) struct QueuePairRecords {
     /// The tag list of the queue, if it has one.
     pub(crate) tags: Option<Arc<TagRecords>>,
     pub(crate) user_tag: UserTag,
+    /// Whether a program has the memory of the queues and posts itself.
+    pub(crate) lent: AtomicBool,
 }
 
 /// The source of a queue pair's receive WQEs.
@@ -102,6 +105,10 @@ impl Queue for QueuePairRecords {
     #[inline(always)]
     fn user_tag(&self) -> &UserTag {
         &self.user_tag
+    }
+
+    fn is_lent(&self) -> bool {
+        self.lent.load(Relaxed)
     }
 
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {

@@ -34,6 +34,7 @@ impl ControlHalf {
             return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
         };
         inner.lent.store(true, Relaxed);
+        inner.index.records().lent.store(true, Relaxed);
         let layout = inner.receive_layout;
         // SAFETY: the buffer holds both rings, the send ring from this offset on.
         let send = unsafe { buffer.as_non_null().byte_add(inner.send_offset) };

@@ -22,6 +22,7 @@ use mlx5_wqe::{
 use std::borrow::Borrow;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The options of a new work queue. See [`ProtectionDomain::create_wq`].
@@ -236,6 +237,7 @@ impl WorkQueueBuilder<'_> {
             },
             tags: None,
             user_tag: UserTag::new(self.user_tag),
+            lent: AtomicBool::new(false),
         };
         let rings = [self.cq.inner.ring_id(); 2];
         let Some(index) = context.user_indexes.register(Arc::new(known), rings) else {
@@ -651,6 +653,7 @@ impl WorkQueue {
         let Some((buffer, slot)) = &*memory else {
             return Err(Error::invalid(VERB, "the work queue was destroyed".into()));
         };
+        self.inner.index.records().lent.store(true, Relaxed);
         let layout = self.queue.layout();
         Ok(RawWorkQueue {
             requests: RawRing {

@@ -19,6 +19,7 @@ use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, SendRecords, SharedReceiveQueue as Ring, SharedReceiveRecords,
 };
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// The options of a new shared receive queue. See [`ProtectionDomain::create_srq`].
@@ -138,6 +139,7 @@ fn extended(
         receive: ReceiveSide::Shared(Arc::clone(records)),
         tags: None,
         user_tag: UserTag::new(user_tag),
+        lent: AtomicBool::new(false),
     };
     let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
     let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;

@@ -15,7 +15,7 @@ use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ReceiveRecords, SendLayout, SendRecords};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The options of a new tag-matching queue. See [`ProtectionDomain::create_tm_srq`].
 #[must_use = "a builder makes nothing until `build` is called"]
@@ -163,6 +163,7 @@ impl TagMatchingQueueBuilder<'_> {
                 receive: ReceiveSide::Own(Arc::new(ReceiveRecords::new(0))),
                 tags: Some(Arc::clone(tags)),
                 user_tag: UserTag::new(user_tag),
+                lent: AtomicBool::new(false),
             };
             let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
             let index =

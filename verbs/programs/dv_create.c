@@ -106,7 +106,7 @@ static void queue_pairs(void)
 
 static void keys(void)
 {
-	static const int entries[] = { 1, 4, 5, 40 };
+	static const int entries[] = { 1, 4, 5, 40, 49, 200 };
 
 	for (int flags = 0; flags < 64; flags++) {
 		struct mlx5dv_mkey_init_attr attr = {

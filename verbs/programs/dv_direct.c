@@ -217,6 +217,37 @@ static void arms(struct side *side)
 	}
 }
 
+/* A queue pair of which the program has the memory, but not the completion queue: that is polled as ever. */
+static void polled(void)
+{
+	struct side side = make_side(NULL);
+	struct mlx5dv_obj obj = { .qp = { side.qp, &side.raw } };
+	struct ibv_wc wc;
+	int good = 0;
+
+	must(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP), "mlx5dv_init_obj");
+	must(!to_init(side.qp) && !to_rtr(&bed, side.qp, side.qp->qp_num) && !to_rts(side.qp), "connecting");
+	for (int i = 0; i < ROUNDS; i++) {
+		request(&side, MLX5_OPCODE_RDMA_WRITE, 8);
+		must(poll_one(side.cq, &wc) == 1, "ibv_poll_cq");
+		good += wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_WRITE &&
+			wc.qp_num == side.qp->qp_num;
+	}
+	receive(&side, 64);
+	request(&side, MLX5_OPCODE_SEND_IMM, 64);
+	for (int i = 0; i < 2; i++) {
+		must(poll_one(side.cq, &wc) == 1, "ibv_poll_cq");
+		good += wc.status == IBV_WC_SUCCESS &&
+			(wc.opcode == IBV_WC_SEND || (wc.opcode == IBV_WC_RECV && wc.byte_len == 64));
+	}
+	printf("requests by hand, polled by the library: all %d\n", good == ROUNDS + 2);
+	must(!to_error(side.qp), "ERR");
+	request(&side, MLX5_OPCODE_RDMA_WRITE, 8);
+	must(poll_one(side.cq, &wc) == 1, "ibv_poll_cq");
+	printf("after an error: %s\n", ibv_wc_status_str(wc.status));
+	drop_side(&side);
+}
+
 static uint64_t digest(const struct mlx5dv_cq *cq)
 {
 	const uint8_t *bytes = cq->buf;
@@ -380,6 +411,7 @@ int main(void)
 	drop_side(&b);
 	shared();
 	numbers();
+	polled();
 	close_bed(&bed);
 	return 0;
 }

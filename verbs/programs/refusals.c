@@ -159,6 +159,66 @@ static void before_the_kernel(void)
 	must(!ibv_free_dm(dm), "ibv_free_dm");
 }
 
+static void say(const char *what, int status)
+{
+	printf("%s: %s\n", what, name_of(status));
+}
+
+/* Calls with arguments that make no sense, or little. */
+static void nonsense(struct pair *pair)
+{
+	struct ibv_qp *datagram = make_qp(&bed, IBV_QPT_UD, ibv_cq_ex_to_cq(pair->cq), 0);
+	union ibv_gid group = { .raw = { 0xff, 0x12, 0x40, 0x1b, [15] = 1 } }, nobody = {};
+	struct ibv_alloc_dm_attr on_device = { .length = 64 };
+	struct ibv_ece ece = { .vendor_id = 0x15b3, .options = ~0u };
+	struct ibv_grh grh = {};
+	struct ibv_wc wc = { .slid = 1, .sl = 3 };
+	struct ibv_dm *dm, *same;
+	struct ibv_ah *ah;
+
+	must(datagram, "a queue pair of datagrams");
+	for (int fd = -1; fd < 1; fd++) {
+		errno = 0;
+		printf("a dma-buf of descriptor %d: %d", fd,
+		       ibv_reg_dmabuf_mr(bed.pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE) != NULL);
+		printf(" %s\n", name_of(errno));
+	}
+	say("options of another vendor", ibv_set_ece(pair->qp, &(struct ibv_ece){ .vendor_id = 1 }));
+	say("a field of options that is unknown", ibv_set_ece(pair->qp, &(struct ibv_ece){ .comp_mask = 1 }));
+	say("options of a queue pair of datagrams", ibv_query_ece(datagram, &ece));
+	for (int global = 0; global < 2; global++) {
+		wc.wc_flags = global ? IBV_WC_GRH : 0;
+		errno = 0;
+		ah = ibv_create_ah_from_wc(bed.pd, &wc, &grh, 1);
+		printf("a handle for who sent, header %d: %d", global, ah != NULL);
+		printf(" %s\n", name_of(errno));
+		if (ah)
+			must(!ibv_destroy_ah(ah), "ibv_destroy_ah");
+	}
+	say("a group for a connected queue pair", ibv_attach_mcast(pair->qp, &group, 0xc001));
+	say("a group that is none", ibv_attach_mcast(datagram, &nobody, 0xc001));
+	say("a group", ibv_attach_mcast(datagram, &group, 0xc001));
+	say("the same group", ibv_attach_mcast(datagram, &group, 0xc001));
+	say("leaving the group", ibv_detach_mcast(datagram, &group, 0xc001));
+	say("leaving it twice", ibv_detach_mcast(datagram, &group, 0xc001));
+	printf("the first partition key: %d\n", ibv_get_pkey_index(bed.context, 1, 0xffff));
+	errno = 0;
+	printf("a partition key that is not there: %d", ibv_get_pkey_index(bed.context, 1, 0x1234));
+	printf(" %s\n", name_of(errno));
+	printf("partition keys of a port that is not there: %d\n", ibv_get_pkey_index(bed.context, 9, 0xffff));
+	dm = ibv_alloc_dm(bed.context, &on_device);
+	must(dm, "ibv_alloc_dm");
+	same = ibv_import_dm(bed.context, dm->handle);
+	must(same, "ibv_import_dm");
+	ibv_unimport_dm(same);
+	say("device memory after it was imported and forgotten", ibv_memcpy_to_dm(dm, 0, bed.from, 64));
+	say("freeing it", ibv_free_dm(dm));
+	errno = 0;
+	printf("device memory that is not there: %d", ibv_import_dm(bed.context, 1 << 20) != NULL);
+	printf(" %s\n", name_of(errno));
+	must(!ibv_destroy_qp(datagram), "ibv_destroy_qp");
+}
+
 int main(void)
 {
 	bed = open_bed();
@@ -166,6 +226,7 @@ int main(void)
 
 	connect_pair(&bed, &pair);
 	lists(&pair);
+	nonsense(&pair);
 	drop_pair(&pair);
 	events();
 	creation();

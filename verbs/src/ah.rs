@@ -123,6 +123,10 @@ unsafe fn to_sender(
         let has_grh = (*wc).wc_flags & IBV_WC_GRH != 0;
         (&*wc, has_grh.then(|| &*grh.cast::<[u8; 40]>()))
     };
+    // As in C: a header of no protocol that there is.
+    if grh.is_some_and(|grh| grh[0] >> 4 != 6 && grh[20] >> 4 != 4) {
+        return Err(Refusal(libc::EPROTONOSUPPORT));
+    }
     let received = Received { slid: wc.slid, sl: wc.sl, dlid_path_bits: wc.dlid_path_bits, grh };
     Ok(AhAttr::to_sender(&context.context, port_num, &received)?)
 }

@@ -66,8 +66,9 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
         return Err(Refusal::NOT_SUPPORTED);
     }
     let entries = u32::from(init.max_entries).next_multiple_of(4);
-    // No request has room for more.
-    let mut builder = pd.domain.create_mkey(entries.clamp(4, MAX_MKEY_ENTRIES as u32));
+    // A request configures no more; who asks for more gets a key that has them.
+    let configured = entries.clamp(4, MAX_MKEY_ENTRIES as u32);
+    let mut builder = pd.domain.create_mkey(configured).room(entries);
     if has(MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE) {
         builder = builder.block_signature();
     }

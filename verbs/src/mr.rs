@@ -11,7 +11,6 @@ use mlx5_uapi::cmd::mr as command;
 use mlx5_uapi::mlx5::UcontextRespMask;
 use mlx5_uapi::verbs::{self, Advice};
 use std::mem::ManuallyDrop;
-use std::os::fd::BorrowedFd;
 use std::ptr;
 
 /// A memory region.
@@ -31,7 +30,7 @@ pub(crate) enum Of {
     Memory,
     /// Memory whose addresses count from zero.
     ZeroBased,
-    /// A dma-buf, another part's memory, or none.
+    /// A dma-buf, another part's memory, or none: such a region stays as it is.
     Other,
 }
 
@@ -155,17 +154,14 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     let access = Access::from_bits_retain(access as c_uint);
-    if fd < 0 {
-        set_errno(libc::EBADF);
-        return ptr::null_mut();
-    }
-    // SAFETY: by the contract.
-    let made = unsafe {
-        let fd = BorrowedFd::borrow_raw(fd);
-        PdObject::of(pd).domain.reg_dmabuf_mr(fd, offset, length, iova, access)
-    };
+    // SAFETY: by the contract. Programs ask with a descriptor that is none whether the kernel has dma-bufs:
+    // one that has not says so, and looks at no descriptor.
+    let made =
+        unsafe { PdObject::of(pd).domain.reg_dmabuf_mr_raw(fd, offset, length, iova, access) };
+    // As C's, its address is the offset.
+    let addr = ptr::without_provenance_mut(offset as usize);
     object(
-        made.map(|region| MrObject::make(pd, ptr::null_mut(), length, region, None, Of::Other))
+        made.map(|region| MrObject::make(pd, addr, length, region, None, Of::Other))
             .map_err(Into::into),
     )
 }
@@ -226,14 +222,16 @@ pub unsafe extern "C" fn rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
+    let this: *mut MrObject = mr.cast();
     let has = |flag: c_uint| flags as c_uint & flag != 0;
-    let known =
-        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
     let moves = has(IBV_REREG_MR_CHANGE_TRANSLATION);
-    if flags == 0
-        || flags as c_uint & !known != 0
+    // SAFETY: by the contract.
+    let of = unsafe { (*this).of };
+    // C's library refuses these. The kernel judges the rest.
+    if of == Of::Other
+        || flags as c_uint & !IBV_REREG_MR_FLAGS_SUPPORTED != 0
         || moves && (length == 0 || addr.is_null())
-        || has(IBV_REREG_MR_CHANGE_ACCESS) && access < 0
+        || access != 0 && !has(IBV_REREG_MR_CHANGE_ACCESS)
         || has(IBV_REREG_MR_CHANGE_PD) && pd.is_null()
     {
         set_errno(libc::EINVAL);
@@ -246,7 +244,6 @@ pub unsafe extern "C" fn rereg_mr(
             return IBV_REREG_MR_ERR_DONT_FORK_NEW;
         }
     };
-    let this: *mut MrObject = mr.cast();
     // SAFETY: by the contract. The region is put back, whatever happens to it.
     let refused = unsafe {
         let Some(region) = ManuallyDrop::take(&mut (*this).region) else {
@@ -254,7 +251,7 @@ pub unsafe extern "C" fn rereg_mr(
             set_errno(libc::EINVAL);
             return IBV_REREG_MR_ERR_INPUT;
         };
-        let mut change = region.reregister();
+        let mut change = region.reregister().unchecked();
         if has(IBV_REREG_MR_CHANGE_PD) {
             change = change.pd(&PdObject::of(pd).domain);
         }

@@ -11,7 +11,7 @@ use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
 use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
-use mlx5::{CompletionQueue, IndirectionTable, RawWorkQueue, WorkQueue, WorkQueueTarget};
+use mlx5::{IndirectionTable, RawWorkQueue, WorkQueue, WorkQueueTarget};
 use mlx5_uapi::verbs::{WqFlags, WqState};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -130,7 +130,7 @@ pub(crate) unsafe fn make(
     // SAFETY: by the contract.
     let (this, pd) = unsafe { (ContextObject::of(context), PdObject::of(wanted.pd)) };
     // SAFETY: by the contract. No lock is held while the program's functions are called.
-    let cq = unsafe { CqObject::of(wanted.cq) }.with(CompletionQueue::target);
+    let cq = unsafe { CqObject::of(wanted.cq) }.target();
     let allocator = pd.allocator(Purpose::ReceiveWorkQueue).or_else(|| this.dv.allocator());
     let builder = pd
         .domain

@@ -9,10 +9,16 @@ use crate::state::COUNT as BYTE_COUNT;
 use crate::state::{USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, Side};
 use crate::tag_matching;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
-use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT, SOLICITED};
+use mlx5_prm::cqe::{
+    Cqe, CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT, SOLICITED,
+};
 use mlx5_prm::signature::SignatureErrorCqe;
+
+/// Where a CQE of a request has its opcode.
+const SEND_OPCODE: usize = offset_of!(Cqe, sop_drop_qpn);
 
 /// The last byte of a CQE of the receive kind with the highest opcode.
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
@@ -102,6 +108,10 @@ impl<Q: Queue> Ring<Q> {
                     self.pass_any(descriptor);
                     continue;
                 }
+                Ok(None) if queue.is_lent() => {
+                    self.found_lent(descriptor, opcode, marks);
+                    true
+                }
                 Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
                 Err(corruption) => self.latch(corruption),
             };
@@ -165,6 +175,22 @@ impl<Q: Queue> Ring<Q> {
             let entry = unsafe { descriptor.cast::<SignatureErrorCqe>().read_volatile() };
             hook(&entry);
         }
+    }
+
+    /// Reports a CQE of a request that a program posted itself: all that is known of it is in the CQE.
+    #[cold]
+    #[inline(never)]
+    fn found_lent(&mut self, descriptor: NonNull<u8>, opcode: u8, marks: Kind) {
+        // SAFETY: the byte is inside a descriptor.
+        let posted = unsafe { descriptor.byte_add(SEND_OPCODE).read_volatile() };
+        let kind = match CqeOpcode::from_bits(opcode) {
+            Some(CqeOpcode::Requester) => Kind::sent(posted),
+            Some(CqeOpcode::RequesterError) => Kind::sent_error(posted),
+            Some(CqeOpcode::ResponderError) => Kind::received_error(),
+            _ => Kind::received(opcode),
+        };
+        self.pass_any(descriptor);
+        self.found = (descriptor, 0, kind.with(marks));
     }
 
     /// Decodes the next CQE, which is written. `None` if it is about no request; it was passed

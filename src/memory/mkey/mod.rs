@@ -80,6 +80,8 @@ pub(crate) fn signature_caps(context: &ContextInner) -> Result<SignatureCaps, Er
 pub struct MkeyBuilder<'a> {
     pd: &'a ProtectionDomain,
     max_entries: u32,
+    /// For how many entries it has room, if for more than a request configures.
+    room: u32,
     block_signature: bool,
     remote_invalidate: bool,
     update_tag: bool,
@@ -93,6 +95,7 @@ impl ProtectionDomain {
         MkeyBuilder {
             pd: self,
             max_entries,
+            room: 0,
             block_signature: false,
             remote_invalidate: false,
             update_tag: false,
@@ -101,6 +104,13 @@ impl ProtectionDomain {
 }
 
 impl MkeyBuilder<'_> {
+    /// Gives the key room for so many entries, if that is more: the device may refuse it, and no request
+    /// configures more than [`MAX_MKEY_ENTRIES`] of them. Default: no more than are asked for.
+    pub fn room(mut self, entries: u32) -> Self {
+        self.room = entries;
+        self
+    }
+
     /// Allows signed blocks (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`). Default: not allowed.
     /// `build` refuses it on a device without [`SignatureCaps::BLOCKS`].
     pub fn block_signature(mut self) -> Self {
@@ -161,7 +171,7 @@ impl MkeyBuilder<'_> {
             .set_free(true)
             .set_umr_en(true)
             .set_pd(self.pd.pdn())
-            .set_translations_octword_size(max_entries)
+            .set_translations_octword_size(max_entries.max(self.room.next_multiple_of(4)))
             .set_lr(true)
             .set_qpn(0xff_ffff)
             .set_en_rinval(self.remote_invalidate);

@@ -19,6 +19,7 @@ pub struct Reregistration {
     access: Option<Access>,
     own: Option<usize>,
     foreign: Option<Place>,
+    unchecked: bool,
 }
 
 impl fmt::Debug for Reregistration {
@@ -46,7 +47,14 @@ impl MemoryRegion {
     /// # }
     /// ```
     pub fn reregister(self) -> Reregistration {
-        Reregistration { region: self, pd: None, access: None, own: None, foreign: None }
+        Reregistration {
+            region: self,
+            pd: None,
+            access: None,
+            own: None,
+            foreign: None,
+            unchecked: false,
+        }
     }
 }
 
@@ -86,6 +94,13 @@ impl Reregistration {
         self
     }
 
+    /// Leaves it to the kernel to check the changes, and whether there are any. Default: they are checked
+    /// before.
+    pub fn unchecked(mut self) -> Self {
+        self.unchecked = true;
+        self
+    }
+
     /// Applies the changes, of which there must be one. Returns the region with the error on
     /// failure. An error without an [`Error::errno`] leaves the region unchanged. After any other
     /// error its state is unknown, as with `ibv_rereg_mr`: it can only be deregistered.
@@ -108,7 +123,9 @@ impl Reregistration {
         }
         let access = self.access.unwrap_or(region.access);
         let owned = region.memory.is_some() || self.own.is_some();
-        check_access(access, owned && self.foreign.is_none())?;
+        if !self.unchecked {
+            check_access(access, owned && self.foreign.is_none())?;
+        }
         let mut flags = ReregFlags::empty();
         flags.set(ReregFlags::PD, self.pd.is_some());
         flags.set(ReregFlags::ACCESS, self.access.is_some());
@@ -122,13 +139,15 @@ impl Reregistration {
                 Some(Place { start, len, iova: start })
             }
             (None, Some(place)) => {
-                check_extent(place.start, place.len)?;
+                if !self.unchecked {
+                    check_extent(place.start, place.len)?;
+                }
                 Some(place)
             }
             (None, None) => None,
         };
         flags.set(ReregFlags::TRANSLATION, place.is_some());
-        if flags.is_empty() {
+        if flags.is_empty() && !self.unchecked {
             return wrong("nothing to change: give a domain, access rights or memory");
         }
         let (start, len, iova) = match &place {

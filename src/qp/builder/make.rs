@@ -185,6 +185,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             receive: receive_side,
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
             user_tag: UserTag::new(self.user_tag),
+            lent: AtomicBool::new(false),
         });
         let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
         let Some(index) = context.user_indexes.register(records, rings) else {

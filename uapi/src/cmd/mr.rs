@@ -1,6 +1,6 @@
 //! Memory regions.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::RawFd;
 
 use super::destroy;
 use crate::{
@@ -101,11 +101,11 @@ pub fn dereg(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
 }
 
 /// Registers `length` bytes of a dma-buf from `offset` on (REG_DMABUF_MR). For the device they
-/// start at `iova`. Requires Linux 5.12.
+/// start at `iova`. Requires Linux 5.12; an older one does not look at the descriptor.
 pub fn reg_dmabuf(
     file: &dyn DeviceFile,
     pd: u32,
-    dmabuf: BorrowedFd<'_>,
+    dmabuf: RawFd,
     offset: u64,
     length: u64,
     iova: u64,
@@ -122,7 +122,7 @@ pub fn reg_dmabuf(
         .input_u64(id::LENGTH, length)
         .input_u64(id::IOVA, iova)
         // This descriptor, unlike others, is a plain 32-bit input.
-        .input_u32(id::FD, dmabuf.as_raw_fd() as u32)
+        .input_u32(id::FD, dmabuf as u32)
         .input_u32(id::ACCESS_FLAGS, access.bits())
         .make(file)?;
     Ok(Mr { handle: reply.handle(id::HANDLE), lkey, rkey })

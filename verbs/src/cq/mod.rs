@@ -15,7 +15,9 @@ use crate::refusal::{Refusal, Verb, object, status};
 use crate::spin::Spin;
 use channel::ChannelObject;
 use extended::WallClock;
-use mlx5::{CompletionCursor, CompletionQueue, CqeCompression, CqeSize, Timestamps};
+use mlx5::{
+    CompletionCursor, CompletionQueue, CompletionTarget, CqeCompression, CqeSize, Timestamps,
+};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 
@@ -29,6 +31,9 @@ pub(crate) struct CqObject {
     pub(crate) c: UnsafeCell<ibv_cq_ex>,
     pub(crate) lock: Spin,
     queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
+    /// What is done with the queue while another thread polls it: C takes no lock for it, and a program that
+    /// holds one of its own may do it while it waits, between two calls, for who polls.
+    target: CompletionTarget,
     wall_clock: Option<WallClock>,
     /// The parent domain that it was made from, or NULL.
     domain: *mut ibv_pd,
@@ -54,22 +59,37 @@ impl CqObject {
         unsafe { &mut *self.queue.get() }
     }
 
-    /// Runs `body` with the lock held. A thread that started a poll has it already: C takes no lock to
-    /// arm a queue or to create a queue pair, so programs may do that before they end the poll.
-    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
+    /// Runs `body` with the queue, and the lock held. A thread that started a poll has it already: the poll is
+    /// ended.
+    pub(crate) fn with_mut<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
+        // SAFETY: the lock is held.
+        let body = || body(unsafe { self.cursor() }.queue());
         if self.lock.is_mine() { body() } else { self.lock.hold(body) }
     }
 
-    /// Runs `body` with the queue, and the lock held. A poll that was started goes on.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&CompletionQueue) -> R) -> R {
+    /// Runs `body` with the queue, unless another thread polls it. A poll that was started goes on.
+    fn unless_polled<R>(&self, body: impl FnOnce(&CompletionQueue) -> R) -> Option<R> {
+        let mine = self.lock.is_mine();
+        if !mine && !self.lock.try_lock() {
+            return None;
+        }
         // SAFETY: the lock is held.
-        self.hold(|| body(unsafe { self.cursor() }))
+        let result = body(unsafe { self.cursor() });
+        if !mine {
+            self.lock.unlock();
+        }
+        Some(result)
     }
 
-    /// As [`CqObject::with`], for what needs the queue alone. A poll that was started is ended.
-    pub(crate) fn with_mut<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
-        // SAFETY: the lock is held.
-        self.hold(|| body(unsafe { self.cursor() }.queue()))
+    /// What other threads may do with the queue.
+    pub(crate) fn shared(&self) -> &CompletionTarget {
+        &self.target
+    }
+
+    /// The queue for another that is to complete there. Queue pairs that were destroyed are forgotten, unless
+    /// another thread polls, which forgets them itself.
+    pub(crate) fn target(&self) -> CompletionTarget {
+        self.unless_polled(CompletionQueue::target).unwrap_or_else(|| self.target.clone())
     }
 }
 
@@ -116,6 +136,8 @@ pub(crate) unsafe fn make(
     if let Some(format) = compression {
         builder = builder.compression(format);
     }
+    // C asks nobody in a poll: events tell.
+    builder = builder.checks(false);
     builder = builder.ignore_overrun(wanted.ignore_overrun).timestamps(wanted.timestamps);
     let channel = match wanted.channel.is_null() {
         true => None,
@@ -139,7 +161,7 @@ pub(crate) unsafe fn make(
     if let Some(domain) = domain {
         domain.hold();
     }
-    let id = queue.id();
+    let (id, target) = (queue.id(), queue.target());
     let mut c = ibv_cq_ex::blank();
     c.context = wanted.context;
     c.channel = wanted.channel;
@@ -153,6 +175,7 @@ pub(crate) unsafe fn make(
         c: UnsafeCell::new(c),
         lock: Spin::new(context.environment.locks && !wanted.single_threaded),
         queue: UnsafeCell::new(ManuallyDrop::new(queue.into_cursor())),
+        target,
         wall_clock,
         domain: wanted.parent_domain,
     });
@@ -198,13 +221,12 @@ pub unsafe extern "C" fn create_cq(
 pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     let this: *mut CqObject = cq.cast();
     // SAFETY: by the contract. Other threads may poll a queue that is in use, and until they have
-    // acknowledged its events also one that is not: so its kernel object goes under the lock, its
-    // memory last. After that no event of it is told any more, so the counts that are waited for are
-    // final.
+    // acknowledged its events also one that is not: so its kernel object goes first, its memory last. After
+    // that no event of it is told any more, so the counts that are waited for are final.
     status(unsafe {
-        let (context, id) = (ContextObject::of((*cq).context), (*this).cursor().id());
+        let (context, id) = (ContextObject::of((*cq).context), (*this).target.id());
         let channel = (*cq).channel;
-        let done = (*this).hold(|| (*this).cursor().withdraw());
+        let done = (*this).target.withdraw();
         ended(done.map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*this).domain);
             let told = context.objects.cqs.remove(&id);
@@ -249,7 +271,7 @@ pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_att
         return status(Err(Refusal::INVALID));
     }
     let ibv_moderate_cq { cq_count, cq_period } = attr.moderate;
-    status(this.with(|queue| queue.moderate(cq_count, cq_period)).map_err(Into::into))
+    status(this.target.moderate(cq_count, cq_period).map_err(Into::into))
 }
 
 /// The operation behind `ibv_req_notify_cq`.
@@ -263,5 +285,7 @@ pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -
         // Nobody is told, as in C.
         return 0;
     }
-    status(this.with(|queue| queue.arm(solicited_only != 0)).map_err(Into::into))
+    let solicited = solicited_only != 0;
+    let armed = this.unless_polled(|queue| queue.arm(solicited));
+    status(armed.unwrap_or_else(|| this.target.arm(solicited)).map_err(Into::into))
 }

@@ -60,7 +60,7 @@ unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
     // SAFETY: by the contract of `init_obj`.
     unsafe {
         let RawCompletionQueue { cqes, record, page, cqn } =
-            CqObject::of(from).with(|queue| queue.hand_over())?;
+            CqObject::of(from).shared().hand_over()?;
         (*to).buf = cqes.start.as_ptr().cast();
         (*to).dbrec = record.as_ptr().cast();
         (*to).cqe_cnt = cqes.entries;

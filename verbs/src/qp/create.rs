@@ -21,7 +21,7 @@ use crate::spin::Spin;
 use crate::srq::{Queue, SrqObject};
 
 use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
-use mlx5::{CompletionQueue, CompletionTarget, InlineMode, QpId, QueuePair, SendOps};
+use mlx5::{CompletionTarget, InlineMode, QpId, QueuePair, SendOps};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
@@ -139,10 +139,10 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     };
     // SAFETY: by the contract of `create_qp`. No lock is held while the program's functions are called.
     let qp = unsafe {
-        let send_target = CqObject::of(init.send_cq).with(CompletionQueue::target);
+        let send_target = CqObject::of(init.send_cq).target();
         let recv_target = match recv_cq == init.send_cq {
             true => send_target.clone(),
-            false => CqObject::of(recv_cq).with(CompletionQueue::target),
+            false => CqObject::of(recv_cq).target(),
         };
         build(send_target, recv_target)
     }?;

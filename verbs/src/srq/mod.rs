@@ -15,8 +15,7 @@ use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
-    CompletionQueue, Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId,
-    SrqInfo,
+    Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -149,7 +148,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     attr.max_wr = attr.max_wr.max(1);
     let queue = if wanted.kind == IBV_SRQT_TM {
         // SAFETY: by the contract of `create_srq_ex`.
-        let cq = unsafe { CqObject::of(wanted.cq) }.with(CompletionQueue::target);
+        let cq = unsafe { CqObject::of(wanted.cq) }.target();
         let builder = pd.domain.create_tm_srq_on(cq, attr.max_wr).max_sge(attr.max_sge);
         let ibv_tm_cap { max_num_tags, max_ops } = wanted.tags;
         let queue =
@@ -169,7 +168,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
             // SAFETY: by the contract of `create_srq_ex`.
             unsafe {
                 let domain = &XrcdObject::of(wanted.xrcd).domain;
-                let cq = CqObject::of(wanted.cq).with(CompletionQueue::target);
+                let cq = CqObject::of(wanted.cq).target();
                 builder.xrc_on(domain, cq).build()?
             }
         } else {

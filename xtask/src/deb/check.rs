@@ -12,6 +12,9 @@ const ENTRY: &str = "etc/ld.so.conf.d/000-mlx5-verbs.conf";
 const PROGRAMS: [&str; 2] = ["/usr/bin/ib_write_bw", "/usr/bin/ibv_devinfo"];
 const COMMAND: &str = "/usr/bin/mlx5";
 const NAMES: [&str; 2] = ["libibverbs.so.1", "libmlx5.so.1"];
+/// What those programs ask for first that load the libraries themselves. Of C's packages only those for
+/// compilers have them, which a bare Debian lacks.
+const LINKS: [&str; 2] = ["libibverbs.so", "libmlx5.so"];
 
 /// Which libraries programs get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +101,13 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
         let is_own = status.contains(&format!("{name}: rust: {}\n", own(name)));
         let is_c = status.contains(&format!("{name}: c: /"));
         if (is_own, is_c) != (get == Get::Rust, get == Get::C) {
+            return Err(told(&format!("{SWITCH} status says:\n{status}")));
+        }
+    }
+    for name in LINKS {
+        let is_own = status.contains(&format!("{name}: rust: {}\n", own(name)));
+        let is_there = status.contains(&format!("{name}: "));
+        if (is_own, is_there) != (get == Get::Rust, get == Get::Rust) {
             return Err(told(&format!("{SWITCH} status says:\n{status}")));
         }
     }

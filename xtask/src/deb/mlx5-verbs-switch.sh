@@ -1,11 +1,13 @@
 #!/bin/sh
-# mlx5-verbs-switch: whose libibverbs.so.1 and libmlx5.so.1 the programs of this system get. See its man page.
+# mlx5-verbs-switch: whose libibverbs and libmlx5 the programs of this system get. See its man page.
 set -eu
 
 usage='usage: mlx5-verbs-switch [--root FOLDER] rust|c|status'
 # Where the libraries of this package are, and what the loader's cache says of libraries of this architecture.
 libraries=/usr/lib/mlx5
 abi='libc6,@ABI@'
+# What programs are linked with, and what those ask for first that load the libraries themselves.
+names='libibverbs.so.1 libmlx5.so.1 libibverbs.so libmlx5.so'
 # Read before the other files of that folder, so that its libraries come first.
 entry=/etc/ld.so.conf.d/000-mlx5-verbs.conf
 
@@ -45,10 +47,11 @@ nodes() {
 }
 
 status() {
-    for name in libibverbs.so.1 libmlx5.so.1; do
+    for name in $names; do
         path=$(taken "$name")
         case $path in
-        '') echo "$name: none" ;;
+        # C's packages for programs that run have no such name.
+        '') case $name in *.1) echo "$name: none" ;; esac ;;
         "$libraries"/*) echo "$name: rust: $path" ;;
         *) echo "$name: c: $path" ;;
         esac
@@ -80,8 +83,8 @@ to_rust() {
     mv "$root$entry.new" "$root$entry"
     # Or the next package that calls it would switch.
     ldconfig || { rm -f "$root$entry"; fail 'ldconfig failed; nothing is switched'; }
-    # Both, or a program would get one of ours with one of C's.
-    for name in libibverbs.so.1 libmlx5.so.1; do
+    # All, or a program would get one of ours with one of C's.
+    for name in $names; do
         path=$(taken "$name")
         [ "$path" = "$libraries/$name" ] && continue
         rm -f "$root$entry"

@@ -74,6 +74,10 @@ fn build(folder: &Path) -> Result<PathBuf, Failure> {
     tree.program("usr/bin/mlx5", &read(&command)?)?;
     tree.file(&format!("{LIBRARIES}/libibverbs.so.1"), &read(&library)?)?;
     tree.file(&format!("{LIBRARIES}/libmlx5.so.1"), &read(&other_name)?)?;
+    // Programs that load a library themselves ask for these names first.
+    for name in ["libibverbs.so", "libmlx5.so"] {
+        tree.link(&format!("{LIBRARIES}/{name}"), &format!("{name}.1"))?;
+    }
     let switch = include_str!("mlx5-verbs-switch.sh").replace("@ABI@", about.architecture.abi);
     tree.program(&format!("usr/sbin/{SWITCH}"), switch.as_bytes())?;
     let page = include_str!("mlx5-verbs-switch.8").replace("@VERSION@", about.upstream);

@@ -1,7 +1,7 @@
 //! The files of the package, as they are laid for dpkg-deb.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,6 +46,14 @@ impl Tree {
         self.kilobytes += kilobytes(read(&self.root.join(&path))?.len());
         self.files.push(path);
         Ok(())
+    }
+
+    /// Adds a link to a file of the same folder. dpkg has no sum of it.
+    pub(super) fn link(&mut self, path: &str, target: &str) -> Result<(), Failure> {
+        self.folders(path)?;
+        let path = self.root.join(path);
+        self.kilobytes += 1;
+        symlink(target, &path).map_err(in_file(&path))
     }
 
     /// Adds what dpkg reads, when all files are there.
