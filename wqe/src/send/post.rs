@@ -275,13 +275,6 @@ impl<T: Transport> SendQueue<T> {
         self.abort();
     }
 
-    /// Undoes the changes of keys by requests that are not posted.
-    #[cold]
-    #[inline(never)]
-    fn undo_changes(&mut self) {
-        self.journal.undo_from(self.sequence);
-    }
-
     /// A single request that configures a key may have been posted by the fast path, which notes
     /// only where it ends.
     #[inline(always)]

@@ -288,12 +288,6 @@ impl<T: Transport> SendQueue<T> {
         flags
     }
 
-    #[inline(always)]
-    pub(crate) fn records(&self) -> &SendRecords {
-        // SAFETY: the records live as long as this value, by the contract of `new`.
-        unsafe { self.records.as_ref() }
-    }
-
     /// Returns the number of free blocks.
     pub fn free_blocks(&self) -> u32 {
         self.free_at(self.head, self.sequence)
@@ -322,8 +316,7 @@ impl<T: Transport> SendQueue<T> {
     /// more.
     pub fn reset(&mut self) {
         self.abort();
-        // While the records tell which requests were retired.
-        self.settle_changes();
+        self.end_changes();
         self.head = 0;
         self.sequence = 0;
         self.list_limit = 0;
@@ -332,7 +325,6 @@ impl<T: Transport> SendQueue<T> {
             // Not opened by that, if it was not.
             false => first_fast_limit(self.records().written_blocks(), self.max_request_blocks),
         };
-        self.journal.mark_unknown();
         self.generation = next_generation();
         self.fence = false;
         self.fence_at = u32::MAX;
@@ -365,6 +357,22 @@ impl<T: Transport> SendQueue<T> {
     /// The largest WQE, in blocks, that is copied to the BlueFlame register.
     pub const fn blueflame_blocks(&self) -> u32 {
         self.register.blueflame_blocks()
+    }
+}
+
+impl<T> SendQueue<T> {
+    #[inline(always)]
+    pub(crate) fn records(&self) -> &SendRecords {
+        // SAFETY: the records live as long as this value, by the contract of `new`.
+        unsafe { self.records.as_ref() }
+    }
+}
+
+impl<T> Drop for SendQueue<T> {
+    fn drop(&mut self) {
+        if !self.journal.is_empty() {
+            self.end_changes();
+        }
     }
 }
 
