@@ -66,6 +66,9 @@ pub struct SendQueue<T> {
     pub(crate) max_request_blocks: u32,
     /// A list for a key is built without a look at the room if it ends at this block or before: so far
     /// the blocks from `head` on are free, in one piece, and leave room for a request of the largest size.
+    /// It was found at the end of a batch under construction, and holds from `head` on if that batch is
+    /// leaked, unless the batch had come around the end of the ring. What crosses that end takes the slow
+    /// path, which sets `noted`, and so the next batch forgets the limit before it uses it.
     pub(crate) list_limit: u32,
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
@@ -182,7 +185,8 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `ring` points to `layout.bytes()` bytes, aligned to 64. They are valid for as long as the
     /// value lives, and nothing but the device and this value reads or writes them. `records` was
-    /// created for this many blocks, belongs to this queue alone, and lives as long as the value.
+    /// created for this many blocks, was not used, belongs to this queue alone, and lives as long as the
+    /// value.
     pub unsafe fn new(parts: SendParts) -> Self {
         let SendParts {
             ring,
