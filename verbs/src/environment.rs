@@ -3,7 +3,6 @@
 use crate::refusal::{Refusal, Verb};
 use mlx5::{CqeSize, HugePages};
 use std::env;
-use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// What the environment says of the queues of a context that is opened.
@@ -43,20 +42,12 @@ pub(crate) fn signed_requests() -> bool {
     env::var_os("MLX5_QP_SIGNATURE").is_some()
 }
 
-/// The pages of the memory of a queue, as `MLX_CQ_ALLOC_TYPE`, `MLX_QP_ALLOC_TYPE` and
-/// `MLX_SRQ_ALLOC_TYPE` say when it is created. C also knows memory that is contiguous by a driver of its
+/// The pages of the memory of a queue, as `MLX_CQ_ALLOC_TYPE`, `MLX_QP_ALLOC_TYPE`, `MLX_SRQ_ALLOC_TYPE` and
+/// `MLX_RWQ_ALLOC_TYPE` say when it is created. C also knows memory that is contiguous by a driver of its
 /// own; that is ordinary memory here.
-pub(crate) fn pages(variable: &CStr) -> HugePages {
-    // As C's library reads it, for each queue. std copies it under a lock, which is this library's own and keeps
-    // no program from changing its environment.
-    // SAFETY: the name is a string. As with C's library, no thread changes the environment meanwhile.
-    let value = unsafe { libc::getenv(variable.as_ptr()) };
-    if value.is_null() {
-        return HugePages::None;
-    }
-    // SAFETY: the value is a string, and stays as it is, as above.
-    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-    let is = |name: &str| value.eq_ignore_ascii_case(name.as_bytes());
+pub(crate) fn pages(variable: &str) -> HugePages {
+    let Some(value) = env::var_os(variable) else { return HugePages::None };
+    let is = |name: &str| value.eq_ignore_ascii_case(name);
     if is("HUGE") {
         HugePages::TwoMiB
     } else if is("PREFER_HUGE") || is("ALL") {

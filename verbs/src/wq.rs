@@ -143,7 +143,7 @@ pub(crate) unsafe fn make(
         .end_padding(flags.contains(WqFlags::PCI_WRITE_END_PADDING));
     let builder = match &allocator {
         Some(allocator) => builder.allocator(allocator),
-        None => builder.huge_pages(environment::pages(c"MLX_RWQ_ALLOC_TYPE")),
+        None => builder.huge_pages(environment::pages("MLX_RWQ_ALLOC_TYPE")),
     };
     let builder = match striding {
         Some((stride, strides)) => builder.striding(stride, strides),

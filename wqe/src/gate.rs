@@ -165,6 +165,11 @@ impl Gate {
         }
     }
 
+    /// Whether this is a forked child of the process that made the gate.
+    pub(crate) fn is_forked(self) -> bool {
+        self.word().load(Relaxed) == 0
+    }
+
     #[inline(always)]
     pub(crate) fn may_send(&self) -> bool {
         self.word().load(Relaxed) & Self::SEND != 0

@@ -405,7 +405,10 @@ impl Drop for Mkey {
     fn drop(&mut self) {
         // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.close();
-        drop(self.inner.state.close());
+        // Not in a forked child: there the state may be locked for ever, by a thread that only the parent has.
+        if !self.pd.context.forked() {
+            drop(self.inner.state.close());
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::Rig;
 use crate::prelude::*;
 use mlx5::flow::{CounterValues, Rule};
+use mlx5::mkey::{BlockSize, Crc, Domain, Seed, Signature, SignatureBlock};
 use mlx5::transport::RawPacket;
 use mlx5::{
     CancelError, CancelMode, Clock, CompletionChannel, ConnectOptions, Data, ErrorKind,
@@ -16,6 +17,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -29,6 +31,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_buffer_of_the_parents_is_not_the_childs: SERIAL,
     a_ring_in_memory_of_a_destroyed_one_is_the_parents: SERIAL,
     a_child_ends_its_rule_while_the_parent_reads_the_counters: SERIAL | SIMULATOR | RAW_PACKETS,
+    a_child_ends_a_key_and_its_queue_while_the_parent_configures_it: SERIAL | DEVX | SIGNATURES,
 ];
 
 /// Memory that is not mapped in children, as huge pages are not.
@@ -437,4 +440,62 @@ fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outco
         assert_eq!(reads.join().expect("no panic")?, CounterValues::default());
         child
     })
+}
+
+/// A thread of the parent's is inside of the key's state most of the time, so that it is when some of the
+/// children are made.
+fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) -> Outcome {
+    const CHILDREN: usize = 12;
+    let (mut pair, mut other) =
+        (bed.pair::<Rc>(&PairOptions::default())?, bed.pair::<Rc>(&PairOptions::default())?);
+    let key = pair.a.pd.create_mkey(4).block_signature().build()?;
+    let signature = Signature::Crc(Crc::Crc32(Seed::Zeros));
+    let block =
+        SignatureBlock::new().memory(Domain { signature, block_size: BlockSize::B512 });
+    let pieces = [pair.a.mr.sge(0..2048)?];
+    // The queue has a change of the key, which ends with the queue.
+    let mut batch = pair.a.qp.wr_start();
+    batch.wr(1, SendFlags::SIGNALED).mkey_configure(key.configure().layout_list(&pieces));
+    batch.complete()?;
+    let (rounds, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let configures = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // Built and aborted: the key changes, and changes back.
+                let mut batch = other.a.qp.wr_start();
+                for _ in 0..8 {
+                    let configure = key.configure().layout_list(&pieces).signature(&block);
+                    batch.wr(2, SendFlags::empty()).mkey_configure(configure);
+                }
+                drop(batch);
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let child = || {
+            let before = rounds.load(Ordering::Relaxed);
+            while rounds.load(Ordering::Relaxed) == before {
+                std::thread::yield_now();
+            }
+            in_child(|| {
+                // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
+                unsafe { libc::alarm(20) };
+                // SAFETY: nothing else in the child uses them, which ends without dropping them again.
+                let (qp, key) = unsafe { (ptr::read(&pair.a.qp), ptr::read(&key)) };
+                drop(qp);
+                drop(key);
+                Ok(())
+            })
+        };
+        let ended = (0..CHILDREN).try_for_each(|_| child());
+        stop.store(true, Ordering::Relaxed);
+        configures.join().expect("no panic");
+        ended
+    })?;
+    bed.poll_good(&mut pair.a.send_cq, 1);
+    assert_eq!(key.length(), Some(2048));
+    pair.a.qp.destroy().map_err(|error| error.to_string())?;
+    // The queue tells the key when it goes that the request was executed.
+    assert_eq!(key.length(), Some(2048));
+    assert_eq!(other.a.qp.free_send_blocks(), other.a.qp.caps().send_blocks);
+    Ok(())
 }

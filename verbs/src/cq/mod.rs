@@ -155,7 +155,7 @@ pub(crate) unsafe fn make(
         .or_else(|| context.dv.allocator());
     builder = match &allocator {
         Some(allocator) => builder.allocator(allocator),
-        None => builder.huge_pages(environment::pages(c"MLX_CQ_ALLOC_TYPE")),
+        None => builder.huge_pages(environment::pages("MLX_CQ_ALLOC_TYPE")),
     };
     let queue = builder.build()?;
     if let Some(domain) = domain {

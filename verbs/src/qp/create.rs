@@ -133,7 +133,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         }
         builder = match &allocator {
             Some(allocator) => builder.allocator(allocator),
-            None => builder.huge_pages(environment::pages(c"MLX_QP_ALLOC_TYPE")),
+            None => builder.huge_pages(environment::pages("MLX_QP_ALLOC_TYPE")),
         };
         Ok(builder.build()?)
     };

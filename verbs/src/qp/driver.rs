@@ -79,7 +79,7 @@ fn waiting<'a>(open: &'a mut Open<'_, Rc>) -> Option<&'a mut Configuring> {
 /// # Safety
 /// The key exists.
 #[inline(always)]
-unsafe fn unsigned<'a>(waiting: &mut Configuring) -> Configure<'a> {
+unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
     let mkey = std::mem::replace(&mut waiting.mkey, std::ptr::null_mut());
     // SAFETY: by the contract.
     let (key, tag) = unsafe {
@@ -99,7 +99,7 @@ unsafe fn unsigned<'a>(waiting: &mut Configuring) -> Configure<'a> {
 /// The key exists.
 unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
     // SAFETY: by the contract.
-    let mut configure = unsafe { unsigned(waiting) };
+    let mut configure = unsafe { without_signature(waiting) };
     if waiting.reset {
         configure = configure.reset_signature();
     }
@@ -239,7 +239,7 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
             return keep_layout_list(dv, num_sges, sge);
         };
         let (wr_id, flags) = (waiting.wr_id, waiting.flags);
-        let configure = unsigned(waiting).layout_list(entries(sge, num_sges.into()));
+        let configure = without_signature(waiting).layout_list(entries(sge, num_sges.into()));
         open.leave_driver_request();
         open.steps.mkey_configure(wr_id, flags, configure);
     }

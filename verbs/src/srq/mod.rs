@@ -162,7 +162,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
         builder = builder.limit(attr.srq_limit);
         builder = match &allocator {
             Some(allocator) => builder.allocator(allocator),
-            None => builder.huge_pages(environment::pages(c"MLX_SRQ_ALLOC_TYPE")),
+            None => builder.huge_pages(environment::pages("MLX_SRQ_ALLOC_TYPE")),
         };
         let queue = if wanted.kind == IBV_SRQT_XRC {
             // SAFETY: by the contract of `create_srq_ex`.

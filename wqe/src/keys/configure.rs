@@ -91,6 +91,11 @@ impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
         if queue.error.is_some() {
             return Finished::at(self.cursor);
         }
+        // Before the key is asked: in a forked child it may be locked for ever.
+        if !queue.gate.may_send() {
+            let error = queue.refusal();
+            return self.refuse(error);
+        }
         // Brings the owner's view of its keys up to date.
         queue.settle_changes();
         key.configure(self)
@@ -339,7 +344,9 @@ impl<T: Transport> SendQueue<T> {
             self.journal.push(sequence, change);
         }
     }
+}
 
+impl<T> SendQueue<T> {
     /// Settles the changes of retired requests.
     #[inline(always)]
     pub(crate) fn settle_changes(&mut self) {
@@ -356,5 +363,27 @@ impl<T: Transport> SendQueue<T> {
     fn settle_before(&mut self, retired: u32) {
         let failed = self.records().failed();
         self.journal.settle(retired, failed);
+    }
+
+    /// Undoes the changes of keys by requests that are not posted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn undo_changes(&mut self) {
+        if self.gate.is_forked() {
+            return self.journal.forget();
+        }
+        self.journal.undo_from(self.sequence);
+    }
+
+    /// Ends all changes, because the queue starts over or goes: those of requests that were not posted are
+    /// undone, those of executed ones final, and of the others it will never be known. The records still
+    /// tell which requests were retired.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_changes(&mut self) {
+        // In a forked child a key may be locked for ever, by a thread that only the parent has.
+        self.undo_changes();
+        self.settle_changes();
+        self.journal.mark_unknown();
     }
 }

@@ -218,9 +218,7 @@ impl<T: Transport> SendQueue<T> {
         }
         if self.fence || self.always_slow {
             self.fast_limit = self.head.wrapping_sub(1);
-            if self.always_slow {
-                self.come_around();
-            }
+            self.come_around();
         } else if !self.has_fast_room(self.head) {
             self.records().open();
             self.come_around();
@@ -238,7 +236,11 @@ impl<T: Transport> SendQueue<T> {
     /// by a queue that posts other requests than those that configure keys: these do it themselves.
     #[inline(always)]
     fn come_around(&mut self) {
-        self.forget_list_limit();
+        // One that is ahead is reached within this time around: until then it holds, as it does for the next
+        // list of a queue that uses each key at once.
+        if !self.has_list_room(self.head, 1) {
+            self.forget_list_limit();
+        }
         if !self.journal.is_empty() {
             self.settle_old_changes();
         }
@@ -273,13 +275,6 @@ impl<T: Transport> SendQueue<T> {
     #[inline(never)]
     pub(crate) fn abort_dropped(&mut self) {
         self.abort();
-    }
-
-    /// Undoes the changes of keys by requests that are not posted.
-    #[cold]
-    #[inline(never)]
-    fn undo_changes(&mut self) {
-        self.journal.undo_from(self.sequence);
     }
 
     /// A single request that configures a key may have been posted by the fast path, which notes

@@ -66,6 +66,9 @@ pub struct SendQueue<T> {
     pub(crate) max_request_blocks: u32,
     /// A list for a key is built without a look at the room if it ends at this block or before: so far
     /// the blocks from `head` on are free, in one piece, and leave room for a request of the largest size.
+    /// It was found at the end of a batch under construction, and holds from `head` on if that batch is
+    /// leaked, unless the batch had come around the end of the ring. What crosses that end takes the slow
+    /// path, which sets `noted`, and so the next batch forgets the limit before it uses it.
     pub(crate) list_limit: u32,
     /// Sequence number of the last request, of any batch, that changed state here besides its WQE
     /// and record. While `sequence` has not passed it, its batch is not posted.
@@ -182,7 +185,8 @@ impl<T: Transport> SendQueue<T> {
     /// # Safety
     /// `ring` points to `layout.bytes()` bytes, aligned to 64. They are valid for as long as the
     /// value lives, and nothing but the device and this value reads or writes them. `records` was
-    /// created for this many blocks, belongs to this queue alone, and lives as long as the value.
+    /// created for this many blocks, was not used, belongs to this queue alone, and lives as long as the
+    /// value.
     pub unsafe fn new(parts: SendParts) -> Self {
         let SendParts {
             ring,
@@ -288,12 +292,6 @@ impl<T: Transport> SendQueue<T> {
         flags
     }
 
-    #[inline(always)]
-    pub(crate) fn records(&self) -> &SendRecords {
-        // SAFETY: the records live as long as this value, by the contract of `new`.
-        unsafe { self.records.as_ref() }
-    }
-
     /// Returns the number of free blocks.
     pub fn free_blocks(&self) -> u32 {
         self.free_at(self.head, self.sequence)
@@ -322,8 +320,7 @@ impl<T: Transport> SendQueue<T> {
     /// more.
     pub fn reset(&mut self) {
         self.abort();
-        // While the records tell which requests were retired.
-        self.settle_changes();
+        self.end_changes();
         self.head = 0;
         self.sequence = 0;
         self.list_limit = 0;
@@ -332,7 +329,6 @@ impl<T: Transport> SendQueue<T> {
             // Not opened by that, if it was not.
             false => first_fast_limit(self.records().written_blocks(), self.max_request_blocks),
         };
-        self.journal.mark_unknown();
         self.generation = next_generation();
         self.fence = false;
         self.fence_at = u32::MAX;
@@ -365,6 +361,22 @@ impl<T: Transport> SendQueue<T> {
     /// The largest WQE, in blocks, that is copied to the BlueFlame register.
     pub const fn blueflame_blocks(&self) -> u32 {
         self.register.blueflame_blocks()
+    }
+}
+
+impl<T> SendQueue<T> {
+    #[inline(always)]
+    pub(crate) fn records(&self) -> &SendRecords {
+        // SAFETY: the records live as long as this value, by the contract of `new`.
+        unsafe { self.records.as_ref() }
+    }
+}
+
+impl<T> Drop for SendQueue<T> {
+    fn drop(&mut self) {
+        if !self.journal.is_empty() {
+            self.end_changes();
+        }
     }
 }
 

@@ -269,7 +269,7 @@ struct Committed {
     opened: AtomicBool,
 }
 
-/// Blocks at the start of a ring that are written before it is noted that any other may be: a page.
+/// Blocks at the start of a ring that are written before it is noted that any other may be: 4 KiB.
 pub(crate) const FIRST_BLOCKS: u32 = 64;
 
 impl fmt::Debug for SendRecords {
@@ -308,7 +308,8 @@ impl SendRecords {
     }
 
     /// The memory, for records of a ring of as many blocks. What it holds does not matter: no record is looked at
-    /// before it is staged.
+    /// before it is staged, but to count requests while another thread resets the queue, which then is any
+    /// number that the ring can hold ([`SendRecords::in_flight`]).
     pub fn into_spare(self) -> SpareRecords {
         SpareRecords(self.records)
     }
@@ -385,7 +386,7 @@ impl SendRecords {
     /// Returns the number of requests that were posted and whose completion was not polled.
     pub fn in_flight(&self) -> u32 {
         let (retired, committed) = self.outstanding();
-        // Another thread may reset the counters meanwhile.
+        // Another thread may reset the counters meanwhile. Then these are any records, and it is any count.
         let wqes = committed.wrapping_sub(retired).min(self.mask as u16 + 1);
         let starts = |at: &u16| !self.info(retired.wrapping_add(*at)).continues();
         (0..wqes).filter(starts).count() as u32

@@ -282,27 +282,69 @@ mod tests {
     }
 
     /// A change that was executed is settled by those who post other requests, before the number of its
-    /// request means another one.
+    /// request means another one: also by requests that let the next one wait, behind which no fast path is
+    /// taken.
     #[test]
     fn a_change_is_settled_though_no_key_is_configured_any_more() {
-        let told = Arc::<Told>::default();
+        for waits in [false, true] {
+            let told = Arc::<Told>::default();
+            let bed = Bed::new();
+            // SAFETY: the only queue, and `bed` outlives it.
+            let mut queue = unsafe { bed.queue() };
+            let list = Key { told: &told, usual: true };
+            post(&mut queue, Some(list)).unwrap();
+            bed.records().retire(0).unwrap();
+            for _ in 0..2 * BLOCKS {
+                let first = queue.producer();
+                if waits {
+                    let mut batch = queue.wr_start();
+                    batch.wr(0, SendFlags::empty()).local_inv(7);
+                    batch.complete().unwrap();
+                } else {
+                    post(&mut queue, None).unwrap();
+                }
+                bed.records().retire(first).unwrap();
+            }
+            assert_eq!(told.now(), [1, 1, 0]);
+            // Half of the numbers later, a batch is aborted.
+            queue.sequence = queue.sequence.wrapping_add(1 << 31);
+            let mut batch = queue.wr_start();
+            batch.wr(0, SendFlags::empty()).mkey_configure(list);
+            drop(batch);
+            assert_eq!(told.now(), [2, 1, 1]);
+        }
+    }
+
+    /// What is known of the room for lists lasts while the head has not passed it, whatever else is posted,
+    /// and no longer.
+    #[test]
+    fn the_room_for_lists_is_looked_for_once_in_each_time_around() {
+        let told = Arc::default();
+        let list = Key { told: &told, usual: true };
         let bed = Bed::new();
         // SAFETY: the only queue, and `bed` outlives it.
         let mut queue = unsafe { bed.queue() };
-        let list = Key { told: &told, usual: true };
-        post(&mut queue, Some(list)).unwrap();
-        bed.records().retire(0).unwrap();
-        for _ in 0..2 * BLOCKS {
-            let first = queue.producer();
-            post(&mut queue, None).unwrap();
-            bed.records().retire(first).unwrap();
+        for round in 0..4 {
+            for at in [0, 3] {
+                assert_eq!(
+                    (queue.head % BLOCKS, queue.has_list_room(queue.head, 1)),
+                    (at, at != 0)
+                );
+                // A key, and a request that uses it.
+                let mut batch = queue.wr_start();
+                batch.wr(0, SendFlags::empty()).mkey_configure(list);
+                batch.wr(0, SendFlags::empty()).send().inline_data(b"x");
+                batch.complete().unwrap();
+                assert_eq!(queue.list_limit % BLOCKS, BLOCKS - 1);
+                let first = queue.producer().wrapping_sub(1);
+                bed.records().retire(first).unwrap();
+            }
+            for left in [1, 0] {
+                assert_eq!(queue.has_list_room(queue.head, 1), left != 0, "{round}");
+                let first = queue.producer();
+                post(&mut queue, None).unwrap();
+                bed.records().retire(first).unwrap();
+            }
         }
-        assert_eq!(told.now(), [1, 1, 0]);
-        // Half of the numbers later, a batch is aborted.
-        queue.sequence = queue.sequence.wrapping_add(1 << 31);
-        let mut batch = queue.wr_start();
-        batch.wr(0, SendFlags::empty()).mkey_configure(list);
-        drop(batch);
-        assert_eq!(told.now(), [2, 1, 1]);
     }
 }

@@ -1,6 +1,6 @@
 //! What becomes of the changes of keys, in random programs of requests that are posted, aborted, leaked,
-//! refused, executed, failed, cancelled and reset: whichever way a list is built, and however the observer is
-//! kept, it is the same, and each change ends once.
+//! refused, executed, failed, cancelled and reset: what became of its request, and no other. Whichever way a
+//! list is built, and however the observer is kept, it is the same, and each change ends once.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::sges;
@@ -143,11 +143,22 @@ impl Dice {
     }
 }
 
-/// A queue, and the requests that are outstanding there: the first block of each.
+/// A request: its first block, its identifier, and key and number of its change, if it configures one.
+#[derive(Clone, PartialEq, Debug)]
+struct Posted {
+    first: u16,
+    wr_id: u64,
+    change: Option<(usize, usize)>,
+}
+
+/// A queue, the requests that are outstanding there, and what is to become of each change of each key.
 struct Side {
     bed: Bed<Rc>,
     keys: Vec<Arc<Key>>,
-    outstanding: Vec<u16>,
+    outstanding: Vec<Posted>,
+    ends: Vec<Vec<Fate>>,
+    /// A request failed: nobody knows whether those that are told of together were executed.
+    failed: bool,
     usual: bool,
     kept: bool,
 }
@@ -155,8 +166,32 @@ struct Side {
 impl Side {
     fn new(usual: bool, kept: bool, keys: usize) -> Self {
         let bed = Bed::new(Spec { requests: 64, sges: 2, ..Spec::default() });
+        let ends = vec![Vec::new(); keys];
         let keys = (0..keys).map(|_| Arc::default()).collect();
-        Self { bed, keys, outstanding: Vec::new(), usual, kept }
+        Self { bed, keys, outstanding: Vec::new(), ends, failed: false, usual, kept }
+    }
+
+    /// Notes what is to become of the changes of these requests.
+    fn end(&mut self, requests: &[Posted], fate: Fate) {
+        for (key, number) in requests.iter().filter_map(|request| request.change) {
+            if self.ends[key][number] == Fate::Pending {
+                self.ends[key][number] = fate;
+            }
+        }
+    }
+
+    /// No change has another end than that of its request. It may have none yet: a queue tells late.
+    fn check(&self, what: &str) {
+        for (fates, ends) in self.fates().iter().zip(&self.ends) {
+            assert_eq!(fates.len(), ends.len(), "{what}");
+            let late = |(fate, end): (&Fate, &Fate)| fate == end || *fate == Fate::Pending;
+            assert!(fates.iter().zip(ends).all(late), "{what}: {fates:?}, not {ends:?}");
+        }
+    }
+
+    /// Now every change that is to end has.
+    fn check_all(&self, what: &str) {
+        assert_eq!(self.fates(), self.ends, "{what}");
     }
 
     fn fates(&self) -> Vec<Vec<Fate>> {
@@ -167,31 +202,50 @@ impl Side {
     fn batch(&mut self, dice: &mut Dice, list: &[Sge]) {
         let mut long = list[..5].to_vec();
         long[4].length = u32::MAX;
-        let (mut at, mut blocks) = (self.bed.queue.producer(), Vec::new());
+        let (mut at, mut requests) = (self.bed.queue.producer(), Vec::new());
         let mut batch = self.bed.queue.wr_start();
         for _ in 0..[1, 1, 1, 2, 3][dice.roll(5)] {
-            blocks.push(at);
-            let wr_id = dice.roll(4) as u64;
+            let (first, wr_id) = (at, dice.roll(4) as u64);
+            let mut change = None;
             let count = dice.roll(9);
-            let key = &self.keys[dice.roll(self.keys.len())];
+            let which = dice.roll(self.keys.len());
+            let key = &self.keys[which];
             let what = dice.roll(12);
             let pieces = if what == 0 { &long[..] } else { &list[..count] };
             if what < 9 {
                 let (usual, kept) = (self.usual, self.kept);
                 batch.wr(wr_id, SIGNALED).mkey_configure(List { key, pieces, usual, kept });
                 at = at.wrapping_add(2 + pieces.len().div_ceil(4) as u16);
+                // Nothing, if it was refused.
+                let (ends, asked) = (&mut self.ends[which], key.fates().len());
+                if asked != ends.len() {
+                    change = Some((which, ends.len()));
+                    ends.push(Fate::Pending);
+                }
             } else {
                 batch.wr(wr_id, SIGNALED).send().sge(list[0]);
                 at = at.wrapping_add(1);
             }
+            requests.push(Posted { first, wr_id, change });
         }
-        match dice.roll(8) {
-            0 => drop(batch),
-            1 => forget(batch),
-            _ => {
-                if batch.complete().is_ok() {
-                    self.outstanding.extend(blocks);
-                }
+        let leaked = match dice.roll(8) {
+            0 => {
+                drop(batch);
+                false
+            }
+            1 => {
+                forget(batch);
+                true
+            }
+            _ => match batch.complete() {
+                Ok(()) => return self.outstanding.append(&mut requests),
+                Err(_) => false,
+            },
+        };
+        self.end(&requests, Fate::Undone);
+        if !leaked {
+            for (key, number) in requests.iter().filter_map(|request| request.change) {
+                assert_eq!(self.keys[key].fates()[number], Fate::Undone, "at once");
             }
         }
     }
@@ -199,15 +253,41 @@ impl Side {
     /// Executes some requests.
     fn execute(&mut self, dice: &mut Dice, failed: bool) {
         let count = dice.roll(self.outstanding.len() + 1);
-        let Some(last) = self.outstanding.drain(..count).next_back() else { return };
-        self.bed.records.retire_any(last, failed).expect("it is outstanding");
+        let executed: Vec<_> = self.outstanding.drain(..count).collect();
+        let Some(last) = executed.last() else { return };
+        self.bed.records.retire_any(last.first, failed).expect("it is outstanding");
+        if failed {
+            self.failed = true;
+            // Also of those that were executed before, if they were not told of yet.
+            let fates = self.fates();
+            for (end, fate) in self.ends.iter_mut().flatten().zip(fates.into_iter().flatten()) {
+                if fate == Fate::Pending && *end == Fate::Settled {
+                    *end = Fate::Lost;
+                }
+            }
+        }
+        self.end(&executed, if self.failed { Fate::Lost } else { Fate::Settled });
+    }
+
+    /// What is outstanding when the queue starts over, or goes, is lost.
+    fn lose(&mut self) {
+        let outstanding = std::mem::take(&mut self.outstanding);
+        self.end(&outstanding, Fate::Lost);
+        self.failed = false;
     }
 
     fn cancel(&mut self, dice: &mut Dice) {
         let Some(first) = self.outstanding.first() else { return };
-        let drained = self.bed.queue.drain_point(*first).unwrap();
+        let drained = self.bed.queue.drain_point(first.first).unwrap();
+        let wr_id = dice.roll(4) as u64;
         // SAFETY: no device reads the ring.
-        unsafe { self.bed.queue.cancel(drained, dice.roll(4) as u64) };
+        unsafe { self.bed.queue.cancel(drained, wr_id) };
+        let mut cancelled = self.outstanding.clone();
+        cancelled.retain(|request| request.wr_id == wr_id);
+        self.end(&cancelled, Fate::Undone);
+        for (key, number) in cancelled.iter().filter_map(|request| request.change) {
+            assert_eq!(self.keys[key].fates()[number], Fate::Undone, "at once");
+        }
     }
 
     fn step(&mut self, dice: &mut Dice, list: &[Sge]) {
@@ -218,14 +298,15 @@ impl Side {
             38 => self.execute(dice, true),
             _ => {
                 self.bed.queue.reset();
-                self.outstanding.clear();
+                self.lose();
+                self.check_all("after a reset");
             }
         }
     }
 }
 
 #[test]
-fn random_changes_have_the_same_fate_whichever_way_a_list_is_built() {
+fn random_changes_have_the_fate_of_their_requests_whichever_way_a_list_is_built() {
     let list = sges(9);
     let mut ends = [0; 4];
     for seed in 1..=if cfg!(miri) { 3 } else { 150_u64 } {
@@ -240,6 +321,7 @@ fn random_changes_have_the_same_fate_whichever_way_a_list_is_built() {
                 side.step(&mut dice, &list);
             }
             let [first, rest @ ..] = &sides;
+            first.check(&format!("seed {seed}, step {step}"));
             for side in rest {
                 let what = format!("seed {seed}, step {step}, {} {}", side.usual, side.kept);
                 assert_eq!(side.fates(), first.fates(), "{what}");
@@ -247,12 +329,16 @@ fn random_changes_have_the_same_fate_whichever_way_a_list_is_built() {
                 assert_eq!(side.bed.queue.producer(), first.bed.queue.producer(), "{what}");
             }
         }
-        for Side { bed, keys, .. } in sides {
+        for mut side in sides {
+            side.lose();
+            let Side { bed, keys, ends: expected, .. } = side;
             drop(bed);
+            let fates: Vec<_> = keys.iter().map(|key| key.fates()).collect();
+            assert_eq!(fates, expected, "each ended with the queue");
             for key in keys {
                 let key = Arc::into_inner(key).expect("no change has a count of it");
                 for fate in key.0.into_inner().unwrap() {
-                    assert_ne!(fate, Fate::Pending, "it ended with the queue");
+                    assert_ne!(fate, Fate::Pending);
                     ends[fate as usize] += 1;
                 }
             }
@@ -261,23 +347,77 @@ fn random_changes_have_the_same_fate_whichever_way_a_list_is_built() {
     assert!(cfg!(miri) || ends[1..].iter().all(|end| *end > 500), "{ends:?}");
 }
 
-/// The changes of executed requests are settled when the queue is reset; those of the others are lost.
-#[test]
-fn what_was_executed_is_settled_by_a_reset() {
+/// A queue that posted three lists for its only key, of which two were executed, and leaked the batch of a
+/// fourth one.
+fn two_of_three_executed(usual: bool, kept: bool) -> Side {
     let list = sges(3);
-    for (usual, kept) in [(false, false), (true, true)] {
-        let mut side = Side::new(usual, kept, 1);
-        let mut blocks = Vec::new();
-        for _ in 0..3 {
-            blocks.push(side.bed.queue.producer());
-            let list = List { key: &side.keys[0], pieces: &list, usual, kept };
-            let mut batch = side.bed.queue.wr_start();
-            batch.wr(1, SIGNALED).mkey_configure(list);
-            batch.complete().unwrap();
+    let mut side = Side::new(usual, kept, 1);
+    let mut blocks = Vec::new();
+    for posted in [true, true, true, false] {
+        blocks.push(side.bed.queue.producer());
+        let list = List { key: &side.keys[0], pieces: &list, usual, kept };
+        let mut batch = side.bed.queue.wr_start();
+        batch.wr(1, SIGNALED).mkey_configure(list);
+        match posted {
+            true => batch.complete().unwrap(),
+            false => forget(batch),
         }
-        side.bed.retire(blocks[1].into()).unwrap();
+    }
+    side.bed.retire(blocks[1].into()).unwrap();
+    assert_eq!(side.keys[0].fates(), [Fate::Pending; 4]);
+    side
+}
+
+/// The changes of executed requests are settled when the queue is reset, or goes; those of the others are
+/// lost, and those of what was not posted undone.
+#[test]
+fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
+    let ended = [Fate::Settled, Fate::Settled, Fate::Lost, Fate::Undone];
+    for (usual, kept) in [(false, false), (true, true)] {
+        let mut side = two_of_three_executed(usual, kept);
         side.bed.queue.reset();
-        assert_eq!(side.keys[0].fates(), [Fate::Settled, Fate::Settled, Fate::Lost]);
+        assert_eq!(side.keys[0].fates(), ended);
+        let Side { bed, keys, .. } = two_of_three_executed(usual, kept);
+        drop(bed);
+        assert_eq!(keys[0].fates(), ended);
+    }
+}
+
+/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the parent's may
+/// have locked it.
+#[test]
+fn in_a_child_a_queue_ends_no_change() {
+    type Ends = fn(Side, &[Sge]) -> Vec<Arc<Key>>;
+    let ends: [Ends; 4] = [
+        |side, _| side.keys,
+        |mut side, list| {
+            // Refused.
+            post(&mut side, list).unwrap_err();
+            side.keys
+        },
+        |mut side, _| {
+            // The leaked batch ends with the next one.
+            drop(side.bed.queue.wr_start());
+            side.keys
+        },
+        |mut side, _| {
+            side.bed.queue.reset();
+            side.keys
+        },
+    ];
+    let list = sges(1);
+    for (usual, kept) in [(false, false), (true, true)] {
+        for end in ends {
+            let side = two_of_three_executed(usual, kept);
+            side.bed.gate.word.write(0, &[0; 4]);
+            let keys = end(side, &list);
+            assert_eq!(keys[0].fates(), [Fate::Pending; 4]);
+            // What the changes had.
+            for _ in 0..4 {
+                // SAFETY: each change had a count of the key, and none of them is left.
+                unsafe { Arc::decrement_strong_count(Arc::as_ptr(&keys[0])) };
+            }
+        }
     }
 }
 
