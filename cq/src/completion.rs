@@ -45,6 +45,13 @@ impl CompletionError {
     pub const fn is_flushed(self) -> bool {
         matches!(self.kind, ErrorKind::Known(Syndrome::WorkRequestFlushed))
     }
+
+    /// Whether a receive of a shared receive queue met a page fault of on-demand memory. The queue pair goes on,
+    /// and the message comes again to another receive: post the buffer again, as after a success.
+    pub const fn is_page_fault(self) -> bool {
+        matches!(self.kind, ErrorKind::Known(Syndrome::RemoteAborted))
+            && self.vendor == ErrorCqe::PAGE_FAULT
+    }
 }
 
 impl fmt::Display for CompletionError {

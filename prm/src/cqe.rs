@@ -286,6 +286,13 @@ pub struct ErrorCqe {
     /// Opcode, format and ownership bit.
     pub op_own: u8,
 }
+
+impl ErrorCqe {
+    /// The vendor error syndrome of a receive that met a page fault of on-demand memory
+    /// (`MLX5_CQE_VENDOR_SYNDROME_ODP_PFAULT`), with [`Syndrome::RemoteAborted`].
+    pub const PAGE_FAULT: u8 = 0x93;
+}
+
 assert_layout!(ErrorCqe, 64, srqn_uidx @ 32, vendor_err_synd @ 54, syndrome @ 55,
     s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
 

@@ -259,6 +259,7 @@ fn a_failed_request_says_why() {
             assert_eq!(completion.status(), Err(error));
             assert!(!completion.is_success());
             assert_eq!(completion.status().unwrap_err().is_flushed(), code == 5);
+            assert_eq!(completion.status().unwrap_err().is_page_fault(), code == 0x22);
             assert_eq!(completion.byte_len(), None);
             assert_eq!(completion.timestamp(), None);
             assert_eq!(completion.qp_num(), 0x12_34_56);
@@ -280,6 +281,16 @@ fn a_failed_request_says_why() {
         check_received(entry.qp_num(0x12_34_56), |completion| {
             look(completion);
             assert_eq!(completion.opcode(), CompletionOpcode::Receive);
+        });
+    }
+}
+
+#[test]
+fn an_abort_for_another_reason_is_no_page_fault() {
+    for vendor in 0..=u8::MAX {
+        let entry = Entry::new(RESPONDER_ERROR, INDEX, 0xfffe).error(0x22, vendor);
+        check_received(entry, |completion| {
+            assert_eq!(completion.status().unwrap_err().is_page_fault(), vendor == 0x93);
         });
     }
 }
