@@ -138,6 +138,10 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// receive keeps of its own; the other fields, including the timestamp, are known only for the
     /// first completion of a run.
     ///
+    /// The places of a run are free when its last completion was polled, all at once. Who posts requests again
+    /// for the completions that were polled of a run needs room for both: as many entries more as the longest
+    /// run has ([`max_compressed`](crate::CompletionCaps::max_compressed)). Otherwise the queue may overrun.
+    ///
     /// [`crate::CompletionCaps`] has the formats that the device supports, and whether 128-byte
     /// CQEs can be compressed. `build` refuses others with
     /// [`ErrorKind::NotSupported`](crate::ErrorKind::NotSupported).

@@ -1,6 +1,7 @@
 //! Making queues of packets.
 
 use super::buffers::{Buffers, FreeList};
+use super::headers::most_inline;
 use super::mode::{Inbound, Mode, Receives, Single};
 use super::outgoing::{InFlight, Outgoing};
 use super::send::{PACKETS, SendOptions};
@@ -73,8 +74,11 @@ impl Context {
     }
 }
 
-/// Blocks of a request of [`PACKETS`] packets.
-const BLOCKS: u32 = 8;
+/// For so many frames that can be on their way, the queue is laid out for one request of [`PACKETS`] packets: with
+/// room for inline headers, nine blocks. So there are more blocks than frames. No request has more blocks than it sends
+/// frames, so that a batch is filled to the last frame whatever it is made of, also of frames with tags, each of which
+/// has a request.
+const FRAMES_A_REQUEST: u32 = 8;
 /// The most buffers of a queue, and bytes of one.
 const MOST_BUFFERS: u32 = 1 << 20;
 /// The most frames that are sent at a time: the blocks of a send queue are counted by 16 bits.
@@ -157,7 +161,9 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     }
 
     /// Number of frames that can be on their way at a time. Default: 512. 0 counts as 1. Rounded up to a power
-    /// of two; `build` refuses more than 32768.
+    /// of two; `build` refuses more than 32768. It refuses more than 16384 where
+    /// [a request sends several](EthernetQueueBuilder::multi_packet) or the device needs headers in the request
+    /// ([`EthernetCaps::inline_mode`](crate::EthernetCaps::inline_mode)), and more than 8192 if it needs those of IP.
     pub fn sends(mut self, frames: u32) -> Self {
         self.sends = frames;
         self
@@ -267,10 +273,14 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
 
     /// The queue of received packets' completions.
     fn recv_cq(&self, receives: u32) -> Result<CompletionQueue, Error> {
-        let mut recv_cq = self.context.create_cq(receives);
-        if let Some(format) = self.compression {
-            recv_cq = recv_cq.compression(format);
-        }
+        let recv_cq = match self.compression {
+            None => self.context.create_cq(receives),
+            Some(format) => {
+                // A run has its places until all of it was received, but receives are posted again before.
+                let run = self.context.query_device().completions.max_compressed;
+                self.context.create_cq(receives.saturating_add(run)).compression(format)
+            }
+        };
         match self.channel {
             Some(channel) => recv_cq.channel(channel).build(),
             None => recv_cq.build(),
@@ -305,14 +315,28 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         let burst = self.burst.max(1);
         let send_cq = context.create_cq(sends).build()?;
         let caps = context.query_device().ethernet;
-        let inline_header = caps.inline_mode != InlineMode::None;
+        let inline = caps.inline_mode;
         let enhanced = caps.multi_packet_send.contains(MultiPacketSend::ENHANCED);
-        let multi_packet = self.multi_packet && enhanced && !inline_header;
+        let multi_packet = self.multi_packet && enhanced && inline == InlineMode::None;
+        // Blocks for each frame: a ring has a power of two.
+        let (most, why) = match inline {
+            InlineMode::None if multi_packet => {
+                (MOST_SENDS / 2, ", unless each has a request of its own (`multi_packet(false)`)")
+            }
+            InlineMode::None => (MOST_SENDS, ""),
+            InlineMode::L2 => (MOST_SENDS / 2, ", because the device needs headers in requests"),
+            InlineMode::Ip | InlineMode::TcpUdp => {
+                (MOST_SENDS / 4, ", because the device needs headers in requests")
+            }
+        };
+        if sends > most {
+            let what = format!("{sends} frames that are sent at a time: {most} at most{why}");
+            return Err(Error::invalid(VERB, what));
+        }
         let builder = buffers.pd().create_qp::<RawPacket>(&send_cq, &recv_cq);
-        // A request of that many packets has eight blocks, of one packet one: of few packets each, the
-        // queue has room for fewer requests than frames, but a batch is filled to the last frame.
+        let builder = builder.max_inline_data(most_inline(inline) as u32);
         let builder = match multi_packet {
-            true => builder.max_send_wr(sends / BLOCKS).max_send_sge(PACKETS as u32),
+            true => builder.max_send_wr(sends / FRAMES_A_REQUEST).max_send_sge(PACKETS as u32),
             false => builder.max_send_wr(sends),
         };
         let (unicast, multicast) = self.self_loopback;
@@ -331,7 +355,7 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
                 mode,
                 counters: Counters::default(),
             },
-            options: SendOptions { flags, inline_header, multi_packet },
+            options: SendOptions { flags, inline, multi_packet },
             burst,
             port: self.port,
         };

@@ -8,6 +8,7 @@
 mod buffers;
 mod builder;
 mod frame;
+mod headers;
 mod mode;
 mod outgoing;
 mod receive;

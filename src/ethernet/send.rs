@@ -2,11 +2,12 @@
 
 use super::buffers::{Buffers, GiveBack, Slot};
 use super::frame::Frame;
+use super::headers::{MOST_INLINE, inline_header};
 use super::mode::Mode;
 use super::outgoing::{InFlight, Taken};
 use super::{EthernetError, EthernetQueue};
 use crate::qp::QueuePair;
-use mlx5_prm::ethernet::{HEADER, L2_INLINE};
+use mlx5_prm::ethernet::{HEADER, InlineMode};
 use mlx5_wqe::transport::RawPacket;
 use mlx5_wqe::{Batch, BatchError, SendFlags, Sge, VlanTag};
 use std::sync::Arc;
@@ -14,10 +15,8 @@ use std::sync::Arc;
 /// A frame shorter than this is filled up with zeros where its first bytes go into the request. The
 /// device would do that, too: no shorter frame is on a wire.
 const SHORTEST_ON_WIRE: u32 = 60;
-/// Bytes of the two addresses.
-const ADDRESSES: usize = 12;
 
-/// The most packets of a request. With the segments before them, that is eight blocks.
+/// The most packets of a request.
 pub(super) const PACKETS: usize = 30;
 
 /// How frames are sent.
@@ -25,8 +24,8 @@ pub(super) const PACKETS: usize = 30;
 pub(super) struct SendOptions {
     /// Of every request.
     pub(super) flags: SendFlags,
-    /// The first bytes of each frame go into its request.
-    pub(super) inline_header: bool,
+    /// The headers of each frame that go into its request.
+    pub(super) inline: InlineMode,
     /// A request may send several.
     pub(super) multi_packet: bool,
 }
@@ -44,25 +43,6 @@ struct Outbound {
     slot: Slot,
     length: u32,
     tag: Option<VlanTag>,
-}
-
-/// The first bytes of a frame, with the tag behind the addresses, and how many bytes of the frame they are.
-fn header(frame: &[u8], tag: Option<VlanTag>) -> ([u8; L2_INLINE], usize) {
-    let mut header = [0; L2_INLINE];
-    let (kind, control) = match tag {
-        None => {
-            header.copy_from_slice(&frame[..L2_INLINE]);
-            return (header, L2_INLINE);
-        }
-        Some(VlanTag::Customer(control)) => (0x8100_u16, control),
-        Some(VlanTag::Service(control)) => (0x88a8, control),
-    };
-    let (addresses, rest) = header.split_at_mut(ADDRESSES);
-    addresses.copy_from_slice(&frame[..ADDRESSES]);
-    rest[..2].copy_from_slice(&kind.to_be_bytes());
-    rest[2..4].copy_from_slice(&control.to_be_bytes());
-    rest[4..].copy_from_slice(&frame[ADDRESSES..HEADER]);
-    (header, HEADER)
 }
 
 /// A batch that frames are added to.
@@ -108,7 +88,7 @@ impl<'a, 'q> Posting<'a, 'q> {
         }
         self.end_run(false);
         let (wr_id, flags) = (self.in_flight.put() + 1, self.options.flags_of(is_last));
-        if self.options.inline_header {
+        if self.options.inline != InlineMode::None {
             self.add_inline((wr_id, flags), buffers, &mut frame);
         } else {
             let request = self.batch.wr(wr_id, flags).send();
@@ -144,10 +124,11 @@ impl<'a, 'q> Posting<'a, 'q> {
         // SAFETY: the buffer is one of these, and this has its slot.
         let bytes = unsafe { buffers.slice_mut(&mut frame.slot, shown as usize) };
         bytes[frame.length as usize..].fill(0);
-        let (header, taken) = header(bytes, frame.tag);
+        let mut header = [0; MOST_INLINE];
+        let (header, taken) = inline_header(bytes, frame.tag, self.options.inline, &mut header);
         let sge = buffers.sge(frame.slot.address(), shown);
         let rest = Sge { addr: sge.addr + taken as u64, length: shown - taken as u32, ..sge };
-        self.batch.wr(wr_id, flags).send().inline_header(&header).sge(rest);
+        self.batch.wr(wr_id, flags).send().inline_headers(header, &[rest]);
     }
 
     /// Posts it all.
@@ -188,6 +169,9 @@ impl<M: Mode> EthernetQueue<M> {
     /// are sent as well if one was made [beside](super::EthernetQueueBuilder::beside) the other. A frame
     /// that cannot be sent, because it is shorter than an Ethernet header or a stranger's, is dropped and
     /// counted ([`Counts::not_sent`](super::Counts::not_sent)).
+    ///
+    /// If it fails with [`EthernetError::Post`], it sent none of those that it took: they are dropped, and counted
+    /// likewise. If it fails with [`EthernetError::Poll`], it took none from the iterator.
     pub fn send(
         &mut self,
         frames: impl IntoIterator<Item = Frame>,

@@ -1,12 +1,12 @@
 //! Queues of packets: buffers that are handed out and come back, bursts, frames that are sent.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
-use crate::frames::{ETHERNET, Flow, plain, tagged};
+use crate::frames::{ETHERNET, Flow, IPV4, IPV6, TCP, UDP, ethernet, plain, tagged};
 use crate::panics::panic_of;
 use crate::prelude::*;
 use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame, Mode};
 use mlx5::flow::{Ethernet, FlowRule, Rule};
-use mlx5::{Error, VlanTag, devices_on};
+use mlx5::{CqeCompression, Error, ErrorKind, VlanTag, devices_on};
 use mlx5_prm::ethernet::InlineMode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -22,9 +22,15 @@ pub(crate) const CASES: &[Case] = cases![
     packets_of_a_burst_beyond_the_room_are_dropped_and_counted: RAW_PACKETS,
     frames_cross_to_a_queue_that_is_beside: RAW_PACKETS,
     a_packet_longer_than_a_buffer_is_counted_and_harms_no_other: RAW_PACKETS,
+    runs_of_completions_are_taken_in_bursts: RAW_PACKETS | SIMULATOR | STEP,
+    a_buffer_for_a_frame_is_one_that_was_sent: RAW_PACKETS,
+    a_batch_of_frames_with_tags_is_as_long_as_any: RAW_PACKETS,
+    more_frames_at_a_time_than_a_send_queue_holds_are_refused_by_name: RAW_PACKETS,
     a_device_that_needs_headers_inline_gets_them: RAW_PACKETS | SIMULATOR,
+    each_inline_mode_gets_the_headers_that_it_names: RAW_PACKETS | SIMULATOR,
     a_refused_frame_stops_the_queue_until_it_is_started_again: RAW_PACKETS | SIMULATOR,
     a_queue_sleeps_until_a_packet_arrives: RAW_PACKETS,
+    a_queue_without_a_channel_does_not_sleep: RAW_PACKETS,
     a_queue_without_a_buffer_wakes_when_they_come_back: RAW_PACKETS | SIMULATOR,
     a_burst_is_as_long_as_it_may_be: RAW_PACKETS,
     a_panic_in_a_burst_loses_no_buffer: RAW_PACKETS,
@@ -416,6 +422,124 @@ fn a_packet_longer_than_a_buffer_is_counted_and_harms_no_other(bed: &Bed) -> Out
     Ok(())
 }
 
+/// Sends packets one behind the other, so that the device has a run, and waits for all.
+pub(super) fn send_at_once(bed: &Bed, a: &mut Station, packets: &[Vec<u8>]) -> Outcome {
+    let sges: Vec<_> = packets.iter().zip(0..).map(|(packet, n)| a.at(n * 512, packet)).collect();
+    a.qp.post(|batch| {
+        for (wr_id, sge) in (1..).zip(&sges) {
+            let last = wr_id as usize == sges.len();
+            let flags = if last { SendFlags::SIGNALED } else { SendFlags::empty() };
+            batch.wr(wr_id, flags).send().sge(*sge);
+        }
+    })?;
+    bed.poll_good(&mut a.send_cq, 1);
+    bed.settle();
+    Ok(())
+}
+
+/// Has a queue with compression take runs in bursts that end within them. It has room for so many packets of
+/// up to 64 bytes, and posts again for `together` of them, when all those are gone.
+pub(super) fn runs_in_bursts<M: Mode>(
+    bed: &Bed,
+    queue: &mut EthernetQueue<M>,
+    room: usize,
+    together: usize,
+) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut sent, mut seen, mut compressed) = (0, 0, 0);
+    let frame = |number: usize| plain(60 + number % 5);
+    for burst in 0..60 {
+        // As many as it surely has room for; sometimes it has gone through what there is before.
+        if burst % 12 < 9 || sent == seen {
+            let until = seen / together * together + room;
+            let frames: Vec<_> = (sent..until).map(frame).collect();
+            if !frames.is_empty() {
+                send_at_once(bed, &mut a, &frames)?;
+            }
+            sent = until;
+        }
+        let before = seen;
+        queue.receive(|packets| {
+            packets.for_each(|packet| {
+                assert_eq!(*packet, frame(seen)[..], "packet {seen}");
+                compressed += usize::from(packet.completion().is_compressed());
+                seen += 1;
+            });
+        })?;
+        assert!(seen > before && seen <= sent, "{seen} packets of {sent}, in burst {burst}");
+    }
+    assert!(compressed > seen / 2, "{compressed} of {seen} packets");
+    let Counts { received, bad, starved, .. } = queue.counts();
+    assert_eq!((received, bad, starved), (seen as u64, 0, 0));
+    Ok(())
+}
+
+/// More of them than the completion queue has places, were it sized for the receives alone: 31.
+fn runs_of_completions_are_taken_in_bursts(bed: &Bed) -> Outcome {
+    for format in [CqeCompression::Hash, CqeCompression::Checksum] {
+        let (mut queue, _rule) =
+            queue_with(bed, |builder| builder.receives(26).burst(8).compression(format))?;
+        let posted = queue.qp().caps().max_recv_wr - queue.qp().free_receives();
+        assert_eq!(posted, 31);
+        runs_in_bursts(bed, &mut queue, 31, 1)?;
+    }
+    Ok(())
+}
+
+fn a_buffer_for_a_frame_is_one_that_was_sent(bed: &Bed) -> Outcome {
+    let (mut queue, _rule) = small(bed)?;
+    let frames: Vec<Frame> = std::iter::from_fn(|| queue.frame()).collect();
+    let count = frames.len();
+    assert_eq!(count, 4);
+    let fill = |mut frame: Frame| {
+        frame.fill(&returned(&plain(60)));
+        frame
+    };
+    assert_eq!(queue.send(frames.into_iter().map(fill))?, count);
+    bed.until("they were sent", || queue.frame().is_some());
+    assert_eq!((queue.sending(), queue.counts().sent), (0, count as u64));
+    Ok(())
+}
+
+fn a_batch_of_frames_with_tags_is_as_long_as_any(bed: &Bed) -> Outcome {
+    for sends in [1, 8, 16, 1024, 16384] {
+        let (mut queue, _rule) = queue_with(bed, |builder| {
+            builder.receives(8).frames(sends).sends(sends).buffer_size(64)
+        })?;
+        // Twice, so that the requests go around their ring; every third one is without a tag the second time.
+        for round in [1, 3] {
+            let frames = (0..sends).map(|number| {
+                let mut frame = filled(&mut queue, &returned(&plain(60)));
+                let tag = round == 1 || number % round != 0;
+                frame.set_vlan(tag.then_some(VlanTag::Customer(1)));
+                frame
+            });
+            let frames: Vec<Frame> = frames.collect();
+            assert_eq!(queue.send(frames)?, sends as usize);
+            sent(bed, &mut queue);
+        }
+        let sends = u64::from(sends);
+        assert_eq!(queue.counts(), Counts { sent: 2 * sends, ..Counts::default() });
+    }
+    Ok(())
+}
+
+fn more_frames_at_a_time_than_a_send_queue_holds_are_refused_by_name(bed: &Bed) -> Outcome {
+    let context = bed.context();
+    let builder = || context.create_ethernet_queue(bed.port()).receives(8).frames(0).buffer_size(64);
+    for (builder, most) in [
+        (builder().sends(16385), "16384 at most"),
+        (builder().sends(32769).multi_packet(false), "32768 at most"),
+    ] {
+        let error = builder.build().expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(most), "{error}");
+    }
+    builder().sends(16384).build()?;
+    builder().sends(32768).multi_packet(false).build()?;
+    Ok(())
+}
+
 fn a_device_that_needs_headers_inline_gets_them(bed: &Bed) -> Outcome {
     let bed = &bed.configured(|config| config.inline_mode(InlineMode::L2))?;
     let mut a = Station::on(bed, bed.context(), bed.port(), |builder| builder)?;
@@ -435,6 +559,100 @@ fn a_device_that_needs_headers_inline_gets_them(bed: &Bed) -> Outcome {
     service[12..14].copy_from_slice(&[0x88, 0xa8]);
     assert_eq!(a.next(bed).frame, service);
     assert_eq!(a.next(bed).frame, [&short[..], &[0; 45]].concat());
+    Ok(())
+}
+
+/// A header of TCP of so many bytes.
+fn tcp(bytes: usize) -> Vec<u8> {
+    let mut header = vec![1; bytes];
+    header[12] = ((bytes / 4) << 4) as u8;
+    header
+}
+
+/// A frame of IPv4 with a header of so many bytes.
+fn ipv4(bytes: usize, offset: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (bytes + payload.len()) as u16;
+    let mut header = vec![1; bytes];
+    header[0] = 0x40 | (bytes / 4) as u8;
+    header[2..4].copy_from_slice(&length.to_be_bytes());
+    header[6..8].copy_from_slice(&offset.to_be_bytes());
+    header[9] = protocol;
+    ethernet(IPV4, &[&header[..], payload].concat())
+}
+
+/// A frame of IPv6, whose payload is of this kind.
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    let header = [0x60, 0, 0, 0, high, low, next, 64];
+    ethernet(IPV6, &[&header[..], &[0x20; 32], payload].concat())
+}
+
+fn each_inline_mode_gets_the_headers_that_it_names(bed: &Bed) -> Outcome {
+    const HOP_BY_HOP: u8 = 0;
+    const FRAGMENT: u8 = 44;
+    let options = [&[TCP, 1][..], &[0; 14], &tcp(20), &[5; 100]].concat();
+    let first = [&[UDP, 0, 0, 1][..], &[0; 4], &[0, 9, 0, 7, 0, 108, 0, 0], &[5; 100]].concat();
+    let later = [&[UDP, 0, 1, 0][..], &[0; 4], &[5; 100]].concat();
+    let longest = ipv4(60, 0, TCP, &tcp(60));
+    let frames = [
+        plain(60),
+        plain(200),
+        Flow::UDP4.frame(&[1; 100]),
+        Flow::TCP4.frame(&[1; 100]),
+        Flow::UDP6.frame(&[1; 100]),
+        Flow::TCP6.frame(&[1; 100]),
+        tagged(&Flow::UDP6.frame(&[1; 100]), 5),
+        tagged(&tagged(&Flow::TCP4.frame(&[1; 100]), 5), 6),
+        // With options, later fragments, and nothing behind the headers.
+        ipv4(60, 0, TCP, &[&tcp(60)[..], &[5; 100]].concat()),
+        ipv4(24, 7, UDP, &[5; 100]),
+        ipv6(HOP_BY_HOP, &options),
+        ipv6(FRAGMENT, &first),
+        ipv6(FRAGMENT, &later),
+        longest.clone(),
+        tagged(&tagged(&longest, 5), 6),
+        // Headers that are cut.
+        ipv4(60, 0, TCP, &[1; 10]),
+        ipv6(UDP, &[1; 7]),
+    ];
+    for (mode, most) in
+        [(InlineMode::L2, 16384), (InlineMode::Ip, 8192), (InlineMode::TcpUdp, 8192)]
+    {
+        let bed = &bed.configured(|config| config.inline_mode(mode))?;
+        let mut a = Station::on(bed, bed.context(), bed.port(), |builder| builder)?;
+        let _rule = a.qp.attach(a.port, &back())?;
+        let (mut queue, _rule) = queue_with(bed, |builder| {
+            builder.receives(8).frames(64).sends(64).burst(8).checksums(false)
+        })?;
+        for tag in [None, Some(VlanTag::Customer(7))] {
+            a.recv(frames.len());
+            let of = |bytes: &Vec<u8>| {
+                let mut frame = filled(&mut queue, &returned(bytes));
+                frame.set_vlan(tag);
+                frame
+            };
+            let batch: Vec<Frame> = frames.iter().map(of).collect();
+            queue.send(batch)?;
+            sent(bed, &mut queue);
+            assert_eq!(queue.counts().failed, 0, "{mode:?}, {tag:?}");
+            for frame in &frames {
+                let expected = returned(frame);
+                let expected = if tag.is_some() { tagged(&expected, 7) } else { expected };
+                assert_eq!(a.next(bed).frame, expected, "{mode:?}");
+            }
+        }
+        // A batch is as long as it may be.
+        a.recv(64);
+        let batch: Vec<Frame> = (0..64).map(|_| filled(&mut queue, &returned(&longest))).collect();
+        assert_eq!(queue.send(batch)?, 64);
+        sent(bed, &mut queue);
+        assert_eq!(queue.counts().sent, 2 * frames.len() as u64 + 64);
+        let context = bed.context();
+        let builder = |sends| context.create_ethernet_queue(bed.port()).frames(0).sends(sends);
+        builder(most).build()?;
+        let error = builder(most + 1).build().expect_err("too many");
+        assert!(error.to_string().contains(&format!("{most} at most")), "{error}");
+    }
     Ok(())
 }
 
@@ -492,6 +710,18 @@ fn a_queue_sleeps_until_a_packet_arrives(bed: &Bed) -> Outcome {
         assert!(!queue.arm()?, "a packet waits");
         assert_eq!(copies(bed, &mut queue, 1), [plain(60)]);
     }
+    Ok(())
+}
+
+fn a_queue_without_a_channel_does_not_sleep(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (mut queue, _rule) = small(bed)?;
+    let error = queue.wait(None).expect_err("nothing has come, and no event can");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("has no channel"), "{error}");
+    a.send(bed, &plain(60));
+    bed.settle();
+    assert!(queue.wait(None)?, "a packet waits");
     Ok(())
 }
 

@@ -1,13 +1,16 @@
 //! Receives that several packets share.
 
-use super::ethernet_queue::{kept, queue_by, send_back};
+use super::altered_kernel::{AlteredKernel, Overrides};
+use super::ethernet_queue::{kept, queue_by, runs_in_bursts, send_at_once, send_back};
 use crate::frames::{ETHERNET, Flow, plain};
 use crate::panics::panic_of;
 use crate::prelude::*;
 use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Striding};
 use mlx5::flow::{Ethernet, FlowRule, Rule};
-use mlx5::{CqeCompression, ErrorKind, HashQueuePair, ProtectionDomain, WorkQueue};
+use mlx5::{CqeCompression, ErrorKind, HashQueuePair, ProtectionDomain, WorkQueue, devices_on};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = cases![
     packets_lie_one_behind_the_other_in_one_receive: RAW_PACKETS | STRIDING | EVERY_MODEL,
@@ -23,6 +26,9 @@ pub(crate) const CASES: &[Case] = cases![
     packets_of_many_receives_are_read_where_they_arrived: RAW_PACKETS | STRIDING | EVERY_MODEL,
     a_packet_that_is_kept_keeps_its_receive: RAW_PACKETS | STRIDING,
     a_queue_whose_receives_are_kept_drops_packets_and_goes_on_later: RAW_PACKETS | STRIDING,
+    a_queue_with_a_few_strides_left_wakes_when_receives_come_back:
+        RAW_PACKETS | STRIDING | SIMULATOR,
+    runs_over_many_receives_are_taken_in_bursts: RAW_PACKETS | STRIDING | SIMULATOR | STEP,
     packets_are_sent_back_from_where_they_lie: RAW_PACKETS | STRIDING,
     frames_of_a_striding_queue_are_sent_by_it_and_by_one_beside: RAW_PACKETS | STRIDING,
     a_striding_queue_sends_again_after_a_restart: RAW_PACKETS | STRIDING | SIMULATOR,
@@ -316,21 +322,6 @@ fn strides_that_cannot_be_are_refused_by_name(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Sends packets one behind the other, so that the device has a run, and waits for all.
-fn send_at_once(bed: &Bed, a: &mut Station, packets: &[Vec<u8>]) -> Outcome {
-    let sges: Vec<_> = packets.iter().zip(0..).map(|(packet, n)| a.at(n * 512, packet)).collect();
-    a.qp.post(|batch| {
-        for (wr_id, sge) in (1..).zip(&sges) {
-            let last = wr_id as usize == sges.len();
-            let flags = if last { SendFlags::SIGNALED } else { SendFlags::empty() };
-            batch.wr(wr_id, flags).send().sge(*sge);
-        }
-    })?;
-    bed.poll_good(&mut a.send_cq, 1);
-    bed.settle();
-    Ok(())
-}
-
 fn compressed_completions_say_where_each_packet_lies(bed: &Bed) -> Outcome {
     for format in [CqeCompression::Hash, CqeCompression::Checksum, CqeCompression::ChecksumStride] {
         let mut a = bed.station()?;
@@ -472,6 +463,50 @@ fn a_queue_whose_receives_are_kept_drops_packets_and_goes_on_later(bed: &Bed) ->
     queue.receive(|mut packets| assert!(packets.next().is_none()))?;
     for n in 0..30 {
         passes(bed, &mut a, &mut queue, 400 + n);
+    }
+    Ok(())
+}
+
+fn a_queue_with_a_few_strides_left_wakes_when_receives_come_back(bed: &Bed) -> Outcome {
+    let mut a = bed.station()?;
+    let (kernel, calls) = AlteredKernel::before(bed.simulator().kernel(), Overrides::default());
+    let context = devices_on(kernel)?[0].open()?;
+    let channel = context.create_comp_channel()?;
+    let builder = context.create_ethernet_queue(bed.port()).receives(16).frames(1).sends(8);
+    let builder = builder.channel(&channel).striding(STRIDE as u32, STRIDES as u32).spares(0);
+    let mut queue = builder.build()?;
+    let _rule = queue.attach(&to_group())?;
+    // Of the two receives, one is used up and kept, and one has a stride left.
+    for bytes in [ROOM, ROOM - STRIDE] {
+        a.send(bed, &plain(bytes));
+    }
+    let frames = kept(bed, &mut queue, 2);
+    assert!(!queue.arm()?, "no packet of two strides can arrive");
+    let before = calls.reads.load(Relaxed);
+    let awake = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| queue.wait(Some(Duration::from_secs(10))));
+        // It looks for events behind a sleep, never before the first one.
+        while calls.reads.load(Relaxed) == before && !waits.is_finished() {
+            std::thread::yield_now();
+        }
+        drop(frames);
+        // Those that come before the receives are posted are dropped.
+        while !waits.is_finished() {
+            a.send(bed, &plain(ROOM));
+        }
+        waits.join().expect("no panic")
+    })?;
+    assert!(awake, "a packet waits");
+    Ok(())
+}
+
+/// A run ends with its receive, but a burst may end within.
+fn runs_over_many_receives_are_taken_in_bursts(bed: &Bed) -> Outcome {
+    for format in [CqeCompression::Hash, CqeCompression::ChecksumStride] {
+        let (mut queue, _rule) = queue_with(bed, |builder| {
+            builder.receives(7 * STRIDES as u32).burst(5).compression(format)
+        })?;
+        runs_in_bursts(bed, &mut queue, 7 * STRIDES, STRIDES)?;
     }
     Ok(())
 }

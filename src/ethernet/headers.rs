@@ -1,0 +1,144 @@
+//! The headers of a frame that its request must contain, where the device demands some.
+
+use mlx5_prm::ethernet::{InlineMode, L2_INLINE};
+use mlx5_wqe::VlanTag;
+
+/// Bytes of the two addresses.
+const ADDRESSES: usize = 12;
+/// Bytes of an Ethertype, and of a VLAN tag.
+const KIND: usize = 2;
+const TAG: usize = 4;
+/// Ethertypes.
+const C_TAG: u16 = 0x8100;
+const S_TAG: u16 = 0x88a8;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+/// The most bytes of IPv4's header, and of TCP's.
+const WITH_OPTIONS: usize = 60;
+/// Bytes of IPv6's header, and the unit in which headers behind it are counted.
+const IPV6_HEADER: usize = 40;
+const IPV6_UNIT: usize = 8;
+
+/// Protocols.
+mod protocol {
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    pub(super) const TCP: u8 = 6;
+    pub(super) const UDP: u8 = 17;
+    pub(super) const ROUTING: u8 = 43;
+    pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const DESTINATION: u8 = 60;
+}
+const UDP_HEADER: usize = 8;
+/// The bits of IPv4's fragment offset: only the first fragment has the header of TCP or UDP.
+const OFFSET: u16 = 0x1fff;
+
+/// The most bytes that go into a request in mode L2: with two tags, and one that is inserted.
+pub(super) const MOST_L2: usize = ADDRESSES + 3 * TAG + KIND;
+/// The most bytes that go into a request: with the headers of IPv4 and TCP behind these.
+pub(super) const MOST_INLINE: usize = MOST_L2 + 2 * WITH_OPTIONS;
+
+/// The most bytes that go into a request in this mode.
+pub(super) const fn most_inline(mode: InlineMode) -> usize {
+    match mode {
+        InlineMode::None => 0,
+        InlineMode::L2 => MOST_L2,
+        InlineMode::Ip | InlineMode::TcpUdp => MOST_INLINE,
+    }
+}
+
+/// Puts the first bytes of a frame in `to`, with the tag behind the addresses: the headers that the device
+/// demands. Returns them, and how many bytes of the frame they are.
+pub(super) fn inline_header<'a>(
+    frame: &[u8],
+    tag: Option<VlanTag>,
+    mode: InlineMode,
+    to: &'a mut [u8; MOST_INLINE],
+) -> (&'a [u8], usize) {
+    let (kind, control) = match tag {
+        None => {
+            let taken = bytes_of(frame, mode, L2_INLINE, most_inline(mode));
+            to[..taken].copy_from_slice(&frame[..taken]);
+            return (&to[..taken], taken);
+        }
+        Some(VlanTag::Customer(control)) => (C_TAG, control),
+        Some(VlanTag::Service(control)) => (S_TAG, control),
+    };
+    let taken = bytes_of(frame, mode, L2_INLINE - TAG, most_inline(mode) - TAG);
+    let (addresses, rest) = to.split_at_mut(ADDRESSES);
+    addresses.copy_from_slice(&frame[..ADDRESSES]);
+    rest[..KIND].copy_from_slice(&kind.to_be_bytes());
+    rest[KIND..TAG].copy_from_slice(&control.to_be_bytes());
+    rest[TAG..][..taken - ADDRESSES].copy_from_slice(&frame[ADDRESSES..taken]);
+    (&to[..taken + TAG], taken)
+}
+
+/// How many bytes of a frame go into its request. Of headers that are longer than `most` bytes together, the
+/// device says what it thinks of them.
+fn bytes_of(frame: &[u8], mode: InlineMode, least: usize, most: usize) -> usize {
+    end_of_headers(frame, mode).max(least).min(most).min(frame.len())
+}
+
+/// Where the last header ends that the mode names and the frame has. What is cut is not there.
+fn end_of_headers(frame: &[u8], mode: InlineMode) -> usize {
+    let mut kind_at = ADDRESSES;
+    while let Some(C_TAG | S_TAG) = number(frame, kind_at) {
+        kind_at += TAG;
+    }
+    let link = kind_at + KIND;
+    if mode <= InlineMode::L2 {
+        return link;
+    }
+    let network = match number(frame, kind_at) {
+        Some(IPV4) => above_ipv4(frame, link),
+        Some(IPV6) => above_ipv6(frame, link),
+        _ => None,
+    };
+    let Some((network, protocol)) = network else { return link };
+    let transport = match protocol {
+        Some(protocol::TCP) if mode == InlineMode::TcpUdp => {
+            byte(frame, network + 12).map(|words| network + usize::from(words >> 4) * 4)
+        }
+        Some(protocol::UDP) if mode == InlineMode::TcpUdp => Some(network + UDP_HEADER),
+        _ => None,
+    };
+    transport.unwrap_or(network)
+}
+
+/// Where what is above a header of IPv4 begins, and what it is, unless it is a later fragment.
+fn above_ipv4(frame: &[u8], at: usize) -> Option<(usize, Option<u8>)> {
+    let end = at + usize::from(byte(frame, at)? & 0xf) * 4;
+    let is_first = number(frame, at + 6)? & OFFSET == 0;
+    let protocol = byte(frame, at + 9)?;
+    Some((end, is_first.then_some(protocol)))
+}
+
+/// The same of IPv6, behind the headers that follow its own.
+fn above_ipv6(frame: &[u8], at: usize) -> Option<(usize, Option<u8>)> {
+    let (mut end, mut next) = (at + IPV6_HEADER, byte(frame, at + 6)?);
+    loop {
+        let units = match next {
+            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION => {
+                1 + usize::from(byte(frame, end + 1)?)
+            }
+            protocol::FRAGMENT => {
+                // The offset is in units, above three other bits.
+                if number(frame, end + 2)? >> 3 != 0 {
+                    return Some((end + IPV6_UNIT, None));
+                }
+                1
+            }
+            _ => return Some((end, Some(next))),
+        };
+        next = byte(frame, end)?;
+        end += units * IPV6_UNIT;
+    }
+}
+
+fn byte(frame: &[u8], at: usize) -> Option<u8> {
+    frame.get(at).copied()
+}
+
+/// A number of two bytes.
+fn number(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
