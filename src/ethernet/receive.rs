@@ -127,9 +127,10 @@ impl<M: Mode> Deref for Packet<'_, M> {
     #[inline(always)]
     fn deref(&self) -> &[u8] {
         // SAFETY: the packet has the slot, which is of these buffers. The device is done with these bytes:
-        // their receive has completed, or their strides were told, which happens once. The receive is posted
-        // again after the burst and all packets that were kept are gone. `length` is at most what the slot is
-        // the right to.
+        // their receive has completed, or their strides were told, which happens once. It was the oldest
+        // receive, whatever the completion says (`ReceiveRecords::in_order`), so that no other one has this
+        // slot. The receive is posted again after the burst and all packets that were kept are gone. `length`
+        // is at most what the slot is the right to.
         unsafe { self.store.buffers.slice(&self.slot, self.length) }
     }
 }

@@ -565,7 +565,7 @@ fn a_device_that_needs_headers_inline_gets_them(bed: &Bed) -> Outcome {
 /// A header of TCP of so many bytes.
 fn tcp(bytes: usize) -> Vec<u8> {
     let mut header = vec![1; bytes];
-    header[12] = (bytes / 4 << 4) as u8;
+    header[12] = ((bytes / 4) << 4) as u8;
     header
 }
 
