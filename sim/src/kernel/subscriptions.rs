@@ -146,3 +146,51 @@ fn signal(fd: &OwnedFd) {
         let _ = nix::unistd::write(fd, &1_u64.to_ne_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mlx5_uapi::Errno;
+
+    use super::*;
+
+    const FATAL: EventType = EventType::WQ_CATAS_ERROR;
+
+    /// The cookies of what waits in a file.
+    fn heard(file: &EventQueue) -> Vec<u8> {
+        let mut record = [0; 128];
+        std::iter::from_fn(|| file.read(&mut record).ok().map(|_| record[0])).collect()
+    }
+
+    #[test]
+    fn numbers_of_different_queues_are_told_apart_until_their_objects_end() {
+        let file = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        let mut subscriptions = Subscriptions::default();
+        let makers = [CommandOpcode::CREATE_QP, CommandOpcode::CREATE_RQ, CommandOpcode::CREATE_SQ];
+        for (cookie, made_by) in (1..).zip(makers) {
+            subscriptions.add(Subscription {
+                kind: FATAL,
+                object: Some((made_by, 7)),
+                file: Arc::clone(&file),
+                notice: Notice::Record { cookie, omits_event: false },
+            });
+        }
+        let queue = |receive| Event::WorkQueue { number: 7, receive, kind: FATAL };
+        let tell = |subscriptions: &Subscriptions| {
+            for event in [queue(false), queue(true), Event::Qp { qpn: 7, kind: FATAL }] {
+                subscriptions.deliver(event);
+            }
+            // Neither another kind, nor another number.
+            subscriptions.deliver(Event::Qp { qpn: 7, kind: EventType::COMM_EST });
+            subscriptions.deliver(Event::Qp { qpn: 8, kind: FATAL });
+            subscriptions.deliver(Event::DeviceFatal);
+        };
+        tell(&subscriptions);
+        assert_eq!(heard(&file), [3, 2, 1]);
+        subscriptions.end_object(CommandOpcode::CREATE_RQ, 7);
+        tell(&subscriptions);
+        assert_eq!(heard(&file), [3, 1]);
+        subscriptions.end_file(&file);
+        tell(&subscriptions);
+        assert_eq!(heard(&file), []);
+    }
+}
