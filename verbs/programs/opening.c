@@ -75,8 +75,14 @@ int main(void)
 	uint32_t number, srqn;
 
 	must(file >= 0 && mine && theirs && elsewhere && cq && arrivals, "domains and queues");
+	init.comp_mask |= IBV_QP_INIT_ATTR_PD;
+	init.pd = bed.pd;
+	init.send_cq = init.recv_cq = cq;
 	created = ibv_create_qp_ex(bed.context, &init);
 	must(created, "ibv_create_qp_ex");
+	/* Nobody uses them, but librdmacm asks for the protection domain. */
+	printf("the creator's: pd %d, queues %d, %d, %d\n", created->pd == bed.pd, created->send_cq == cq,
+	       created->recv_cq == cq, !!created->srq);
 	number = created->qp_num;
 
 	refused("of another domain", open_number(other.context, elsewhere, number, ALL, IBV_QPT_XRC_RECV));

@@ -33,6 +33,7 @@ const TESTS: &[Row] = rows! {
     udaddy_sends_datagrams_both_ways: ["udaddy"],
     our_ends_speak_to_udaddy: ["udaddy"],
     our_ends_speak_to_each_other_by_system_calls: [],
+    a_server_shares_its_receives_over_extended_connections: ["rdma_xserver", "rdma_xclient"],
     sockets_over_rdma_stream: ["rstream"],
     perftest_connects_by_the_connection_manager: ["ib_write_bw"],
     a_client_of_nobody_is_rejected: ["ucmatose"],
@@ -148,6 +149,14 @@ fn our_ends_speak_to_each_other_by_system_calls() {
         let (server, client) = (("peer", server), ("peer", client));
         on_both_links(&Pair { server, client, said: [words; 2] });
     }
+}
+
+fn a_server_shares_its_receives_over_extended_connections() {
+    on_both_links(&Pair {
+        server: ("rdma_xserver", &["-c", "x"]),
+        client: ("rdma_xclient", &["-s", HERE, "-c", "x"]),
+        said: ["rdma_xserver: end 0", "rdma_xclient: end 0"],
+    });
 }
 
 fn sockets_over_rdma_stream() {

@@ -81,13 +81,11 @@ fn wrap(
     qp_context: *mut c_void,
     target: XrcTarget,
     state: c_uint,
-    recv_cq: *mut ibv_cq,
 ) -> *mut ibv_qp {
     let mut c = ibv_qp_ex::blank();
     let base = &mut c.qp_base;
     base.context = context;
     base.qp_context = qp_context;
-    base.recv_cq = recv_cq;
     base.handle = target.kernel_handle();
     base.qp_num = target.qp_num();
     base.state = state;
@@ -116,7 +114,18 @@ pub(crate) unsafe fn create_target(
     }
     // SAFETY: by the contract.
     let target = unsafe { XrcdObject::of(init.xrcd) }.domain.create_target()?;
-    Ok(wrap(context, init.qp_context, target, IBV_QPS_RESET, init.recv_cq))
+    let made = wrap(context, init.qp_context, target, IBV_QPS_RESET);
+    // The device uses none of these; librdmacm makes shared receive queues of the protection domain.
+    // SAFETY: it was just made, and nobody else knows it.
+    unsafe {
+        if init.comp_mask & IBV_QP_INIT_ATTR_PD != 0 {
+            (*made).pd = init.pd;
+        }
+        (*made).send_cq = init.send_cq;
+        (*made).recv_cq = init.recv_cq;
+        (*made).srq = init.srq;
+    }
+    Ok(made)
 }
 
 /// The operation behind `ibv_open_qp`.
@@ -144,7 +153,7 @@ pub unsafe extern "C" fn open_qp(
         let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let qp_context = if has_context { attr.qp_context } else { ptr::null_mut() };
         // As C has it, until the program asks or sets it.
-        Ok(wrap(context, qp_context, target, IBV_QPS_UNKNOWN, ptr::null_mut()))
+        Ok(wrap(context, qp_context, target, IBV_QPS_UNKNOWN))
     };
     object(open())
 }
