@@ -74,6 +74,16 @@ static void destroy_all(bool unplugs)
 	gone = !unplugs;
 	must(!unplugs || (unplug && !unplug()), "unplugging");
 	printf("ibv_alloc_pd: %s\n", ibv_alloc_pd(bed.context) ? "made" : name_of(errno));
+	if (unplugs) {
+		struct ibv_recv_wr wr = {}, *bad;
+		struct ibv_wc wc;
+		int posted = ibv_post_recv(qp, &wr, &bad), armed = ibv_req_notify_cq(cq, 0);
+
+		/* C's library knows nothing of it; ours says so. */
+		printf("posting is taken, or refused with EIO: %d\n", !posted || posted == EIO);
+		printf("arming is taken, or refused with EIO: %d\n", !armed || armed == EIO);
+		printf("completions: %d\n", ibv_poll_cq(cq, 1, &wc) > 0);
+	}
 	tell("ibv_destroy_ah", ibv_destroy_ah(ah));
 	tell("ibv_dealloc_mw", ibv_dealloc_mw(window));
 	tell("ibv_destroy_qp", ibv_destroy_qp(qp));
