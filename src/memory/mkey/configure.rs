@@ -1,7 +1,7 @@
 //! Requests that configure a key.
 
 use super::errors::Errors;
-use super::state::{Before, KeyState, Signing, Update};
+use super::state::{Before, KeyState, Signing, Update, variant_of};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
     BsfUpdate, Change, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, ListOwner,
@@ -181,22 +181,20 @@ impl<'a> Configure<'a> {
         Ok((delta, update))
     }
 
-    /// Returns the variant of the key after this change of `shape`.
-    fn variant(&self, shape: &KeyState) -> Result<u8, MkeyRefusal> {
-        match self.variant {
-            Some(variant) if variant != shape.variant && !self.inner.update_tag => {
-                Err(MkeyRefusal::Variant)
-            }
-            Some(variant) => Ok(variant),
-            None => Ok(shape.variant),
-        }
+    /// Whether the variant is to be changed of a key whose variant requests cannot change.
+    fn refuses_variant(&self, shape: &KeyState) -> bool {
+        !self.inner.update_tag && self.variant.is_some_and(|variant| variant != shape.variant)
     }
 
-    /// Notes the change in the key state. Returns its number, the variant, and the change of the
-    /// signature.
-    fn plan_change(&self, length: Option<u64>) -> Result<Changing, MkeyRefusal> {
-        let (number, (variant, signing)) = self.inner.state.change(|before| {
-            let variant = self.variant(before.shape())?;
+    /// Notes the change in the key state. Returns its number, and the change of the signature.
+    fn plan_change(
+        &self,
+        length: Option<u64>,
+    ) -> Result<(u64, Option<SigningUpdate>), MkeyRefusal> {
+        self.inner.state.change(|before| {
+            if self.refuses_variant(before.shape()) {
+                return Err(MkeyRefusal::Variant);
+            }
             let (delta, signing) = match (&self.inner.signed, self.signature) {
                 (Some(signed), _) => {
                     let (delta, signing) = self.plan(signed, &before, length)?;
@@ -205,9 +203,8 @@ impl<'a> Configure<'a> {
                 (None, SignatureChange::Set(_)) => return Err(MkeyRefusal::NotForSignatures),
                 (None, _) => (Update { length, variant: self.variant, ..Update::default() }, None),
             };
-            Ok((delta, (variant, signing)))
-        })?;
-        Ok((number, variant, signing))
+            Ok((delta, signing))
+        })
     }
 
     /// Returns the update, but for the signature.
@@ -221,18 +218,15 @@ impl<'a> Configure<'a> {
         MkeyUpdate { capacity, access: self.access, layout, signing }
     }
 
-    /// Returns the key with this variant, and the change with this number.
+    /// Returns the key as the change with this number makes it, and the change.
     #[inline(always)]
-    fn changed(&self, (number, variant): (u64, u8)) -> (u32, Change) {
+    fn changed(&self, number: u64) -> (u32, Change) {
         // SAFETY: the change is pending, and its number is given away here alone. A key's state keeps the
         // key's data while a change is pending.
         let change = unsafe { Change::of_kept(NonNull::from(self.inner), number) };
-        (self.inner.index << 8 | u32::from(variant), change)
+        (self.inner.index << 8 | u32::from(variant_of(number)), change)
     }
 }
-
-/// Number of a change, variant, and change of the signature.
-type Changing = (u64, u8, Option<SigningUpdate>);
 
 impl ConfigureMkey for Configure<'_> {
     #[inline(always)]
@@ -257,8 +251,8 @@ impl ConfigureMkey for Configure<'_> {
             Err(error) => return request.refuse(error),
         };
         match self.plan_change(layout.map(|sized| sized.length())) {
-            Ok((number, variant, signing)) => {
-                let changed = self.changed((number, variant));
+            Ok((number, signing)) => {
+                let changed = self.changed(number);
                 request.build(self.update(layout, signing.as_ref()), move || changed)
             }
             Err(refusal) => request.refuse(PostError::Mkey(refusal)),

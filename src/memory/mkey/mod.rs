@@ -464,7 +464,7 @@ mod tests {
             });
             inner.state.keep(Arc::clone(&inner) as Keeper);
             let weak = Arc::downgrade(&inner);
-            let changes = [1, 2].map(|length| inner.state.change_length(length, None).unwrap().0);
+            let changes = [1, 2].map(|length| inner.state.change_length(length, None).unwrap());
             let this = NonNull::from(&*inner);
             // What `Mkey` does when it is dropped.
             drop(inner.state.close());

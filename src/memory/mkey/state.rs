@@ -39,6 +39,8 @@ pub(crate) struct KeyState {
 pub(crate) struct Update {
     pub(crate) length: Option<u64>,
     pub(crate) signing: Option<Signing>,
+    /// Every request writes a variant. If it is to set none, it is the one that the request finds: the
+    /// number of a change has it.
     pub(crate) variant: Option<u8>,
     pub(crate) error_count: Option<u32>,
 }
@@ -92,19 +94,36 @@ impl KeyState {
     }
 }
 
-/// A pending change. Most are of the length only, and take less room.
+/// A pending change. Most are of the length only, and take less room. The variant is in its number.
 enum Pending {
     Length(u64),
     Any(Box<Update>),
 }
 
 impl Pending {
-    fn update(&self) -> Update {
+    /// What the request of the change with this number writes.
+    fn update(&self, number: u64) -> Update {
+        let variant = Some(variant_of(number));
         match self {
-            Self::Length(length) => Update { length: Some(*length), ..Update::default() },
-            Self::Any(update) => **update,
+            Self::Length(length) => Update { length: Some(*length), variant, ..Update::default() },
+            Self::Any(update) => Update { variant, ..**update },
         }
     }
+}
+
+/// From one number to the next.
+const STEP: u64 = 1 << u8::BITS;
+
+/// How many changes there were before the one with this number.
+const fn place_of(number: u64) -> u64 {
+    number / STEP
+}
+
+/// The variant that the request of the change with this number writes: the low byte, so that it takes no
+/// store of its own.
+#[inline(always)]
+pub(crate) const fn variant_of(number: u64) -> u8 {
+    number as u8
 }
 
 /// What keeps a key state in memory.
@@ -118,17 +137,18 @@ pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: KeyState,
-    /// Numbers and changes, in posting order.
+    /// Numbers and changes, in posting order. Numbers ascend; see [`variant_of`].
     pending: Fifo<(u64, Pending)>,
     /// How many of them are of more than the length.
     others: usize,
     /// The properties after all pending changes.
     latest: KeyState,
+    /// The next number, without its variant.
     next: u64,
     /// The number behind the last pending change that changed signature or error count: from here
     /// on all are equal in both.
     last_signature_change: u64,
-    /// Configurations with lower numbers were checked by the user.
+    /// Configurations at lower places were checked by the user.
     checked: u64,
     /// Changes whose transfers are unchecked.
     unchecked: Vec<u64>,
@@ -155,7 +175,7 @@ impl Before<'_> {
 
     /// Returns the maximum length of the key, whichever pending requests are executed.
     pub(crate) fn max_length(&self) -> Option<u64> {
-        let pending = self.0.pending.iter().map(|(_, delta)| delta.update().length);
+        let pending = self.0.pending.iter().map(|(number, delta)| delta.update(*number).length);
         pending.fold(self.0.settled.length, Option::max)
     }
 }
@@ -265,7 +285,8 @@ impl State {
         if changes.unchecked.pop().is_some() {
             return true;
         }
-        let next = changes.pending.front().map_or(changes.next, |(first, _)| first + 1);
+        let first = changes.pending.front().map(|(first, _)| place_of(*first) + 1);
+        let next = first.unwrap_or(place_of(changes.next));
         changes.checked = changes.checked.max(next);
         false
     }
@@ -275,15 +296,15 @@ impl State {
         self.lock().unchecked.len()
     }
 
-    /// [`State::change`] of the length only; nothing if `variant` is to change as well. Returns also the
-    /// variant.
+    /// [`State::change`] of the length only; nothing if `variant` is to change as well.
     #[inline(always)]
-    pub(crate) fn change_length(&self, length: u64, variant: Option<u8>) -> Option<(u64, u8)> {
+    pub(crate) fn change_length(&self, length: u64, variant: Option<u8>) -> Option<u64> {
         let mut changes = self.lock();
         if variant.is_some_and(|variant| variant != changes.latest.variant) {
             return None;
         }
-        Some((changes.push_length(length), changes.latest.variant))
+        let variant = changes.latest.variant;
+        Some(changes.push_length(length, variant))
     }
 }
 
@@ -296,63 +317,54 @@ impl Changes {
 
     fn push(&mut self, delta: Update) -> u64 {
         let Update { length, signing, variant, error_count } = delta;
-        if let (Some(length), None, None) = (length, signing, error_count)
-            && variant.is_none_or(|variant| variant == self.latest.variant)
-        {
-            return self.push_length(length);
+        let variant = variant.unwrap_or(self.latest.variant);
+        if let (Some(length), None, None) = (length, signing, error_count) {
+            return self.push_length(length, variant);
         }
+        let number = self.next | u64::from(variant);
         if self.latest.changes_signature(&delta) {
-            self.last_signature_change = self.next + 1;
+            self.last_signature_change = number + 1;
         }
         self.latest.apply(&delta);
         self.others += 1;
-        self.number(Pending::Any(Box::new(delta)))
+        self.add(number, Pending::Any(Box::new(delta)))
     }
 
-    /// Removes a pending change, if it has not ended. Returns also its place.
-    fn remove(&mut self, number: u64) -> Option<(usize, Update)> {
+    /// Removes a pending change, if it has not ended.
+    fn remove(&mut self, number: u64) -> Option<Update> {
         let at = self.pending.iter().position(|(at, _)| *at == number)?;
         let (_, delta) = self.pending.remove(at)?;
         self.others -= usize::from(matches!(delta, Pending::Any(_)));
-        Some((at, delta.update()))
+        Some(delta.update(number))
     }
 
-    /// [`Changes::push`] of a change of the length only.
+    /// [`Changes::push`] of a change of the length, whose request writes this variant.
     #[inline(always)]
-    fn push_length(&mut self, length: u64) -> u64 {
+    fn push_length(&mut self, length: u64, variant: u8) -> u64 {
         self.latest.length = Some(length);
-        self.number(Pending::Length(length))
+        self.latest.variant = variant;
+        self.add(self.next | u64::from(variant), Pending::Length(length))
     }
 
-    /// Adds a change, which `latest` has already, and gives it a number.
+    /// Adds a change, which `latest` has already, with the next number.
     #[inline(always)]
-    fn number(&mut self, delta: Pending) -> u64 {
-        let number = self.next;
-        self.next += 1;
+    fn add(&mut self, number: u64, delta: Pending) -> u64 {
+        self.next += STEP;
         self.pending.push_back((number, delta));
         number
     }
 
     /// Removes a pending change, and updates the settled properties by `becomes`.
     fn take(&mut self, number: u64, becomes: impl FnOnce(&mut KeyState, &Update)) {
-        let Some((_, delta)) = self.remove(number) else { return };
+        let Some(delta) = self.remove(number) else { return };
         becomes(&mut self.settled, &delta);
         self.recompute();
     }
 
     /// Removes the change of a request that will not be executed.
     fn undo(&mut self, number: u64) {
-        let Some((at, delta)) = self.remove(number) else { return };
-        // Every request writes the variant: the next request writes this one's unless it has its
-        // own.
-        let variant = delta.variant;
-        if variant.is_some()
-            && let Some((_, behind)) = self.pending.get_mut(at)
-        {
-            self.others += usize::from(matches!(behind, Pending::Length(_)));
-            let update = behind.update();
-            let variant = update.variant.or(variant);
-            *behind = Pending::Any(Box::new(Update { variant, ..update }));
+        if self.remove(number).is_none() {
+            return;
         }
         self.unchecked.retain(|change| *change != number);
         self.recompute();
@@ -363,7 +375,7 @@ impl Changes {
         self.latest = self.settled;
         self.last_signature_change = 0;
         for (number, delta) in self.pending.iter() {
-            let delta = delta.update();
+            let delta = delta.update(*number);
             if self.latest.changes_signature(&delta) {
                 self.last_signature_change = number + 1;
             }
@@ -375,13 +387,13 @@ impl Changes {
         let reports = |shape: &KeyState| {
             shape.error_count == Some(error_count) && matches!(shape.signing, Signing::On(_))
         };
-        let first = self.pending.front().map_or(self.next, |(first, _)| *first);
+        let first = place_of(self.pending.front().map_or(self.next, |(first, _)| *first));
         // Settled configurations but the last have no transfers outstanding: a configuration
         // follows the transfers of the one before it in the queue.
         let mut found = reports(&self.settled) && self.checked < first;
         let mut shape = self.settled;
         for (number, delta) in self.pending.iter() {
-            shape.apply(&delta.update());
+            shape.apply(&delta.update(*number));
             if reports(&shape) && std::mem::replace(&mut found, true) {
                 self.unchecked.push(*number);
             }
@@ -406,6 +418,7 @@ impl Changes {
         match self.pending.get(before.len()) {
             Some((at, Pending::Length(length))) if self.others == 0 && at == last => {
                 self.settled.length = Some(*length);
+                self.settled.variant = variant_of(*at);
             }
             _ => return false,
         }
@@ -423,6 +436,7 @@ impl Changes {
                 // `latest` stays the same.
                 Some((at, Pending::Length(length))) if at == number => {
                     self.settled.length = Some(*length);
+                    self.settled.variant = variant_of(*at);
                     self.pending.forget_front(1);
                 }
                 _ => self.take(*number, KeyState::apply),
@@ -476,7 +490,7 @@ mod tests {
         let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
         for order in orders {
             let (short, any) = (State::new(FRESH), State::new(FRESH));
-            let shorts = [1, 2, 3].map(|bytes| short.change_length(bytes, None).unwrap().0);
+            let shorts = [1, 2, 3].map(|bytes| short.change_length(bytes, None).unwrap());
             let anys = [1, 2, 3].map(|bytes| length(&any, bytes));
             for which in order {
                 short.settle(&[shorts[which]]);
@@ -492,7 +506,7 @@ mod tests {
         let state = State::new(KeyState { variant: 4, ..FRESH });
         assert_eq!(state.change_length(9, Some(5)), None, "another variant");
         assert_eq!(state.shape().length, None);
-        assert_eq!(state.change_length(9, Some(4)), Some((0, 4)));
+        assert_eq!(state.change_length(9, Some(4)), Some(4));
         assert_eq!(state.shape().length, Some(9));
     }
 
@@ -678,23 +692,107 @@ mod tests {
         assert_eq!(state.unchecked(), 0);
     }
 
-    /// As [`State`], but each change takes the way of any change: it is found by its number, and what
-    /// follows from all of them is computed anew.
-    struct Plain(State);
+    /// An explicit variant that equals the latest one is written all the same, whatever becomes of the
+    /// request that the latest one is of.
+    #[test]
+    fn a_variant_that_another_request_is_to_set_as_well_is_set_twice() {
+        let state = State::new(KeyState { variant: 3, ..FRESH });
+        let ways: [fn(&State) -> u64; 3] = [
+            |state| state.change_length(9, Some(7)).unwrap(),
+            |state| {
+                let delta = Update { length: Some(9), variant: Some(7), ..Update::default() };
+                state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
+            },
+            |state| {
+                let delta = Update { variant: Some(7), ..Update::default() };
+                state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
+            },
+        ];
+        for way in ways {
+            let tag = Update { variant: Some(7), ..Update::default() };
+            let (aborted, ()) = state.change(|_| Ok::<_, ()>((tag, ()))).unwrap();
+            let executed = way(&state);
+            state.settle(&[executed]);
+            state.undo(aborted);
+            assert_eq!(state.shape().variant, 7);
+            let back = Update { variant: Some(3), ..Update::default() };
+            let (back, ()) = state.change(|_| Ok::<_, ()>((back, ()))).unwrap();
+            state.settle(&[back]);
+            assert_eq!(state.shape().variant, 3);
+        }
+    }
 
-    impl Plain {
-        fn change(&self, delta: Update) -> u64 {
-            let mut changes = self.0.lock();
-            if changes.latest.changes_signature(&delta) {
-                changes.last_signature_change = changes.next + 1;
+    /// What a request writes to the device's key: the variant always.
+    #[derive(Clone, Copy)]
+    struct Written {
+        length: Option<u64>,
+        signing: Option<Signing>,
+        variant: u8,
+        error_count: Option<u32>,
+    }
+
+    impl Written {
+        fn to(self, key: KeyState) -> KeyState {
+            KeyState {
+                length: self.length.or(key.length),
+                signing: self.signing.unwrap_or(key.signing),
+                variant: self.variant,
+                error_count: self.error_count.or(key.error_count),
             }
-            changes.latest.apply(&delta);
-            changes.others += 1;
-            changes.number(Pending::Any(Box::new(delta)))
+        }
+    }
+
+    /// What the device's key holds, and what requests that are not known to be executed will write to it.
+    /// They are executed in the order in which that gets known.
+    struct Model {
+        device: KeyState,
+        written: Vec<(u64, Written)>,
+    }
+
+    impl Model {
+        fn latest(&self) -> KeyState {
+            self.written.iter().fold(self.device, |key, (_, written)| written.to(key))
         }
 
-        fn settle(&self, change: u64) {
-            self.0.lock().take(change, KeyState::apply);
+        fn change(&mut self, number: u64, delta: Update) {
+            let Update { length, signing, variant, error_count } = delta;
+            let variant = variant.unwrap_or(self.latest().variant);
+            self.written.push((number, Written { length, signing, variant, error_count }));
+        }
+
+        fn undo(&mut self, number: u64) -> Written {
+            let at = self.written.iter().position(|(at, _)| *at == number).expect("it is there");
+            self.written.remove(at).1
+        }
+
+        fn settle(&mut self, number: u64) {
+            self.device = self.undo(number).to(self.device);
+        }
+
+        fn lose(&mut self, number: u64) {
+            let Written { length, signing, variant, error_count } = self.undo(number);
+            let device = self.device;
+            self.device = KeyState {
+                length: if length.is_some() { None } else { device.length },
+                signing: if signing.is_some() { Signing::Unknown } else { device.signing },
+                variant,
+                error_count: if error_count.is_some() { None } else { device.error_count },
+            };
+        }
+
+        fn max_length(&self) -> Option<u64> {
+            self.written
+                .iter()
+                .fold(self.device.length, |most, (_, written)| most.max(written.length))
+        }
+
+        /// Whether every request that sets signature or error count sets what the device's key has.
+        fn is_certain(&self) -> bool {
+            let KeyState { signing, error_count, .. } = self.device;
+            self.written.iter().all(|(_, written)| {
+                written.signing.is_none_or(|set| set == signing)
+                    && written.error_count.is_none_or(|set| Some(set) == error_count)
+            })
         }
     }
 
@@ -711,13 +809,14 @@ mod tests {
     }
 
     /// Random changes of several keys by two queues, of the length only and others, which are executed in
-    /// runs, cancelled, aborted and lost in any order, are as they are one by one.
+    /// runs, cancelled, aborted and lost in any order, leave what the device's key then holds.
     #[test]
-    fn random_changes_end_as_they_do_one_by_one() {
+    fn after_random_changes_the_state_is_that_of_the_devices_key() {
         for seed in 1..=60 {
             let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
-            let keys: Vec<_> =
-                (0..3).map(|_| (State::new(FRESH), Plain(State::new(FRESH)))).collect();
+            let mut keys: Vec<_> = (0..3)
+                .map(|_| (State::new(FRESH), Model { device: FRESH, written: Vec::new() }))
+                .collect();
             // Key and number of what each queue has outstanding, in posting order.
             let mut queues: [Vec<(usize, u64)>; 2] = Default::default();
             // Most programs are of lengths alone.
@@ -727,33 +826,26 @@ mod tests {
                 match dice.roll(9) {
                     0..4 => {
                         let key = dice.roll(keys.len());
-                        let (fast, plain) = &keys[key];
+                        let (state, model) = &mut keys[key];
                         let length = dice.roll(1000) as u64;
                         let variant = (odd != 0 && dice.roll(odd) == 0).then(|| dice.roll(3) as u8);
-                        let number = match fast.change_length(length, variant) {
-                            Some((number, _)) => number,
-                            None => {
-                                let length = Some(length);
-                                let delta = Update { length, variant, ..Update::default() };
-                                fast.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0
-                            }
+                        let delta = Update { length: Some(length), variant, ..Update::default() };
+                        let number = match state.change_length(length, variant) {
+                            Some(number) => number,
+                            None => state.change(|_| Ok::<_, ()>((delta, ()))).unwrap().0,
                         };
-                        // One that writes the variant that the key has does not change it.
-                        let changed = variant.filter(|variant| *variant != plain.0.shape().variant);
-                        let (length, variant) = (Some(length), changed);
-                        let delta = Update { length, variant, ..Update::default() };
-                        assert_eq!(plain.change(delta), number);
+                        model.change(number, delta);
                         queue.push((key, number));
                     }
                     4 if odd != 0 => {
                         let key = dice.roll(keys.len());
-                        let (fast, plain) = &keys[key];
+                        let (state, model) = &mut keys[key];
                         let signing = [Signing::Off, signed(Seed::Ones)][dice.roll(2)];
                         let error_count = (dice.roll(2) == 0).then_some(step);
                         let delta =
                             Update { signing: Some(signing), error_count, ..Update::default() };
-                        let (number, ()) = fast.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
-                        assert_eq!(plain.change(delta), number);
+                        let (number, ()) = state.change(|_| Ok::<_, ()>((delta, ()))).unwrap();
+                        model.change(number, delta);
                         queue.push((key, number));
                     }
                     // Executed: the oldest ones of a queue, which settles those of one key at once.
@@ -765,42 +857,40 @@ mod tests {
                             while let Some((_, number)) = executed.next_if(|next| next.0 == key) {
                                 run.push(number);
                             }
-                            let (fast, plain) = &keys[key];
-                            assert!(fast.settle(&run).is_none());
-                            run.iter().for_each(|number| plain.settle(*number));
+                            let (state, model) = &mut keys[key];
+                            assert!(state.settle(&run).is_none());
+                            run.iter().for_each(|number| model.settle(*number));
                         }
                     }
                     7 if !queue.is_empty() => {
                         // Cancelled, or aborted if it is the latest.
                         let (key, number) = queue.remove(dice.roll(queue.len()));
-                        let (fast, plain) = &keys[key];
-                        assert!(fast.undo(number).is_none());
-                        drop(plain.0.undo(number));
+                        let (state, model) = &mut keys[key];
+                        assert!(state.undo(number).is_none());
+                        model.undo(number);
                     }
                     8 if dice.roll(4) == 0 => {
                         // The queue failed, or was reset.
                         for (key, number) in queue.drain(..) {
-                            let (fast, plain) = &keys[key];
-                            assert!(fast.mark_unknown(number).is_none());
-                            drop(plain.0.mark_unknown(number));
+                            let (state, model) = &mut keys[key];
+                            assert!(state.mark_unknown(number).is_none());
+                            model.lose(number);
                         }
                     }
                     _ => {}
                 }
-                for (fast, Plain(plain)) in &keys {
-                    let (fast, plain) = (fast.lock(), plain.lock());
-                    assert_eq!(fast.latest, plain.latest, "seed {seed}, step {step}");
-                    assert_eq!(fast.settled, plain.settled, "seed {seed}, step {step}");
-                    let (one, other) = (Before(&fast), Before(&plain));
-                    assert_eq!(one.max_length(), other.max_length(), "seed {seed}, step {step}");
-                    assert_eq!(one.is_certain(), other.is_certain(), "seed {seed}, step {step}");
-                    let numbers = |changes: &Changes| -> Vec<u64> {
-                        changes.pending.iter().map(|(number, _)| *number).collect()
-                    };
-                    assert_eq!(numbers(&fast), numbers(&plain), "seed {seed}, step {step}");
+                for (state, model) in &keys {
+                    let changes = state.lock();
+                    assert_eq!(changes.latest, model.latest(), "seed {seed}, step {step}");
+                    assert_eq!(changes.settled, model.device, "seed {seed}, step {step}");
+                    let before = Before(&changes);
+                    assert_eq!(before.max_length(), model.max_length(), "seed {seed}, step {step}");
+                    assert_eq!(before.is_certain(), model.is_certain(), "seed {seed}, step {step}");
+                    let numbers = changes.pending.iter().map(|(number, _)| number);
+                    assert!(numbers.eq(model.written.iter().map(|(number, _)| number)));
                     let others =
                         |(_, pending): &&(u64, Pending)| matches!(pending, Pending::Any(_));
-                    assert_eq!(fast.others, fast.pending.iter().filter(others).count());
+                    assert_eq!(changes.others, changes.pending.iter().filter(others).count());
                 }
             }
         }
@@ -829,7 +919,7 @@ mod tests {
         for end in ends {
             for late in ends {
                 let (weak, state) = kept();
-                let [a, b, c] = [1, 2, 3].map(|bytes| state.change_length(bytes, None).unwrap().0);
+                let [a, b, c] = [1, 2, 3].map(|bytes| state.change_length(bytes, None).unwrap());
                 assert!(end(&state, b).is_none());
                 assert!(state.close().is_none());
                 drop(state);
@@ -860,7 +950,7 @@ mod tests {
                     for round in 1..=ROUNDS {
                         let run = [5, 6, 7].map(|step| {
                             let length = queue << 32 | round << 8 | step;
-                            state.change_length(length, Some(0)).unwrap().0
+                            state.change_length(length, Some(0)).unwrap()
                         });
                         if round % 3 == 0 && round != ROUNDS {
                             // Cancelled, the last first.
