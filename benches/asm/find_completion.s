@@ -6,7 +6,7 @@
     push r13
     push r12
     push rbx
-    sub rsp,0x68
+    sub rsp,0x58
     mov rbx,rdi
     mov r14,QWORD PTR [rdi+0x68]
     mov edx,DWORD PTR [r14+0x3c]
@@ -22,12 +22,12 @@
     jne 2
     mov rsi,QWORD PTR [rbx+0x28]
     shr edx,0x10
-    lea rdi,[rsp+0x20]
+    lea rdi,[rsp+0x18]
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords12retire_ahead]
-    cmp DWORD PTR [rsp+0x20],0x1
+    cmp DWORD PTR [rsp+0x18],0x1
     jne 2
-    mov rax,QWORD PTR [rsp+0x28]
-    movzx ecx,WORD PTR [rsp+0x34]
+    mov rax,QWORD PTR [rsp+0x20]
+    movzx ecx,WORD PTR [rsp+0x2c]
     mov rdx,QWORD PTR [rbx+0x40]
     add rdx,r14
     cmp rdx,QWORD PTR [rbx+0x78]
@@ -44,7 +44,7 @@
     mov QWORD PTR [rbx+0x50],r14
     mov QWORD PTR [rbx+0x58],rax
     mov WORD PTR [rbx+0x60],cx
-    jmp 56
+    jmp 54
 1:
     xor eax,eax
     ret
@@ -53,10 +53,10 @@
     movzx eax,BYTE PTR [rax+0x3f]
     xor al,BYTE PTR [rbx+0x148]
     test al,0x1
-    jne 48
-    lea r14,[rbx+0xe0]
-    lea r15,[rbx+0x30]
-    mov DWORD PTR [rsp+0xc],eax
+    jne 45
+    lea r15,[rbx+0xe0]
+    lea rbp,[rbx+0x30]
+    mov DWORD PTR [rsp+0x4],eax
     mov QWORD PTR [rsp+0x10],rax
 3:
     mov r13,QWORD PTR [rbx+0x68]
@@ -76,14 +76,14 @@
     jne 5
     mov rsi,QWORD PTR [rbx+0x90]
     cmp BYTE PTR [rsi+0x30],0x4
-    je 65
+    je 63
     add rsi,0x10
     mov edx,DWORD PTR [rbx+0x144]
     movzx ecx,dil
-    mov rdi,r14
+    mov rdi,r15
     call QWORD PTR [_ZN7mlx5_cq3run3Run5start]
     test al,0x1
-    jne 64
+    jne 62
     cmp BYTE PTR [rbx+0x11f],0x10
     jb 5
     mov ecx,DWORD PTR [rbx+0x100]
@@ -118,12 +118,12 @@
 5:
     mov rdx,QWORD PTR [rbx+0x90]
     add rdx,0x10
-    lea rdi,[rsp+0x20]
-    mov rsi,r14
+    lea rdi,[rsp+0x18]
+    mov rsi,r15
     call QWORD PTR [_ZN7mlx5_cq3run3Run6expand]
-    cmp DWORD PTR [rsp+0x20],0x1
-    je 63
-    mov r13,QWORD PTR [rsp+0x28]
+    cmp DWORD PTR [rsp+0x18],0x1
+    je 61
+    mov r13,QWORD PTR [rsp+0x20]
     test r13,r13
     je 8
     mov QWORD PTR [rbx+0x68],r13
@@ -147,7 +147,7 @@
     test edx,edx
     setne dil
     test sil,dil
-    je 29
+    je 28
     dec edx
     mov DWORD PTR [rbx+0x150],edx
     add r13,QWORD PTR [rbx+0x40]
@@ -159,7 +159,7 @@
     mov QWORD PTR [rbx+0x68],r13
     mov eax,DWORD PTR [rbx+0x140]
     add DWORD PTR [rbx+0x144],eax
-    jmp 41
+    jmp 38
 8:
     mov r13,QWORD PTR [rbx+0x68]
 9:
@@ -172,23 +172,23 @@
     or rdx,rax
     mov rax,rdx
     shr rax,0x20
-    mov QWORD PTR [rsp+0x60],rax
-    mov r12d,eax
-    shr r12b,0x4
-    cmp r12b,0xc
-    je 47
-    mov ebp,edx
-    and ebp,0xffffff00
-    bswap ebp
-    movzx r10d,r12b
+    mov QWORD PTR [rsp+0x30],rax
+    mov r14d,eax
+    shr r14b,0x4
+    cmp r14b,0xc
+    je 44
+    mov r12d,edx
+    and r12d,0xffffff00
+    bswap r12d
+    movzx r10d,r14b
     mov al,0x1
-    cmp r12b,0xe
+    cmp r14b,0xe
     ja 20
     mov ecx,0x401e
     bt ecx,r10d
     jae 14
 11:
-    mov rsi,r15
+    mov rsi,rbp
 12:
     mov ecx,edx
     cmp QWORD PTR [rsi],rcx
@@ -198,7 +198,7 @@
     je 23
     jmp 24
 13:
-    mov QWORD PTR [rsp+0x18],r13
+    mov QWORD PTR [rsp+0x8],r13
     jmp 15
 14:
     mov ecx,0x2001
@@ -208,19 +208,19 @@
     lea rax,[rbx+0x20]
     cmp QWORD PTR [rax],rcx
     je 23
-    mov QWORD PTR [rsp+0x18],r13
+    mov QWORD PTR [rsp+0x8],r13
     xor eax,eax
 15:
     mov rsi,QWORD PTR [rbx+0x98]
     mov edi,DWORD PTR [rbx+0x14c]
     mov rsi,QWORD PTR [rsi+0x10]
-    mov r8d,ebp
+    mov r8d,r12d
     shr r8d,0xc
     mov rsi,QWORD PTR [rsi+r8*8]
     test rsi,rsi
-    je 61
+    je 59
     mov r13,r10
-    mov r8d,ebp
+    mov r8d,r12d
     and r8d,0xfff
     shl r8d,0x4
     lea r9,[rsi+r8*1]
@@ -236,18 +236,18 @@
     test al,al
     cmove r9d,r8d
     cmp edi,r9d
-    jne 61
+    jne 59
     mov r10,r13
     cmp rsi,0x1
     je 17
     test rsi,rsi
-    je 61
+    je 59
     test al,al
     je 22
     mov QWORD PTR [rbx+0x30],rcx
     mov QWORD PTR [rbx+0x38],rsi
     mov ecx,0x30
-    mov r13,QWORD PTR [rsp+0x18]
+    mov r13,QWORD PTR [rsp+0x8]
     jmp 24
 17:
     mov rdi,QWORD PTR [rbx]
@@ -261,22 +261,22 @@
     jne 19
 18:
     shr rdx,0x30
-    mov esi,ebp
+    mov esi,r12d
     call QWORD PTR [rax+0x20]
 19:
     mov rdi,rbx
-    mov rsi,QWORD PTR [rsp+0x18]
-    jmp 40
+    mov rsi,QWORD PTR [rsp+0x8]
+    jmp 37
 20:
     mov rsi,QWORD PTR [rbx+0x98]
     mov ecx,DWORD PTR [rbx+0x14c]
     mov rsi,QWORD PTR [rsi+0x10]
-    mov edi,ebp
+    mov edi,r12d
     shr edi,0xc
     mov rdi,QWORD PTR [rsi+rdi*8]
     test rdi,rdi
     je 11
-    mov r8d,ebp
+    mov r8d,r12d
     and r8d,0xfff
     shl r8d,0x4
     lea rsi,[rdi+r8*1]
@@ -287,28 +287,28 @@
     mov r9,QWORD PTR [rsi+0x8]
     cmp r9,rdi
     jne 21
-    mov rsi,r15
+    mov rsi,rbp
     cmp ecx,r8d
     jne 12
     test rdi,rdi
     sete al
     lea rsi,[rbx+0x20]
-    cmove rsi,r15
+    cmove rsi,rbp
     jmp 12
 22:
     mov QWORD PTR [rbx+0x20],rcx
     mov QWORD PTR [rbx+0x28],rsi
-    mov r13,QWORD PTR [rsp+0x18]
+    mov r13,QWORD PTR [rsp+0x8]
 23:
     mov ecx,0x20
 24:
     mov rsi,QWORD PTR [rbx+rcx*1+0x8]
-    mov r15,rdx
-    shr r15,0x30
-    mov r14b,0x1
-    cmp r12b,0xe
-    mov QWORD PTR [rsp+0x58],r11
-    ja 45
+    mov rbp,rdx
+    shr rbp,0x30
+    mov r15b,0x1
+    cmp r14b,0xe
+    mov QWORD PTR [rsp+0x38],r11
+    ja 43
     lea rcx,[data]
     movsxd rax,DWORD PTR [rcx+r10*4]
     add rax,rcx
@@ -316,36 +316,37 @@
     mov rax,QWORD PTR [rsi+0x190]
     cmp rax,0x2
     jne 25
+    mov r8,rbp
     mov QWORD PTR [rsp+0x10],0x0
-    mov eax,r12d
-    mov DWORD PTR [rsp+0xc],eax
-    jmp 37
+    mov eax,r14d
+    mov DWORD PTR [rsp+0x4],eax
+    jmp 34
     mov rax,QWORD PTR [rsi+0x190]
     cmp rax,0x2
-    je 58
+    je 56
 25:
     mov rdi,QWORD PTR [rsi+0x198]
     test rax,rax
-    mov QWORD PTR [rsp+0x18],rsi
+    mov QWORD PTR [rsp+0x8],rsi
     je 27
-    cmp QWORD PTR [rdi+0x28],r15
+    cmp QWORD PTR [rdi+0x28],rbp
     jbe 26
     mov rax,QWORD PTR [rdi+0x20]
-    movzx ecx,BYTE PTR [rax+r15*1]
+    movzx ecx,BYTE PTR [rax+rbp*1]
     test cl,cl
     je 26
     xor ecx,ecx
-    xchg BYTE PTR [rax+r15*1],cl
+    xchg BYTE PTR [rax+rbp*1],cl
     test cl,cl
     je 26
     mov rax,QWORD PTR [rdi+0x10]
-    mov r14,QWORD PTR [rax+r15*8]
+    mov r15,QWORD PTR [rax+rbp*8]
     mov rsi,rdx
     shr rsi,0x36
     mov r8,QWORD PTR [rdi+0x30]
     mov eax,0x1
     mov r9d,0x1
-    mov ecx,r15d
+    mov ecx,ebp
     shl r9,cl
     lock or QWORD PTR [r8+rsi*8],r9
     mov rcx,QWORD PTR [rdi+0x40]
@@ -354,88 +355,84 @@
     shr rdx,0x3c
     mov BYTE PTR [rcx+rdx*1],0x1
     cmp rax,0x1
-    jne 28
-    jmp 53
+    jne 33
+    jmp 50
 26:
     xor eax,eax
     cmp rax,0x1
-    jne 28
-    jmp 53
+    jne 33
+    jmp 50
 27:
     sub rdi,0xffffffffffffff80
-    mov esi,r15d
-    mov r14,r10
+    mov esi,ebp
+    mov r15,r10
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
-    mov r10,r14
-    mov r14,rdx
+    mov r10,r15
+    mov r15,rdx
     cmp rax,0x1
-    je 53
-28:
-    xor r14d,r14d
-    mov rsi,QWORD PTR [rsp+0x18]
-    jmp 37
-    mov QWORD PTR [rsp+0x38],r10
-    lea rdi,[rsp+0x20]
-    mov edx,r15d
+    jne 33
+    jmp 50
+    mov r14,r10
+    lea rdi,[rsp+0x18]
+    mov edx,ebp
     xor ecx,ecx
-    mov r12,rsi
+    mov r15,rbp
+    mov rbp,rsi
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
-    mov rax,QWORD PTR [rsp+0x20]
+    mov rax,QWORD PTR [rsp+0x18]
     cmp rax,0x2
-    je 44
+    je 42
     test rax,rax
-    jne 38
-    jmp 59
+    jne 35
+    jmp 57
     mov rax,QWORD PTR [rsi+0x190]
     lea rdi,[rsi+0x198]
     cmp rax,0x2
-    je 30
+    mov QWORD PTR [rsp+0x8],rsi
+    je 29
     cmp eax,0x1
-    jne 31
+    jne 30
     mov r14,QWORD PTR [rdi]
-    cmp QWORD PTR [r14+0x28],r15
-    jbe 34
+    cmp QWORD PTR [r14+0x28],rbp
+    jbe 31
     mov rax,QWORD PTR [r14+0x20]
-    movzx ecx,BYTE PTR [rax+r15*1]
+    movzx ecx,BYTE PTR [rax+rbp*1]
     test cl,cl
-    je 34
-    mov r12,rsi
+    je 31
     xor ecx,ecx
-    xchg BYTE PTR [rax+r15*1],cl
+    xchg BYTE PTR [rax+rbp*1],cl
     test cl,cl
-    je 46
+    je 31
     mov rax,QWORD PTR [r14+0x10]
-    mov rsi,QWORD PTR [rax+r15*8]
+    mov r15,QWORD PTR [rax+rbp*8]
     mov rdi,rdx
     shr rdi,0x36
     mov r8,QWORD PTR [r14+0x30]
     mov eax,0x1
     mov r9d,0x1
-    mov ecx,r15d
+    mov ecx,ebp
     shl r9,cl
     lock or QWORD PTR [r8+rdi*8],r9
     mov rcx,QWORD PTR [r14+0x40]
     mov BYTE PTR [rcx+rdi*1],0x1
     mov rcx,QWORD PTR [r14+0x50]
-    mov r14,rsi
     shr rdx,0x3c
     mov BYTE PTR [rcx+rdx*1],0x1
-    test al,0x1
-    je 35
-    jmp 54
-    mov QWORD PTR [rsp+0x38],r10
-    lea rdi,[rsp+0x20]
-    mov edx,r15d
+    jmp 32
+    mov r14,r10
+    lea rdi,[rsp+0x18]
+    mov edx,ebp
     mov ecx,0x1
-    mov r12,rsi
+    mov r15,rbp
+    mov rbp,rsi
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
-    mov rax,QWORD PTR [rsp+0x20]
+    mov rax,QWORD PTR [rsp+0x18]
     cmp rax,0x2
-    je 44
+    je 42
     test rax,rax
-    jne 38
-    jmp 60
-29:
+    jne 35
+    jmp 58
+28:
     movzx edx,al
     lea rdi,[data]
     movsxd rsi,DWORD PTR [rdi+rdx*4]
@@ -443,113 +440,108 @@
     jmp rsi
     mov esi,0x20
     cmp ecx,0x4fffffff
-    ja 33
-    jmp 43
-30:
-    mov r12,rsi
+    ja 39
+    jmp 41
+29:
     mov r14,r10
     call QWORD PTR [_ZN8mlx5_wqe7receive8striding15StridingRecords13retire_failed]
+    mov r10,r14
+    mov r15,rdx
     jmp 32
-31:
-    mov r12,rsi
+30:
     mov r14,r10
     mov rdi,QWORD PTR [rdi]
     sub rdi,0xffffffffffffff80
-    mov esi,r15d
+    mov esi,ebp
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
-32:
+    mov r15,rdx
     mov r10,r14
-    mov r14,rdx
-    test al,0x1
-    je 35
-    jmp 54
-    cmp ecx,0x4fffffff
-    jbe 42
-33:
-    xor r11d,r11d
-    jmp 10
-    xor r11d,r11d
-    cmp ecx,0x4fffffff
-    ja 10
-    jmp 70
-34:
-    mov r12,rsi
+    jmp 32
+31:
     xor eax,eax
+32:
     test al,0x1
-    jne 54
-35:
-    xor r14d,r14d
-36:
-    mov rsi,r12
-37:
+    jne 52
+33:
+    mov r8,rbp
+    xor r15d,r15d
+    mov rsi,QWORD PTR [rsp+0x8]
+34:
     lea rdi,[rsp+0x40]
+    mov rbp,rsi
     mov rdx,r13
-    mov r12,r10
+    mov r14,r10
     mov ecx,r10d
-    mov r8d,r15d
     call _ZN7mlx5_cq12tag_matching6retire
     movzx eax,WORD PTR [rsp+0x40]
     cmp eax,0x2
-    je 49
+    je 46
     test eax,eax
-    je 69
+    je 67
     mov rcx,QWORD PTR [rsp+0x44]
     mov eax,ecx
     shr eax,0x8
-    mov DWORD PTR [rsp+0xc],eax
+    mov DWORD PTR [rsp+0x4],eax
     mov QWORD PTR [rsp+0x10],rcx
     shr rcx,0x10
     mov QWORD PTR [rsp+0x50],rcx
-38:
-    lea r14,[rbx+0xe0]
-    lea r15,[rbx+0x30]
-39:
+35:
+    lea r15,[rbx+0xe0]
+    lea rbp,[rbx+0x30]
+36:
     mov rdi,rbx
     mov rsi,r13
-40:
+37:
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-41:
+38:
     mov rax,QWORD PTR [rbx+0x68]
     movzx eax,BYTE PTR [rax+0x3f]
     xor al,BYTE PTR [rbx+0x148]
     test al,0x1
     je 3
-    jmp 48
-42:
+    jmp 45
+    cmp ecx,0x4fffffff
+    jbe 40
+39:
+    xor r11d,r11d
+    jmp 10
+    xor r11d,r11d
+    cmp ecx,0x4fffffff
+    ja 10
+    jmp 68
+40:
     mov esi,0x40
     cmp QWORD PTR [rbx+0x40],0x40
-    jbe 72
-43:
+    jbe 70
+41:
     mov r11d,DWORD PTR [r13+0x2c]
     bswap r11d
     cmp esi,r11d
-    jb 71
+    jb 69
     cmp al,0x2
     mov r11d,0x800
     mov eax,0x4000
     cmove r11d,eax
     jmp 10
-44:
-    xor r14d,r14d
-    mov r10,QWORD PTR [rsp+0x38]
-    jmp 36
-45:
-    mov eax,r12d
-    mov DWORD PTR [rsp+0xc],eax
+42:
+    mov r8,r15
+    xor r15d,r15d
+    mov r10,r14
+    mov rsi,rbp
+    jmp 34
+43:
+    mov r8,rbp
+    mov eax,r14d
+    mov DWORD PTR [rsp+0x4],eax
     mov QWORD PTR [rsp+0x10],0x0
-    jmp 37
-46:
-    xor eax,eax
-    test al,0x1
-    je 35
-    jmp 54
-47:
+    jmp 34
+44:
     mov rdi,QWORD PTR [rbx+0x10]
     mov rsi,QWORD PTR [rbx+0x18]
     mov rdx,r13
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$22report_signature_error
-    jmp 39
-48:
+    jmp 36
+45:
     mov rax,QWORD PTR [rbx+0x90]
     mov ecx,DWORD PTR [rbx+0x144]
     mov DWORD PTR [rax+0x2c],ecx
@@ -558,40 +550,53 @@
     bswap ecx
     mov DWORD PTR [rax],ecx
     xor eax,eax
-    jmp 57
-49:
-    test r14b,r14b
-    jne 68
-50:
-    shl rbp,0x20
-    mov rax,QWORD PTR [rsp+0x60]
+    jmp 55
+46:
+    test r15b,r15b
+    mov r11,QWORD PTR [rsp+0x38]
+    mov r10,r14
+    mov rsi,rbp
+    jne 66
+47:
+    movzx eax,BYTE PTR [rsi+0x1a8]
+    test al,al
+    jne 51
+    shl r12,0x20
+    mov rax,QWORD PTR [rsp+0x30]
     and eax,0xffff0000
-    lea rsi,[rax+rbp*1]
+    lea rsi,[r12+rax*1]
     add rsi,0x2
-51:
+48:
     mov rdi,rbx
-52:
+49:
     call _ZN7mlx5_cq4ring13Ring$LT$Q$GT$5latch
     xor eax,eax
-    jmp 57
-53:
-    or r12b,0x80
-    movzx ebp,r12b
     jmp 55
-54:
+50:
+    or r14b,0x80
+    movzx ebp,r14b
+    jmp 53
+51:
+    mov rdi,rbx
+    mov rsi,r13
+    mov edx,r10d
+    mov ecx,r11d
+    call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$10found_lent]
+    jmp 54
+52:
     mov bp,0x180
-55:
+53:
     mov rdi,rbx
     mov rsi,r13
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-    or ebp,DWORD PTR [rsp+0x58]
+    or ebp,DWORD PTR [rsp+0x38]
     mov QWORD PTR [rbx+0x50],r13
-    mov QWORD PTR [rbx+0x58],r14
+    mov QWORD PTR [rbx+0x58],r15
     mov WORD PTR [rbx+0x60],bp
-56:
+54:
     mov al,0x1
-57:
-    add rsp,0x68
+55:
+    add rsp,0x58
     pop rbx
     pop r12
     pop r13
@@ -599,116 +604,117 @@
     pop r15
     pop rbp
     ret
-58:
+56:
     test r11d,0x4800
-    jne 74
+    jne 72
     mov eax,DWORD PTR [r13+0x2c]
     bswap eax
-    mov WORD PTR [rbx+0x48],r15w
+    mov WORD PTR [rbx+0x48],bp
     mov DWORD PTR [rbx+0x4c],eax
     cmp DWORD PTR [rsi+0x190],0x2
-    jne 50
+    jne 47
     mov ecx,DWORD PTR [rsi+0x1a4]
     shr eax,0x10
     and eax,0x7fff
-    je 50
-    cmp ecx,r15d
-    ja 50
-    add eax,r15d
+    je 47
+    cmp ecx,ebp
+    ja 47
+    add eax,ebp
     cmp eax,DWORD PTR [rsi+0x1a0]
-    ja 50
+    ja 47
     mov rdx,QWORD PTR [rsi+0x198]
     mov ecx,DWORD PTR [rdx+0x100]
     movzx edx,WORD PTR [rdx+0x80]
     cmp dx,cx
-    je 50
+    je 47
     mov rdx,QWORD PTR [rsi+0x198]
     mov r8,QWORD PTR [rdx+0x180]
     mov edi,DWORD PTR [rdx+0x188]
     dec edi
     and edi,ecx
     movzx edi,di
-    mov r14,QWORD PTR [r8+rdi*8]
+    mov r15,QWORD PTR [r8+rdi*8]
     cmp eax,DWORD PTR [rsi+0x1a0]
-    jne 62
+    jne 60
     mov DWORD PTR [rsi+0x1a4],0x0
     inc ecx
     movzx eax,cx
     mov DWORD PTR [rdx+0x100],eax
     mov bp,0x82
-    jmp 55
-59:
-    movzx ebp,BYTE PTR [rsp+0x34]
-    mov r14,QWORD PTR [rsp+0x28]
-    jmp 55
-60:
-    movzx ebp,BYTE PTR [rsp+0x34]
-    mov r14,QWORD PTR [rsp+0x28]
+    jmp 53
+57:
+    movzx ebp,BYTE PTR [rsp+0x2c]
+    mov r15,QWORD PTR [rsp+0x20]
+    jmp 53
+58:
+    movzx ebp,BYTE PTR [rsp+0x2c]
+    mov r15,QWORD PTR [rsp+0x20]
     or ebp,0x100
-    jmp 55
-61:
-    shl rbp,0x20
-    inc rbp
+    jmp 53
+59:
+    shl r12,0x20
+    inc r12
     mov rdi,rbx
-    mov rsi,rbp
-    jmp 52
-62:
+    mov rsi,r12
+    jmp 49
+60:
     mov DWORD PTR [rsi+0x1a4],eax
     mov bp,0x82
-    jmp 55
-63:
-    mov edx,DWORD PTR [rsp+0x24]
-64:
+    jmp 53
+61:
+    mov edx,DWORD PTR [rsp+0x1c]
+62:
     mov eax,0x5
-    jmp 66
-65:
+    jmp 64
+63:
     mov eax,0x303
-66:
+64:
     shl rdx,0x20
     or rdx,rax
-67:
+65:
     mov rdi,rbx
     mov rsi,rdx
-    jmp 52
-68:
+    jmp 49
+66:
     mov rcx,QWORD PTR [rsp+0x50]
     shl rcx,0x10
-    movzx eax,BYTE PTR [rsp+0xc]
+    movzx eax,BYTE PTR [rsp+0x4]
     shl eax,0x8
     or rax,rcx
     movzx esi,BYTE PTR [rsp+0x10]
     or rsi,rax
-    jmp 51
-69:
-    mov r15,QWORD PTR [rsp+0x48]
-    movzx r14d,WORD PTR [rsp+0x42]
+    jmp 48
+67:
+    mov rax,QWORD PTR [rsp+0x48]
+    mov QWORD PTR [rsp+0x30],rax
+    movzx r15d,WORD PTR [rsp+0x42]
     mov rdi,rbx
-    mov esi,r12d
-    mov edx,ebp
+    mov esi,r14d
+    mov edx,r12d
     call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$12side_of_tags]
-    mov ebp,r14d
+    mov ebp,r15d
     or ebp,0xffff8000
     test al,al
-    cmovne ebp,r14d
-    mov r14,r15
-    jmp 55
-70:
+    cmovne ebp,r15d
+    mov r15,QWORD PTR [rsp+0x30]
+    jmp 53
+68:
     mov eax,0x3
-    jmp 73
-71:
+    jmp 71
+69:
     shl r11,0x20
     mov eax,0x4
-    jmp 73
-72:
+    jmp 71
+70:
     mov eax,0x3
     xor r11d,r11d
-73:
+71:
     shl edx,0x8
     or rdx,rax
     or rdx,r11
-    jmp 67
-74:
+    jmp 65
+72:
     shr rdx,0x1a
     and edx,0x300
     or rdx,0x3
-    jmp 67
+    jmp 65

@@ -204,13 +204,14 @@
     mov ecx,edi
     add rcx,rax
     mov eax,r8d
-    mov r13d,r9d
-    add r13,rax
-    add r13,rcx
+    mov esi,r9d
+    add rsi,rax
+    add rsi,rcx
+    movzx edi,BYTE PTR [rbp+0xd4]
     mov QWORD PTR [rbp+0x98],0x1
-    mov QWORD PTR [rbp+0xa0],r13
-    mov rsi,QWORD PTR [rbp+0x118]
-    lea rax,[rsi+0x1]
+    mov QWORD PTR [rbp+0xa0],rsi
+    mov r13,QWORD PTR [rbp+0x118]
+    lea rax,[r13+0x100]
     mov QWORD PTR [rbp+0x118],rax
     mov rcx,QWORD PTR [rbp+0xf8]
     mov rax,QWORD PTR [rbp+0x108]
@@ -220,79 +221,78 @@
     mov QWORD PTR [rsp+0x10],rsi
     je 23
 13:
+    or r13,rdi
     mov rdx,QWORD PTR [rbp+0xf0]
     dec rcx
     and rcx,rax
     lea rcx,[rcx+rcx*2]
-    mov QWORD PTR [rdx+rcx*8],rsi
+    mov QWORD PTR [rdx+rcx*8],r13
     mov QWORD PTR [rdx+rcx*8+0x8],0x0
-    mov QWORD PTR [rdx+rcx*8+0x10],r13
+    mov QWORD PTR [rdx+rcx*8+0x10],rsi
     inc rax
     mov QWORD PTR [rbp+0x108],rax
-    movzx eax,BYTE PTR [rbp+0xd4]
-    mov QWORD PTR [rsp+0x18],rax
     mov BYTE PTR [rbp+0x148],0x0
     mov ebp,DWORD PTR [rbp+0x150]
     mov rax,QWORD PTR [rbx+0xa8]
-    mov rdx,rax
-    sub rdx,QWORD PTR [rbx+0xa0]
+    mov rcx,rax
+    sub rcx,QWORD PTR [rbx+0xa0]
     jne 14
     mov DWORD PTR [rbx+0xb0],r12d
 14:
-    mov rcx,QWORD PTR [rbx+0x98]
-    cmp rdx,rcx
+    mov rdx,QWORD PTR [rbx+0x98]
+    cmp rcx,rdx
     je 24
 15:
     shl ebp,0x8
-    mov r9,QWORD PTR [rsp+0x18]
-    or ebp,r9d
-    mov rdx,QWORD PTR [rbx+0x90]
-    dec rcx
-    and rcx,rax
-    shl rcx,0x5
-    mov DWORD PTR [rdx+rcx*1],r12d
-    mov rsi,QWORD PTR [rsp+0x20]
-    mov QWORD PTR [rdx+rcx*1+0x8],rsi
-    lea rsi,[_ZN8mlx5_wqe4send7journal11Of$LT$O$GT$4undo]
-    mov QWORD PTR [rdx+rcx*1+0x10],rsi
-    mov rsi,QWORD PTR [rsp+0x10]
-    mov QWORD PTR [rdx+rcx*1+0x18],rsi
+    movzx ecx,r13b
+    or ecx,ebp
+    mov rsi,QWORD PTR [rbx+0x90]
+    dec rdx
+    and rdx,rax
+    shl rdx,0x5
+    mov DWORD PTR [rsi+rdx*1],r12d
+    mov rdi,QWORD PTR [rsp+0x20]
+    mov QWORD PTR [rsi+rdx*1+0x8],rdi
+    lea rdi,[_ZN8mlx5_wqe4send7journal11Of$LT$O$GT$4undo]
+    mov QWORD PTR [rsi+rdx*1+0x10],rdi
+    mov QWORD PTR [rsi+rdx*1+0x18],r13
     inc rax
     mov QWORD PTR [rbx+0xa8],rax
     movzx eax,BYTE PTR [rbx+0xf1]
     shl rax,0x1d
-    movzx ecx,r15w
-    shl rcx,0x28
-    bswap ebp
-    shl rbp,0x20
-    mov rdx,QWORD PTR [rbx+0x50]
-    or rdx,rcx
-    movabs rsi,0x2500000000
-    or rdx,rsi
-    or rdx,0xc
-    bswap rdx
-    lea rdi,[rax+rbp*1]
-    add rdi,0x8000000
+    movzx edx,r15w
+    shl rdx,0x28
+    bswap ecx
+    shl rcx,0x20
+    mov rsi,QWORD PTR [rbx+0x50]
+    or rsi,rdx
+    movabs rdi,0x2500000000
+    or rsi,rdi
+    or rsi,0xc
+    bswap rsi
+    add rcx,rax
+    add rcx,0x8000000
     mov r8,QWORD PTR [rsp+0x58]
-    mov QWORD PTR [r8],rdx
-    mov QWORD PTR [r8+0x8],rdi
-    movabs rdx,0x40000000080
-    mov QWORD PTR [r8+0x10],rdx
-    movabs rdx,0x1203c2000000000
-    mov QWORD PTR [r8+0x18],rdx
-    shl r9,0x38
-    movabs rdx,0xffffff00380000
-    or rdx,r9
+    mov QWORD PTR [r8],rsi
+    mov QWORD PTR [r8+0x8],rcx
+    movabs rcx,0x40000000080
+    mov QWORD PTR [r8+0x10],rcx
+    movabs rcx,0x1203c2000000000
+    mov QWORD PTR [r8+0x18],rcx
+    shl r13,0x38
+    movabs rcx,0xffffff00380000
+    or rcx,r13
     xorps xmm0,xmm0
     movups XMMWORD PTR [r8+0x20],xmm0
     movups XMMWORD PTR [r8+0x30],xmm0
-    mov QWORD PTR [r8+0x40],rdx
-    bswap r13
+    mov QWORD PTR [r8+0x40],rcx
+    mov rcx,QWORD PTR [rsp+0x10]
+    bswap rcx
     movups XMMWORD PTR [r8+0x48],xmm0
-    mov QWORD PTR [r8+0x58],r13
-    add rax,rcx
+    mov QWORD PTR [r8+0x58],rcx
+    add rax,rdx
     add rax,0x8000003
-    or rax,rsi
+    or rax,rdi
     movups XMMWORD PTR [r8+0x60],xmm0
     movups XMMWORD PTR [r8+0x70],xmm0
     mov rcx,QWORD PTR [rbx+0x8]
@@ -389,16 +389,18 @@
     mov rsi,QWORD PTR [rsp+0x18]
     jmp 12
 23:
+    mov QWORD PTR [rsp+0x18],rdi
     lea rdi,[rbp+0xf0]
     call QWORD PTR [_ZN8mlx5_wqe4send4fifo13Fifo$LT$T$GT$4grow]
     mov rcx,QWORD PTR [rbp+0xf8]
     mov rax,QWORD PTR [rbp+0x108]
     mov rsi,QWORD PTR [rsp+0x10]
+    mov rdi,QWORD PTR [rsp+0x18]
     jmp 13
 24:
     lea rdi,[rbx+0x90]
     call QWORD PTR [_ZN8mlx5_wqe4send4fifo13Fifo$LT$T$GT$4grow]
-    mov rcx,QWORD PTR [rbx+0x98]
+    mov rdx,QWORD PTR [rbx+0x98]
     mov rax,QWORD PTR [rbx+0xa8]
     jmp 15
     mov r14,rax
