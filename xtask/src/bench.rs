@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
 
-    /// Leave out what other ways to build get, for which the benchmark is built six times
+    /// Keep what was measured before of other ways to build, for which the benchmark is built six times
     #[arg(long)]
     no_builds: bool,
 
@@ -57,6 +57,8 @@ const CANNOT: &[(&[&str], &str, &str)] = &[(
 
 /// Rounds that are timed, of operations that do not take long.
 const ROUNDS: u32 = 1500;
+/// The file of all rows.
+const JSON: &str = "benchmarks.json";
 /// Rounds of 64 operations of which each is timed.
 const SAMPLED: u32 = 10_000;
 
@@ -214,7 +216,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return judge(arguments, &verdicts);
     }
     // What can fail for want of a tool comes first.
-    let builds = if arguments.no_builds { Vec::new() } else { builds::measure()? };
+    let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
+    let builds = match arguments.no_builds {
+        true => builds::measured_before(&out.join(JSON)),
+        false => builds::measure()?,
+    };
     let mut measured = peer.count(&[], true)?;
     measured.builds = builds;
     measured.lines = peer.lines()?;
@@ -226,9 +232,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     derived::add(&mut measured);
     let verdicts = bars::verdicts(&measured);
     print(&verdicts);
-    let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
     make_directory(&out)?;
-    write(&out.join("benchmarks.json"), &report::json(&measured))?;
+    write(&out.join(JSON), &report::json(&measured))?;
     write(&out.join("benchmarks.svg"), &plot::svg(&measured))?;
     write(&out.join(plot::HOT_PATHS), &plot::hot_paths(&measured))?;
     for (case, file) in latency::PLOTS {

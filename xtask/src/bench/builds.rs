@@ -76,6 +76,23 @@ pub(super) fn measure() -> Result<Vec<Build>, Failure> {
     Ok(all)
 }
 
+/// What was measured before, as `path` has it; nothing if there is no such file.
+pub(super) fn measured_before(path: &Path) -> Vec<Build> {
+    std::fs::read_to_string(path).map_or_else(|_| Vec::new(), |text| of_json(&text))
+}
+
+/// The rows of [`json`] among others.
+fn of_json(text: &str) -> Vec<Build> {
+    let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+    let build = |row: &Value| {
+        let way = WAYS.iter().find(|way| row["build"] == way.name)?.name;
+        let case = row["case"].as_str()?.to_owned();
+        let (instructions, nanoseconds) = (row["instructions"].as_f64()?, row["ns"].as_f64()?);
+        Some(Build { way, case, instructions, nanoseconds })
+    };
+    rows.iter().filter_map(build).collect()
+}
+
 /// The numbers of two tables: case, mode, number.
 fn read(way: &'static str, counted: &str, timed: &str) -> Option<Vec<Build>> {
     let number = |table: &str, case: &str| {
@@ -176,6 +193,24 @@ processors (`-Ctarget-cpu=x86-64-v3`); with the profile of a run of this benchma
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_is_read_again_among_other_rows() {
+        let all: Vec<Build> = [("release", 94.0, 8.9), ("LTO", 93.5, 8.5)]
+            .map(|(way, instructions, nanoseconds)| Build {
+                way,
+                case: "post_inline8".into(),
+                instructions,
+                nanoseconds,
+            })
+            .into();
+        let other =
+            json!({"case": "post_inline8", "who": "mlx5", "instructions": 94.0, "ns": 13.0});
+        let rows: Vec<Value> = json(&all).chain([other]).collect();
+        assert_eq!(of_json(&Value::from(rows).to_string()), all);
+        assert_eq!(of_json("nothing"), []);
+        assert_eq!(measured_before(Path::new("/nonexistent")), []);
+    }
 
     #[test]
     fn the_numbers_of_both_tables_are_read_by_case() {
