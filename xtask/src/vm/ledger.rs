@@ -22,10 +22,19 @@ pub(super) const RUNG: u64 = 3;
 const BEGIN: &str = "<!-- begin: cargo xtask vm -->\n";
 const END: &str = "<!-- end: cargo xtask vm -->\n";
 
+/// What of a machine was run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All that it has: what has no row any more is gone.
+    Whole,
+    /// Some of its steps: the rows of others stay.
+    Some,
+}
+
 /// Writes both documents. Machines that were not run stay as they are there.
-pub(super) fn write(rows: &[Value]) -> Result<(), Failure> {
+pub(super) fn write(rows: &[Value], extent: Extent) -> Result<(), Failure> {
     let [json, _] = documents();
-    let all = merged(read(&json)?, rows);
+    let all = merged(read(&json)?, rows, extent);
     crate::ledger::write_rows(&json, &all)?;
     write_page(all)
 }
@@ -44,10 +53,17 @@ fn write_page(all: Vec<Value>) -> Result<(), Failure> {
     fs::write(&markdown, document).map_err(in_file(&markdown))
 }
 
-/// Rows with those of the machines that were run now in place of what was known of them.
-fn merged(mut kept: Vec<Value>, rows: &[Value]) -> Vec<Value> {
-    let run: BTreeSet<_> = rows.iter().map(machine).collect();
-    kept.retain(|row| row["rung"] != RUNG || !run.contains(&machine(row)));
+/// Rows with those of the machines that were run now in place of what was known of them, or of the same rows.
+fn merged(mut kept: Vec<Value>, rows: &[Value], extent: Extent) -> Vec<Value> {
+    let machines: BTreeSet<_> = rows.iter().map(machine).collect();
+    let tests: BTreeSet<_> = rows.iter().map(key).collect();
+    kept.retain(|row| {
+        row["rung"] != RUNG
+            || match extent {
+                Extent::Whole => !machines.contains(&machine(row)),
+                Extent::Some => !tests.contains(&key(row)),
+            }
+    });
     kept.extend(rows.iter().cloned());
     kept
 }
@@ -57,6 +73,11 @@ fn machine(row: &Value) -> [String; 2] {
     ["kernel", "link"].map(|name| text(row, name))
 }
 
+/// What tells a row from all others of the machines.
+fn key(row: &Value) -> [String; 5] {
+    ["kernel", "link", "suite", "test", "provider"].map(|name| text(row, name))
+}
+
 /// What passes in the ledger and not in `rows`, of the machines that these are of.
 pub(super) fn lost(rows: &[Value]) -> Result<Vec<String>, Failure> {
     let [json, _] = documents();
@@ -64,8 +85,6 @@ pub(super) fn lost(rows: &[Value]) -> Result<Vec<String>, Failure> {
 }
 
 fn regressed_since(earlier: &[Value], rows: &[Value]) -> Vec<String> {
-    let key =
-        |row: &Value| ["kernel", "link", "suite", "test", "provider"].map(|name| text(row, name));
     let run: BTreeSet<_> = rows.iter().map(machine).collect();
     let passed = |row: &&Value| row["result"] == "pass";
     let now: BTreeSet<_> = rows.iter().filter(passed).map(key).collect();
@@ -196,10 +215,18 @@ mod tests {
     #[test]
     fn machines_that_were_not_run_stay_in_the_ledger() {
         let kept = vec![row("6.1", "a", "pass"), row("6.12", "a", "pass")];
-        let all = merged(kept, &[row("6.1", "b", "fail")]);
+        let all = merged(kept, &[row("6.1", "b", "fail")], Extent::Whole);
         let tests: Vec<_> =
             all.iter().map(|row| (text(row, "kernel"), text(row, "test"))).collect();
         assert_eq!(tests, [("6.12".into(), "a".into()), ("6.1".into(), "b".into())]);
+    }
+
+    #[test]
+    fn steps_that_were_not_run_stay_where_some_were() {
+        let kept = vec![row("6.1", "a", "pass"), row("6.1", "b", "pass"), row("6.12", "b", "pass")];
+        let now = [row("6.1", "b", "fail"), row("6.1", "c", "pass")];
+        let all = merged(kept.clone(), &now, Extent::Some);
+        assert_eq!(all, [&[kept[0].clone(), kept[2].clone()], &now[..]].concat());
     }
 
     #[test]

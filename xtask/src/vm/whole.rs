@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::guest::{Guest, Link, Receives};
-use super::ledger::{self, RUNG};
+use super::ledger::{self, Extent, RUNG};
 use super::machine::CAPTURE;
 use super::parts::Parts;
 use super::plan::{self, OVER_OURS, PYVERBS, PYVERBS_OVER_OURS, SUITES};
@@ -119,7 +119,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Vm(format!("no machine ran:\n  {}", skipped.join("\n  "))));
     }
     if arguments.write {
-        ledger::write(&rows)?;
+        let some = !arguments.only.is_empty() || arguments.receives.is_some();
+        ledger::write(&rows, if some { Extent::Some } else { Extent::Whole })?;
     } else if arguments.only.is_empty() && arguments.receives.is_none() {
         troubles.extend(ledger::lost(&rows)?);
     }
