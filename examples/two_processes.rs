@@ -43,8 +43,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 fn simulated(socket: &str) -> Result<Context, Box<dyn Error>> {
     let machine = Wire::connect(Path::new(socket)).map_err(|errno| {
         format!(
-            "no simulated machine is served at {socket} ({errno}); start one with `cargo run -p \
-             mlx5-sim-wire -- {socket} --stay`"
+            "no simulated machine is served at {socket} ({errno}); start one in the checkout \
+             with `cargo run -p mlx5-sim-wire -- {socket} --stay`"
         )
     })?;
     Ok(mlx5::devices_on(Arc::new(machine))?.first().ok_or("no device")?.open()?)

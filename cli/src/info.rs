@@ -17,7 +17,8 @@ capabilities of queues and completions, and the GIDs and P_Keys of its ports.
 
 Without --device it shows every device.
 
-With --json: numbers, booleans, and null for what is not there, under the names of the text.
+With --json: strings, numbers and booleans, under the names of the text. What a device does
+not have is null, or its name is missing.
 Rates are in Gb/s, clocks in kHz, registers of BlueFlame and MTUs in bytes. The ports of a
 device are an array, and gids and pkeys are arrays of each port.";
 

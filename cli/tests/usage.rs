@@ -123,7 +123,10 @@ fn simulated_devices_of_two_processes_do_not_meet() {
         let text = mlx5(line).failed();
         assert!(text.contains("simulated inside this process"), "{text}");
         assert!(text.contains("hint: without --listen and --connect"), "{text}");
-        assert!(text.contains("`cargo xtask with-sim --sim wire=SOCKET -- mlx5 ...`"), "{text}");
+        assert!(
+            text.contains("`cargo xtask with-sim --sim wire=SOCKET -- target/debug/mlx5 ...`"),
+            "{text}"
+        );
     }
 }
 

@@ -93,8 +93,8 @@ const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
 /// What stands in the README for those who have the checkout, and what for those who have the registry.
 const ELSEWHERE: [(&str, &str); 6] = [
     (
-        "Clone this repository into a folder `mlx5`; \"the checkout\" below is that folder. It needs a Rust toolchain,\n",
-        "\"The checkout\" below is a clone of the repository. What follows needs a Rust toolchain,\n",
+        "Clone this repository by the address of the page that you read this on (`git clone ADDRESS mlx5`), and go to the folder\n(`cd mlx5`), which is \"the checkout\" below.\n",
+        "\"The checkout\" below is a clone of the repository.\n",
     ),
     ("In the checkout, `cargo xtask pictures` draws both pictures anew.\n\n", ""),
     (

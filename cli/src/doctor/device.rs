@@ -176,11 +176,15 @@ fn messages(opened: &Opened, chosen: &PortArgs, peer: Option<&str>) -> Finding {
              {microseconds} µs"
         )),
         Err(failure) => {
-            let remedy = match peer {
-                Some(_) => "does `mlx5 pingpong --listen` run there, and does `ping` reach it?",
-                None => "`dmesg | grep mlx5` may say why",
-            };
-            Finding::failed(&format!("messages to {whom}"), &failure, remedy)
+            let what = format!("messages to {whom}");
+            // Hints of the exchange with a peer name options of other commands.
+            match peer {
+                Some(_) => Finding::failure(
+                    format!("{what}: {}", failure.cause()),
+                    "does `mlx5 pingpong --listen` run there, and does `ping` reach it?",
+                ),
+                None => Finding::failed(&what, &failure, "`dmesg | grep mlx5` may say why"),
+            }
         }
     }
 }

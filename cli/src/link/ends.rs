@@ -137,7 +137,7 @@ impl EndArgs {
         .hint(
             "without --listen and --connect both ends run in this process; two processes need a \
              real device each, or one that they share: in the checkout \
-             `cargo xtask with-sim --sim wire=SOCKET -- mlx5 ...`",
+             `cargo xtask with-sim --sim wire=SOCKET -- target/debug/mlx5 ...`",
         ))
     }
 

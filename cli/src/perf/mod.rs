@@ -117,7 +117,7 @@ pub(crate) struct Args {
     /// Ask for one completion in so many requests, at most --depth [default: 16, or --depth]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     signal_every: Option<u32>,
-    /// Requests posted with one doorbell: at most --depth
+    /// Requests posted with one doorbell: at most 1024, and at most --depth
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     batch: u32,

@@ -69,8 +69,10 @@ right, which headers it has, and where it lies in a receive that has strides.
 
 With --json each line is an object with time, pid and event: request, completion, made,
 changed, ended, lost, hidden or unreadable of a queue, whose number is named qp, cq, srq or
-wq; process, with change (program, foreign, exited, killed), and its status or signal; and
-sum, behind --summary. Requests and completions have index, opcode, bytes and more.
+wq, and with queue (send, recv) if it is a ring of one; process, with change (program,
+foreign, exited, killed), and its status or signal; and behind --summary sum, without
+time, with what, count and bytes. Requests and completions have index, opcode, bytes and
+more.
 
 A queue is known with the descriptor of the device through which it was made. The end of
 one is not seen if it is destroyed or reset through a copy of that descriptor (dup), or

@@ -47,8 +47,8 @@ fn kernel(wire: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
     let wire = Wire::connect(&socket).map_err(|errno| {
         let socket = socket.display();
         format!(
-            "no simulated machine is served at {socket} ({errno}); start one with `cargo run -p \
-             mlx5-sim-wire -- {socket} --stay`"
+            "no simulated machine is served at {socket} ({errno}); start one in the checkout \
+             with `cargo run -p mlx5-sim-wire -- {socket} --stay`"
         )
     })?;
     Ok(Arc::new(wire))
