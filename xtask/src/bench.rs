@@ -4,6 +4,7 @@ mod bars;
 mod builds;
 mod derived;
 mod latency;
+mod medians;
 mod missed;
 mod peer;
 mod plot;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::peer::median;
+use super::medians::median;
 
 /// What so many threads did at the same time.
 #[derive(Clone, PartialEq, Debug)]
