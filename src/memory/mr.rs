@@ -322,11 +322,12 @@ impl ProtectionDomain {
         unsafe { self.reg_dmabuf_mr_raw(dmabuf.as_raw_fd(), offset, len, iova, access) }
     }
 
-    /// Registers bytes of a dma-buf, and lets the kernel check everything, the descriptor too: one that has
+    /// Registers bytes of a dma-buf, and lets the kernel check all that it can, the descriptor too: one that has
     /// no dma-bufs says so, whatever the descriptor.
     ///
     /// # Safety
-    /// As for [`ProtectionDomain::reg_dmabuf_mr`], if the descriptor is that of a dma-buf.
+    /// As for [`ProtectionDomain::reg_dmabuf_mr`], if the descriptor is that of a dma-buf. If a file has it, it is
+    /// the caller's to use.
     pub unsafe fn reg_dmabuf_mr_raw(
         &self,
         dmabuf: RawFd,
@@ -335,8 +336,11 @@ impl ProtectionDomain {
         iova: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
+        // Not the kernel's to judge: `sge` and `remote` compute with it.
+        inside_of_addresses(iova, len)?;
         let flags = for_kernel(access, &self.context);
-        let mr = self.context.run("reg_dmabuf_mr", |file| {
+        // SAFETY: by the contract.
+        let mr = self.context.run("reg_dmabuf_mr", |file| unsafe {
             command::reg_dmabuf(file, self.handle(), dmabuf, offset, len as u64, iova, flags)
         })?;
         Ok(MemoryRegion::new(self, mr, iova, len, access))
@@ -347,6 +351,10 @@ fn check_extent(start: u64, len: usize) -> Result<(), Error> {
     if len == 0 {
         return Err(Error::invalid(VERB, "the region is empty: give at least one byte".into()));
     }
+    inside_of_addresses(start, len)
+}
+
+fn inside_of_addresses(start: u64, len: usize) -> Result<(), Error> {
     match start.checked_add(len as u64) {
         Some(_) => Ok(()),
         None => {

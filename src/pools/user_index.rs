@@ -20,7 +20,8 @@ pub(crate) struct QueuePairRecords {
     /// The tag list of the queue, if it has one.
     pub(crate) tags: Option<Arc<TagRecords>>,
     pub(crate) user_tag: UserTag,
-    /// Whether a program has the memory of the queues and posts itself.
+    /// Whether completions of requests without a record are reported: a program has the memory of the queues, and
+    /// posts itself. Only the owner of the queue says so: who lends out what its records name relies on them.
     pub(crate) lent: AtomicBool,
 }
 

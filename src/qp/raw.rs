@@ -34,7 +34,6 @@ impl ControlHalf {
             return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
         };
         inner.lent.store(true, Relaxed);
-        inner.index.records().lent.store(true, Relaxed);
         let layout = inner.receive_layout;
         // SAFETY: the buffer holds both rings, the send ring from this offset on.
         let send = unsafe { buffer.as_non_null().byte_add(inner.send_offset) };
@@ -50,6 +49,13 @@ impl ControlHalf {
             register: uar.raw(),
             packet: inner.packet,
         })
+    }
+
+    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
+    /// that has the [parts](QueuePair::raw_parts) and posts itself, but polls here. Otherwise such a completion is
+    /// [corruption](crate::PollError::Corrupt).
+    pub fn report_unrecorded(&mut self) {
+        self.inner.index.records().lent.store(true, Relaxed);
     }
 }
 

@@ -653,7 +653,6 @@ impl WorkQueue {
         let Some((buffer, slot)) = &*memory else {
             return Err(Error::invalid(VERB, "the work queue was destroyed".into()));
         };
-        self.inner.index.records().lent.store(true, Relaxed);
         let layout = self.queue.layout();
         Ok(RawWorkQueue {
             requests: RawRing {
@@ -663,6 +662,13 @@ impl WorkQueue {
             },
             record: slot.record(),
         })
+    }
+
+    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
+    /// that has the [parts](WorkQueue::raw_parts) and posts itself, but polls here. Otherwise such a completion is
+    /// [corruption](crate::PollError::Corrupt).
+    pub fn report_unrecorded(&mut self) {
+        self.inner.index.records().lent.store(true, Relaxed);
     }
 
     /// Destroys the kernel's object (`ibv_destroy_wq`), and keeps the memory: posting is refused from

@@ -58,8 +58,37 @@ pub(crate) fn again() {
     }
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const DISABLE: c_int = 1;
+
+/// While it lives, this thread is not cancelled (`pthread_cancel`): closing a descriptor is a place for that, and
+/// nothing that the thread holds would be dropped.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn begin() -> Self {
+        let mut before = 0;
+        // SAFETY: the place is there for the call, which changes this thread alone.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut before = 0;
+        // SAFETY: as above.
+        unsafe { pthread_setcancelstate(self.0, &raw mut before) };
+    }
+}
+
 #[cold]
 fn look_again() {
+    let _uncancelled = Uncancelled::begin();
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the contexts were closed, and are in the list as long as they are there.
     left.retain(|context| !unsafe { end(context.0) });

@@ -41,6 +41,11 @@ impl Spin {
         true
     }
 
+    /// Whether it keeps other threads out: a program may have said that there are none.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.needed
+    }
+
     /// Whether this thread has the lock, from an earlier call.
     pub(crate) fn is_mine(&self) -> bool {
         self.holder.load(Relaxed) == this_thread()

@@ -33,7 +33,7 @@ impl<T> Places<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a value to who waits, until it is [hidden](Shown::hide).
+    /// Shows a value to who waits, until what is returned is dropped.
     pub(crate) fn show(&'static self, value: T) -> Shown<T> {
         let free = self.lock().pop();
         let place = free.unwrap_or_else(|| {

@@ -100,7 +100,11 @@ impl WqObject {
 
     /// The parts of the queue in memory.
     pub(crate) fn raw_parts(&self) -> Verb<RawWorkQueue> {
-        Ok(self.with(|queue| queue.raw_parts())?)
+        Ok(self.with(|queue| {
+            let parts = queue.raw_parts()?;
+            queue.report_unrecorded();
+            Ok::<_, mlx5::Error>(parts)
+        })?)
     }
 }
 

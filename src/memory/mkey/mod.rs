@@ -163,7 +163,8 @@ impl MkeyBuilder<'_> {
         } else {
             None
         };
-        let max_entries = self.max_entries.next_multiple_of(4);
+        let in_fours = |entries: u32| entries.checked_next_multiple_of(4).unwrap_or(u32::MAX - 3);
+        let max_entries = in_fours(self.max_entries);
         let mut request = CreateMkeyIn::request();
         request
             .mkc_mut()
@@ -171,7 +172,7 @@ impl MkeyBuilder<'_> {
             .set_free(true)
             .set_umr_en(true)
             .set_pd(self.pd.pdn())
-            .set_translations_octword_size(max_entries.max(self.room.next_multiple_of(4)))
+            .set_translations_octword_size(max_entries.max(in_fours(self.room)))
             .set_lr(true)
             .set_qpn(0xff_ffff)
             .set_en_rinval(self.remote_invalidate);

@@ -430,7 +430,7 @@ fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outco
         asks.recv().expect("a call that reads the counters");
         let child = in_child(|| {
             // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(60) };
             drop(rule.take());
             let refused = counters.clone().destroy().expect_err("they are the parent's");
             assert_eq!(refused.error().kind(), ErrorKind::Forked);
@@ -478,7 +478,7 @@ fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) ->
             }
             in_child(|| {
                 // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
-                unsafe { libc::alarm(20) };
+                unsafe { libc::alarm(60) };
                 // SAFETY: nothing else in the child uses them, which ends without dropping them again.
                 let (qp, key) = unsafe { (ptr::read(&pair.a.qp), ptr::read(&key)) };
                 drop(qp);

@@ -102,7 +102,10 @@ pub fn dereg(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
 
 /// Registers `length` bytes of a dma-buf from `offset` on (REG_DMABUF_MR). For the device they
 /// start at `iova`. Requires Linux 5.12; an older one does not look at the descriptor.
-pub fn reg_dmabuf(
+///
+/// # Safety
+/// If a file has this descriptor, it is the caller's to use.
+pub unsafe fn reg_dmabuf(
     file: &dyn DeviceFile,
     pd: u32,
     dmabuf: RawFd,

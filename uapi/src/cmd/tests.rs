@@ -187,7 +187,8 @@ fn a_dma_buf_goes_as_a_number_not_as_a_descriptor() {
         Ok(())
     });
     let access = verbs::AccessFlags::empty();
-    let mr = mr::reg_dmabuf(&file, 4, -1, 0, 4096, 0, access).unwrap();
+    // SAFETY: no file has this descriptor.
+    let mr = unsafe { mr::reg_dmabuf(&file, 4, -1, 0, 4096, 0, access) }.unwrap();
     assert_eq!((mr.handle, mr.rkey), (11, 12));
 }
 

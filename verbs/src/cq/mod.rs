@@ -67,10 +67,12 @@ impl CqObject {
         if self.lock.is_mine() { body() } else { self.lock.hold(body) }
     }
 
-    /// Runs `body` with the queue, unless another thread polls it. A poll that was started goes on.
+    /// Runs `body` with the queue, unless another thread polls it, or may poll it because the queue has no lock. A
+    /// poll that was started goes on.
     fn unless_polled<R>(&self, body: impl FnOnce(&CompletionQueue) -> R) -> Option<R> {
         let mine = self.lock.is_mine();
-        if !mine && !self.lock.try_lock() {
+        let held = mine || self.lock.is_needed() && self.lock.try_lock();
+        if !held {
             return None;
         }
         // SAFETY: the lock is held.
@@ -87,7 +89,7 @@ impl CqObject {
     }
 
     /// The queue for another that is to complete there. Queue pairs that were destroyed are forgotten, unless
-    /// another thread polls, which forgets them itself.
+    /// another thread polls or may poll: polls forget them, too.
     pub(crate) fn target(&self) -> CompletionTarget {
         self.unless_polled(CompletionQueue::target).unwrap_or_else(|| self.target.clone())
     }

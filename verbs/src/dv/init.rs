@@ -21,7 +21,11 @@ use mlx5::RawCompletionQueue;
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
     // SAFETY: by the contract of `init_obj`.
     unsafe {
-        let parts = QpObject::of(from).with_control(|control| Ok(control.raw_parts()?))?;
+        let parts = QpObject::of(from).with_control(|control| {
+            let parts = control.raw_parts()?;
+            control.report_unrecorded();
+            Ok(parts)
+        })?;
         let (asked, mut told) = ((*to).comp_mask, 0);
         (*to).dbrec = parts.record.as_ptr().cast();
         let ring = parts.send;
