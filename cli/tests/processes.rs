@@ -226,7 +226,7 @@ fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}");
     assert!(out.contains(&format!("  FAIL  messages to {address}: ")), "{out}");
-    assert!(out.contains("        start the other side first, with --listen"), "{out}");
+    assert!(out.contains("        does `mlx5 pingpong --listen` run there"), "{out}");
 }
 
 #[test]
