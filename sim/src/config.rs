@@ -160,6 +160,9 @@ pub struct SimConfig {
     /// Programs have raw packet queue pairs, work queues and flow rules, where a port is an Ethernet
     /// port.
     pub raw_packets: bool,
+    /// The kernel offers event files of DEVX. A program that gets one may take it for a sign that all its objects can be
+    /// made by DEVX commands: UCX then makes shared receive queues that are rings, which the firmware here lacks.
+    pub devx_events: bool,
     /// Programs may send and receive frames as they like (CAP_NET_RAW).
     pub net_raw: bool,
     /// The headers that a send WQE of Ethernet must contain.
@@ -221,6 +224,7 @@ impl SimConfig {
             faults: Vec::new(),
             cm: CmConfig::KERNEL,
             raw_packets: false,
+            devx_events: false,
             net_raw: true,
             inline_mode: InlineMode::None,
             striding: false,
@@ -328,6 +332,8 @@ impl SimConfig {
         cm: CmConfig;
         /// Sets whether programs have raw packet queue pairs, work queues and flow rules.
         raw_packets: bool;
+        /// Sets whether the kernel offers event files of DEVX.
+        devx_events: bool;
         /// Sets whether programs may send and receive frames as they like.
         net_raw: bool;
         /// Sets the headers that a send WQE of Ethernet must contain.

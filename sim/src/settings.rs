@@ -62,7 +62,7 @@ const LINK_TIME: &str =
     "a time such as 500ns, 2us or 1ms, of one link as 0-1:2us with two devices that there are";
 
 /// Every setting, and the value it takes; empty if it takes none.
-const SETTINGS: [(&str, &str); 25] = [
+const SETTINGS: [(&str, &str); 26] = [
     ("off", ""),
     ("trace", ""),
     ("wire", "the path of a socket"),
@@ -73,6 +73,7 @@ const SETTINGS: [(&str, &str); 25] = [
     ("cqe", "0 or 1"),
     ("blueflame", "on or off"),
     ("devx", "on or off"),
+    ("devx_events", "on or off"),
     ("raw", "on or off"),
     ("inline", "none, l2, ip or tcp"),
     ("striding", "on or off"),
@@ -147,6 +148,7 @@ impl FromStr for Settings {
                 "cqe" => machine.cqe_version = number(value).ok_or_else(wrong)?,
                 "blueflame" => machine.blueflame = switch(value).ok_or_else(wrong)?,
                 "devx" => machine.devx = switch(value).ok_or_else(wrong)?,
+                "devx_events" => machine.devx_events = switch(value).ok_or_else(wrong)?,
                 "raw" => machine.raw_packets = switch(value).ok_or_else(wrong)?,
                 "inline" => machine.inline_mode = headers(value).ok_or_else(wrong)?,
                 "striding" => machine.striding = switch(value).ok_or_else(wrong)?,

@@ -301,6 +301,10 @@ impl Hca {
         self.fabric.config().raw_packets && self.caps.eth_net_offloads()
     }
 
+    pub(crate) fn has_devx_events(&self) -> bool {
+        self.fabric.config().devx_events
+    }
+
     /// Number of ports.
     pub(crate) fn ports(&self) -> u8 {
         self.caps.num_ports() as u8

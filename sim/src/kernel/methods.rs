@@ -42,9 +42,13 @@ const fn destructor(method: Method, specs: &'static [Spec]) -> Entry {
 }
 
 impl Entry {
-    /// Whether the device has what it is about.
+    /// Whether device and machine have what it is about.
     fn is_offered(&self, hca: &Hca) -> bool {
-        self.method.object != object::PP || pacing::is_offered(hca)
+        match self.method {
+            Method { object: object::PP, .. } => pacing::is_offered(hca),
+            method::DEVX_ASYNC_EVENT_FD_ALLOC => hca.has_devx_events(),
+            _ => true,
+        }
     }
 
     /// Whether the core does it without the driver, and without a device: where that is gone, its

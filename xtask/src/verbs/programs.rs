@@ -33,6 +33,10 @@ const WITH_PACKETS: &[&str] = &[
     "wq_commands",
 ];
 
+/// Those with event files of DEVX, and the programs that need them.
+const DEVX_EVENTS: [&str; 2] = ["link=ib,devx_events=on", "link=roce,devx_events=on"];
+const WITH_DEVX_EVENTS: &[&str] = &["dv_devx_events"];
+
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
 
@@ -81,8 +85,13 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
             compile(&source, &again, Some(Newer { headers, libraries: &link }))?;
         }
         let expected = fs::read_to_string(source.with_extension("txt")).ok();
-        let packets = WITH_PACKETS.contains(&&*name);
-        let devices: &[&str] = if packets { &PACKETS } else { &DEVICES };
+        let devices: &[&str] = if WITH_PACKETS.contains(&&*name) {
+            &PACKETS
+        } else if WITH_DEVX_EVENTS.contains(&&*name) {
+            &DEVX_EVENTS
+        } else {
+            &DEVICES
+        };
         for &device in devices {
             let host = match WITH_CHILDREN.contains(&&*name) {
                 true => {

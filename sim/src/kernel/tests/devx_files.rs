@@ -12,13 +12,18 @@ use mlx5_uapi::{Errno, EventFile};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::rig::{Memory, Session};
-use crate::{Fault, Simulator};
+use crate::{Fault, SimConfig, Simulator};
 
 const HEADER: usize = 8;
 const RECORD: usize = HEADER + Eqe::BYTES;
 const COMP: u16 = EventType::COMP.0 as u16;
 const CQ_ERROR: u16 = EventType::CQ_ERROR.0 as u16;
 const PORT_CHANGE: u16 = EventType::PORT_CHANGE.0 as u16;
+
+/// On a machine that offers event files.
+fn session() -> Session {
+    Session::with(SimConfig::new().devx_events(true))
+}
 
 /// A completion queue that a command made.
 struct Cq {
@@ -77,7 +82,7 @@ fn readable(file: &dyn EventFile) -> bool {
 
 #[test]
 fn events_come_to_each_subscription_with_its_cookie() {
-    let session = Session::new();
+    let session = session();
     let (device, file) = (&*session.file, events(&session, EventFileFlags::empty()));
     let (one, other) = (cq(&session), cq(&session));
     let subscribe = |object, kinds: &[u16], cookie| {
@@ -105,7 +110,7 @@ fn events_come_to_each_subscription_with_its_cookie() {
 
 #[test]
 fn an_event_without_its_data_waits_once() {
-    let session = Session::new();
+    let session = session();
     let (device, file) = (&*session.file, events(&session, EventFileFlags::OMIT_DATA));
     for cookie in [3, 4] {
         let notice = Notice::Cookie(cookie);
@@ -127,7 +132,7 @@ fn an_event_without_its_data_waits_once() {
 
 #[test]
 fn an_eventfd_is_signalled_instead_until_the_file_is_closed() {
-    let session = Session::new();
+    let session = session();
     let (device, file) = (&*session.file, events(&session, EventFileFlags::empty()));
     let eventfd = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("an eventfd");
     let notice = Notice::EventFd(eventfd.as_fd());
@@ -147,7 +152,7 @@ fn an_eventfd_is_signalled_instead_until_the_file_is_closed() {
 
 #[test]
 fn subscriptions_are_checked_before_any_is_made() {
-    let session = Session::new();
+    let session = session();
     let (device, file) = (&*session.file, events(&session, EventFileFlags::empty()));
     let answers = devx::alloc_command_file(device).expect("a file");
     let (cq, verbs) = (cq(&session), session.cq());
@@ -179,7 +184,7 @@ fn subscriptions_are_checked_before_any_is_made() {
 
 #[test]
 fn what_came_of_an_object_is_read_after_its_end() {
-    let session = Session::new();
+    let session = session();
     let (device, file) = (&*session.file, events(&session, EventFileFlags::empty()));
     let subscribe = |cq: &Cq, cookie| {
         let notice = Notice::Cookie(cookie);
@@ -195,7 +200,7 @@ fn what_came_of_an_object_is_read_after_its_end() {
 
 #[test]
 fn a_lost_device_takes_what_waits_along() {
-    let session = Session::new();
+    let session = session();
     let device = &*session.file;
     let (file, answers) = (
         events(&session, EventFileFlags::empty()),
@@ -212,7 +217,7 @@ fn a_lost_device_takes_what_waits_along() {
 
 #[test]
 fn answers_come_with_the_numbers_of_their_queries() {
-    let session = Session::new();
+    let session = session();
     let device = &*session.file;
     let answers = devx::alloc_command_file(device).expect("a file");
     let (one, other) = (cq(&session), cq(&session));
@@ -250,7 +255,7 @@ fn answers_come_with_the_numbers_of_their_queries() {
 
 #[test]
 fn an_answer_has_the_length_that_was_asked_for_and_a_change_is_no_query() {
-    let session = Session::new();
+    let session = session();
     let device = &*session.file;
     let answers = devx::alloc_command_file(device).expect("a file");
     let one = cq(&session);
@@ -264,4 +269,10 @@ fn an_answer_has_the_length_that_was_asked_for_and_a_change_is_no_query() {
     input.set_cqn(one.cqn);
     assert_eq!(ask(input.as_bytes()), Err(Errno::EINVAL));
     assert!(!readable(&*answers));
+}
+
+#[test]
+fn a_machine_without_event_files_does_not_know_the_method() {
+    let events = devx::alloc_event_file(&*Session::new().file, EventFileFlags::OMIT_DATA);
+    assert_eq!(events.err(), Some(Errno::EPROTONOSUPPORT));
 }
