@@ -70,11 +70,12 @@ pub(crate) struct Arguments {
     all: bool,
 
     /// Do only the steps that have this in their names, behind what they need
-    #[arg(long, value_name = "WORD", conflicts_with = "write")]
+    #[arg(long, value_name = "WORD")]
     only: Vec<String>,
 
-    /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md
-    #[arg(long, conflicts_with = "receives")]
+    /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md; with --only or
+    /// --receives, what was not run stays as it is there
+    #[arg(long)]
     write: bool,
 
     #[command(subcommand)]
