@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let some = !arguments.only.is_empty() || arguments.receives.is_some();
         ledger::write(&rows, if some { Extent::Some } else { Extent::Whole })?;
     } else if arguments.only.is_empty() && arguments.receives.is_none() {
-        troubles.extend(ledger::lost(&rows)?);
+        troubles.extend(ledger::lost(&rows, arguments.all)?);
     }
     let others = troubles.len();
     troubles.extend(rows.iter().filter(|row| row["result"] == "fail").map(said));
