@@ -81,7 +81,7 @@ pub(super) fn measured_before(path: &Path) -> Vec<Build> {
     std::fs::read_to_string(path).map_or_else(|_| Vec::new(), |text| of_json(&text))
 }
 
-/// The rows of [`json`] among others.
+/// The rows of [`json()`] among others.
 fn of_json(text: &str) -> Vec<Build> {
     let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
     let build = |row: &Value| {
