@@ -11,6 +11,13 @@ pub(crate) fn usable() -> Vec<usize> {
     if cores.is_empty() { vec![0] } else { cores }
 }
 
+/// What this machine says that its processor is.
+pub(crate) fn model() -> String {
+    let said = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = said.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| "a CPU of unknown model".to_owned(), |(_, model)| model.to_owned())
+}
+
 /// A thread that stays on one core until this is dropped.
 pub(crate) struct Pinned(libc::cpu_set_t);
 

@@ -267,6 +267,7 @@ const APART: &[&[Work]] = &[&[Work::Post, Work::Poll]];
 /// Measures all of it, ours and that of every peer that can be used by threads.
 pub(crate) fn run(machine: &Machine, peers: &[Library]) {
     let cores = cores::usable().len();
+    println!("machine\t{}", cores::model());
     println!("cores\t{cores}");
     for threads in numbers(cores) {
         let (posts, polls) = (vec![Work::Post; threads], vec![Work::Poll; threads]);

@@ -12,8 +12,10 @@ use core::ops::{Deref, DerefMut};
 
 /// A spin lock around a value.
 ///
-/// A thread that finds the lock taken spins first and then yields between attempts. The lock has no
-/// poisoning: a panic of the holder releases it.
+/// A thread that finds the lock taken spins, looks again ever more rarely, and yields its core between
+/// looks. The lock is not fair: of many threads that want it, the one that has the value in its cache
+/// mostly gets it again, so that more threads do not do less in all. It has no poisoning: a panic of
+/// the holder releases it.
 // `repr(C)` keeps `value` first, so that it has the address of the lock.
 #[repr(C)]
 pub struct Lock<T> {
@@ -47,8 +49,14 @@ impl<T> Lock<T> {
     #[inline(never)]
     fn wait(&self) {
         let pause = Pause::new();
-        while !self.take() {
-            pause.take();
+        loop {
+            // A look leaves the cache line to the holder; each attempt takes it away from it.
+            while self.taken.load(Relaxed) {
+                pause.take();
+            }
+            if self.take() {
+                return;
+            }
         }
     }
 

@@ -43,6 +43,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_builds: bool,
 
+    /// What `mlx5-bench beside LIBRARIES threads` wrote on a machine with more cores, of each process a file. It is
+    /// published beside what threads do here, and kept until other files are named
+    #[arg(long, value_name = "FILE", conflicts_with = "short")]
+    threads: Vec<PathBuf>,
+
     /// Where to write what was measured: docs, if nothing else is said. With --short, only the plot of
     /// instructions is written, and only if this is said
     #[arg(long, value_name = "DIRECTORY")]
@@ -163,6 +168,8 @@ struct Measured {
     pairs: Vec<Pair>,
     holdings: Vec<Holding>,
     crowd: Crowd,
+    /// The same of another machine.
+    elsewhere: Crowd,
     latencies: Vec<Latency>,
     builds: Vec<Build>,
     lines: Lines,
@@ -218,12 +225,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // What can fail for want of a tool comes first.
     let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
+    let elsewhere = match &arguments.threads[..] {
+        [] => Crowd::measured_elsewhere(&out.join(JSON)),
+        files => Crowd::of_files(files)?,
+    };
     let builds = match arguments.no_builds {
         true => builds::measured_before(&out.join(JSON)),
         false => builds::measure()?,
     };
     let mut measured = peer.count(&[], true)?;
-    measured.builds = builds;
+    (measured.builds, measured.elsewhere) = (builds, elsewhere);
     measured.lines = peer.lines()?;
     measured.lines.agree(&measured)?;
     peer.time(ROUNDS, &[], &mut measured)?;

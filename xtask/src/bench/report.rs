@@ -50,7 +50,8 @@ pub(super) fn json(measured: &Measured) -> String {
         })
     });
     let mut text = String::from("[\n");
-    let rows = rows.chain(cannot).chain(holdings).chain(measured.crowd.json());
+    let rows = rows.chain(cannot).chain(holdings).chain(measured.crowd.json(false));
+    let rows = rows.chain(measured.elsewhere.json(true));
     let rows = rows.chain(latency::json(&measured.latencies)).chain(builds::json(&measured.builds));
     let rows: Vec<Value> = rows.collect();
     for (i, row) in rows.iter().enumerate() {
@@ -120,7 +121,7 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     table(&mut text, measured, |row| format!("{:.1}", row.nanoseconds.unwrap_or(f64::NAN)));
     text.push_str("\n## First-level data cache misses per operation\n\n");
     table(&mut text, measured, |row| format!("{:.2}", row.misses));
-    measured.crowd.markdown(&mut text);
+    measured.crowd.markdown(&measured.elsewhere, &mut text);
     latency::markdown(&mut text, &measured.latencies);
     builds::markdown(&mut text, &measured.builds);
     holdings(&mut text, measured);

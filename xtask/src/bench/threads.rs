@@ -1,10 +1,13 @@
 //! Several threads at the same time.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::medians::median;
+use crate::failure::Failure;
 
 /// What so many threads did at the same time.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,7 +25,8 @@ pub(super) struct Threads {
 /// What the benchmark says of threads.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Crowd {
-    /// How many cores there are.
+    /// The processor, and how many cores there are.
+    machine: String,
     cores: u32,
     rows: Vec<Threads>,
 }
@@ -47,10 +51,53 @@ impl Crowd {
         Some(crowd)
     }
 
+    /// Reads what processes wrote on another machine, a file for each.
+    pub(super) fn of_files(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let told = paths.iter().map(|path| {
+            fs::read_to_string(path).map_err(|error| Failure::File { path: path.clone(), error })
+        });
+        Self::read(&told.collect::<Result<Vec<_>, _>>()?).ok_or_else(|| Failure::Output {
+            program: "mlx5-bench beside LIBRARIES threads".into(),
+            what: "nothing of threads, or not the same of each process".into(),
+        })
+    }
+
+    /// What was measured before on another machine, as `path` has it; nothing if there is none.
+    pub(super) fn measured_elsewhere(path: &Path) -> Self {
+        fs::read_to_string(path).map_or_else(|_| Self::default(), |text| Self::of_json(&text))
+    }
+
+    /// The rows of [`Crowd::json`] of another machine among others.
+    fn of_json(text: &str) -> Self {
+        let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+        let mut crowd = Self::default();
+        for row in rows {
+            let read = || {
+                let machine = row["machine"].as_str()?.to_owned();
+                let number = |name: &str| u32::try_from(row[name].as_u64()?).ok();
+                let told = Threads {
+                    case: row["case"].as_str()?.strip_prefix(CASE)?.to_owned(),
+                    who: row["who"].as_str()?.to_owned(),
+                    mode: row["mode"].as_str()?.to_owned(),
+                    threads: number("threads")?,
+                    nanoseconds: row["ns"].as_f64()?,
+                    millions: row["millions"].as_f64()?,
+                };
+                Some((machine, number("cores")?, told))
+            };
+            if let Some((machine, cores, row)) = read() {
+                (crowd.machine, crowd.cores) = (machine, cores);
+                crowd.rows.push(row);
+            }
+        }
+        crowd
+    }
+
     fn of_process(text: &str) -> Option<Self> {
         let mut crowd = Self::default();
         for line in text.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
+                ["machine", machine] => crowd.machine = machine.to_owned(),
                 ["cores", cores] => crowd.cores = cores.parse().ok()?,
                 ["threads", case, who, mode, threads, nanoseconds, millions] => {
                     crowd.rows.push(Threads {
@@ -65,20 +112,26 @@ impl Crowd {
                 _ => {}
             }
         }
-        Some(crowd).filter(|crowd| crowd.cores != 0 && !crowd.rows.is_empty())
+        let named = !crowd.machine.is_empty() && crowd.cores != 0;
+        Some(crowd).filter(|crowd| named && !crowd.rows.is_empty())
     }
 
-    pub(super) fn json(&self) -> impl Iterator<Item = Value> + '_ {
-        self.rows.iter().map(|row| {
-            json!({
-                "case": format!("threads_{}", row.case),
+    /// The rows; they have the name of the machine if it is another than the rest was measured on.
+    pub(super) fn json(&self, elsewhere: bool) -> impl Iterator<Item = Value> + '_ {
+        self.rows.iter().map(move |row| {
+            let mut told = json!({
+                "case": format!("{CASE}{}", row.case),
                 "who": row.who,
                 "mode": row.mode,
                 "threads": row.threads,
                 "cores": self.cores,
                 "ns": row.nanoseconds,
                 "millions": row.millions,
-            })
+            });
+            if elsewhere {
+                told["machine"] = json!(self.machine);
+            }
+            told
         })
     }
 
@@ -90,17 +143,23 @@ impl Crowd {
         self.rows.iter().find(is_it)
     }
 
-    pub(super) fn markdown(&self, text: &mut String) {
+    /// The section of threads: of this machine, and of another if something was measured there.
+    pub(super) fn markdown(&self, elsewhere: &Self, text: &mut String) {
         if self.rows.is_empty() {
             return;
         }
+        text.push_str(INTRODUCTION);
+        for (crowd, machine) in [(self, "this machine"), (elsewhere, elsewhere.machine.as_str())] {
+            if !crowd.rows.is_empty() {
+                crowd.table(machine, text);
+            }
+        }
+    }
+
+    fn table(&self, machine: &str, text: &mut String) {
         let _ = write!(
             text,
-            "\n## Threads\n\n\
-             Threads that post or poll at the same time, each pinned to a core of its own, of which this \
-             machine has {}. *own*: each has a queue pair and a completion queue. *one*: all use one queue \
-             pair and one completion queue, which are locked. *apart*: one posts while another polls. Rate: \
-             millions of requests in a second, of all threads together; times: that of one thread.\n\n\
+            "\nOn {machine}, with {} cores:\n\n\
              | case | who | threads | ns of a request | rate | times |\n|---|---|--:|--:|--:|--:|\n",
             self.cores
         );
@@ -117,31 +176,57 @@ impl Crowd {
     }
 }
 
+/// What the names of these cases begin with among others.
+const CASE: &str = "threads_";
+
+const INTRODUCTION: &str = "
+## Threads
+
+Threads that post or poll at the same time, each pinned to a core of its own. *own*: each has a queue
+pair and a completion queue. *one*: all use one queue pair and one completion queue, which are locked.
+*apart*: one posts while another polls. Rate: millions of requests in a second, of all threads together;
+times: that of one thread.
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_rate_is_compared_with_that_of_one_thread() {
-        let text = "cores\t2\nthreads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n\
+        let text = "machine\tA CPU\ncores\t2\nthreads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n\
                     threads\town_post\tmlx5\tsingle\t2\t10.10\t195.00\n";
         let slow = text.replace("10.10\t195.00", "121.60\t16.00");
         let crowd = Crowd::read(&[text.into(), slow, text.into()]).expect("readable");
         let mut page = String::new();
-        crowd.markdown(&mut page);
-        assert!(page.contains("of which this machine has 2."), "{page}");
+        crowd.markdown(&Crowd::default(), &mut page);
+        assert!(page.contains("\nOn this machine, with 2 cores:\n"), "{page}");
         assert!(page.contains("| `own_post` | mlx5 | 1 | 10.0 | 100.0 |  |\n"), "{page}");
         assert!(page.contains("| `own_post` | mlx5 | 2 | 10.1 | 195.0 | 1.95 |\n"), "{page}");
-        assert_eq!(crowd.json().count(), 2);
+        assert_eq!(crowd.json(false).count(), 2);
+    }
+
+    #[test]
+    fn what_was_measured_on_another_machine_is_kept() {
+        let text = "machine\tA CPU\ncores\t16\nthreads\tone_post\tmlx5\tshared\t16\t80.5\t12.5\n";
+        let elsewhere = Crowd::read(&[text.into()]).expect("readable");
+        let here = Crowd::read(&[text.replace("16", "2")]).expect("readable");
+        let rows: Vec<Value> = here.json(false).chain(elsewhere.json(true)).collect();
+        assert_eq!(Crowd::of_json(&Value::from(rows).to_string()), elsewhere);
+        let mut page = String::new();
+        here.markdown(&elsewhere, &mut page);
+        let at = page.find("\nOn A CPU, with 16 cores:\n").expect("the other machine");
+        assert!(page[at..].contains("| `one_post` | mlx5 | 16 | 80.5 | 12.5 |  |\n"), "{page}");
     }
 
     #[test]
     fn what_says_nothing_of_cores_or_threads_is_not_readable() {
         let row = "threads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n";
         assert_eq!(Crowd::read(&[row.into()]), None);
-        assert_eq!(Crowd::read(&["cores\t2\n".into()]), None);
+        assert_eq!(Crowd::read(&["machine\tA CPU\ncores\t2\n".into()]), None);
+        assert_eq!(Crowd::read(&[format!("cores\t2\n{row}")]), None);
         assert_eq!(Crowd::read(&[]), None);
-        let whole = format!("cores\t2\n{row}");
+        let whole = format!("machine\tA CPU\ncores\t2\n{row}");
         assert!(Crowd::read(std::slice::from_ref(&whole)).is_some());
         assert_eq!(Crowd::read(&[whole.clone() + row, whole]), None);
     }
