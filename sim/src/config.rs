@@ -171,6 +171,12 @@ pub struct SimConfig {
     /// queues may change memory keys. Without, its receive queues are cyclic. Those of programs may
     /// have strides in any case.
     pub striding: bool,
+    /// The function is a virtual one behind an embedded switch. From the wire it gets frames for the
+    /// addresses and groups that its driver has listed, and for all where it is promiscuous
+    /// (MODIFY_NIC_VPORT_CONTEXT); others are counted in
+    /// [`FrameCounts::filtered`](crate::engine::FrameCounts::filtered). Without, its flow tables see every
+    /// frame on the wire.
+    pub vport_filter: bool,
 }
 
 /// 2024-01-01 00:00 UTC.
@@ -228,6 +234,7 @@ impl SimConfig {
             net_raw: true,
             inline_mode: InlineMode::None,
             striding: false,
+            vport_filter: false,
         }
     }
 
@@ -340,6 +347,8 @@ impl SimConfig {
         inline_mode: InlineMode;
         /// Sets whether a kernel's network interface can have receive queues with strides.
         striding: bool;
+        /// Sets whether the function gets only the frames that its driver has listed addresses for.
+        vport_filter: bool;
         /// Sets what the network between the devices does to packets.
         network: Network;
         /// Sets what makes this fabric's addresses differ from another's, and what the chances of

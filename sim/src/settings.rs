@@ -31,6 +31,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
 /// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each request to send a packet must have |
 /// | `striding=` | `on`, `off` | whether a real kernel's network interface can have receive queues with strides: off, where nothing is set |
+/// | `vport_filter=` | `on`, `off` | whether frames from the wire reach a function only if its driver has listed their address, or is promiscuous, as with a virtual function: off, where nothing is set |
 /// | `net_raw=` | `on`, `off` | whether programs may use them (CAP_NET_RAW) |
 /// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
@@ -62,7 +63,7 @@ const LINK_TIME: &str =
     "a time such as 500ns, 2us or 1ms, of one link as 0-1:2us with two devices that there are";
 
 /// Every setting, and the value it takes; empty if it takes none.
-const SETTINGS: [(&str, &str); 26] = [
+const SETTINGS: [(&str, &str); 27] = [
     ("off", ""),
     ("trace", ""),
     ("wire", "the path of a socket"),
@@ -77,6 +78,7 @@ const SETTINGS: [(&str, &str); 26] = [
     ("raw", "on or off"),
     ("inline", "none, l2, ip or tcp"),
     ("striding", "on or off"),
+    ("vport_filter", "on or off"),
     ("net_raw", "on or off"),
     ("memory", "direct or checked"),
     ("step", ""),
@@ -152,6 +154,9 @@ impl FromStr for Settings {
                 "raw" => machine.raw_packets = switch(value).ok_or_else(wrong)?,
                 "inline" => machine.inline_mode = headers(value).ok_or_else(wrong)?,
                 "striding" => machine.striding = switch(value).ok_or_else(wrong)?,
+                "vport_filter" => {
+                    machine.vport_filter = switch(value).ok_or_else(wrong)?;
+                }
                 "net_raw" => machine.net_raw = switch(value).ok_or_else(wrong)?,
                 "memory" => machine.checked_memory = checked(value).ok_or_else(wrong)?,
                 "latency" | "jitter" | "gbps" | "loss" if value.contains(':') => {
@@ -315,7 +320,7 @@ mod tests {
         let machine = machine(
             "model=cx6dx,devices=3,link=roce+ib,mtu=2048,cqe=0,blueflame=off,devx=off,\
              memory=checked,seed=7,step,latency=2us,jitter=500ns,gbps=100,loss=20,\
-             inline=tcp,striding=on,fault=drop-packets:3,fault=stall,ipv4=10.1.2.3+192.168.0.1,longest_timer=700ms",
+             inline=tcp,striding=on,vport_filter=on,fault=drop-packets:3,fault=stall,ipv4=10.1.2.3+192.168.0.1,longest_timer=700ms",
         );
         assert_eq!((machine.model, machine.devices), (Model::ConnectX6Dx, 3));
         let links: Vec<_> = machine.ports.iter().map(|port| port.link_layer).collect();
@@ -329,7 +334,7 @@ mod tests {
         assert_eq!(machine.ipv4, [[10, 1, 2, 3].into(), std::net::Ipv4Addr::new(192, 168, 0, 1)]);
         assert_eq!((machine.longest_timer_us, machine.inline_mode), (700_000, InlineMode::TcpUdp));
         assert!(!machine.blueflame && !machine.devx && machine.checked_memory && machine.step);
-        assert!(machine.striding);
+        assert!(machine.striding && machine.vport_filter);
     }
 
     #[test]

@@ -259,6 +259,12 @@ impl<M: Mode> EthernetQueue<M> {
         }
     }
 
+    /// An error of sending as far as it is one of receiving: buffers of frames that are being sent do not come
+    /// back, and what receives has too few.
+    fn unless_starved(&self, reaped: Result<(), EthernetError>) -> Result<(), EthernetError> {
+        if M::is_starved(self) { reaped } else { Ok(()) }
+    }
+
     /// Gives the queue the packets of a rule (`ibv_create_flow`), until the rule is dropped.
     pub fn attach(&self, rule: &Rule) -> Result<FlowRule, Error> {
         M::attach(self, rule)
@@ -346,9 +352,10 @@ impl<M: Mode> EthernetQueue<M> {
 
 impl EthernetQueue {
     fn post_receives(&mut self, missing: usize) -> Result<(), EthernetError> {
+        let mut reaped = Ok(());
         if self.store.mode.free.len() < missing {
             self.store.take_returned();
-            self.reap()?;
+            reaped = self.reap().map(drop);
             if self.store.mode.free.len() < missing {
                 self.store.counters.starved.add(1);
             }
@@ -369,6 +376,6 @@ impl EthernetQueue {
             }
             return Err(EthernetError::Post(refused.error()));
         }
-        Ok(())
+        self.unless_starved(reaped)
     }
 }

@@ -66,27 +66,45 @@ impl<'a, 'q> Posting<'a, 'q> {
         Self { batch: qp.wr_start(), in_flight, options, run, count: 0 }
     }
 
-    /// Adds a frame of these buffers, and puts it among those in flight. It has at least a header.
+    /// Adds a frame to those of one request, and puts it among those in flight. It has at least a header.
     #[inline(always)]
-    fn add(
+    fn add_to_run(&mut self, frame: Frame, own: &Arc<Buffers>) {
+        // Whether a full run is the last one, nobody knew before.
+        if self.count == PACKETS {
+            self.end_run(false);
+        }
+        let length = frame.len() as u32;
+        let (buffers, slot) = frame.into_parts();
+        if let Some(place) = self.run.get_mut(self.count) {
+            *place = buffers.sge(slot.address(), length);
+            self.count += 1;
+        }
+        let home = (!Arc::ptr_eq(&buffers, own)).then_some(buffers);
+        self.in_flight.push(slot, home);
+    }
+
+    /// Adds a frame by a request of its own.
+    #[inline(never)]
+    fn add_frame(&mut self, frame: Frame, own: &Arc<Buffers>, is_last: bool) {
+        let (length, tag) = (frame.len() as u32, frame.tag());
+        let (buffers, slot) = frame.into_parts();
+        let home = (!Arc::ptr_eq(&buffers, own)).then(|| Arc::clone(&buffers));
+        self.add_alone(&buffers, home, Outbound { slot, length, tag }, is_last);
+    }
+
+    /// Adds a frame of these buffers by a request of its own, and puts it among those in flight. It has at least a
+    /// header.
+    #[inline(never)]
+    fn add_alone(
         &mut self,
         buffers: &Buffers,
         home: Option<Arc<Buffers>>,
         mut frame: Outbound,
         is_last: bool,
     ) {
+        self.end_run(false);
         let Outbound { ref slot, length, tag } = frame;
         let sge = buffers.sge(slot.address(), length);
-        if self.options.multi_packet && tag.is_none() {
-            self.in_flight.push(frame.slot, home);
-            self.run[self.count] = sge;
-            self.count += 1;
-            if self.count == PACKETS || is_last {
-                self.end_run(is_last);
-            }
-            return;
-        }
-        self.end_run(false);
         let (wr_id, flags) = (self.in_flight.put() + 1, self.options.flags_of(is_last));
         if self.options.inline != InlineMode::None {
             self.add_inline((wr_id, flags), buffers, &mut frame);
@@ -100,13 +118,15 @@ impl<'a, 'q> Posting<'a, 'q> {
         self.in_flight.push(frame.slot, home);
     }
 
-    /// Adds the request of a run.
-    #[inline(always)]
+    /// Adds the request of a run, if there is one.
+    #[inline(never)]
     fn end_run(&mut self, is_last: bool) {
+        if self.count == 0 {
+            return;
+        }
         let (count, flags) = (std::mem::take(&mut self.count), self.options.flags_of(is_last));
         let request = self.batch.wr(self.in_flight.put(), flags);
         match &self.run[..count] {
-            [] => drop(request),
             [one] => request.send().sge(*one),
             several => request.send_packets(several),
         }
@@ -133,9 +153,17 @@ impl<'a, 'q> Posting<'a, 'q> {
 
     /// Posts it all.
     #[inline(always)]
-    fn complete(self) -> Result<(), BatchError> {
+    fn complete(mut self) -> Result<(), BatchError> {
+        self.end_run(true);
         self.batch.complete()
     }
+}
+
+/// Whether a frame can be sent: it has a header, and lies in these buffers or in memory that the queue may use.
+#[inline(always)]
+fn can_be_sent(frame: &Frame, buffers: &Arc<Buffers>) -> bool {
+    let known = Arc::ptr_eq(frame.buffers(), buffers) || frame.buffers().pd() == buffers.pd();
+    known && frame.len() >= HEADER
 }
 
 /// Sends packets of the queue's own, several by a request, in a batch.
@@ -178,30 +206,32 @@ impl<M: Mode> EthernetQueue<M> {
     ) -> Result<usize, EthernetError> {
         self.reap()?;
         let Self { qp, store, in_flight, options, .. } = self;
-        let (store, mut taken) = (&*store, 0);
-        let may_be_sent = |frame: &Frame| {
-            taken += 1;
-            let (one, other) = (frame.buffers(), &store.buffers);
-            let known = Arc::ptr_eq(one, other) || one.pd() == other.pd();
-            let good = known && frame.len() >= HEADER;
-            if !good {
-                store.counters.not_sent.add(1);
-            }
-            good
-        };
-        let room = in_flight.room();
-        let mut frames = frames.into_iter().filter(may_be_sent).take(room);
+        let store = &*store;
+        let (mut room, mut taken, mut frames) = (in_flight.room(), 0, frames.into_iter());
         let mut posting = Posting::new(qp, in_flight, *options);
-        let mut next = frames.next();
-        while let Some(frame) = next {
-            next = frames.next();
-            let (length, tag) = (frame.len() as u32, frame.tag());
-            let (buffers, slot) = frame.into_parts();
-            let outbound = Outbound { slot, length, tag };
-            let home = (!Arc::ptr_eq(&buffers, &store.buffers)).then(|| Arc::clone(&buffers));
-            posting.add(&buffers, home, outbound, next.is_none());
+        // One that needs a request of its own, which says whether it is the last one.
+        let mut alone: Option<Frame> = None;
+        while room != 0 {
+            let Some(frame) = frames.next() else { break };
+            taken += 1;
+            if !can_be_sent(&frame, &store.buffers) {
+                store.counters.not_sent.add(1);
+                continue;
+            }
+            room -= 1;
+            if let Some(before) = alone.take() {
+                posting.add_frame(before, &store.buffers, false);
+            }
+            if options.multi_packet && frame.tag().is_none() {
+                posting.add_to_run(frame, &store.buffers);
+            } else {
+                // It is still a frame while the iterator is asked, which may panic.
+                alone = Some(frame);
+            }
         }
-        drop(frames);
+        if let Some(last) = alone {
+            posting.add_frame(last, &store.buffers, true);
+        }
         let posted = posting.complete();
         self.posted(posted)?;
         Ok(taken)
@@ -223,7 +253,7 @@ impl<M: Mode> EthernetQueue<M> {
             let mut posting = Posting::new(qp, in_flight, *options);
             while let Some((slot, length)) = packets.next() {
                 let outbound = Outbound { slot, length, tag: None };
-                posting.add(&store.buffers, None, outbound, packets.len() == 0);
+                posting.add_alone(&store.buffers, None, outbound, packets.len() == 0);
             }
             posting.complete()
         };

@@ -556,7 +556,6 @@ impl EthernetQueue<Striding> {
     /// Posts as many receives as are missing, if there are some.
     #[inline(never)]
     fn post_receives(&mut self, missing: u32) -> Result<(), EthernetError> {
-        // What sending has failed with keeps nothing from being posted.
         let mut reaped = Ok(());
         if self.store.mode.ready.len() < missing as usize {
             self.store.take_returned();
@@ -567,17 +566,19 @@ impl EthernetQueue<Striding> {
         if left != 0 {
             store.counters.starved.add(1);
         }
-        reaped
+        self.unless_starved(reaped)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ethernet::tests::spoil_sending;
     use crate::ethernet::{Counts, EthernetError};
     use mlx5_prm::cqe::CqeOpcode;
     use mlx5_prm::ethernet::striding::{FILLER, STRIDES_SHIFT};
     use mlx5_sim::{PortConfig, SimConfig, Simulator};
+    use std::time::Duration;
     use zerocopy::IntoBytes;
 
     fn simulator() -> Simulator {
@@ -666,6 +667,46 @@ mod tests {
         });
         burst.unwrap();
         assert_eq!(place, Some(2));
+    }
+
+    #[test]
+    fn an_error_of_sending_is_one_of_receiving_only_while_no_receive_can_be_posted() {
+        let simulator = simulator();
+        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let channel = context.create_comp_channel().unwrap();
+        let builder = context.create_ethernet_queue(1).receives(24).frames(1).sends(8);
+        let builder = builder.channel(&channel).striding(64, 8).spares(0);
+        let mut queue = builder.build().unwrap();
+        let mut frame = queue.frame().unwrap();
+        frame.resize(60);
+        assert_eq!(queue.send([frame]), Ok(1));
+        spoil_sending(&simulator, &mut queue);
+
+        // One receive of three is the program's.
+        let (mut kept, mut first) = (Vec::new(), 0);
+        let mut keep = |queue: &mut EthernetQueue<Striding>| {
+            tell(&simulator, queue, first, 4, 60);
+            first = (first + 4) % 8;
+            queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
+        };
+        for _ in 0..2 {
+            assert_eq!(keep(&mut queue), Ok(()));
+        }
+        assert_eq!(queue.receiver.work_queue.posted(), 2);
+        assert!(!queue.wait(Some(Duration::ZERO)).unwrap(), "packets may arrive, and none has");
+        assert_eq!(queue.receive(|_| ()), Ok(()));
+        // And now two: what is there is not enough.
+        assert_eq!(keep(&mut queue), Ok(()));
+        assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
+        assert_eq!(queue.receiver.work_queue.posted(), 1);
+        assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+        assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
+        // What comes back is posted, whatever sending fails with.
+        kept.clear();
+        assert_eq!(queue.receive(|_| ()), Ok(()));
+        assert_eq!(queue.receiver.work_queue.posted(), 3);
+        assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
+        assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
     }
 
     #[test]

@@ -73,6 +73,61 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     assert!(!queue.wait(Some(Duration::from_millis(1))).unwrap());
 }
 
+/// Has the device lie about a frame that is being sent, so that no completion of sending can be polled any more.
+pub(super) fn spoil_sending<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) {
+    let mut engine = simulator.fabric().lock();
+    let device = engine.device_mut(0);
+    let entry = device.completion(queue.qp.qp_num(), CqeOpcode::Requester, 0, 77);
+    let bytes = entry.as_bytes().try_into().unwrap();
+    assert!(device.inject_completion(queue.send_cq.cqn(), bytes, &[]));
+    drop(engine);
+    assert!(std::iter::repeat_with(|| queue.reap()).take(2).any(|reaped| reaped.is_err()));
+    assert_eq!(queue.sending(), 1);
+}
+
+#[test]
+fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() {
+    let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
+    let simulator = Simulator::new(config);
+    let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let channel = context.create_comp_channel().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(2).frames(1).sends(8);
+    let mut queue = builder.channel(&channel).build().unwrap();
+    let posted = |queue: &EthernetQueue| queue.qp.caps().max_recv_wr - queue.qp.free_receives();
+    assert_eq!(posted(&queue), 2);
+    let mut frame = queue.frame().unwrap();
+    frame.resize(60);
+    assert_eq!(queue.send([frame]), Ok(1));
+    spoil_sending(&simulator, &mut queue);
+
+    let (mut kept, mut counter) = (Vec::new(), 0);
+    let mut keep = |queue: &mut EthernetQueue| {
+        let mut engine = simulator.fabric().lock();
+        let device = engine.device_mut(0);
+        let number = queue.qp.qp_num();
+        let mut entry = device.completion(number, CqeOpcode::ResponderSend, 0, counter);
+        entry.byte_count.set(60);
+        counter += 1;
+        let bytes = entry.as_bytes().try_into().unwrap();
+        assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
+        drop(engine);
+        queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
+    };
+    assert_eq!(keep(&mut queue), Ok(()));
+    assert_eq!(posted(&queue), 1);
+    assert!(!queue.wait(Some(Duration::ZERO)).unwrap(), "packets may arrive, and none has");
+    assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
+    assert_eq!(posted(&queue), 0);
+    assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+    assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
+    // What comes back is posted, whatever sending fails with.
+    kept.pop();
+    assert_eq!(queue.receive(|_| ()), Ok(()));
+    assert_eq!(posted(&queue), 1);
+    assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
+    assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
+}
+
 /// The receive that it names is still to be written to, and would be lent out as a packet.
 #[test]
 fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {

@@ -1,11 +1,13 @@
 //! Sending and receiving packets in batches, one packet a request.
 
-use mlx5::ethernet::{EthernetQueue, Mode, Striding};
+use mlx5::ethernet::{EthernetQueue, Frame, Mode, Striding};
 use mlx5::transport::RawPacket;
 use mlx5::{CompletionQueue, QueuePair, SendFlags, Sge};
 
 /// Packets of a batch.
 pub const BURST: usize = 32;
+/// Packets of 64 bytes, copied, in the largest request of a queue.
+pub const COPIED: usize = 11;
 
 /// Polls the completion of the batch before, and posts a batch, of which the last packet is signaled. The
 /// device computes the checksums.
@@ -64,6 +66,47 @@ pub fn send_multi(
     batch.wr(wr_id, SendFlags::IP_CSUM | SendFlags::SIGNALED).send_packets(frames);
     batch.complete().ok()?;
     Some(done)
+}
+
+/// As [`send`], with the packets copied into few requests. The first ones have [`COPIED`] packets each.
+#[inline(never)]
+pub fn send_inline(
+    qp: &mut QueuePair<RawPacket>,
+    cq: &mut CompletionQueue,
+    packets: &[&[u8]; BURST],
+    wr_id: u64,
+) -> Option<usize> {
+    let mut done = 0;
+    cq.poll(1, |completion| done += usize::from(completion.status().is_ok())).ok()?;
+    let mut batch = qp.wr_start();
+    let (full, last) = packets.as_chunks::<COPIED>();
+    for (wr_id, packets) in (wr_id..).zip(full) {
+        batch.wr(wr_id, SendFlags::IP_CSUM).send_packets_inline(packets);
+    }
+    batch.wr(wr_id, SendFlags::IP_CSUM | SendFlags::SIGNALED).send_packets_inline(last);
+    batch.complete().ok()?;
+    Some(done)
+}
+
+/// Sends frames of a queue's own. Polls what it sent before, whose buffers are free again.
+#[inline(never)]
+pub fn send_frames(queue: &mut EthernetQueue, frames: &mut Vec<Frame>) -> Option<usize> {
+    queue.send(frames.drain(..)).ok()
+}
+
+/// The same of frames that packets are copied into.
+#[inline(never)]
+pub fn fill_frames(
+    queue: &mut EthernetQueue,
+    frames: &mut Vec<Frame>,
+    packets: &[&[u8]; BURST],
+) -> Option<usize> {
+    for packet in packets {
+        let mut frame = queue.frame()?;
+        frame.fill(packet);
+        frames.push(frame);
+    }
+    queue.send(frames.drain(..)).ok()
 }
 
 /// Looks where each packet of a burst is, how long it is and whether its checksums are right, in receives

@@ -35,16 +35,19 @@ struct Packets {
 /// What is sent, and where packets are received.
 struct Pieces {
     frames: [Sge; BURST],
+    /// What each frame has.
+    frame: [u8; PACKET],
     buffers: [Sge; ROUND as usize],
 }
 
 impl Packets {
-    fn new(machine: &Machine, sges: u32) -> (Self, Pieces) {
+    fn new(machine: &Machine, sges: u32, inline: u32) -> (Self, Pieces) {
         let base = Base::new(machine);
         let port = machine.ethernet_port().expect("an Ethernet port");
         let (send_cq, recv_cq) = (base.cq(1024), base.cq(1024));
         let qp = base.pd.create_qp::<RawPacket>(&send_cq, &recv_cq).max_send_wr(DEPTH);
-        let qp = qp.max_recv_wr(DEPTH).max_send_sge(sges).self_loopback(false, true).build();
+        let qp = qp.max_recv_wr(DEPTH).max_send_sge(sges).max_inline_data(inline);
+        let qp = qp.self_loopback(false, true).build();
         let mut qp = qp.expect("create_qp");
         qp.activate(port).expect("activate");
         // A group of its own: others of this device are measured in turn.
@@ -62,6 +65,7 @@ impl Packets {
         }
         let given = Pieces {
             frames: std::array::from_fn(piece),
+            frame,
             buffers: std::array::from_fn(|at| piece(BURST + at)),
         };
         let mut packets = Self { base, qp, send_cq, recv_cq, memory, sum: 0, group, _rule: rule };
@@ -117,7 +121,7 @@ pub(super) mod one {
     use std::hint::black_box;
 
     subject! {
-        |machine| Packets::new(machine, 1) =>
+        |machine| Packets::new(machine, 1, 0) =>
 
         "eth_send32", Single, ethernet::send x 32, |bed, given, first| {
             let (qp, cq) = (&mut bed.qp, &mut bed.send_cq);
@@ -145,7 +149,7 @@ pub(super) mod multi {
     use crate::rounds::subject;
 
     subject! {
-        |machine| Packets::new(machine, BURST as u32) =>
+        |machine| Packets::new(machine, BURST as u32, 0) =>
 
         "eth_send32_multi", Single, ethernet::send_multi x 32, |bed, given, first| {
             let (qp, cq) = (&mut bed.qp, &mut bed.send_cq);
@@ -157,14 +161,39 @@ pub(super) mod multi {
     }
 }
 
+/// Requests that contain several packets.
+pub(super) mod copied {
+    use super::{BURST, PACKET, Packets};
+    use crate::operations::ethernet::{self, COPIED};
+    use crate::round::timed;
+    use crate::rounds::subject;
+    use std::hint::black_box;
+
+    /// Bytes of a packet in a request, behind its length.
+    const ROOM: usize = (4 + PACKET).next_multiple_of(16);
+
+    subject! {
+        |machine| Packets::new(machine, 1, (COPIED * ROOM - 4) as u32) =>
+
+        "eth_send32_inline", Single, ethernet::send_inline x 32, |bed, given, first| {
+            let packets = black_box([&given.frame[..]; BURST]);
+            let (qp, cq) = (&mut bed.qp, &mut bed.send_cq);
+            let time = timed(1, |_| ethernet::send_inline(qp, cq, &packets, first) == Some(1));
+            bed.base.machine.settle();
+            bed.receive(BURST, given);
+            time
+        }
+    }
+}
+
 /// A queue that has its buffers itself.
 pub(super) mod queue {
-    use super::{BURST, Packets, Pieces};
+    use super::{BURST, PACKET, Packets, Pieces};
     use crate::machine::Machine;
     use crate::operations::ethernet;
     use crate::round::timed;
     use crate::rounds::subject;
-    use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Mode, Striding};
+    use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Frame, Mode, Single, Striding};
     use mlx5::flow::{Ethernet, FlowRule, Rule};
 
     /// Where packets go that were forwarded: nobody is there.
@@ -188,7 +217,7 @@ pub(super) mod queue {
             machine: &Machine,
             build: impl FnOnce(EthernetQueueBuilder<'_>) -> Result<EthernetQueue<M>, mlx5::Error>,
         ) -> (Self, ()) {
-            let (packets, given) = Packets::new(machine, 1);
+            let (packets, given) = Packets::new(machine, 1, 0);
             let port = machine.ethernet_port().expect("an Ethernet port");
             let builder = packets.base.context.create_ethernet_queue(port);
             let builder = builder.receives(128).sends(128).self_loopback(false, true);
@@ -223,6 +252,63 @@ pub(super) mod queue {
                 let time = timed(1, |_| ethernet::forward(queue, NEXT, OWN) == Some(BURST));
                 bed.packets.base.machine.settle();
                 assert_eq!(bed.queue.counts().not_sent, 0);
+                time
+            }
+        }
+    }
+
+    /// Who sends frames, and those that it sends next.
+    struct Frames {
+        beside: Beside<Single>,
+        frame: [u8; PACKET],
+        frames: Vec<Frame>,
+    }
+
+    impl Frames {
+        fn new(machine: &Machine) -> (Self, ()) {
+            // As many are sent while as many are made.
+            let build =
+                |builder: EthernetQueueBuilder<'_>| builder.frames(2 * BURST as u32).build();
+            let (beside, ()) = Beside::new(machine, build);
+            let mut frame = beside.given.frame;
+            frame[..6].copy_from_slice(&NEXT);
+            (Self { beside, frame, frames: Vec::with_capacity(BURST) }, ())
+        }
+
+        fn make(&mut self) {
+            for _ in 0..BURST {
+                let mut frame = self.beside.queue.frame().expect("a buffer");
+                frame.fill(&self.frame);
+                self.frames.push(frame);
+            }
+        }
+
+        fn settle(&self) {
+            self.beside.packets.base.machine.settle();
+            assert_eq!(self.beside.queue.counts().not_sent, 0);
+        }
+    }
+
+    /// Frames.
+    pub(in crate::rounds) mod frames {
+        use super::*;
+        use std::hint::black_box;
+
+        subject! {
+            Frames::new =>
+
+            "eth_send32_frames", Single, ethernet::send_frames x 32, |bed, _given, _first| {
+                bed.make();
+                let (queue, frames) = (&mut bed.beside.queue, &mut bed.frames);
+                let time = timed(1, |_| ethernet::send_frames(queue, frames) == Some(BURST));
+                bed.settle();
+                time
+            }
+            "eth_fill32_frames", Single, ethernet::fill_frames x 32, |bed, _given, _first| {
+                let packets = black_box([&bed.frame[..]; BURST]);
+                let (queue, frames) = (&mut bed.beside.queue, &mut bed.frames);
+                let time = timed(1, |_| ethernet::fill_frames(queue, frames, &packets) == Some(BURST));
+                bed.settle();
                 time
             }
         }

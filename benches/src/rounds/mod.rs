@@ -81,5 +81,5 @@ subjects! {
     poll::single, poll::sparse,
     poll::shared, poll::compressed,
     receive::own, receive::shared, receive::locked, scattered, mkey, cancel, control, many, ethernet::one,
-    ethernet::multi, ethernet::queue::single, ethernet::queue::striding,
+    ethernet::multi, ethernet::copied, ethernet::queue::single, ethernet::queue::frames, ethernet::queue::striding,
 }

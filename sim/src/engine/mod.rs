@@ -49,8 +49,8 @@ pub use state::cq::{CqConfig, Moderation};
 pub use state::drain::DrainAt;
 pub use state::ethernet::flow::{FlowCount, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget};
 pub use state::ethernet::{
-    FrameCounts, FramesTo, HashConfig, HashFields, RateLimit, ReceiveQueueConfig, Registers,
-    SendQueueConfig, Strides, TirConfig, TirTarget, TisConfig, Traffic, Vport,
+    FrameCounts, FramesTo, HashConfig, HashFields, Promiscuous, RateLimit, ReceiveQueueConfig,
+    Registers, SendQueueConfig, Strides, TirConfig, TirTarget, TisConfig, Traffic, Vport,
 };
 pub use state::event::{Event, EventSink};
 pub use state::layout::Layout;

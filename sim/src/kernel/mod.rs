@@ -24,6 +24,7 @@ mod events;
 mod file;
 mod flow;
 mod hca;
+mod interface;
 mod known;
 mod loopback;
 mod mailbox;

@@ -315,28 +315,16 @@ unsafe impl Data for InlinePackets<'_> {
         limits: &Limits,
     ) -> Result<usize, PostError> {
         let Self(packets) = self;
-        if packets.is_empty() {
-            return Err(PostError::PacketTooShort { index: 0, length: 0 });
-        }
-        let mut units = 0_usize;
-        for (index, packet) in packets.iter().enumerate() {
-            let length = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-            if length < SHORTEST {
-                return Err(wrong_length(index, length));
-            }
-            units = units.saturating_add(INLINE_HEADER.saturating_add(packet.len()).div_ceil(UNIT));
-        }
-        let length = units.saturating_mul(UNIT) - INLINE_HEADER;
         // The last unit of a queue's largest request may be used in part.
-        let max = (INLINE_HEADER + limits.max_inline).next_multiple_of(UNIT) - INLINE_HEADER;
-        if limits.max_inline == 0 || length > max {
-            let length = u32::try_from(length).unwrap_or(u32::MAX);
-            return Err(PostError::InlineTooLong { length, max: limits.max_inline as u32 });
-        }
-        let mut place = at;
+        let room = if limits.max_inline == 0 { 0 } else { units_of(limits.max_inline) };
+        let (mut place, mut left) = (at, room);
         for packet in packets {
-            let units = (INLINE_HEADER + packet.len()).div_ceil(UNIT);
-            // SAFETY: there is room for as many units as the packets have together.
+            let units = units_of(packet.len());
+            if packet.len() < HEADER || units > left {
+                return Err(self.wrong(limits));
+            }
+            left -= units;
+            // SAFETY: there is room for as many units as were left, of which these are some.
             unsafe {
                 // Padding behind the packet, in place of what an earlier request left there.
                 place.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
@@ -346,7 +334,37 @@ unsafe impl Data for InlinePackets<'_> {
                 place = place.byte_add(units * UNIT);
             }
         }
-        Ok(units)
+        if packets.is_empty() {
+            return Err(self.wrong(limits));
+        }
+        Ok(room - left)
+    }
+}
+
+/// Units of so many bytes behind their length. No slice is so long that this overflows.
+#[inline(always)]
+const fn units_of(bytes: usize) -> usize {
+    (INLINE_HEADER + bytes).div_ceil(UNIT)
+}
+
+impl InlinePackets<'_> {
+    /// Why these cannot be sent.
+    #[cold]
+    #[inline(never)]
+    fn wrong(self, limits: &Limits) -> PostError {
+        let Self(packets) = self;
+        let clamped = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        if let Some(index) = packets.iter().position(|packet| packet.len() < HEADER) {
+            return wrong_length(index, clamped(packets[index].len()));
+        }
+        let add = |units: usize, packet: &&[u8]| units.saturating_add(units_of(packet.len()));
+        match packets.iter().fold(0, add).saturating_mul(UNIT) {
+            0 => PostError::PacketTooShort { index: 0, length: 0 },
+            bytes => PostError::InlineTooLong {
+                length: clamped(bytes - INLINE_HEADER),
+                max: limits.max_inline as u32,
+            },
+        }
     }
 }
 

@@ -175,7 +175,9 @@ const END: &str = "
   32 packets, reads number, length and checksum verdict of each, and posts their 32 buffers again;
   both count by packet. In `eth_send32_multi` one request has them all, and in `eth_recv32_multi`
   64 packets share a receive: `EthernetQueue::receive` of 32, and address, length and checksum verdict
-  of each. `eth_forward32` is a burst of 32 in both of these forms, whose addresses are changed and which
+  of each. `eth_send32_inline` copies them into three requests (`send_packets_inline`). `eth_send32_frames` is
+  `EthernetQueue::send` of 32 frames of its own, which gives the buffers back of those that were sent before;
+  `eth_fill32_frames` also takes the frames and copies 64 bytes into each. `eth_forward32` is a burst of 32 in both of these forms, whose addresses are changed and which
   is sent back; in `eth_forward32_single` each packet has a receive of its own.
   Compressed polls use runs of 64; rdma-core *cannot*, because its provider has no decoder.
 * Nanoseconds are measured over rounds of 64 consecutive operations with one pair of clock reads,

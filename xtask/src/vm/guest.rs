@@ -45,6 +45,8 @@ pub(crate) enum Receives {
     Cyclic,
     /// Frames that share buffers, of which each takes strides
     Striding,
+    /// One frame in each buffer, as a virtual function: frames for what the driver has listed alone
+    Filtered,
 }
 
 impl Receives {
@@ -53,6 +55,7 @@ impl Receives {
         match self {
             Self::Cyclic => "striding=off",
             Self::Striding => "striding=on",
+            Self::Filtered => "vport_filter=on",
         }
     }
 
@@ -61,6 +64,7 @@ impl Receives {
         match self {
             Self::Cyclic => "",
             Self::Striding => "-striding",
+            Self::Filtered => "-filtered",
         }
     }
 }

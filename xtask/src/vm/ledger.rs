@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::guest::Link;
-use super::network::{HUNDRED_MEGABYTES, STRIDING};
+use super::network::{FILTERED, HUNDRED_MEGABYTES, STRIDING};
 use super::plan;
 use super::plan::PYVERBS;
 use crate::debian::cache::in_file;
@@ -119,7 +119,8 @@ fn report(rows: &[Value]) -> String {
          conformance suite (the binary for hardware) on one device and on two, the `mlx5` command, \
          programs of rdma-core alone and against ours, rdma-core's tests (`pyverbs`, of the Debian \
          release of the kernel), and processes that are killed or lose the driver. With Ethernet, another \
-         machine has the kernel's network interfaces receive into buffers that frames share (strides). \
+         machine has the kernel's network interfaces receive into buffers that frames share (strides), and a third \
+         one frames for the addresses alone that the driver has listed (a virtual function). \
          `cargo xtask vm --all --write` writes this section; `cargo xtask vm` runs a selection of the machines, and \
          fails if a step fails, if the kernel log has a complaint, or if a case that passes here does \
          not pass.",
@@ -136,6 +137,8 @@ fn report(rows: &[Value]) -> String {
             format!("{suite}, over our libibverbs")
         } else if text(row, "test").starts_with(STRIDING) {
             format!("{suite}, with strides")
+        } else if text(row, "test").starts_with(FILTERED) {
+            format!("{suite}, as a virtual function")
         } else {
             suite
         }
@@ -240,9 +243,15 @@ mod tests {
         newest["release"] = json!("7.3.4-cloud");
         let mut strides = row("6.1", "striding-net-ping", "pass");
         strides["suite"] = json!("machine");
-        let report = report(&[skipped, row("6.1", "b", "pass"), newest, strides]);
+        let mut filtered = row("6.1", "filtered-net-ping", "pass");
+        filtered["suite"] = json!("machine");
+        let report = report(&[skipped, row("6.1", "b", "pass"), newest, strides, filtered]);
         assert!(report.contains("| 6.1 | ib | s | 1 | 0 | 1 |"), "{report}");
         assert!(report.contains("| 6.1 | ib | machine, with strides | 1 | 0 | 0 |"), "{report}");
+        assert!(
+            report.contains("| 6.1 | ib | machine, as a virtual function | 1 | 0 | 0 |"),
+            "{report}"
+        );
         assert!(report.contains("| 1 | one \\| port | `a` |"), "{report}");
         assert!(report.contains("newest is 7.3.4-cloud."), "{report}");
         assert!(report.contains("### Failures in a machine\n\nNone.\n"), "{report}");

@@ -1,6 +1,6 @@
 //! What a machine does with the kernel's network interfaces, and with its connection manager.
 
-use super::filters;
+use super::filters::{self, Keeper};
 use super::guest::Step;
 use super::initramfs::VERBS;
 
@@ -35,17 +35,21 @@ fn long() -> Step {
     )
 }
 
+fn ping() -> Step {
+    step(
+        "net-ping",
+        60,
+        "remember
+        inside 0 ping -A -c 5 -w 10 10.9.0.2 && inside 1 ping -A -c 5 -w 10 10.9.0.1 &&
+        inside 0 ping -A -c 5 -w 10 fd09:0::2 && inside 0 ping -A -c 5 -w 10 -s 8000 10.9.0.2 &&
+        counted 1 rx_csum_complete -ge 10 && counted 1 rx_csum_none -le 20 && no_errors",
+    )
+}
+
 /// Steps in which the kernel's TCP/IP is the judge of what the devices do. `all` adds those that take long.
 fn traffic(all: bool) -> Vec<Step> {
     let mut steps = vec![
-        step(
-            "net-ping",
-            60,
-            "remember
-            inside 0 ping -A -c 5 -w 10 10.9.0.2 && inside 1 ping -A -c 5 -w 10 10.9.0.1 &&
-            inside 0 ping -A -c 5 -w 10 fd09:0::2 && inside 0 ping -A -c 5 -w 10 -s 8000 10.9.0.2 &&
-            counted 1 rx_csum_complete -ge 10 && counted 1 rx_csum_none -le 20 && no_errors",
-        ),
+        ping(),
         // The engine computes the sums and cuts the segments, and the other end gets them in frames of 1514
         // bytes at most. How much the engine cuts is the kernel's choice: what a program gives it little by
         // little, it sends in packets of one segment.
@@ -116,7 +120,25 @@ pub(super) fn striding_steps(all: bool) -> Vec<Step> {
     steps.push(step("net-strides-off-and-on", 120, SWITCHED));
     steps.push(step("net-together", 60, "together"));
     steps.push(Step::new("unload", 60, "unload"));
-    let named = |step: Step| Step { name: format!("{STRIDING}{}", step.name), ..step };
+    named(STRIDING, steps)
+}
+
+/// What the names of the steps begin with whose devices are virtual functions.
+pub(super) const FILTERED: &str = "filtered-";
+
+/// Steps of a machine whose devices give an interface the frames that its driver has listed addresses for. Who
+/// looks for an IPv4 address asks all stations, and who looks for an IPv6 address asks a group.
+pub(super) fn filtered_steps() -> Vec<Step> {
+    let mut steps = vec![Step::new("load", 120, "load && ready").needed(), ping()];
+    steps.extend(filters::scripts(Keeper::Switch).map(|(name, script)| step(name, 180, &script)));
+    steps.push(step("net-together", 60, "together"));
+    steps.push(Step::new("unload", 60, "unload"));
+    named(FILTERED, steps)
+}
+
+/// The same steps, by names that tell in which machine they were.
+fn named(before: &str, steps: Vec<Step>) -> Vec<Step> {
+    let named = |step: Step| Step { name: format!("{before}{}", step.name), ..step };
     steps.into_iter().map(named).collect()
 }
 
@@ -141,7 +163,7 @@ const SWITCHED: &str = "\
 /// adds those that take long, `ours` those in which one side runs over our libibverbs.
 pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
     let mut steps = traffic(all);
-    steps.extend(filters::scripts().map(|(name, script)| step(name, 180, &script)));
+    steps.extend(filters::scripts(Keeper::Tables).map(|(name, script)| step(name, 180, &script)));
     steps.push(step(
         "net-http",
         120,
@@ -259,7 +281,8 @@ mod tests {
             ("network.sh".into(), include_str!("guest/network.sh").into()),
             ("filters.sh".into(), include_str!("guest/filters.sh").into()),
         ];
-        let steps = steps(true, true).into_iter().chain(striding_steps(true));
+        let steps =
+            steps(true, true).into_iter().chain(striding_steps(true)).chain(filtered_steps());
         let scripts = steps.map(|step| (step.name, step.script));
         for (name, script) in scripts.chain(common) {
             let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn();
@@ -273,14 +296,17 @@ mod tests {
 
     #[test]
     fn every_step_has_a_name_and_the_last_one_brings_the_interfaces_back() {
-        let (steps, striding) = (steps(true, true), striding_steps(true));
-        let all = || steps.iter().chain(&striding);
+        let steps = steps(true, true);
+        let others = [(STRIDING, striding_steps(true)), (FILTERED, filtered_steps())];
+        let all = || steps.iter().chain(others.iter().flat_map(|(_, steps)| steps));
         let names: BTreeSet<&str> = all().map(|step| step.name.as_str()).collect();
-        assert_eq!(names.len(), steps.len() + striding.len());
+        assert_eq!(names.len(), all().count());
         assert!(names.contains(LAST_OF_TRAFFIC));
         // Rows of the ledger tell by the name in which machine a step was.
-        assert!(striding.iter().all(|step| step.name.starts_with(STRIDING)));
-        assert!(steps.iter().all(|step| !step.name.starts_with(STRIDING)));
+        for (before, others) in &others {
+            assert!(others.iter().all(|step| step.name.starts_with(before)));
+            assert!(steps.iter().all(|step| !step.name.starts_with(before)));
+        }
         let last = steps.last().expect("a step");
         assert!(last.script.contains("\ntogether &&"), "{}", last.script);
     }

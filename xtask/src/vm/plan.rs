@@ -48,7 +48,7 @@ pub(super) fn machines(
 pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receives)> {
     let ways: &[Receives] = match link {
         Link::Ib => &[Receives::Cyclic],
-        Link::Eth => &[Receives::Cyclic, Receives::Striding],
+        Link::Eth => &[Receives::Cyclic, Receives::Striding, Receives::Filtered],
     };
     let wanted = ways.iter().filter(|way| named.is_none_or(|named| named == **way));
     wanted.map(|way| (link, *way)).collect()
@@ -354,10 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_has_a_machine_of_either_configuration() {
-        let [cyclic, striding] = [Receives::Cyclic, Receives::Striding];
+    fn ethernet_has_a_machine_of_each_configuration() {
+        let all = [Receives::Cyclic, Receives::Striding, Receives::Filtered];
+        let [cyclic, striding, _] = all;
         assert_eq!(receives(Link::Ib, None), [(Link::Ib, cyclic)]);
-        assert_eq!(receives(Link::Eth, None), [(Link::Eth, cyclic), (Link::Eth, striding)]);
+        assert_eq!(receives(Link::Eth, None), all.map(|receives| (Link::Eth, receives)));
         assert_eq!(receives(Link::Eth, Some(striding)), [(Link::Eth, striding)]);
         assert_eq!(receives(Link::Ib, Some(striding)), []);
     }

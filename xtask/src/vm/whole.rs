@@ -34,8 +34,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let device = device(arguments)?;
     let ethernet = machines.iter().any(|(_, link)| *link == Link::Eth);
-    // Machines with strides run none of these.
-    let cyclic = arguments.receives != Some(Receives::Striding);
+    // The machines of the other configurations run none of these.
+    let cyclic = arguments.receives.is_none_or(|receives| receives == Receives::Cyclic);
     let programs = OURS.iter().filter(|own| cyclic && (ethernet || !own.ethernet)).map(Own::build);
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
     let verbs = cyclic && machines.iter().any(|(version, _)| plan::has_ours(*version));
@@ -74,6 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut steps = match receives {
                 Receives::Cyclic => plan::steps(version, link, &tests, all),
                 Receives::Striding => network::striding_steps(all),
+                Receives::Filtered => network::filtered_steps(),
             };
             steps.retain(|step| step.needed || wanted(&step.name));
             if steps.iter().all(|step| step.needed) {

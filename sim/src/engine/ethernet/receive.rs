@@ -67,19 +67,27 @@ struct Arrival<'a> {
 impl Device {
     /// Takes a frame at a port, from the wire or from its own `sender`.
     pub(crate) fn take_frame(&mut self, port: u8, frame: &[u8], sender: Option<Sender>) {
-        let Some(longest) = self.port(port).map(|port| port.frame as usize) else { return };
+        let Some((longest, own)) = self.port(port).map(|port| (port.frame as usize, port.mac))
+        else {
+            return;
+        };
         let Some(headers) = Headers::of(frame) else { return };
         let counts = &mut self.ethernet.counts;
         if frame.len() + FRAME_CHECK > longest {
             counts.oversize += 1;
             return;
         }
+        if sender.is_none() {
+            counts.from_wire.count(frame);
+            // It has reached the port, and not the function: no flow table sees it, nor who sniffs.
+            if self.config.vport_filter && !self.ethernet.vport.is_for(own, frame) {
+                counts.filtered += 1;
+                return;
+            }
+        }
         counts.received += 1;
         counts.received_bytes += frame.len() as u64;
         counts.received_to.count(frame);
-        if sender.is_none() {
-            counts.from_wire.count(frame);
-        }
         let sqn = sender.map(|sender| sender.sqn);
         let packet = matching::parameters(frame, &headers, sqn);
         let arrival = Arrival { frame, headers, sender };

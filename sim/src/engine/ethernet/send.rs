@@ -78,10 +78,13 @@ impl Engine {
         this.corrupt_packet(&mut frame);
         let vport = &this.ethernet.vport;
         let multicast = is_multicast(&frame);
-        let to_self = frame[..6] == own || vport.addresses.iter().any(|mac| frame[..6] == *mac);
         let comes_back = match multicast {
-            true => !vport.no_multicast_loopback,
-            false => to_self && !vport.no_unicast_loopback,
+            // What brings a frame back is a switch, which looks at whom a frame is for.
+            true => {
+                !vport.no_multicast_loopback && (!this.config.vport_filter || vport.listens(&frame))
+            }
+            // Promiscuous functions hear the wire, not themselves.
+            false => vport.is_own(own, &frame) && !vport.no_unicast_loopback,
         };
         if comes_back {
             let sender = Sender { sqn: qpn, domain: this.domain(qpn) };

@@ -6,12 +6,18 @@
 //! function on a BlueField: `eswitch_manager` is 0, and mlx5e then sends no SET_L2_TABLE_ENTRY either
 //! (`mlx5_mpfs_init`, `lib/mpfs.c`), by which physical functions share a port. No other function is on
 //! this port. So a frame from the wire goes to the root of the function's flow tables, whatever the lists
-//! have: mlx5e writes the same addresses into these tables (`mlx5e_execute_l2_action`, `en_fs.c`).
+//! have: mlx5e writes the same addresses into these tables (`mlx5e_execute_l2_action`, `en_fs.c`). The
+//! list of unicast addresses decides which of the function's own frames come back to it
+//! ([`Vport`](crate::engine::Vport)).
+//!
+//! With [`SimConfig::vport_filter`](crate::SimConfig::vport_filter) the function is a virtual one, which
+//! the manager of a switch in legacy mode trusts. Then lists and flags decide which frames reach the flow
+//! tables (`esw_apply_vport_rx_mode`, `__esw_fdb_set_vport_rule`). Broadcasts are a group like others: mlx5e
+//! lists them (`mlx5e_fill_addr_array`). `promisc_uc`, which mlx5e never sets and Linux's switch does not look
+//! at, does what its name says. The list of VLANs decides nothing: no switch of Linux reads it.
 //!
 //! The lists are kept as they were written, and returned so. Firmware does not judge the addresses: Linux
-//! reads lists back and leaves out those of the wrong kind itself. Only the list of unicast addresses has
-//! an effect: it decides which of the function's own frames come back to it
-//! ([`Vport`](crate::engine::Vport)).
+//! reads lists back and leaves out those of the wrong kind itself.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
@@ -20,7 +26,7 @@ use mlx5_prm::cmd::port::{
     VlanEntry,
 };
 
-use crate::engine::{Device, ETHERNET_MTU, FRAME, Mac};
+use crate::engine::{Device, ETHERNET_MTU, FRAME, Mac, Promiscuous};
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 use crate::frame::headers::is_multicast;
 
@@ -41,7 +47,6 @@ pub(super) struct Context {
     fields: NicVportContext,
     /// Whether the driver wants RoCE, once it has said so.
     roce: Option<bool>,
-    groups: Vec<Mac>,
     vlans: Vec<u16>,
 }
 
@@ -49,7 +54,7 @@ impl Default for Context {
     fn default() -> Self {
         let mut fields = NicVportContext::default();
         fields.set_mtu(ETHERNET_MTU + FRAME);
-        Self { fields, roce: None, groups: Vec::new(), vlans: Vec::new() }
+        Self { fields, roce: None, vlans: Vec::new() }
     }
 }
 
@@ -162,13 +167,17 @@ impl Firmware {
         let kind = AllowedListType(input.allowed_list_type());
         let length = match kind {
             AllowedListType::UNICAST => write(&device.vport().addresses, mac_entry, tail),
-            AllowedListType::MULTICAST => write(&own.groups, mac_entry, tail),
+            AllowedListType::MULTICAST => write(&device.vport().groups, mac_entry, tail),
             AllowedListType::VLAN => write(&own.vlans, vlan_entry, tail),
             _ => return Err(Failure::param(syndrome::INVALID_VALUE)),
         };
         let context = out.nic_vport_context_mut();
         *context = own.fields;
+        let Promiscuous { unicast, multicast, all } = device.vport().promiscuous;
         context
+            .set_promisc_uc(unicast)
+            .set_promisc_mc(multicast)
+            .set_promisc_all(all)
             .set_system_image_guid(device.system_guid())
             .set_node_guid(device.system_guid())
             .set_port_guid(port.guid)
@@ -198,10 +207,10 @@ impl Firmware {
             let mac = station(wanted.permanent_address())?;
             device.port_mut(1).ok_or(Failure::param(syndrome::PORT_NUMBER))?.mac = mac;
         }
-        let Context { fields, roce, groups, vlans } = &mut self.ethernet.vport;
+        let Context { fields, roce, vlans } = &mut self.ethernet.vport;
         match list {
             Some(List::Unicast(macs)) => device.vport_mut().addresses = macs,
-            Some(List::Multicast(macs)) => *groups = macs,
+            Some(List::Multicast(macs)) => device.vport_mut().groups = macs,
             Some(List::Vlans(listed)) => *vlans = listed,
             None => {}
         }
@@ -212,10 +221,11 @@ impl Firmware {
             fields.set_mtu(wanted.mtu());
         }
         if input.select_promisc() {
-            fields
-                .set_promisc_uc(wanted.promisc_uc())
-                .set_promisc_mc(wanted.promisc_mc())
-                .set_promisc_all(wanted.promisc_all());
+            device.vport_mut().promiscuous = Promiscuous {
+                unicast: wanted.promisc_uc(),
+                multicast: wanted.promisc_mc(),
+                all: wanted.promisc_all(),
+            };
         }
         if input.select_disable_uc_local_lb() {
             fields.set_disable_uc_local_lb(wanted.disable_uc_local_lb());

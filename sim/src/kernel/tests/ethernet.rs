@@ -19,7 +19,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::rig::{Memory, Region, Session, TestCq, TestQp, data, init, request, rtr, rts, to};
 use crate::engine::RateLimit;
-use crate::frame::samples::{GROUP, plain, tcp4, udp4};
+use crate::frame::samples::{GROUP, ethernet, plain, tcp4, udp4};
 use crate::{PortConfig, SimConfig, Simulator};
 
 /// Two programs on one device, so that frames come back.
@@ -182,6 +182,23 @@ fn frames_come_back_only_while_two_programs_are_there() {
     drop(two);
     assert!(off(&sim));
     drop(one);
+}
+
+/// The interface of a kernel listens to its own address and to broadcasts.
+#[test]
+fn a_program_on_a_virtual_function_gets_what_the_kernels_interface_listens_to() {
+    let sim = Simulator::new(config().devices(2).vport_filter(true));
+    let (one, two) = (Session::on(&sim, 0), Session::on(&sim, 1));
+    let bench = Bench { sim, one: one.expect("a session"), two: two.expect("a session") };
+    let mut pair = Pair::new(&bench);
+    rule_of(&bench.two, pair.far.qp.handle, FlowType::AllDefault, 0, FlowFlags::empty(), &[])
+        .expect("a rule for all that no other takes");
+    let own = bench.sim.fabric().lock().device(1).port(1).expect("a port").mac;
+    let heard = [own, [0xff; 6], GROUP, [0x02, 0, 0, 0, 0, 0x77]]
+        .map(|mac| pair.send(&bench, &ethernet(mac, 0x88b5, &[1; 60])).is_some());
+    assert_eq!(heard, [true, true, false, false]);
+    assert_eq!(bench.sim.fabric().lock().device(1).frame_counts().filtered, 2);
+    assert_eq!(bench.sim.violations(), []);
 }
 
 #[test]

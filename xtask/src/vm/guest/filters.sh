@@ -1,5 +1,6 @@
-# What an interface takes from the wire: end 0 sends, and end 1 counts the frames that it got and those that its
-# flow tables had no entry for. Needs network.sh.
+# What an interface takes from the wire: end 0 sends, and end 1 counts the frames that it got, those that its
+# flow tables had no entry for, and those that its port got and the function did not. Needs network.sh, and in
+# KEEPER what keeps frames for others away: the interface's tables, or a switch before its function.
 
 # Programs of iproute2, which can do more than busybox's of the same names.
 IPROUTE=/guest/iproute
@@ -47,12 +48,30 @@ frames() {
     [ $? -eq 1 ]
 }
 
-# Checks how many frames end 1 got since `remember`, and how many its tables had no entry for: took COUNT MISSED
+# Checks how many frames end 1 got since `remember`, how many were for others, and how many of those for itself
+# had a tag that its tables had no entry for: took COUNT OTHERS [TAGGED]
 took() {
+    case $KEEPER in
+        tables) missed=$(($2 + ${3:-0})) kept=0 ;;
+        switch) missed=${3:-0} kept=$2 ;;
+    esac
     # Its answer comes behind all that was sent before.
     inside 0 ping -q -c 1 -W 10 10.9.0.2 >/dev/null || return 1
     wait_for 20 at_least 1 rx_packets $(($1 + 1))
-    counted 1 rx_packets -eq $(($1 + 1)) && counted 1 rx_steer_missed_packets -eq "$2"
+    counted 1 rx_packets -eq $(($1 + 1)) && counted 1 rx_steer_missed_packets -eq $missed && kept_away $kept
+}
+
+# Checks how many frames reached the port of end 1 since `remember`, and not its function: kept_away COUNT
+kept_away() {
+    away=$(grown 1 rx_packets_phy)
+    for kind in unicast multicast broadcast; do
+        away=$((away - $(grown 1 rx_vport_${kind}_packets)))
+    done
+    echo "end 1: $away frames reached the port alone"
+    if [ $away -ne "$1" ]; then
+        echo "expected $1"
+        return 1
+    fi
 }
 
 at_least() { [ "$(grown "$1" "$2")" -ge "$3" ]; }

@@ -228,6 +228,9 @@ pub struct FrameCounts {
     pub not_sent: u64,
     /// Not taken from the wire: longer than the port allows.
     pub oversize: u64,
+    /// Not taken from the wire: for nobody whom the function has listed
+    /// ([`SimConfig::vport_filter`](crate::SimConfig::vport_filter)).
+    pub filtered: u64,
     /// Met no rule.
     pub missed: u64,
     /// Met a rule that drops.
@@ -242,6 +245,17 @@ pub struct FrameCounts {
     pub delivered: u64,
 }
 
+/// Frames that a function asks for whoever they are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Promiscuous {
+    /// Those for one station.
+    pub unicast: bool,
+    /// Those for a group, of which all stations are one.
+    pub multicast: bool,
+    /// All of them.
+    pub all: bool,
+}
+
 /// What the function says of itself to the network.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Vport {
@@ -251,6 +265,32 @@ pub struct Vport {
     pub no_unicast_loopback: bool,
     /// Addresses that its driver has listed, beside the port's own.
     pub addresses: Vec<Mac>,
+    /// Groups that its driver has listed; the broadcast address is one of them, or broadcasts are not
+    /// for the function.
+    pub groups: Vec<Mac>,
+    /// What it asks for beside these.
+    pub promiscuous: Promiscuous,
+}
+
+impl Vport {
+    /// Whether a frame is for the function, whose port has an address of its `own`.
+    pub(crate) fn is_for(&self, own: Mac, frame: &[u8]) -> bool {
+        match is_multicast(frame) {
+            true => self.listens(frame),
+            false => self.promiscuous.unicast || self.promiscuous.all || self.is_own(own, frame),
+        }
+    }
+
+    /// Whether a frame for a group is for the function.
+    pub(crate) fn listens(&self, frame: &[u8]) -> bool {
+        let Promiscuous { multicast, all, .. } = self.promiscuous;
+        multicast || all || self.groups.iter().any(|mac| frame.starts_with(mac))
+    }
+
+    /// Whether a frame is for one of the function's addresses.
+    pub(crate) fn is_own(&self, own: Mac, frame: &[u8]) -> bool {
+        frame.starts_with(&own) || self.addresses.iter().any(|mac| frame.starts_with(mac))
+    }
 }
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Whose frames a function takes: what decides it is its flow tables, and not its context.
+//! Whose frames a function takes. Its flow tables decide; for a virtual function its context does so before.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::CommandStatus;
@@ -8,7 +8,7 @@ use mlx5_prm::cmd::port::AllowedListType;
 
 use super::*;
 use crate::engine::tests::rig::ethernet::{NIC_RX, parameters};
-use crate::engine::{FlowTarget, Mac};
+use crate::engine::{FlowTarget, FrameCounts, FramesTo, Mac};
 use crate::firmware::Firmware;
 use crate::frame::headers::C_TAG;
 use crate::frame::samples::{self, GROUP, tagged};
@@ -51,7 +51,21 @@ fn vlan(tagged: bool, vlan: u32) -> MatchParameters {
 
 impl Bench {
     fn new() -> Self {
-        let rig = rig(2);
+        Self::with(SimConfig::new())
+    }
+
+    /// The second device is a virtual function, whose tables take every frame that reaches them.
+    fn virtual_function() -> Self {
+        let bench = Self::with(SimConfig::new().vport_filter(true));
+        let any = MatchParameters::default();
+        let next = FlowTarget::Table(bench.addresses);
+        bench.rule(bench.vlans, 1, (&any, &any), next);
+        bench.rule(bench.addresses, 2, (&any, &any), FlowTarget::Tir(bench.tir));
+        bench
+    }
+
+    fn with(config: SimConfig) -> Self {
+        let rig = Rig::new(config.ports([PortConfig::ROCE]).devices(2));
         let (one, mut two) = (Nic::new(&rig, 0), Nic::new(&rig, 1));
         two.fill(8);
         let tir = rig.tir(1, rig.direct(&two.rq));
@@ -88,25 +102,58 @@ impl Bench {
         this.destroy_flow_group(NIC_RX, table, group).expect("a group");
     }
 
-    /// Whether the second device takes a frame. One that it does not take is counted.
+    fn counts(&self) -> FrameCounts {
+        self.rig.lock().device(1).frame_counts()
+    }
+
+    /// Whether the second device takes a frame. One that it does not take is counted, by what kept it away.
     fn takes(&mut self, frame: &[u8]) -> bool {
-        let missed = |rig: &Rig| rig.lock().device(1).frame_counts().missed;
-        let before = missed(&self.rig);
+        let before = self.counts();
         self.one.post(frame);
         self.rig.run();
         self.one.send_cq.expect();
-        let lost = missed(&self.rig) - before;
-        match self.two.cq.poll() {
-            Some(_) => {
-                assert_eq!(lost, 0);
-                self.two.fill(1);
-                true
-            }
-            None => {
-                assert_eq!(lost, 1);
-                false
-            }
+        let now = self.counts();
+        let [missed, filtered] = [now.missed - before.missed, now.filtered - before.filtered];
+        let taken = self.two.cq.poll().is_some();
+        if taken {
+            self.two.fill(1);
         }
+        assert_eq!(missed + filtered, u64::from(!taken));
+        // A virtual function's tables take all that there is.
+        let by_context = self.rig.lock().device(1).config().vport_filter;
+        assert_eq!(missed, u64::from(!taken && !by_context));
+        taken
+    }
+
+    /// Whether the second device hears what it sends itself.
+    fn hears_itself(&mut self, mac: Mac) -> bool {
+        let before = self.counts().received;
+        self.two.post(&to(mac));
+        self.rig.run();
+        self.two.send_cq.expect();
+        if self.two.cq.poll().is_some() {
+            self.two.fill(1);
+        }
+        self.counts().received - before == 1
+    }
+
+    fn promiscuous(&mut self, unicast: bool, multicast: bool, all: bool) {
+        let change = |input: &mut ModifyNicVportContextIn| {
+            input.set_select_promisc(true);
+            let context = input.nic_vport_context_mut();
+            context.set_promisc_uc(unicast).set_promisc_mc(multicast).set_promisc_all(all);
+        };
+        self.write(change, &[]);
+    }
+
+    /// Gives the second device's port the address `FOREIGN`.
+    fn move_to_foreign(&mut self) {
+        let move_to = |input: &mut ModifyNicVportContextIn| {
+            input.set_select_permanent_address(true);
+            let address = input.nic_vport_context_mut().permanent_address_mut();
+            address.set_mac_addr_47_32(0x0200).set_mac_addr_31_0(0x77);
+        };
+        self.write(move_to, &[]);
     }
 
     /// Has the second device's driver write its context.
@@ -175,7 +222,7 @@ fn a_vlan_is_heard_while_there_is_an_entry_for_it() {
 }
 
 #[test]
-fn what_a_driver_says_of_the_function_decides_nothing_about_frames_from_the_wire() {
+fn what_a_driver_says_of_a_physical_function_decides_nothing_about_frames_from_the_wire() {
     let mut bench = Bench::new();
     bench.address(2, GROUP);
     let heard = |bench: &mut Bench| {
@@ -186,14 +233,7 @@ fn what_a_driver_says_of_the_function_decides_nothing_about_frames_from_the_wire
     bench.list(AllowedListType::UNICAST, &[FOREIGN]);
     bench.list(AllowedListType::MULTICAST, &[ALL, OTHER_GROUP]);
     assert_eq!(heard(&mut bench), by_tables, "lists that have others");
-    bench.write(
-        |input| {
-            input.set_select_promisc(true);
-            let context = input.nic_vport_context_mut();
-            context.set_promisc_uc(true).set_promisc_mc(true).set_promisc_all(true);
-        },
-        &[],
-    );
+    bench.promiscuous(true, true, true);
     assert_eq!(heard(&mut bench), by_tables, "promiscuous");
     // A VLAN in the list is none in a table.
     bench.list(AllowedListType::VLAN, &[[0, 5, 0, 0, 0, 0]]);
@@ -205,25 +245,117 @@ fn what_a_driver_says_of_the_function_decides_nothing_about_frames_from_the_wire
 #[test]
 fn a_function_hears_itself_at_the_addresses_that_it_has_listed() {
     let mut bench = Bench::new();
-    let heard = |bench: &mut Bench, mac| {
-        let before = bench.rig.lock().device(1).frame_counts().received;
-        bench.two.post(&to(mac));
-        bench.rig.run();
-        bench.two.send_cq.expect();
-        bench.rig.lock().device(1).frame_counts().received - before == 1
-    };
     let own = bench.own;
-    assert_eq!([own, FOREIGN].map(|mac| heard(&mut bench, mac)), [true, false]);
+    let heard = |bench: &mut Bench| [own, FOREIGN].map(|mac| bench.hears_itself(mac));
+    assert_eq!(heard(&mut bench), [true, false]);
     bench.list(AllowedListType::UNICAST, &[own, FOREIGN]);
-    assert_eq!([own, FOREIGN].map(|mac| heard(&mut bench, mac)), [true, true]);
+    assert_eq!(heard(&mut bench), [true, true]);
     bench.list(AllowedListType::UNICAST, &[own]);
-    assert_eq!([own, FOREIGN].map(|mac| heard(&mut bench, mac)), [true, false]);
-    let move_to = |input: &mut ModifyNicVportContextIn| {
-        input.set_select_permanent_address(true);
-        let address = input.nic_vport_context_mut().permanent_address_mut();
-        address.set_mac_addr_47_32(0x0200).set_mac_addr_31_0(0x77);
-    };
+    assert_eq!(heard(&mut bench), [true, false]);
     bench.list(AllowedListType::UNICAST, &[]);
-    bench.write(move_to, &[]);
-    assert_eq!([own, FOREIGN].map(|mac| heard(&mut bench, mac)), [false, true]);
+    bench.move_to_foreign();
+    assert_eq!(heard(&mut bench), [false, true]);
+}
+
+#[test]
+fn a_virtual_function_gets_frames_for_the_addresses_and_groups_that_are_listed() {
+    let mut bench = Bench::virtual_function();
+    let own = bench.own;
+    let heard = |bench: &mut Bench| {
+        [own, FOREIGN, GROUP, OTHER_GROUP, ALL].map(|mac| bench.takes(&to(mac)))
+    };
+    assert_eq!(heard(&mut bench), [true, false, false, false, false], "nothing is listed");
+    bench.list(AllowedListType::UNICAST, &[FOREIGN]);
+    assert_eq!(heard(&mut bench), [true, true, false, false, false]);
+    bench.list(AllowedListType::MULTICAST, &[ALL, GROUP]);
+    assert_eq!(heard(&mut bench), [true, true, true, false, true]);
+    // A list takes the place of the one before it.
+    bench.list(AllowedListType::UNICAST, &[]);
+    bench.list(AllowedListType::MULTICAST, &[OTHER_GROUP]);
+    assert_eq!(heard(&mut bench), [true, false, false, true, false]);
+    bench.move_to_foreign();
+    assert_eq!(heard(&mut bench), [false, true, false, true, false]);
+    // An address in the list of the other kind is none.
+    bench.list(AllowedListType::UNICAST, &[GROUP]);
+    bench.list(AllowedListType::MULTICAST, &[own]);
+    assert_eq!(heard(&mut bench), [false, true, false, false, false]);
+}
+
+#[test]
+fn a_promiscuous_virtual_function_gets_frames_for_others() {
+    let mut bench = Bench::virtual_function();
+    let heard =
+        |bench: &mut Bench| [bench.own, FOREIGN, GROUP, ALL].map(|mac| bench.takes(&to(mac)));
+    for (flags, expected) in [
+        ([true, false, false], [true, true, false, false]),
+        ([false, true, false], [true, false, true, true]),
+        ([false, false, true], [true, true, true, true]),
+        ([false, false, false], [true, false, false, false]),
+    ] {
+        let [unicast, multicast, all] = flags;
+        bench.promiscuous(unicast, multicast, all);
+        assert_eq!(heard(&mut bench), expected, "unicast, multicast, all: {flags:?}");
+    }
+}
+
+/// No switch of Linux reads the list.
+#[test]
+fn the_list_of_vlans_keeps_no_frame_from_a_virtual_function() {
+    let mut bench = Bench::virtual_function();
+    let [untagged, five] = [to(bench.own), tagged(&to(bench.own), C_TAG, 5)];
+    for list in [&[][..], &[[0, 6, 0, 0, 0, 0]]] {
+        bench.list(AllowedListType::VLAN, list);
+        assert!(bench.takes(&untagged) && bench.takes(&five));
+    }
+    // A tag makes nobody's address one's own.
+    assert!(!bench.takes(&tagged(&to(FOREIGN), C_TAG, 5)));
+}
+
+/// The switch lies between the port and the function.
+#[test]
+fn what_is_kept_from_a_virtual_function_counts_at_its_port_and_nowhere_behind() {
+    let mut bench = Bench::virtual_function();
+    let before = bench.counts();
+    assert!(!bench.takes(&to(FOREIGN)) && !bench.takes(&to(GROUP)) && !bench.takes(&to(ALL)));
+    let now = bench.counts();
+    assert_eq!(now.filtered - before.filtered, 3);
+    let for_whom = |to: FramesTo| [to.one, to.group, to.all].map(|traffic| traffic.frames);
+    assert_eq!(for_whom(now.from_wire), [1; 3]);
+    assert_eq!(for_whom(now.received_to), [0; 3]);
+    assert_eq!((now.received, now.missed, now.dropped), (0, 0, 0));
+}
+
+/// The switch passes frames on, and the tables behind it decide as they do without.
+#[test]
+fn what_reaches_a_virtual_function_still_needs_an_entry() {
+    let mut bench = Bench::virtual_function();
+    bench.without(bench.addresses, 2);
+    bench.list(AllowedListType::MULTICAST, &[GROUP]);
+    let before = bench.counts();
+    bench.one.post(&to(GROUP));
+    bench.rig.run();
+    let now = bench.counts();
+    assert_eq!((now.missed - before.missed, now.filtered), (1, 0));
+    assert!(bench.two.cq.poll().is_none());
+}
+
+/// Linux has a promiscuous function hear what comes from the wire (`esw_fdb_set_vport_promisc_rule`), and
+/// all groups whoever sends (`esw_fdb_set_vport_allmulti_rule`).
+#[test]
+fn a_virtual_function_hears_itself_in_the_groups_that_it_has_listed() {
+    let mut bench = Bench::virtual_function();
+    let own = bench.own;
+    let heard = |bench: &mut Bench| [own, FOREIGN, GROUP, ALL].map(|mac| bench.hears_itself(mac));
+    assert_eq!(heard(&mut bench), [true, false, false, false]);
+    bench.list(AllowedListType::MULTICAST, &[GROUP]);
+    assert_eq!(heard(&mut bench), [true, false, true, false]);
+    for flags in [[false, true, false], [false, false, true]] {
+        let [unicast, multicast, all] = flags;
+        bench.promiscuous(unicast, multicast, all);
+        assert_eq!(heard(&mut bench), [true, false, true, true], "{flags:?}");
+    }
+    // None of these is a frame that the switch has kept away.
+    assert_eq!(bench.counts().filtered, 0);
+    bench.rig.lock().device_mut(1).vport_mut().no_multicast_loopback = true;
+    assert_eq!(heard(&mut bench), [true, false, false, false]);
 }

@@ -1,0 +1,26 @@
+//! The network interface that a kernel has on an Ethernet port, as far as the function knows of it.
+
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
+use mlx5_prm::cmd::port::AllowedListType;
+use mlx5_uapi::Errno;
+
+use crate::kernel::hca::Hca;
+
+/// An entry of the list: two bytes that are zero, and all stations.
+const BROADCAST: u64 = 0xffff_ffff_ffff;
+
+/// Lists what an interface that is up listens to beside the function's own address
+/// (`mlx5e_fill_addr_array`).
+pub(crate) fn up(hca: &Hca) -> Result<(), Errno> {
+    if hca.caps.log_max_current_mc_list() == 0 {
+        return Ok(());
+    }
+    let mut input = ModifyNicVportContextIn::request();
+    input.set_select_addresses_list(true);
+    input
+        .nic_vport_context_mut()
+        .set_allowed_list_type(AllowedListType::MULTICAST.0)
+        .set_allowed_list_size(1);
+    hca.command_with(&input, &[BROADCAST]).map(drop)
+}
