@@ -44,6 +44,8 @@ pub(crate) enum Failure {
     Circles(Vec<String>),
     /// Tests that passed before do not pass.
     Regressed(Vec<String>),
+    /// Tests of other crates pass over C's library, and not over ours.
+    OverOurs(Vec<String>),
     /// Tests do not pass, or bugs were not noticed, and nothing says why.
     Unexplained(Vec<String>),
     /// A tree in which bugs are planted does not compile, and none of them is why.
@@ -69,6 +71,9 @@ impl fmt::Display for Failure {
             }
             Self::Unexplained(tests) => {
                 write!(f, "{} have no known reason:\n  {}", tests.len(), tests.join("\n  "))
+            }
+            Self::OverOurs(tests) => {
+                write!(f, "{} pass over C's library alone:\n  {}", tests.len(), tests.join("\n  "))
             }
             Self::Circles(circles) => {
                 write!(f, "{} circles of imports:\n  {}", circles.len(), circles.join("\n  "))

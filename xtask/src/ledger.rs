@@ -1,7 +1,7 @@
 //! `cargo xtask ledger`: what rdma-core's own tests, and pairs of programs, say of the simulated device.
 
 mod conformance;
-mod door;
+pub(crate) mod door;
 mod pairs;
 pub(crate) mod pyverbs;
 mod reasons;

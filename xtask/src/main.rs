@@ -19,6 +19,7 @@ mod oracle;
 mod package;
 mod pictures;
 mod provider;
+mod suites;
 mod tool;
 mod tsan;
 mod verbs;
@@ -45,6 +46,7 @@ Examples:
   cargo xtask mutants --changed main       do tests notice bugs in the lines that changed?
   cargo xtask deb                          a Debian package of the command and the C libraries
   cargo xtask crates semver --base HEAD~9  which interfaces changed
+  cargo xtask suites ~/rust-ibverbs -- --all-features   a crate's tests over either libibverbs
   cargo xtask hil --device mlx5_0          the suite on this machine's ConnectX
 
 The Debian packages that they need are listed in .ci/run, which checks a change. aarch64, deb
@@ -78,6 +80,7 @@ enum Task {
     Oracle(oracle::Arguments),
     Package(package::Arguments),
     Pictures(pictures::Arguments),
+    Suites(suites::Arguments),
     Tsan(tsan::Arguments),
     Verbs(verbs::Arguments),
     Vm(vm::Arguments),
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Task::Oracle(arguments) => oracle::run(&arguments),
         Task::Package(arguments) => package::run(&arguments),
         Task::Pictures(arguments) => pictures::run(&arguments),
+        Task::Suites(arguments) => suites::run(&arguments),
         Task::Tsan(arguments) => tsan::run(&arguments),
         Task::Verbs(arguments) => verbs::run(&arguments),
         Task::Vm(arguments) => vm::run(&arguments),

@@ -13,55 +13,55 @@ use crate::wire::Host;
 
 /// A port of the simulated device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     /// As the ledger has it.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// As `MLX5_SIM` has it.
-    pub(super) settings: &'static str,
+    pub(crate) settings: &'static str,
     /// As `ibv_devinfo` has it.
-    pub(super) layer: &'static str,
+    pub(crate) layer: &'static str,
     /// Tells the programs of rdma-core which GID to use, where they need one.
-    pub(super) gid: &'static str,
+    pub(crate) gid: &'static str,
 }
 
 /// The ports that everything runs on.
-pub(super) const LINKS: [Link; 2] = [
+pub(crate) const LINKS: [Link; 2] = [
     Link { name: "ib", settings: "link=ib", layer: "InfiniBand", gid: "" },
     Link { name: "roce", settings: "link=roce", layer: "Ethernet", gid: "-g 1" },
 ];
 
 /// The simulated device that programs see.
-pub(super) const DEVICE: &str = "mlx5_0";
+pub(crate) const DEVICE: &str = "mlx5_0";
 /// Another on the same wire, where a machine has two.
-pub(super) const SECOND: &str = "mlx5_1";
+pub(crate) const SECOND: &str = "mlx5_1";
 
 /// What a program has said, and how it ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) stdout: String,
+pub(crate) struct Ended {
+    pub(crate) stdout: String,
     /// Without what the simulator has said.
-    pub(super) stderr: String,
+    pub(crate) stderr: String,
     /// The same with it.
-    pub(super) told: String,
+    pub(crate) told: String,
     /// What a driver did that none may, as the simulator has said it.
-    pub(super) violations: Vec<String>,
+    pub(crate) violations: Vec<String>,
     /// Nothing if it ended well.
-    pub(super) trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// What programs need to find the simulated device.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(crate) struct Door {
     library: PathBuf,
     host: PathBuf,
     /// Where our libibverbs is, if it was built.
     verbs: Option<PathBuf>,
-    pub(super) provider: Provider,
+    pub(crate) provider: Provider,
 }
 
 /// A program that runs.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     seconds: u32,
     /// What it has said so far, of what was looked at.
@@ -78,7 +78,7 @@ impl Drop for Running {
 
 impl Door {
     /// Builds the libraries.
-    pub(super) fn build(provider: Provider) -> Result<Self, Failure> {
+    pub(crate) fn build(provider: Provider) -> Result<Self, Failure> {
         Ok(Self {
             verbs: (provider == Provider::Rust).then(verbs::build).transpose()?,
             provider,
@@ -88,19 +88,19 @@ impl Door {
     }
 
     /// The same device for programs that run over another libibverbs.
-    pub(super) fn over(&self, provider: Provider) -> Self {
+    pub(crate) fn over(&self, provider: Provider) -> Self {
         let Self { library, host, verbs, .. } = self;
         let (library, host, verbs) = (library.clone(), host.clone(), verbs.clone());
         Self { library, host, verbs, provider }
     }
 
     /// A machine for several programs.
-    pub(super) fn machine(&self, settings: &str, link: Link) -> Result<Host, Failure> {
+    pub(crate) fn machine(&self, settings: &str, link: Link) -> Result<Host, Failure> {
         Host::start(&self.host, settings, link.name)
     }
 
     /// Runs a program in `folder` for at most `seconds`.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         link: Link,
         folder: &Path,
@@ -112,7 +112,7 @@ impl Door {
     }
 
     /// Starts a program in `folder`, for at most `seconds`, with settings as `MLX5_SIM` has them.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         settings: &str,
         folder: &Path,
@@ -150,12 +150,12 @@ fn failed(error: std::io::Error) -> Failure {
 
 impl Running {
     /// Whether it has ended.
-    pub(super) fn has_ended(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn has_ended(&mut self) -> Result<bool, Failure> {
         self.child.try_wait().map(|status| status.is_some()).map_err(failed)
     }
 
     /// Waits until it has said `text`, or has ended.
-    pub(super) fn says(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
         let Some(stdout) = self.child.stdout.as_mut() else { return Ok(()) };
         let mut piece = [0; 4096];
         while !String::from_utf8_lossy(&self.said).contains(text) {
@@ -168,7 +168,7 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(super) fn wait(mut self) -> Result<Ended, Failure> {
+    pub(crate) fn wait(mut self) -> Result<Ended, Failure> {
         let mut stderr = self.child.stderr.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
         let mut stdout = self.child.stdout.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
         // Both at once, so that neither fills up while the other is waited for.
