@@ -214,6 +214,12 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::EADDRINUSE => {
             (AddressInUse, "another program has the address: use another port, or let it end")
         }
+        // Linux tells a port that is taken by this number where either address is the one of all.
+        Errno::EADDRNOTAVAIL if matches!(operation, "bind" | "listen") => (
+            AddressNotAvailable,
+            "no RDMA port of this machine has the address: see `ip address`; or, with 0.0.0.0 or [::] on \
+             either side, another program has the port",
+        ),
         Errno::EADDRNOTAVAIL => {
             (AddressNotAvailable, "no RDMA port of this machine has the address: see `ip address`")
         }

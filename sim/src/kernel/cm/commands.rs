@@ -171,21 +171,34 @@ impl Call<'_> {
         };
         let service = address.service(space);
         let reuse = self.id(number)?.options.reuse;
-        let conflicts = |(other, id): (&u32, &Id)| {
-            let same = id.service == Some(service) && *other != number;
-            let overlaps = id.source.is_some_and(|source| {
-                source.is_any() || address.is_any() || source.gid() == address.gid()
-            });
-            let shared = reuse && id.options.reuse && id.state != State::Listen;
-            same && overlaps && !shared
-        };
-        if self.table.ids.iter().any(conflicts) {
-            return Err(Errno::EADDRINUSE);
-        }
+        self.check_port(number, address, service, reuse)?;
         let id = self.id(number)?;
         (id.source, id.service) = (Some(address), Some(service));
         (id.place, id.state) = (place, State::AddrBound);
         Ok(())
+    }
+
+    /// Refuses an address that another identifier keeps this one from; with `reuse`, not one that it shares
+    /// (`cma_check_port`, which tells a port that is taken beside an address of all by another number).
+    fn check_port(
+        &self,
+        number: u32,
+        address: Address,
+        service: u64,
+        reuse: bool,
+    ) -> Result<(), Errno> {
+        let conflict = |(other, id): (&u32, &Id)| {
+            let shared = reuse && id.options.reuse;
+            if *other == number || id.service != Some(service) || shared {
+                return None;
+            }
+            let source = id.source?;
+            if address.is_any() || source.is_any() {
+                return Some(Errno::EADDRNOTAVAIL);
+            }
+            (source.gid() == address.gid()).then_some(Errno::EADDRINUSE)
+        };
+        self.table.ids.iter().find_map(conflict).map_or(Ok(()), Err)
     }
 
     fn bind(&mut self, number: u32, address: &[u8]) -> Result<(), Errno> {
@@ -381,21 +394,12 @@ impl Call<'_> {
         if id.state != State::AddrBound {
             return Err(Errno::EINVAL);
         }
-        let (service, source) = (id.service, id.source);
-        // An address that is shared can be listened at once.
-        let taken = self.table.ids.iter().any(|(number, other)| {
-            *number != it.id
-                && other.service == service
-                && other.state == State::Listen
-                && other.source.zip(source).is_some_and(|(one, other)| {
-                    one.is_any() || other.is_any() || one.gid() == other.gid()
-                })
-        });
-        if taken {
-            return Err(Errno::EADDRINUSE);
+        // Who listens shares with nobody, also not with those that are only bound.
+        if let (true, Some(service), Some(source)) = (id.options.reuse, id.service, id.source) {
+            self.check_port(it.id, source, service, false)?;
         }
         let id = self.id(it.id)?;
-        id.state = State::Listen;
+        (id.state, id.options.reuse) = (State::Listen, false);
         id.backlog = if (1..MAX_BACKLOG).contains(&it.backlog) { it.backlog } else { MAX_BACKLOG };
         Ok(())
     }

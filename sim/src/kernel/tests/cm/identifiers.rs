@@ -15,15 +15,23 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
     let ids: Vec<u32> = (1..=4).map(|uid| program.create(uid, PortSpace::Tcp)).collect();
     program.bind(ids[0], HERE, 9).expect("bound");
     assert_eq!(program.bind(ids[1], HERE, 9), Err(Errno::EADDRINUSE));
-    assert_eq!(program.bind(ids[1], "0.0.0.0", 9), Err(Errno::EADDRINUSE));
+    // Linux tells it so beside an address of all.
+    assert_eq!(program.bind(ids[1], "0.0.0.0", 9), Err(Errno::EADDRNOTAVAIL));
+    program.bind(ids[1], "0.0.0.0", 11).expect("another port");
     let udp = program.create(5, PortSpace::Udp);
     program.bind(udp, HERE, 9).expect("another port space");
     for id in &ids[2..] {
         set_option(&*program.0, *id, IdOption::ReuseAddr, &1_u32.to_ne_bytes()).expect("set");
         program.bind(*id, HERE, 10).expect("shared");
     }
+    // Who listens shares with nobody.
+    assert_eq!(program.listen(ids[2], 1), Err(Errno::EADDRINUSE));
+    program.destroy(ids[3]).expect("destroyed");
     program.listen(ids[2], 1).expect("listening");
-    assert_eq!(program.listen(ids[3], 1), Err(Errno::EADDRINUSE));
+    let late = program.create(6, PortSpace::Tcp);
+    set_option(&*program.0, late, IdOption::ReuseAddr, &1_u32.to_ne_bytes()).expect("set");
+    assert_eq!(program.bind(late, HERE, 10), Err(Errno::EADDRINUSE));
+    assert_eq!(program.bind(late, HERE, 11), Err(Errno::EADDRNOTAVAIL));
 }
 
 #[test]
