@@ -24,6 +24,7 @@ const WITH_PACKETS: &[&str] = &[
     "allocators",
     "counting",
     "flow_kinds",
+    "inline_limits",
     "packets",
     "packets_posted",
     "parents",
