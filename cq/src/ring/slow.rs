@@ -108,7 +108,7 @@ impl<Q: Queue> Ring<Q> {
                     self.pass_any(descriptor);
                     continue;
                 }
-                Ok(None) if queue.is_lent() => {
+                Ok(None) if queue.is_lent(!is_of_send(opcode)) => {
                     self.found_lent(descriptor, opcode, marks);
                     true
                 }
@@ -310,4 +310,9 @@ impl<Q: Queue> Ring<Q> {
             _ => return Err(Corruption::Opcode(opcode)),
         })
     }
+}
+
+/// Whether a CQE of this opcode names a send request.
+const fn is_of_send(opcode: u8) -> bool {
+    matches!(CqeOpcode::from_bits(opcode), Some(CqeOpcode::Requester | CqeOpcode::RequesterError))
 }

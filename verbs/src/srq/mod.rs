@@ -109,10 +109,15 @@ impl SrqObject {
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
     }
 
-    /// The parts of the queue in memory. A queue with tags has none for programs.
-    pub(crate) fn raw_parts(&self) -> Verb<RawSharedReceiveQueue> {
+    /// The parts of the queue in memory, for a program that posts itself from now on. A queue with tags has
+    /// none for programs.
+    pub(crate) fn lend(&self) -> Verb<RawSharedReceiveQueue> {
         self.with(|queue| match queue {
-            Queue::Plain(queue) => Ok(queue.raw_parts()?),
+            Queue::Plain(queue) => {
+                let parts = queue.raw_parts()?;
+                queue.report_unrecorded();
+                Ok(parts)
+            }
             Queue::Tags(_) => Err(Refusal::NOT_SUPPORTED),
         })
     }

@@ -33,6 +33,8 @@ pub struct SharedReceiveRecords {
     held: Box<[AtomicBool]>,
     /// Requests that completed and that the owner has not claimed again.
     free: FreePlaces,
+    /// A program has the memory of the queue and posts there itself.
+    lent: AtomicBool,
 }
 
 impl fmt::Debug for SharedReceiveRecords {
@@ -51,7 +53,19 @@ impl SharedReceiveRecords {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
             held: (0..requests).map(|_| AtomicBool::new(false)).collect(),
             free: FreePlaces::new(requests),
+            lent: AtomicBool::new(false),
         }
+    }
+
+    /// From now on requests complete that have no record: a program has the memory of the queue and posts there
+    /// itself.
+    pub fn lend(&self) {
+        self.lent.store(true, Relaxed);
+    }
+
+    /// Whether such requests complete.
+    pub fn is_lent(&self) -> bool {
+        self.lent.load(Relaxed)
     }
 
     /// Returns the number of requests that were posted and whose completion was not polled. A poller
