@@ -62,6 +62,12 @@ pub trait Queue {
         let _ = receives;
         false
     }
+    /// Has a receive request posted again that met a page fault, and says whether it was: then nobody is told of
+    /// its completion.
+    fn repost(&self, counter: u16) -> bool {
+        let _ = counter;
+        false
+    }
     /// Handles a CQE of a queue with a tag list that the other functions do not handle.
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
         let _ = entry;

@@ -114,6 +114,10 @@ impl Queue for QueuePairRecords {
                 && matches!(&self.receive, ReceiveSide::Shared(records) if records.is_lent())
     }
 
+    fn repost(&self, counter: u16) -> bool {
+        matches!(&self.receive, ReceiveSide::Shared(records) if records.repost(counter))
+    }
+
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
         let tags = self.tags.as_ref()?;
         Some(match entry {

@@ -145,6 +145,43 @@ struct Wanted {
     tags: ibv_tm_cap,
 }
 
+/// The address of a queue, for polls of any thread.
+struct Address(*const SrqObject);
+
+// SAFETY: a queue may be used by any thread, under its lock.
+unsafe impl Send for Address {}
+
+impl Address {
+    /// # Safety
+    /// The queue was not destroyed.
+    unsafe fn queue(&self) -> &SrqObject {
+        // SAFETY: by the contract.
+        unsafe { &*self.0 }
+    }
+}
+
+/// Has receives that meet a page fault posted again, as in C: the program does not hear of them.
+///
+/// # Safety
+/// `srq` was not destroyed. [`destroy_srq`] ends it.
+unsafe fn post_faulted_again(srq: *mut ibv_srq) {
+    // SAFETY: by the contract.
+    let this = unsafe { SrqObject::of(srq) };
+    let address = Address(this);
+    let repost = move |request| {
+        // SAFETY: the queue is destroyed after this was taken away.
+        unsafe { address.queue() }.with(|queue| match queue {
+            Queue::Plain(queue) => queue.repost(request),
+            Queue::Tags(_) => false,
+        })
+    };
+    this.with(|queue| {
+        if let Queue::Plain(queue) = queue {
+            queue.on_page_fault(Some(Box::new(repost)));
+        }
+    });
+}
+
 unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     // SAFETY: by the contract of `create_srq_ex`.
     let (context, pd) = unsafe { (ContextObject::of(wanted.context), PdObject::of(wanted.pd)) };
@@ -198,6 +235,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
+    // SAFETY: it was just made, and nobody knows it yet.
+    unsafe { post_faulted_again(made) };
     context.objects.srqs.add(id, made);
     Ok(made)
 }
@@ -338,6 +377,10 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
+            // A poll that is at it has the lock of the queue afterwards: not from within it.
+            if let Queue::Plain(queue) = SrqObject::queue(srq) {
+                queue.on_page_fault(None);
+            }
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
             // Its functions have the memory back now.
