@@ -53,13 +53,13 @@
     movzx eax,BYTE PTR [rax+0x3f]
     xor al,BYTE PTR [rbx+0x148]
     test al,0x1
-    jne 45
+    jne 46
     lea r12,[rbx+0xe0]
-    mov DWORD PTR [rsp+0xc],eax
-    mov QWORD PTR [rsp+0x18],rax
+    mov DWORD PTR [rsp+0x4],eax
+    mov QWORD PTR [rsp+0x10],rax
 3:
-    mov r14,QWORD PTR [rbx+0x68]
-    mov ecx,DWORD PTR [r14+0x3c]
+    mov r10,QWORD PTR [rbx+0x68]
+    mov ecx,DWORD PTR [r10+0x3c]
     mov edi,ecx
     shr edi,0x18
     mov eax,ecx
@@ -122,10 +122,10 @@
     call QWORD PTR [_ZN7mlx5_cq3run3Run6expand]
     cmp DWORD PTR [rsp+0x20],0x1
     je 64
-    mov r14,QWORD PTR [rsp+0x28]
-    test r14,r14
+    mov r10,QWORD PTR [rsp+0x28]
+    test r10,r10
     je 8
-    mov QWORD PTR [rbx+0x68],r14
+    mov QWORD PTR [rbx+0x68],r10
     mov QWORD PTR [rbx+0x40],0x40
     mov DWORD PTR [rbx+0x140],0x0
     mov QWORD PTR [rbx+0x78],0xffffffffffffffff
@@ -149,295 +149,301 @@
     je 28
     dec edx
     mov DWORD PTR [rbx+0x150],edx
-    add r14,QWORD PTR [rbx+0x40]
-    cmp r14,QWORD PTR [rbx+0x78]
+    add r10,QWORD PTR [rbx+0x40]
+    cmp r10,QWORD PTR [rbx+0x78]
     jne 7
     xor BYTE PTR [rbx+0x148],0x1
-    mov r14,QWORD PTR [rbx+0x70]
+    mov r10,QWORD PTR [rbx+0x70]
 7:
-    mov QWORD PTR [rbx+0x68],r14
+    mov QWORD PTR [rbx+0x68],r10
     mov eax,DWORD PTR [rbx+0x140]
     add DWORD PTR [rbx+0x144],eax
     jmp 38
 8:
-    mov r14,QWORD PTR [rbx+0x68]
+    mov r10,QWORD PTR [rbx+0x68]
 9:
     movzx r11d,WORD PTR [rbx+0x154]
 10:
-    mov eax,DWORD PTR [r14+0x20]
-    mov edx,DWORD PTR [r14+0x3c]
-    bswap edx
-    shl rdx,0x20
-    or rdx,rax
-    mov r13,rdx
-    shr r13,0x20
-    mov r15d,r13d
+    mov eax,DWORD PTR [r10+0x20]
+    mov r13d,DWORD PTR [r10+0x3c]
+    bswap r13d
+    shl r13,0x20
+    or r13,rax
+    mov rax,r13
+    shr rax,0x20
+    mov QWORD PTR [rsp+0x60],rax
+    mov r15d,eax
     shr r15b,0x4
     cmp r15b,0xc
     je 44
-    mov ebp,edx
+    mov ebp,r13d
     and ebp,0xffffff00
     bswap ebp
-    movzx r10d,r15b
+    movzx r9d,r15b
     mov al,0x1
     cmp r15b,0xe
-    ja 20
+    ja 19
     mov ecx,0x401e
-    bt ecx,r10d
-    jae 14
+    bt ecx,r9d
+    jae 13
 11:
-    lea rsi,[rbx+0x30]
+    lea rdx,[rbx+0x30]
 12:
-    mov ecx,edx
-    cmp QWORD PTR [rsi],rcx
-    jne 13
+    mov ecx,r13d
+    cmp QWORD PTR [rdx],rcx
+    jne 14
     mov ecx,0x30
-    test al,al
-    je 23
-    jmp 24
-13:
-    mov r12,r14
-    jmp 15
-14:
-    mov ecx,0x2001
-    bt ecx,r10d
-    jae 20
-    mov ecx,edx
-    lea rax,[rbx+0x20]
-    cmp QWORD PTR [rax],rcx
-    je 23
-    mov r12,r14
-    xor eax,eax
-15:
-    mov rsi,QWORD PTR [rbx+0x98]
-    mov edi,DWORD PTR [rbx+0x14c]
-    mov rsi,QWORD PTR [rsi+0x10]
-    mov r8d,ebp
-    shr r8d,0xc
-    mov rsi,QWORD PTR [rsi+r8*8]
-    test rsi,rsi
-    je 62
-    mov r14,r10
-    mov r8d,ebp
-    and r8d,0xfff
-    shl r8d,0x4
-    lea r9,[rsi+r8*1]
-    mov r10,QWORD PTR [rsi+r8*1+0x8]
-16:
-    mov rsi,r10
-    mov r8,QWORD PTR [r9]
-    mov r10,QWORD PTR [r9+0x8]
-    cmp r10,rsi
-    jne 16
-    mov r9,r8
-    shr r9,0x20
-    test al,al
-    cmove r9d,r8d
-    cmp edi,r9d
-    jne 62
-    mov r10,r14
-    cmp rsi,0x1
-    je 17
-    test rsi,rsi
-    je 62
     test al,al
     je 22
-    mov QWORD PTR [rbx+0x30],rcx
-    mov QWORD PTR [rbx+0x38],rsi
-    mov ecx,0x30
-    mov r14,r12
-    jmp 24
-17:
-    mov rdi,QWORD PTR [rbx]
-    test rdi,rdi
-    je 19
-    mov rax,QWORD PTR [rbx+0x8]
-    lea ecx,[r10-0x1]
-    cmp ecx,0x4
-    jb 18
-    cmp r10d,0xe
-    jne 19
-18:
-    shr rdx,0x30
-    mov esi,ebp
-    call QWORD PTR [rax+0x20]
-19:
-    mov rdi,rbx
-    mov rsi,r12
-    call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-    lea r12,[rbx+0xe0]
-    jmp 38
-20:
-    mov rsi,QWORD PTR [rbx+0x98]
-    mov ecx,DWORD PTR [rbx+0x14c]
-    mov rsi,QWORD PTR [rsi+0x10]
+    jmp 23
+13:
+    mov ecx,0x2001
+    bt ecx,r9d
+    jae 19
+    mov ecx,r13d
+    lea rax,[rbx+0x20]
+    cmp QWORD PTR [rax],rcx
+    je 22
+    xor eax,eax
+14:
+    mov rdx,QWORD PTR [rbx+0x98]
+    mov esi,DWORD PTR [rbx+0x14c]
+    mov rdx,QWORD PTR [rdx+0x10]
     mov edi,ebp
     shr edi,0xc
-    mov rdi,QWORD PTR [rsi+rdi*8]
+    mov rdx,QWORD PTR [rdx+rdi*8]
+    test rdx,rdx
+    je 62
+    mov r14,r9
+    mov edi,ebp
+    and edi,0xfff
+    shl edi,0x4
+    lea r8,[rdx+rdi*1]
+    mov r9,QWORD PTR [rdx+rdi*1+0x8]
+15:
+    mov rdx,r9
+    mov rdi,QWORD PTR [r8]
+    mov r9,QWORD PTR [r8+0x8]
+    cmp r9,rdx
+    jne 15
+    mov r8,rdi
+    shr r8,0x20
+    test al,al
+    cmove r8d,edi
+    cmp esi,r8d
+    jne 62
+    mov r9,r14
+    cmp rdx,0x1
+    je 16
+    test rdx,rdx
+    je 62
+    test al,al
+    je 21
+    mov QWORD PTR [rbx+0x30],rcx
+    mov QWORD PTR [rbx+0x38],rdx
+    mov ecx,0x30
+    jmp 23
+16:
+    mov rdi,QWORD PTR [rbx]
     test rdi,rdi
+    je 18
+    mov rax,QWORD PTR [rbx+0x8]
+    lea ecx,[r9-0x1]
+    cmp ecx,0x4
+    jb 17
+    cmp r9d,0xe
+    jne 18
+17:
+    shr r13,0x30
+    mov esi,ebp
+    mov edx,r13d
+    mov r14,r10
+    call QWORD PTR [rax+0x20]
+    mov r10,r14
+18:
+    mov rdi,rbx
+    mov rsi,r10
+    jmp 37
+19:
+    mov rdx,QWORD PTR [rbx+0x98]
+    mov ecx,DWORD PTR [rbx+0x14c]
+    mov rdx,QWORD PTR [rdx+0x10]
+    mov esi,ebp
+    shr esi,0xc
+    mov rsi,QWORD PTR [rdx+rsi*8]
+    test rsi,rsi
     je 11
-    mov r8d,ebp
-    and r8d,0xfff
-    shl r8d,0x4
-    lea rsi,[rdi+r8*1]
-    mov r9,QWORD PTR [rdi+r8*1+0x8]
-21:
-    mov rdi,r9
-    mov r8,QWORD PTR [rsi]
-    mov r9,QWORD PTR [rsi+0x8]
-    cmp r9,rdi
-    jne 21
-    lea rsi,[rbx+0x30]
-    cmp ecx,r8d
+    mov edi,ebp
+    and edi,0xfff
+    shl edi,0x4
+    lea rdx,[rsi+rdi*1]
+    mov r8,QWORD PTR [rsi+rdi*1+0x8]
+20:
+    mov rsi,r8
+    mov rdi,QWORD PTR [rdx]
+    mov r8,QWORD PTR [rdx+0x8]
+    cmp r8,rsi
+    jne 20
+    lea rdx,[rbx+0x30]
+    cmp ecx,edi
     jne 12
-    test rdi,rdi
+    test rsi,rsi
     sete al
-    lea rsi,[rbx+0x20]
+    lea rdx,[rbx+0x20]
     lea rcx,[rbx+0x30]
-    cmove rsi,rcx
+    cmove rdx,rcx
     jmp 12
-22:
+21:
     mov QWORD PTR [rbx+0x20],rcx
-    mov QWORD PTR [rbx+0x28],rsi
-    mov r14,r12
-23:
+    mov QWORD PTR [rbx+0x28],rdx
+22:
     mov ecx,0x20
-24:
+23:
     mov rsi,QWORD PTR [rbx+rcx*1+0x8]
-    mov r8,rdx
-    shr r8,0x30
+    mov rdx,r13
+    shr rdx,0x30
+    mov r14b,0x1
     cmp r15b,0xe
-    mov QWORD PTR [rsp+0x48],r11
+    mov QWORD PTR [rsp+0x40],r11
+    mov QWORD PTR [rsp+0x18],rsi
     ja 43
     lea rcx,[data]
-    movsxd rax,DWORD PTR [rcx+r10*4]
+    movsxd rax,DWORD PTR [rcx+r9*4]
     add rax,rcx
-    mov QWORD PTR [rsp+0x38],r8
     jmp rax
     mov rax,QWORD PTR [rsi+0x190]
     cmp rax,0x2
-    jne 25
-    mov al,0x1
-    mov DWORD PTR [rsp+0x8],eax
-    mov QWORD PTR [rsp+0x10],r13
-    mov QWORD PTR [rsp+0x18],0x0
+    jne 24
+    mov QWORD PTR [rsp+0x8],rdx
+    mov QWORD PTR [rsp+0x10],0x0
     mov eax,r15d
-    mov DWORD PTR [rsp+0xc],eax
+    mov DWORD PTR [rsp+0x4],eax
     jmp 35
     mov rax,QWORD PTR [rsi+0x190]
     cmp rax,0x2
     je 58
-25:
+24:
     mov rdi,QWORD PTR [rsi+0x198]
     test rax,rax
-    mov QWORD PTR [rsp+0x40],rsi
-    je 27
-    cmp QWORD PTR [rdi+0x28],r8
-    jbe 26
+    mov QWORD PTR [rsp+0x8],rdx
+    je 26
+    cmp QWORD PTR [rdi+0x28],rdx
+    jbe 25
     mov rax,QWORD PTR [rdi+0x20]
-    movzx ecx,BYTE PTR [rax+r8*1]
+    movzx ecx,BYTE PTR [rax+rdx*1]
     test cl,cl
-    je 26
+    je 25
     xor ecx,ecx
-    xchg BYTE PTR [rax+r8*1],cl
+    xchg BYTE PTR [rax+rdx*1],cl
     test cl,cl
-    je 26
+    je 25
     mov rax,QWORD PTR [rdi+0x10]
-    mov r12,QWORD PTR [rax+r8*8]
-    mov rsi,rdx
-    shr rsi,0x36
-    mov rcx,r8
-    mov r8,QWORD PTR [rdi+0x30]
+    mov r12,QWORD PTR [rax+rdx*8]
+    mov r11,r13
+    shr r11,0x36
+    mov rsi,QWORD PTR [rdi+0x30]
     mov eax,0x1
-    mov r9d,0x1
-    shl r9,cl
-    lock or QWORD PTR [r8+rsi*8],r9
+    mov r8d,0x1
+    mov ecx,edx
+    shl r8,cl
+    lock or QWORD PTR [rsi+r11*8],r8
     mov rcx,QWORD PTR [rdi+0x40]
-    mov BYTE PTR [rcx+rsi*1],0x1
+    mov BYTE PTR [rcx+r11*1],0x1
     mov rcx,QWORD PTR [rdi+0x50]
-    shr rdx,0x3c
-    mov BYTE PTR [rcx+rdx*1],0x1
+    shr r13,0x3c
+    mov BYTE PTR [rcx+r13*1],0x1
     cmp rax,0x1
-    jne 33
+    jne 34
     jmp 50
-26:
+25:
     xor eax,eax
     cmp rax,0x1
-    jne 33
+    jne 34
     jmp 50
-27:
+26:
     sub rdi,0xffffffffffffff80
-    mov esi,r8d
-    mov r12,r14
+    mov esi,edx
     mov r14,r10
+    mov r12,r9
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
+    mov r9,r12
     mov r10,r14
-    mov r14,r12
     mov r12,rdx
     cmp rax,0x1
-    jne 33
+    jne 34
     jmp 50
-    mov QWORD PTR [rsp+0x10],r13
-    mov r13,r14
-    mov r14,r10
+    mov QWORD PTR [rsp+0x38],r9
+    mov r13,r10
     lea rdi,[rsp+0x20]
-    mov edx,r8d
     xor ecx,ecx
+    mov r14,rdx
     mov r12,rsi
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
     mov rax,QWORD PTR [rsp+0x20]
     cmp rax,0x2
-    je 42
+    je 41
     test rax,rax
     jne 36
     jmp 59
-    mov rax,QWORD PTR [rsi+0x190]
-    lea rdi,[rsi+0x198]
+    mov QWORD PTR [rsp+0x8],rdx
+    mov r12,r9
+    mov r14,r10
+    mov rdi,r10
+    call QWORD PTR [_ZN7mlx5_cq4ring4slow13is_page_fault]
+    mov rcx,QWORD PTR [rsp+0x18]
+    test al,al
+    je 27
+    cmp DWORD PTR [rcx+0x190],0x1
+    je 45
+27:
+    mov rax,QWORD PTR [rcx+0x190]
+    lea rdi,[rcx+0x198]
     cmp rax,0x2
-    mov QWORD PTR [rsp+0x40],rsi
     je 29
     cmp eax,0x1
     jne 30
     mov r11,QWORD PTR [rdi]
-    cmp QWORD PTR [r11+0x28],r8
+    mov rsi,QWORD PTR [rsp+0x8]
+    cmp QWORD PTR [r11+0x28],rsi
     jbe 32
     mov rax,QWORD PTR [r11+0x20]
-    movzx ecx,BYTE PTR [rax+r8*1]
+    movzx ecx,BYTE PTR [rax+rsi*1]
     test cl,cl
-    je 32
+    mov r10,r14
+    mov r9,r12
+    je 42
     xor ecx,ecx
-    xchg BYTE PTR [rax+r8*1],cl
+    xchg BYTE PTR [rax+rsi*1],cl
     test cl,cl
-    je 32
+    je 42
+    mov rcx,rsi
     mov rax,QWORD PTR [r11+0x10]
-    mov r12,QWORD PTR [rax+r8*8]
-    mov rdi,rdx
-    shr rdi,0x36
-    mov rcx,r8
-    mov r8,QWORD PTR [r11+0x30]
+    mov rdx,QWORD PTR [rax+rsi*8]
+    mov rsi,r13
+    shr rsi,0x36
+    mov rdi,QWORD PTR [r11+0x30]
     mov eax,0x1
-    mov r9d,0x1
-    shl r9,cl
-    lock or QWORD PTR [r8+rdi*8],r9
+    mov r8d,0x1
+    shl r8,cl
+    lock or QWORD PTR [rdi+rsi*8],r8
     mov rcx,QWORD PTR [r11+0x40]
-    mov BYTE PTR [rcx+rdi*1],0x1
+    mov BYTE PTR [rcx+rsi*1],0x1
     mov rcx,QWORD PTR [r11+0x50]
-    shr rdx,0x3c
-    mov BYTE PTR [rcx+rdx*1],0x1
+    shr r13,0x3c
+    mov BYTE PTR [rcx+r13*1],0x1
     test al,0x1
-    je 33
+    je 34
     jmp 54
-    mov QWORD PTR [rsp+0x10],r13
-    mov r13,r14
-    mov r14,r10
+    mov QWORD PTR [rsp+0x38],r9
+    mov r13,r10
     lea rdi,[rsp+0x20]
-    mov edx,r8d
     mov ecx,0x1
+    mov r14,rdx
     mov r12,rsi
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
     mov rax,QWORD PTR [rsp+0x20]
     cmp rax,0x2
-    je 42
+    je 41
     test rax,rax
     jne 36
     jmp 60
@@ -449,60 +455,59 @@
     jmp rsi
     mov esi,0x20
     cmp ecx,0x4fffffff
-    ja 39
-    jmp 41
+    ja 31
+    jmp 40
 29:
-    mov r12,r14
-    mov r14,r10
     call QWORD PTR [_ZN8mlx5_wqe7receive8striding15StridingRecords13retire_failed]
-    jmp 31
+    jmp 33
 30:
-    mov r12,r14
-    mov r14,r10
     mov rdi,QWORD PTR [rdi]
     sub rdi,0xffffffffffffff80
-    mov esi,r8d
+    mov rsi,QWORD PTR [rsp+0x8]
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
+    jmp 33
+    cmp ecx,0x4fffffff
+    jbe 39
 31:
-    mov r10,r14
-    mov r14,r12
-    mov r12,rdx
-    test al,0x1
-    je 33
-    jmp 54
+    xor r11d,r11d
+    jmp 10
+    xor r11d,r11d
+    cmp ecx,0x4fffffff
+    ja 10
+    jmp 71
 32:
     xor eax,eax
+33:
+    mov r10,r14
+    mov r9,r12
     test al,0x1
     jne 54
-33:
-    mov QWORD PTR [rsp+0x10],r13
-    mov DWORD PTR [rsp+0x8],0x0
-    mov rsi,QWORD PTR [rsp+0x40]
 34:
-    mov r8,QWORD PTR [rsp+0x38]
+    xor r14d,r14d
+    mov rsi,QWORD PTR [rsp+0x18]
 35:
-    lea rdi,[rsp+0x50]
-    mov r12,rsi
-    mov r13,r14
-    mov rdx,r14
-    mov r14,r10
-    mov ecx,r10d
+    lea rdi,[rsp+0x48]
+    mov r13,r10
+    mov rdx,r10
+    mov r12,r9
+    mov ecx,r9d
+    mov r8,QWORD PTR [rsp+0x8]
     call _ZN7mlx5_cq12tag_matching6retire
-    movzx eax,WORD PTR [rsp+0x50]
+    movzx eax,WORD PTR [rsp+0x48]
     cmp eax,0x2
     je 47
     test eax,eax
     je 70
-    mov rcx,QWORD PTR [rsp+0x54]
+    mov rcx,QWORD PTR [rsp+0x4c]
     mov eax,ecx
     shr eax,0x8
-    mov DWORD PTR [rsp+0xc],eax
-    mov QWORD PTR [rsp+0x18],rcx
+    mov DWORD PTR [rsp+0x4],eax
+    mov QWORD PTR [rsp+0x10],rcx
     shr rcx,0x10
-    mov QWORD PTR [rsp+0x60],rcx
+    mov QWORD PTR [rsp+0x58],rcx
 36:
-    lea r12,[rbx+0xe0]
     mov rsi,r13
+    lea r12,[rbx+0xe0]
     mov rdi,rbx
 37:
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
@@ -512,22 +517,13 @@
     xor al,BYTE PTR [rbx+0x148]
     test al,0x1
     je 3
-    jmp 45
-    cmp ecx,0x4fffffff
-    jbe 40
+    jmp 46
 39:
-    xor r11d,r11d
-    jmp 10
-    xor r11d,r11d
-    cmp ecx,0x4fffffff
-    ja 10
-    jmp 71
-40:
     mov esi,0x40
     cmp QWORD PTR [rbx+0x40],0x40
     jbe 73
-41:
-    mov r11d,DWORD PTR [r14+0x2c]
+40:
+    mov r11d,DWORD PTR [r10+0x2c]
     bswap r11d
     cmp esi,r11d
     jb 72
@@ -536,29 +532,47 @@
     mov eax,0x4000
     cmove r11d,eax
     jmp 10
-42:
-    mov DWORD PTR [rsp+0x8],0x0
-    mov r10,r14
-    mov r14,r13
+41:
+    mov QWORD PTR [rsp+0x8],r14
+    xor r14d,r14d
+    mov r10,r13
+    mov r9,QWORD PTR [rsp+0x38]
     mov rsi,r12
-    jmp 34
+    jmp 35
+42:
+    xor eax,eax
+    test al,0x1
+    je 34
+    jmp 54
 43:
-    mov al,0x1
-    mov DWORD PTR [rsp+0x8],eax
-    mov QWORD PTR [rsp+0x10],r13
+    mov QWORD PTR [rsp+0x8],rdx
     mov eax,r15d
-    mov DWORD PTR [rsp+0xc],eax
-    mov QWORD PTR [rsp+0x18],0x0
+    mov DWORD PTR [rsp+0x4],eax
+    mov QWORD PTR [rsp+0x10],0x0
     jmp 35
 44:
     mov rdi,QWORD PTR [rbx+0x10]
     mov rsi,QWORD PTR [rbx+0x18]
-    mov rdx,r14
+    mov rdx,r10
+    mov r14,r10
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$22report_signature_error
     mov rdi,rbx
     mov rsi,r14
     jmp 37
 45:
+    mov rdi,QWORD PTR [rcx+0x198]
+    add rdi,0x10
+    mov rsi,QWORD PTR [rsp+0x8]
+    call QWORD PTR [_ZN8mlx5_wqe7receive6shared20SharedReceiveRecords6repost]
+    mov rcx,QWORD PTR [rsp+0x18]
+    test al,al
+    je 27
+    mov rdi,rbx
+    mov rsi,r14
+    call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
+    lea r12,[rbx+0xe0]
+    jmp 38
+46:
     mov rax,QWORD PTR [rbx+0x90]
     mov ecx,DWORD PTR [rbx+0x144]
     mov DWORD PTR [rax+0x2c],ecx
@@ -566,16 +580,14 @@
     and ecx,0xffffff
     bswap ecx
     mov DWORD PTR [rax],ecx
-46:
     xor eax,eax
     jmp 57
 47:
-    cmp BYTE PTR [rsp+0x8],0x0
-    mov r11,QWORD PTR [rsp+0x48]
-    mov r10,r14
-    mov r14,r13
-    mov r13,QWORD PTR [rsp+0x10]
-    mov rsi,r12
+    test r14b,r14b
+    mov r10,r13
+    mov r11,QWORD PTR [rsp+0x40]
+    mov r9,r12
+    mov rsi,QWORD PTR [rsp+0x18]
     jne 69
 48:
     movzx eax,BYTE PTR [rsi+0x1a8]
@@ -583,24 +595,24 @@
     jne 49
     test r15b,r15b
     je 51
-    cmp r10d,0xd
+    cmp r9d,0xd
     je 51
     cmp DWORD PTR [rsi+0x190],0x1
     jne 51
     mov rdi,QWORD PTR [rsi+0x198]
     add rdi,0x10
-    mov r15,r14
     mov r14,r10
+    mov r15,r9
     call QWORD PTR [_ZN8mlx5_wqe7receive6shared20SharedReceiveRecords7is_lent]
+    mov r9,r15
+    mov r11,QWORD PTR [rsp+0x40]
     mov r10,r14
-    mov r14,r15
-    mov r11,QWORD PTR [rsp+0x48]
     test al,al
     je 51
 49:
     mov rdi,rbx
-    mov rsi,r14
-    mov edx,r10d
+    mov rsi,r10
+    mov edx,r9d
     mov ecx,r11d
     call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$10found_lent]
     jmp 56
@@ -610,21 +622,25 @@
     jmp 55
 51:
     shl rbp,0x20
-    and r13d,0xffff0000
-    lea rsi,[r13*1+0x2]
-    add rsi,rbp
+    mov rax,QWORD PTR [rsp+0x60]
+    and eax,0xffff0000
+    lea rsi,[rax+rbp*1]
+    add rsi,0x2
 52:
     mov rdi,rbx
 53:
     call _ZN7mlx5_cq4ring13Ring$LT$Q$GT$5latch
-    jmp 46
+    xor eax,eax
+    jmp 57
 54:
     mov bp,0x180
+    mov r12,rdx
 55:
     mov rdi,rbx
-    mov rsi,r14
+    mov rsi,r10
+    mov r14,r10
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-    or ebp,DWORD PTR [rsp+0x48]
+    or ebp,DWORD PTR [rsp+0x40]
     mov QWORD PTR [rbx+0x50],r14
     mov QWORD PTR [rbx+0x58],r12
     mov WORD PTR [rbx+0x60],bp
@@ -642,9 +658,9 @@
 58:
     test r11d,0x4800
     jne 75
-    mov eax,DWORD PTR [r14+0x2c]
+    mov eax,DWORD PTR [r10+0x2c]
     bswap eax
-    mov WORD PTR [rbx+0x48],r8w
+    mov WORD PTR [rbx+0x48],dx
     mov DWORD PTR [rbx+0x4c],eax
     cmp DWORD PTR [rsi+0x190],0x2
     jne 48
@@ -652,9 +668,9 @@
     shr eax,0x10
     and eax,0x7fff
     je 48
-    cmp ecx,r8d
+    cmp ecx,edx
     ja 48
-    add eax,r8d
+    add eax,edx
     cmp eax,DWORD PTR [rsi+0x1a0]
     ja 48
     mov rdx,QWORD PTR [rsi+0x198]
@@ -686,7 +702,7 @@
     mov r12,QWORD PTR [rsp+0x28]
     or ebp,0x100
 61:
-    mov r14,r13
+    mov r10,r13
     jmp 55
 62:
     shl rbp,0x20
@@ -713,25 +729,26 @@
     mov rsi,rdx
     jmp 53
 69:
-    mov rcx,QWORD PTR [rsp+0x60]
+    mov rcx,QWORD PTR [rsp+0x58]
     shl rcx,0x10
-    movzx eax,BYTE PTR [rsp+0xc]
+    movzx eax,BYTE PTR [rsp+0x4]
     shl eax,0x8
     or rax,rcx
-    movzx esi,BYTE PTR [rsp+0x18]
+    movzx esi,BYTE PTR [rsp+0x10]
     or rsi,rax
     jmp 52
 70:
-    mov r12,QWORD PTR [rsp+0x58]
-    movzx r15d,WORD PTR [rsp+0x52]
+    mov rax,QWORD PTR [rsp+0x50]
+    movzx r14d,WORD PTR [rsp+0x4a]
     mov rdi,rbx
-    mov esi,r14d
+    mov esi,r12d
+    mov r12,rax
     mov edx,ebp
     call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$12side_of_tags]
-    mov ebp,r15d
+    mov ebp,r14d
     or ebp,0xffff8000
     test al,al
-    cmovne ebp,r15d
+    cmovne ebp,r14d
     jmp 61
 71:
     mov eax,0x3
@@ -749,7 +766,9 @@
     or rdx,r11
     jmp 68
 75:
-    shr rdx,0x1a
-    and edx,0x300
-    or rdx,0x3
-    jmp 68
+    shr r13,0x1a
+    and r13d,0x300
+    or r13,0x3
+    mov rdi,rbx
+    mov rsi,r13
+    jmp 53

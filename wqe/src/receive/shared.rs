@@ -384,7 +384,7 @@ impl SharedReceiveQueue {
         if tail + 1 == self.end && self.extend_run().is_err() {
             return false;
         }
-        self.finish(wr_id);
+        self.finish(tail, wr_id);
         self.publish();
         true
     }
@@ -412,14 +412,13 @@ impl SharedReceiveQueue {
                 }
             }
         }
-        self.finish(wr.wr_id);
+        self.finish(tail, wr.wr_id);
         Ok(())
     }
 
-    /// Moves the tail behind the request that was written there.
+    /// Moves the tail, which is here, behind the request that was written there.
     #[inline(always)]
-    fn finish(&mut self, wr_id: u64) {
-        let tail = self.tail;
+    fn finish(&mut self, tail: u32, wr_id: u64) {
         self.hold(wr_id);
         self.tail = tail + 1;
         if self.tail == self.end {
