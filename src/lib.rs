@@ -197,7 +197,7 @@ pub use mlx5_wqe::{
     AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, Change, ChosenRequest, Data,
     InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
     NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
-    QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Request,
-    RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Steps, StepsState,
-    UdAddress, UnsupportedOperation, VlanTag, WindowType, Wr, operation, transport,
+    QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Repost,
+    Request, RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Steps,
+    StepsState, UdAddress, UnsupportedOperation, VlanTag, WindowType, Wr, operation, transport,
 };

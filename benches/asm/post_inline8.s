@@ -14,9 +14,9 @@
 0:
     lea rsi,[r8-0x1]
     cmp rsi,QWORD PTR [rdi+0x70]
-    jae 12
+    jae 13
     cmp DWORD PTR [rdi+0x60],eax
-    js 12
+    js 13
     mov esi,DWORD PTR [rdi+0x64]
     and esi,eax
     shl rsi,0x6
@@ -130,7 +130,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 11
+    jmp 12
 9:
     mov DWORD PTR [rdi+0x58],eax
     mov DWORD PTR [rdi+0x5c],edx
@@ -143,7 +143,36 @@
     sfence
     mov rax,QWORD PTR [rdi+0x20]
     cmp ecx,0x2
-    jne 10
+    je 10
+    cmp ecx,0x3
+    jne 11
+    movaps xmm0,XMMWORD PTR [rsi]
+    movaps xmm1,XMMWORD PTR [rsi+0x10]
+    movaps xmm2,XMMWORD PTR [rsi+0x20]
+    movaps xmm3,XMMWORD PTR [rsi+0x30]
+    movaps XMMWORD PTR [rax],xmm0
+    movaps XMMWORD PTR [rax+0x10],xmm1
+    movaps XMMWORD PTR [rax+0x20],xmm2
+    movaps XMMWORD PTR [rax+0x30],xmm3
+    mov rax,QWORD PTR [rdi+0x20]
+    movaps xmm0,XMMWORD PTR [rsi+0x40]
+    movaps xmm1,XMMWORD PTR [rsi+0x50]
+    movaps xmm2,XMMWORD PTR [rsi+0x60]
+    movaps xmm3,XMMWORD PTR [rsi+0x70]
+    movaps XMMWORD PTR [rax+0x40],xmm0
+    movaps XMMWORD PTR [rax+0x50],xmm1
+    movaps XMMWORD PTR [rax+0x60],xmm2
+    movaps XMMWORD PTR [rax+0x70],xmm3
+    movaps xmm0,XMMWORD PTR [rsi+0x80]
+    movaps xmm1,XMMWORD PTR [rsi+0x90]
+    movaps xmm2,XMMWORD PTR [rsi+0xa0]
+    movaps xmm3,XMMWORD PTR [rsi+0xb0]
+    movaps XMMWORD PTR [rax+0x80],xmm0
+    movaps XMMWORD PTR [rax+0x90],xmm1
+    movaps XMMWORD PTR [rax+0xa0],xmm2
+    movaps XMMWORD PTR [rax+0xb0],xmm3
+    jmp 12
+10:
     movaps xmm0,XMMWORD PTR [rsi]
     movaps xmm1,XMMWORD PTR [rsi+0x10]
     movaps xmm2,XMMWORD PTR [rsi+0x20]
@@ -160,14 +189,14 @@
     movaps XMMWORD PTR [rax+0x50],xmm1
     movaps XMMWORD PTR [rax+0x60],xmm2
     movaps XMMWORD PTR [rax+0x70],xmm3
-    jmp 11
-10:
+    jmp 12
+11:
     mov rbx,rdi
     mov rdi,rax
     mov edx,ecx
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-11:
+12:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
@@ -176,7 +205,7 @@
     pop rbx
     pop r14
     ret
-12:
+13:
     mov rbx,rdi
     mov esi,eax
     mov rax,rcx

@@ -57,8 +57,15 @@ pub trait Queue {
         &NO_TAG
     }
     /// Whether a program has the memory of the queue and posts there itself, so that requests complete
-    /// that have no record.
-    fn is_lent(&self) -> bool {
+    /// that have no record: `receives`, or sends.
+    fn is_lent(&self, receives: bool) -> bool {
+        let _ = receives;
+        false
+    }
+    /// Has a receive request posted again that met a page fault, and says whether it was: then nobody is told of
+    /// its completion.
+    fn repost(&self, counter: u16) -> bool {
+        let _ = counter;
         false
     }
     /// Handles a CQE of a queue with a tag list that the other functions do not handle.

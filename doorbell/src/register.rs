@@ -147,13 +147,20 @@ impl SendRegister {
         record.set_send(counter);
         barrier::write_combining_start();
         // SAFETY: the caller upholds the contract of `ring`; `copy` is not zero, so this is a
-        // BlueFlame register of this queue alone. One block is the common case, and two for a datagram.
+        // BlueFlame register of this queue alone. One block is the common case, two for a datagram,
+        // and three for a key with up to four entries.
         unsafe {
             match copy {
                 1 => copy_block(self.half, wqe),
                 2 => {
                     copy_block(self.half, wqe);
                     copy_block(self.half.byte_add(BLUEFLAME_UNIT), wqe.byte_add(BLUEFLAME_UNIT));
+                }
+                3 => {
+                    copy_block(self.half, wqe);
+                    for at in [BLUEFLAME_UNIT, 2 * BLUEFLAME_UNIT] {
+                        copy_block(self.half.byte_add(at), wqe.byte_add(at));
+                    }
                 }
                 _ => copy_blocks(self.half, wqe, copy),
             }

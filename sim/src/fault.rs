@@ -27,6 +27,9 @@ pub enum Fault {
         /// The vendor's code in the completion.
         vendor: u8,
     },
+    /// Each of the next messages to shared receive queues meets a page fault of on-demand memory: its receive
+    /// completes with that error, the queue pair goes on, and the message comes again.
+    FaultReceives(u32),
     /// Reports each of the next asynchronous events twice.
     DuplicateEvents(u32),
     /// Holds back the next asynchronous events until there are this many, then reports them
@@ -60,7 +63,7 @@ struct Name {
     make: fn(&str) -> Option<Fault>,
 }
 
-const NAMES: [Name; 12] = [
+const NAMES: [Name; 13] = [
     Name { name: "drop-packets", takes: "N", make: |n| Some(Fault::DropPackets(n.parse().ok()?)) },
     Name {
         name: "corrupt-packets",
@@ -73,6 +76,11 @@ const NAMES: [Name; 12] = [
         make: |none| none.is_empty().then_some(Fault::FailSignature { mkey: None }),
     },
     Name { name: "fail-request", takes: "SYNDROME", make: fail_request },
+    Name {
+        name: "fault-receives",
+        takes: "N",
+        make: |n| Some(Fault::FaultReceives(n.parse().ok()?)),
+    },
     Name {
         name: "duplicate-events",
         takes: "N",
@@ -133,7 +141,7 @@ impl fmt::Display for UnknownFault {
 impl Error for UnknownFault {}
 
 /// Every fault has a name: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
-/// (the syndrome that the completion reports), `duplicate-events:N`, `reorder-events:N`,
+/// (the syndrome that the completion reports), `fault-receives:N`, `duplicate-events:N`, `reorder-events:N`,
 /// `corrupt-cqe:OFFSET=BYTE`, `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A name
 /// stands for any queue pair, key or queue. The queue to overrun has a number, and need not be there yet:
 /// then its first completion overruns it.
@@ -166,6 +174,7 @@ mod tests {
                 "fail-request:0x15",
                 Fault::FailRequest { qpn: None, syndrome: Syndrome::RetryExceeded, vendor: 0 },
             ),
+            ("fault-receives:2", Fault::FaultReceives(2)),
             ("duplicate-events:2", Fault::DuplicateEvents(2)),
             ("reorder-events:4", Fault::ReorderEvents(4)),
             ("corrupt-cqe:63=0xff", Fault::CorruptCqe { cqn: None, patch: vec![(63, 255)] }),
@@ -181,6 +190,7 @@ mod tests {
                 | Fault::CorruptPackets(_)
                 | Fault::FailSignature { .. }
                 | Fault::FailRequest { .. }
+                | Fault::FaultReceives(_)
                 | Fault::DuplicateEvents(_)
                 | Fault::ReorderEvents(_)
                 | Fault::CorruptCqe { .. }

@@ -108,8 +108,14 @@ impl Queue for QueuePairRecords {
         &self.user_tag
     }
 
-    fn is_lent(&self) -> bool {
+    fn is_lent(&self, receives: bool) -> bool {
         self.lent.load(Relaxed)
+            || receives
+                && matches!(&self.receive, ReceiveSide::Shared(records) if records.is_lent())
+    }
+
+    fn repost(&self, counter: u16) -> bool {
+        matches!(&self.receive, ReceiveSide::Shared(records) if records.repost(counter))
     }
 
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {

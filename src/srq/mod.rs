@@ -11,7 +11,7 @@ use crate::error::{DestroyError, Error};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
 use mlx5_wqe::{
-    ListError, PostError, ReceiveWr, Sge, SharedReceiveQueue as Ring, SharedReceiveRecords,
+    ListError, PostError, ReceiveWr, Repost, Sge, SharedReceiveQueue as Ring, SharedReceiveRecords,
 };
 use std::borrow::Borrow;
 use std::fmt;
@@ -114,6 +114,22 @@ impl SharedReceiveQueue {
     #[inline(always)]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.ring.recv(wr_id, sge)
+    }
+
+    /// Has `repost` post those receives again that meet a page fault of on-demand memory
+    /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or nobody. It gets the number of the request, for
+    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which then is not told. Default:
+    /// nobody, and the completion is told: a queue that one thread owns is posted to by that thread alone.
+    ///
+    /// When the call returns, what was set before is not called any more.
+    pub fn on_page_fault(&self, repost: Option<Repost>) {
+        self.inner.records.set_repost(repost);
+    }
+
+    /// Posts a request again that met a page fault, behind all others. Returns whether it did: for
+    /// [`SharedReceiveQueue::on_page_fault`].
+    pub fn repost(&mut self, request: u16) -> bool {
+        self.ring.repost(request)
     }
 
     /// The maximum number of outstanding requests.

@@ -49,4 +49,11 @@ impl SharedReceiveQueue {
             srqn: inner.srqn,
         })
     }
+
+    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
+    /// that has the [parts](SharedReceiveQueue::raw_parts) and posts itself, but polls here. Otherwise such a
+    /// completion is [corruption](crate::PollError::Corrupt).
+    pub fn report_unrecorded(&mut self) {
+        self.inner.records.lend();
+    }
 }

@@ -338,6 +338,43 @@ static void shared(void)
 	must(!ibv_destroy_srq(srq), "ibv_destroy_srq");
 }
 
+/* A shared queue of which the program has the memory, but not the completion queue: that is polled as ever. */
+static void shared_polled(void)
+{
+	struct ibv_srq_init_attr attr = { .attr = { DEPTH, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(bed.pd, &attr);
+	struct side from = make_side(NULL), to;
+	struct mlx5dv_srq raw = {};
+	struct mlx5dv_obj obj = { .srq = { srq, &raw } };
+	uint32_t head, good = 0;
+	struct ibv_wc wc;
+
+	must(srq, "ibv_create_srq");
+	to = make_side(srq);
+	must(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ), "mlx5dv_init_obj");
+	take(&from);
+	connect_sides(&from, &to);
+	head = raw.head;
+	for (int i = 0; i < DEPTH / 2; i++) {
+		uint8_t *wqe = (uint8_t *)raw.buf + head * raw.stride;
+
+		head = be16toh(((struct mlx5_wqe_srq_next_seg *)wqe)->next_wqe_index);
+		mlx5dv_set_data_seg((void *)(wqe + SEGMENT), 64, bed.mr->lkey, (uintptr_t)bed.to);
+		atomic_thread_fence(memory_order_seq_cst);
+		*raw.dbrec = htobe32(i + 1);
+		bed.from[2] = i;
+		request(&from, MLX5_OPCODE_SEND, 64);
+		must(poll_one(to.cq, &wc) == 1, "ibv_poll_cq");
+		good += wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.byte_len == 64 &&
+			wc.qp_num == to.qp->qp_num && bed.to[2] == (uint8_t)i;
+		good += completed(&from, MLX5_CQE_REQ, from.sent - 1);
+	}
+	printf("messages to it, polled by the library: all %d\n", good == DEPTH);
+	drop_side(&from);
+	drop_side(&to);
+	must(!ibv_destroy_srq(srq), "ibv_destroy_srq");
+}
+
 /* A program that asks for the number of a queue and polls it by the library all the same. */
 static void numbers(void)
 {
@@ -410,6 +447,7 @@ int main(void)
 	must(!ibv_destroy_comp_channel(a.channel), "ibv_destroy_comp_channel");
 	drop_side(&b);
 	shared();
+	shared_polled();
 	numbers();
 	polled();
 	close_bed(&bed);

@@ -111,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: u32,
-    /// Send messages up to this size inline: at most 900, datagrams 892
+    /// Send messages up to this size inline: at most 972, datagrams 940
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     inline: usize,
     /// Ask for one completion in so many requests, at most --depth [default: 16, or --depth]
@@ -295,9 +295,9 @@ fn present(
 /// The most inline data: what a request of 1008 bytes has room for behind its other segments.
 fn most_inline(transport: Transport) -> usize {
     match transport {
-        Transport::Rc | Transport::Uc => 900,
+        Transport::Rc | Transport::Uc => 972,
         // An address vector comes before the data.
-        Transport::Ud => 892,
+        Transport::Ud => 940,
     }
 }
 

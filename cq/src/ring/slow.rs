@@ -13,7 +13,8 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::cqe::{
-    Cqe, CqeOpcode, DESCRIPTOR, Format, INLINE_32, INLINE_64, OPCODE_SHIFT, SOLICITED,
+    Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, Format, INLINE_32, INLINE_64, OPCODE_SHIFT, SOLICITED,
+    Syndrome,
 };
 use mlx5_prm::signature::SignatureErrorCqe;
 
@@ -25,6 +26,9 @@ const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SH
 
 /// The opcode of a CQE of a packet that shares its receive.
 const STRIDED: u8 = CqeOpcode::ResponderSend as u8;
+
+/// The opcode of a CQE of a receive that failed.
+const FAILED_RECEIVE: u8 = CqeOpcode::ResponderError as u8;
 
 /// The fields of a CQE that the slow path needs.
 struct Decoded {
@@ -75,6 +79,10 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: the queue was just looked up, or was looked up before and not freed since.
             let queue = unsafe { self.cached(side).1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
+            if opcode == FAILED_RECEIVE && is_page_fault(descriptor) && queue.repost(counter) {
+                self.pass_any(descriptor);
+                continue;
+            }
             let found = match Self::retire(queue, opcode, counter) {
                 Err(Corruption::Opcode(_)) if opcode == STRIDED && queue.has_strides() => {
                     if marks.is_inline() {
@@ -108,7 +116,7 @@ impl<Q: Queue> Ring<Q> {
                     self.pass_any(descriptor);
                     continue;
                 }
-                Ok(None) if queue.is_lent() => {
+                Ok(None) if queue.is_lent(!is_of_send(opcode)) => {
                     self.found_lent(descriptor, opcode, marks);
                     true
                 }
@@ -310,4 +318,18 @@ impl<Q: Queue> Ring<Q> {
             _ => return Err(Corruption::Opcode(opcode)),
         })
     }
+}
+
+/// Whether the CQE of a receive that failed says that it met a page fault.
+fn is_page_fault(descriptor: NonNull<u8>) -> bool {
+    // SAFETY: the bytes are inside a descriptor.
+    let [syndrome, vendor] =
+        [offset_of!(ErrorCqe, syndrome), offset_of!(ErrorCqe, vendor_err_synd)]
+            .map(|at| unsafe { descriptor.byte_add(at).read_volatile() });
+    syndrome == Syndrome::RemoteAborted as u8 && vendor == ErrorCqe::PAGE_FAULT
+}
+
+/// Whether a CQE of this opcode names a send request.
+const fn is_of_send(opcode: u8) -> bool {
+    matches!(CqeOpcode::from_bits(opcode), Some(CqeOpcode::Requester | CqeOpcode::RequesterError))
 }

@@ -337,6 +337,7 @@ impl Device {
             Fault::FailRequest { qpn, syndrome, vendor } => {
                 self.faults.fail_requests.push(ForcedFailure { qpn, syndrome, vendor });
             }
+            Fault::FaultReceives(receives) => self.faults.fault_receives += receives,
             Fault::DuplicateEvents(events) => self.faults.duplicate_events += events,
             Fault::ReorderEvents(events) => self.faults.reorder_events = events,
             Fault::CorruptCqe { cqn, patch } => {

@@ -15,6 +15,7 @@ pub(crate) struct Faults {
     /// Keys (index), or any, under which a signature shall not match.
     pub(crate) fail_signatures: Vec<Option<u32>>,
     pub(crate) fail_requests: Vec<ForcedFailure>,
+    pub(crate) fault_receives: u32,
     pub(crate) duplicate_events: u32,
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,

@@ -1,6 +1,6 @@
 //! The responder: what arrives at a queue pair.
 
-use mlx5_prm::cqe::{Cqe, CqeOpcode, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
@@ -9,7 +9,7 @@ use crate::engine::route::Origin;
 use crate::engine::state::mkey::{Access, Side, User};
 use crate::engine::state::port::GidType;
 use crate::engine::state::qp::{QpState, Transport};
-use crate::engine::state::receive::Inbound;
+use crate::engine::state::receive::{Inbound, Source};
 use crate::engine::wqe::Request;
 use crate::engine::{Device, Event};
 
@@ -111,6 +111,19 @@ impl Device {
 
     fn take_send(&mut self, qpn: u32, packet: &Packet<'_>) -> Answer {
         let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
+        if packet.first && receive.source == Source::Shared && self.faults.fault_receives > 0 {
+            self.faults.fault_receives -= 1;
+            let (opcode, index) = (CqeOpcode::ResponderError, receive.index);
+            self.complete_error(
+                qpn,
+                opcode,
+                0,
+                index,
+                Syndrome::RemoteAborted,
+                ErrorCqe::PAGE_FAULT,
+            );
+            return self.not_ready(qpn);
+        }
         let user = User { qpn, pd: receive.pd, side: Side::Responder };
         let end = packet.offset + packet.data.len() as u64;
         if end > receive.capacity() {

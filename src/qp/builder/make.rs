@@ -49,8 +49,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let layout = SendLayout::with_tso::<T>(requests, sges, inline, self.send_ops, header)
             .and_then(|layout| layout.holding(requests, self.mkey_blocks));
         let send = layout.filter(|layout| {
-            layout.max_request_blocks as usize * mlx5_prm::wqe::BLOCK
-                <= usize::from(limits.max_sq_desc_sz)
+            layout.max_request_bytes() <= usize::from(limits.max_sq_desc_sz)
                 && layout.blocks <= limits.max_send_wqebb
         });
         let Some(send) = send else {

@@ -15,8 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
 
 /// Laps that a ring is to make.
 const LAPS: u32 = 10;
-/// Bytes of a block, and of a unit of a request.
-const BLOCK: u32 = 64;
+/// Bytes of a unit of a request.
 const UNIT: u32 = 16;
 /// The most units that a request can say it has.
 const MOST_UNITS: u32 = 63;
@@ -33,16 +32,20 @@ impl Numbers {
     }
 }
 
+/// How many units a request may have: its last block need not be whole.
+fn most_units(bed: &Bed) -> u32 {
+    u32::from(bed.context().query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / UNIT
+}
+
 /// RDMA writes of exactly `units` units, inline or as a list of as many short entries as fit, lap
 /// after lap on one ring; what arrives is looked at after each.
 fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     /// Control segment and remote address.
     const HEAD: u32 = 2;
-    let context = bed.context();
-    let most = u32::from(context.query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / BLOCK;
-    drop(context);
-    for blocks in 1..=most {
-        let inline = (4 * blocks - HEAD) * UNIT - 4;
+    let most = most_units(bed);
+    for blocks in 1..=most.div_ceil(4) {
+        let last = (4 * blocks).min(most);
+        let inline = (last - HEAD) * UNIT - 4;
         let options = PairOptions::default().send_wr(4).inline(inline).send_sge(1);
         let Pair { mut a, b } = bed.pair::<Rc>(&options)?;
         let caps = a.qp.caps();
@@ -51,7 +54,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
         let source = pattern(99, 4096);
         let laps = LAPS * caps.send_blocks;
         let mut seed = 0;
-        for units in (4 * blocks - 3).max(HEAD + 1)..=4 * blocks {
+        for units in (4 * blocks - 3).max(HEAD + 1)..=last {
             let sges = (units - HEAD) as usize;
             let longest = sges * UNIT as usize - 4;
             // The longest and the shortest data that take so many units.
@@ -105,11 +108,9 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
 fn ud_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     /// Control segment and address vector.
     const HEAD: u32 = 4;
-    let context = bed.context();
-    let most = u32::from(context.query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / BLOCK;
-    drop(context);
-    for blocks in 2..=most {
-        let inline = (4 * blocks - HEAD) * UNIT - 4;
+    let most = most_units(bed);
+    for blocks in 2..=most.div_ceil(4) {
+        let inline = ((4 * blocks).min(most) - HEAD) * UNIT - 4;
         let options = PairOptions::default().send_wr(3).recv_wr(16).inline(inline).send_sge(1);
         let Pair { mut a, mut b } = bed.pair::<Ud>(&options)?;
         let caps = a.qp.caps();

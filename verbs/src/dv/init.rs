@@ -79,7 +79,7 @@ unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
 unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb {
     // SAFETY: by the contract of `init_obj`.
     unsafe {
-        let parts = SrqObject::of(from).raw_parts()?;
+        let parts = SrqObject::of(from).lend()?;
         (*to).buf = parts.requests.start.as_ptr().cast();
         (*to).dbrec = parts.record.as_ptr().cast();
         (*to).stride = parts.requests.stride;

@@ -156,7 +156,8 @@ impl<T: CTransport> Open<'_, T> {
     /// [`Open::begin_driver_request`] where no request is kept.
     #[inline(always)]
     pub(super) fn begin_next_driver_request(&mut self) {
-        self.begin(DRIVER);
+        self.steps.keep_keyed();
+        self.kept.wr.opcode = DRIVER;
     }
 
     /// It was added to the batch, or refused.

@@ -5,6 +5,8 @@ use mlx5::mkey::{Interleaved, MkeyAccess, SignatureBlock};
 use mlx5::{SendFlags, Sge};
 
 /// A configuration of a key, as far as it was told.
+// What each configuration begins with lies together.
+#[repr(C)]
 pub(super) struct Configuring {
     /// Its key; NULL if none is configured.
     pub(super) mkey: *mut mlx5dv_mkey,
@@ -12,14 +14,25 @@ pub(super) struct Configuring {
     pub(super) flags: SendFlags,
     /// Setters that are still to come.
     pub(super) left: u8,
-    pub(super) reset: bool,
+    /// There is something in `more`, which is of an earlier configuration otherwise.
+    has_more: bool,
     pub(super) access: Option<MkeyAccess>,
-    pub(super) layout: Layout,
+    more: More,
     /// Of a list.
     pub(super) pieces: Vec<Sge>,
     /// Of an interleaved layout.
     pub(super) interleaved: Vec<Interleaved>,
+}
+
+/// What most configurations are not told, or are told last.
+pub(super) struct More {
+    pub(super) reset: bool,
+    pub(super) layout: Layout,
     pub(super) signature: Option<SignatureBlock>,
+}
+
+impl More {
+    const NOTHING: Self = Self { reset: false, layout: Layout::None, signature: None };
 }
 
 impl Configuring {
@@ -29,12 +42,11 @@ impl Configuring {
             wr_id: 0,
             flags: SendFlags::empty(),
             left: 0,
-            reset: false,
+            has_more: false,
             access: None,
-            layout: Layout::None,
+            more: More::NOTHING,
             pieces: Vec::new(),
             interleaved: Vec::new(),
-            signature: None,
         }
     }
 
@@ -46,16 +58,27 @@ impl Configuring {
         wr_id: u64,
         flags: SendFlags,
         setters: u8,
-        reset: bool,
     ) {
         self.mkey = mkey;
         self.wr_id = wr_id;
         self.flags = flags;
         self.left = setters;
-        self.reset = reset;
+        self.has_more = false;
         self.access = None;
-        self.layout = Layout::None;
-        self.signature = None;
+    }
+
+    /// What is told besides the access rights, if anything is.
+    #[inline(always)]
+    pub(super) fn more(&self) -> Option<&More> {
+        self.has_more.then_some(&self.more)
+    }
+
+    /// [`Configuring::more`], to tell something.
+    pub(super) fn more_mut(&mut self) -> &mut More {
+        if !self.has_more {
+            (self.has_more, self.more) = (true, More::NOTHING);
+        }
+        &mut self.more
     }
 }
 

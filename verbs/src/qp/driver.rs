@@ -100,10 +100,11 @@ unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
 unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
     // SAFETY: by the contract.
     let mut configure = unsafe { without_signature(waiting) };
-    if waiting.reset {
+    let Some(more) = waiting.more() else { return configure };
+    if more.reset {
         configure = configure.reset_signature();
     }
-    if let Some(block) = &waiting.signature {
+    if let Some(block) = &more.signature {
         configure = configure.signature(block);
     }
     configure
@@ -120,7 +121,7 @@ unsafe fn finish(open: &mut Open<'_, Rc>) {
     let Some(waiting) = kept.configuring.as_deref_mut() else { return };
     // SAFETY: C's contract: the key exists until the batch is completed.
     let configure = unsafe { without_layout(waiting) };
-    let configure = match waiting.layout {
+    let configure = match waiting.more().map_or(Layout::None, |more| more.layout) {
         Layout::None => configure,
         Layout::List => configure.layout_list(&waiting.pieces),
         Layout::Interleaved { repeat } => {
@@ -160,7 +161,7 @@ unsafe extern "C" fn wr_mkey_configure(
         let Some(waiting) = open.kept.configuring.as_deref_mut() else {
             return begin_configuring(dv, mkey, num_setters, attr);
         };
-        waiting.begin(mkey, (*qp).wr_id, driver_flags(flags), num_setters, false);
+        waiting.begin(mkey, (*qp).wr_id, driver_flags(flags), num_setters);
         open.begin_next_driver_request();
     }
 }
@@ -187,7 +188,10 @@ unsafe extern "C" fn begin_configuring(
         }
         let reset = conf_flags & MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR != 0;
         let waiting = open.kept.configuring.get_or_insert_with(|| Box::new(Configuring::new()));
-        waiting.begin(mkey, wr_id, driver_flags(wr_flags), num_setters, reset);
+        waiting.begin(mkey, wr_id, driver_flags(wr_flags), num_setters);
+        if reset {
+            waiting.more_mut().reset = true;
+        }
         if num_setters == 0 {
             finish(&mut open);
         }
@@ -206,7 +210,25 @@ fn rights(access_flags: u32) -> Verb<MkeyAccess> {
     RIGHTS.get(access_flags as usize).copied().ok_or(Refusal::INVALID)
 }
 
+/// `mlx5dv_wr_set_mkey_access_flags`, if another setter follows and nothing is wrong; otherwise
+/// [`set_access`] does it.
 unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
+    // SAFETY: C's contract.
+    let mut open = unsafe { open::<Rc>(qp_of(dv)) };
+    match (waiting(&mut open), rights(access_flags)) {
+        (Some(waiting), Ok(access)) if waiting.left > 1 && waiting.access.is_none() => {
+            waiting.access = Some(access);
+            waiting.left -= 1;
+        }
+        // SAFETY: as above.
+        _ => unsafe { set_access(dv, access_flags) },
+    }
+}
+
+/// [`wr_set_mkey_access_flags`] of any flags, as any setter.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn set_access(dv: Ex, access_flags: u32) {
     // SAFETY: C's contract.
     unsafe {
         set(dv, |waiting| {
@@ -218,7 +240,7 @@ unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
 
 /// Sets the layout, once.
 fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
-    match std::mem::replace(&mut waiting.layout, layout) {
+    match std::mem::replace(&mut waiting.more_mut().layout, layout) {
         Layout::None => Ok(()),
         _ => Err(Refusal::INVALID),
     }
@@ -230,12 +252,8 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
     // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is completed.
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
-        let Some(waiting) = waiting(&mut open).filter(|waiting| {
-            waiting.left == 1
-                && waiting.layout == Layout::None
-                && waiting.signature.is_none()
-                && !waiting.reset
-        }) else {
+        let usual = |waiting: &&mut Configuring| waiting.left == 1 && waiting.more().is_none();
+        let Some(waiting) = waiting(&mut open).filter(usual) else {
             return keep_layout_list(dv, num_sges, sge);
         };
         let (wr_id, flags) = (waiting.wr_id, waiting.flags);
@@ -375,7 +393,7 @@ unsafe extern "C" fn wr_set_mkey_sig_block(dv: Ex, attr: *const mlx5dv_sig_block
     // SAFETY: C's contract: what the attributes name is readable.
     unsafe {
         set(dv, |waiting| {
-            let twice = waiting.signature.replace(block(&*attr)?).is_some();
+            let twice = waiting.more_mut().signature.replace(block(&*attr)?).is_some();
             if twice { Err(Refusal::INVALID) } else { Ok(()) }
         });
     }

@@ -109,10 +109,15 @@ impl SrqObject {
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
     }
 
-    /// The parts of the queue in memory. A queue with tags has none for programs.
-    pub(crate) fn raw_parts(&self) -> Verb<RawSharedReceiveQueue> {
+    /// The parts of the queue in memory, for a program that posts itself from now on. A queue with tags has
+    /// none for programs.
+    pub(crate) fn lend(&self) -> Verb<RawSharedReceiveQueue> {
         self.with(|queue| match queue {
-            Queue::Plain(queue) => Ok(queue.raw_parts()?),
+            Queue::Plain(queue) => {
+                let parts = queue.raw_parts()?;
+                queue.report_unrecorded();
+                Ok(parts)
+            }
             Queue::Tags(_) => Err(Refusal::NOT_SUPPORTED),
         })
     }
@@ -138,6 +143,43 @@ struct Wanted {
     xrcd: *mut ibv_xrcd,
     cq: *mut ibv_cq,
     tags: ibv_tm_cap,
+}
+
+/// The address of a queue, for polls of any thread.
+struct Address(*const SrqObject);
+
+// SAFETY: a queue may be used by any thread, under its lock.
+unsafe impl Send for Address {}
+
+impl Address {
+    /// # Safety
+    /// The queue was not destroyed.
+    unsafe fn queue(&self) -> &SrqObject {
+        // SAFETY: by the contract.
+        unsafe { &*self.0 }
+    }
+}
+
+/// Has receives that meet a page fault posted again, as in C: the program does not hear of them.
+///
+/// # Safety
+/// `srq` was not destroyed. [`destroy_srq`] ends it.
+unsafe fn post_faulted_again(srq: *mut ibv_srq) {
+    // SAFETY: by the contract.
+    let this = unsafe { SrqObject::of(srq) };
+    let address = Address(this);
+    let repost = move |request| {
+        // SAFETY: the queue is destroyed after this was taken away.
+        unsafe { address.queue() }.with(|queue| match queue {
+            Queue::Plain(queue) => queue.repost(request),
+            Queue::Tags(_) => false,
+        })
+    };
+    this.with(|queue| {
+        if let Queue::Plain(queue) = queue {
+            queue.on_page_fault(Some(Box::new(repost)));
+        }
+    });
 }
 
 unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
@@ -193,6 +235,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
+    // SAFETY: it was just made, and nobody knows it yet.
+    unsafe { post_faulted_again(made) };
     context.objects.srqs.add(id, made);
     Ok(made)
 }
@@ -333,6 +377,10 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
+            // A poll that is at it has the lock of the queue afterwards: not from within it.
+            if let Queue::Plain(queue) = SrqObject::queue(srq) {
+                queue.on_page_fault(None);
+            }
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
             // Its functions have the memory back now.

@@ -20,9 +20,12 @@ use core::fmt;
 use core::mem::{offset_of, size_of};
 use core::ops::Range;
 use core::ptr::NonNull;
-use mlx5_doorbell::QueuePairRecord;
+use mlx5_doorbell::{Lock, QueuePairRecord};
 use mlx5_prm::U16;
 use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
+
+/// Posts a request again that met a page fault, and returns whether it did.
+pub type Repost = Box<dyn FnMut(u16) -> bool + Send>;
 
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
 /// consume them may complete on different completion queues, polled by different threads.
@@ -33,6 +36,10 @@ pub struct SharedReceiveRecords {
     held: Box<[AtomicBool]>,
     /// Requests that completed and that the owner has not claimed again.
     free: FreePlaces,
+    /// A program has the memory of the queue and posts there itself.
+    lent: AtomicBool,
+    /// What posts requests again that met a page fault.
+    repost: Lock<Option<Repost>>,
 }
 
 impl fmt::Debug for SharedReceiveRecords {
@@ -51,7 +58,35 @@ impl SharedReceiveRecords {
             wr_ids: (0..requests).map(|_| AtomicU64::new(0)).collect(),
             held: (0..requests).map(|_| AtomicBool::new(false)).collect(),
             free: FreePlaces::new(requests),
+            lent: AtomicBool::new(false),
+            repost: Lock::new(None),
         }
+    }
+
+    /// Sets what posts requests again that met a page fault, or nothing. When it returns, what was set before is
+    /// not called any more.
+    pub fn set_repost(&self, repost: Option<Repost>) {
+        let before = core::mem::replace(&mut *self.repost.lock(), repost);
+        // Without the lock.
+        drop(before);
+    }
+
+    /// Poller: has a request posted again that met a page fault. Returns false, and does nothing, if nobody does
+    /// that, or the device does not hold it.
+    #[cold]
+    pub fn repost(&self, index: u16) -> bool {
+        self.repost.lock().as_mut().is_some_and(|repost| repost(index))
+    }
+
+    /// From now on requests complete that have no record: a program has the memory of the queue and posts there
+    /// itself.
+    pub fn lend(&self) {
+        self.lent.store(true, Relaxed);
+    }
+
+    /// Whether such requests complete.
+    pub fn is_lent(&self) -> bool {
+        self.lent.load(Relaxed)
     }
 
     /// Returns the number of requests that were posted and whose completion was not polled. A poller
@@ -324,6 +359,36 @@ impl SharedReceiveQueue {
         Ok(count as usize)
     }
 
+    /// Posts request `index` again, which the device has given back: with its identifier and its entries, behind
+    /// all others. Returns false, and does nothing, if the device does not hold it, or posting is refused.
+    #[cold]
+    pub fn repost(&mut self, index: u16) -> bool {
+        let (from, tail) = (u32::from(index), self.tail);
+        if from >= self.layout.requests || !self.gate.may_receive() {
+            return false;
+        }
+        let length = self.layout.stride as usize - Self::HEAD as usize;
+        // SAFETY: the entries of a WQE follow its head. The WQE at the tail is free, and this one is not the
+        // same if the device holds it; otherwise the copy changes nothing that is used.
+        unsafe {
+            let [from, to] = [from, tail].map(|at| self.slot(at).byte_add(Self::HEAD as usize));
+            from.copy_to(to, length);
+        }
+        // Its own place is free from here on, so there is room behind the tail.
+        let wr_id = self.records.retire(index);
+        self.note_unusual(tail);
+        let Some(wr_id) = wr_id else {
+            self.make_usual(tail);
+            return false;
+        };
+        if tail + 1 == self.end && self.extend_run().is_err() {
+            return false;
+        }
+        self.finish(tail, wr_id);
+        self.publish();
+        true
+    }
+
     /// Writes a request to the tail, and moves the tail.
     #[inline(always)]
     fn write(&mut self, wr: &ReceiveWr<'_>) -> Result<(), PostError> {
@@ -347,12 +412,18 @@ impl SharedReceiveQueue {
                 }
             }
         }
-        self.hold(wr.wr_id);
+        self.finish(tail, wr.wr_id);
+        Ok(())
+    }
+
+    /// Moves the tail, which is here, behind the request that was written there.
+    #[inline(always)]
+    fn finish(&mut self, tail: u32, wr_id: u64) {
+        self.hold(wr_id);
         self.tail = tail + 1;
         if self.tail == self.end {
             self.begin_run(tail);
         }
-        Ok(())
     }
 
     /// Claims the WQEs that posts take after the tail, the last one that is claimed: into the same run, if

@@ -8,8 +8,9 @@ use crate::send::fifo::Fifo;
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
+use core::slice;
 
 /// The owner of a view that requests change. The changes share in it.
 pub trait ChangeObserver: Send + Sync {
@@ -172,6 +173,12 @@ impl Drop for Change {
     }
 }
 
+/// Whether a sequence number comes before another one.
+#[inline(always)]
+const fn is_before(sequence: u32, other: u32) -> bool {
+    (sequence.wrapping_sub(other) as i32) < 0
+}
+
 /// The changes of a queue's requests that are not known to be executed, in posting order.
 #[derive(Default)]
 pub(crate) struct Journal {
@@ -193,7 +200,7 @@ impl Journal {
     /// Whether the first change, if there is one, belongs to a request before `sequence`.
     #[inline(always)]
     pub(crate) fn starts_before(&self, sequence: u32) -> bool {
-        (self.first.wrapping_sub(sequence) as i32) < 0
+        is_before(self.first, sequence)
     }
 
     /// Settles the changes of all requests before `retired`. If `failed`, some of them completed
@@ -205,36 +212,35 @@ impl Journal {
                 change.into_iter().for_each(Change::mark_unknown);
             }
         }
-        let mut next = self.pop_before(retired);
-        while let Some(change) = next {
-            next = match change {
-                Some(change) => self.settle_run(change, retired),
-                None => self.pop_before(retired),
-            };
+        while let Some(change) = self.pop_before(retired) {
+            if let Some(first) = change {
+                self.settle_run(first, retired);
+            }
         }
     }
 
-    /// Settles `first`, and those behind it that are of the same observer. Returns what is behind them,
-    /// as [`Journal::pop_before`].
+    /// Settles `first`, and those behind it that are of the same observer.
     #[inline(always)]
-    fn settle_run(&mut self, first: Change, retired: u32) -> Option<Option<Change>> {
-        const MOST: usize = 16;
+    fn settle_run(&mut self, first: Change, retired: u32) {
+        const MOST: usize = 64;
         let first = ManuallyDrop::new(first);
-        let mut ids = [0; MOST];
-        ids[0] = first.id;
+        let mut ids = [MaybeUninit::uninit(); MOST];
+        ids[0].write(first.id);
         let mut count = 1;
-        let next = loop {
-            match self.pop_before(retired) {
-                Some(Some(change)) if count < MOST && change.is_beside(&first) => {
-                    ids[count] = ManuallyDrop::new(change).id;
-                    count += 1;
-                }
-                next => break next,
-            }
-        };
+        // They stay in the list until the run is known.
+        while count < MOST
+            && let Some((sequence, Some(change))) = self.changes.get(count - 1)
+            && is_before(*sequence, retired)
+            && change.is_beside(&first)
+        {
+            ids[count].write(change.id);
+            count += 1;
+        }
+        self.changes.forget_front(count - 1);
+        // SAFETY: so many numbers were written, and a number that is there has the form of one that may not.
+        let ids = unsafe { slice::from_raw_parts(ids.as_ptr().cast(), count) };
         // SAFETY: these changes of the observer end here, as their values are not dropped.
-        unsafe { (first.ends.settle)(first.observer, &ids[..count]) };
-        next
+        unsafe { (first.ends.settle)(first.observer, ids) };
     }
 
     /// Removes the first change if its request is before `retired`. It may have ended.
@@ -242,7 +248,7 @@ impl Journal {
     fn pop_before(&mut self, retired: u32) -> Option<Option<Change>> {
         let (sequence, _) = self.changes.front()?;
         self.first = *sequence;
-        if (self.first.wrapping_sub(retired) as i32) >= 0 {
+        if !is_before(self.first, retired) {
             return None;
         }
         self.changes.pop_front().map(|(_, change)| change)

@@ -71,7 +71,7 @@ impl SendLayout {
         if blocks > MAX_RING_BLOCKS {
             return None;
         }
-        let spare = (max_request_blocks * (BLOCK / UNIT)).min(MAX_UNITS) - head;
+        let spare = units_of(max_request_blocks) - head;
         Some(Self {
             blocks: blocks as u32,
             max_request_blocks: max_request_blocks as u32,
@@ -94,8 +94,19 @@ impl SendLayout {
         Some(Self { blocks, max_size_requests: blocks / self.max_request_blocks, ..self })
     }
 
+    /// The size of the largest request in bytes.
+    pub const fn max_request_bytes(&self) -> usize {
+        units_of(self.max_request_blocks as usize) * UNIT
+    }
+
     /// The size of the ring in bytes.
     pub const fn bytes(&self) -> usize {
         self.blocks as usize * BLOCK
     }
+}
+
+/// How many units a request of so many blocks has at most: the last block of the longest WQE is not whole.
+const fn units_of(blocks: usize) -> usize {
+    let units = blocks * (BLOCK / UNIT);
+    if units < MAX_UNITS { units } else { MAX_UNITS }
 }

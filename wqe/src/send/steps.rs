@@ -16,6 +16,7 @@ use crate::send::build::{Cursor, Parts, blocks_of, opaque, write_head};
 use crate::send::fast::allowed;
 use crate::send::list::{ListTransport, SendWr, push_out_of_line};
 use crate::send::post::UNITS_AT;
+use crate::send::prefetch;
 use crate::send::queue::SendQueue;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -44,6 +45,9 @@ const NONE: *mut u8 = ptr::null_mut();
 /// The caller keeps a request until its data is known. No data goes to this address, which is not that
 /// of a unit.
 const KEPT: *mut u8 = ptr::without_provenance_mut(1);
+
+/// The blocks of a request that gives a key up to four entries.
+const SHORT_KEYED: u32 = 3;
 
 /// The first request configures a memory key. Others that follow take the slow path, and say so.
 const KEYED: usize = 2;
@@ -146,6 +150,16 @@ impl<T: Transport> Steps<'_, T> {
     #[inline(always)]
     pub fn keep(&mut self) {
         self.state.pending = KEPT;
+    }
+
+    /// As [`Steps::keep`], for a request that configures a key: starts loading the blocks that a short one
+    /// is written to.
+    #[inline(always)]
+    pub fn keep_keyed(&mut self) {
+        self.keep();
+        for block in 0..SHORT_KEYED {
+            prefetch::line(self.queue.at(self.state.head.wrapping_add(block)));
+        }
     }
 
     /// Forgets the request that waits for its data.

@@ -53,6 +53,9 @@ fn a_request_has_at_most_63_units() {
     assert_eq!(SendLayout::new::<Rc>(1, 62, 0), None);
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 4), Some(rc));
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 3), None);
+    assert_eq!(rc.max_request_bytes(), 63 * 16);
+    // Of fifteen blocks all units are there.
+    assert_eq!(SendLayout::new::<Rc>(1, 58, 0).unwrap().max_request_bytes(), 15 * 64);
     assert_eq!(SendLayout::new::<Ud>(1, 59, 0).unwrap().max_sge, 59);
     assert_eq!(SendLayout::new::<Ud>(1, 60, 0), None);
     assert_eq!(SendLayout::new::<Rc>(1, u32::MAX, 0), None);

@@ -136,6 +136,47 @@ fn a_request_that_the_device_does_not_hold_cannot_complete() {
     assert_eq!(any(&bed), None);
 }
 
+/// A request that met a page fault is posted again as it was, behind the others, also where nothing but its own
+/// place is free.
+#[test]
+fn a_request_that_faulted_is_posted_again_behind_all_others() {
+    let mut bed = Bed::new(4, 3);
+    let data = sges(3);
+    for (wr_id, entries) in [(1, 2), (2, 3), (3, 1)] {
+        bed.post(wr_id, &data[..entries]).unwrap();
+    }
+    assert_eq!(bed.device.take(), Some((0, data[..2].to_vec())));
+    assert!(bed.queue.repost(0));
+    assert_eq!(bed.post(4, &[]), Err(full(0)), "there is no room for another one");
+    assert_eq!(bed.records.in_flight(), 3);
+    assert_eq!(bed.device.take(), Some((1, data.clone())));
+    assert_eq!(bed.device.take(), Some((2, data[..1].to_vec())));
+    assert_eq!(bed.device.take(), Some((3, data[..2].to_vec())));
+    assert_eq!(bed.device.take(), None);
+    assert_eq!([3, 1, 2].map(|index| bed.records.retire(index)), [1, 2, 3].map(Some));
+    // What the device does not hold is not posted.
+    assert!([0, 1, 4, u16::MAX].iter().all(|index| !bed.queue.repost(*index)));
+    assert_eq!(bed.device.take(), None);
+    bed.post(5, &data[..1]).unwrap();
+    assert_eq!(bed.device.take(), Some((0, data[..1].to_vec())), "of the usual form");
+    bed.gate.gate.set_gone();
+    assert!(!bed.queue.repost(0));
+    assert_eq!(bed.records.retire(0), Some(5));
+}
+
+/// Who polls asks whoever has the queue, and nobody once that is over.
+#[test]
+fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
+    let records = Arc::new(SharedReceiveRecords::new(4));
+    assert!(!records.repost(1));
+    let (asked, told) = std::sync::mpsc::channel();
+    records.set_repost(Some(Box::new(move |index| asked.send(index).is_ok())));
+    assert!(records.repost(1) && records.repost(3));
+    records.set_repost(None);
+    assert!(!records.repost(2));
+    assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
+}
+
 #[test]
 fn a_bad_request_is_refused_and_its_place_used_again() {
     let mut bed = Bed::new(4, 1);
@@ -187,6 +228,8 @@ enum Step {
     Take(u8),
     /// The n-th of the requests that the device has taken completes, out of order.
     Complete(u8),
+    /// It met a page fault, and is posted again.
+    Fault(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -196,6 +239,7 @@ fn step() -> impl Strategy<Value = Step> {
         any::<u8>().prop_map(Step::Complete),
         any::<u8>().prop_map(Step::Complete),
         any::<u8>().prop_map(Step::Complete),
+        any::<u8>().prop_map(Step::Fault),
     ]
 }
 
@@ -237,6 +281,11 @@ proptest! {
                     let (index, wr_id) = held.swap_remove(usize::from(which) % held.len());
                     prop_assert_eq!(bed.records.retire(index), Some(wr_id));
                     prop_assert_eq!(bed.records.retire(index), None);
+                },
+                Step::Fault(which) => if !held.is_empty() {
+                    let (index, wr_id) = held.swap_remove(usize::from(which) % held.len());
+                    prop_assert!(bed.queue.repost(index));
+                    waiting.push_back(wr_id);
                 },
             }
         }

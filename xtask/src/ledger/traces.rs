@@ -37,7 +37,6 @@ const fn refused_before(test: &'static str, call: &'static str) -> RefusedBefore
 }
 
 const DRIVER_QP: &str = "UVERBS_METHOD_QP_CREATE of type Driver: EOPNOTSUPP";
-const RAW_QP: &str = "UVERBS_METHOD_QP_CREATE of type RawPacket: EOPNOTSUPP";
 const BAD_CQ: &str = "UVERBS_METHOD_CQ_CREATE: EINVAL";
 
 const KNOWN: &[RefusedBefore] = &[
@@ -46,7 +45,6 @@ const KNOWN: &[RefusedBefore] = &[
     refused_before("test_mlx5_cq.DvCqTest.test_dv_cq_compression_flags", BAD_CQ),
     refused_before("test_mlx5_cq.DvCqTest.test_scatter_to_cqe_control_by_qp", DRIVER_QP),
     refused_before("test_mlx5_dc.", DRIVER_QP),
-    refused_before("", RAW_QP),
     refused_before(
         "test_mr.DeviceMemoryAPITest.test_dm_bad_registration",
         "UVERBS_METHOD_DM_MR_REG: EINVAL",

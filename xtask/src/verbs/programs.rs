@@ -24,6 +24,7 @@ const WITH_PACKETS: &[&str] = &[
     "allocators",
     "counting",
     "flow_kinds",
+    "inline_limits",
     "packets",
     "packets_posted",
     "parents",
@@ -36,6 +37,10 @@ const WITH_PACKETS: &[&str] = &[
 /// Those with event files of DEVX, and the programs that need them.
 const DEVX_EVENTS: [&str; 2] = ["link=ib,devx_events=on", "link=roce,devx_events=on"];
 const WITH_DEVX_EVENTS: &[&str] = &["dv_devx_events"];
+
+/// Those on which receives of shared queues meet page faults, and the programs that need them.
+const FAULTS: [&str; 2] = ["link=ib,fault=fault-receives:5", "link=roce,fault=fault-receives:5"];
+const WITH_FAULTS: &[&str] = &["faulting"];
 
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
@@ -89,6 +94,8 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
             &PACKETS
         } else if WITH_DEVX_EVENTS.contains(&&*name) {
             &DEVX_EVENTS
+        } else if WITH_FAULTS.contains(&&*name) {
+            &FAULTS
         } else {
             &DEVICES
         };
