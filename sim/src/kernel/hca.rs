@@ -20,7 +20,6 @@ use crate::firmware::{Counts, Firmware, caps};
 use crate::kernel::bar::{Bar, BarPages};
 use crate::kernel::clock::Clocks;
 use crate::kernel::events::EventHub;
-use crate::kernel::interface;
 use crate::kernel::known::Target;
 use crate::kernel::lock;
 use crate::kernel::memory::Anonymous;
@@ -142,7 +141,6 @@ impl Hca {
             hca.eqns.push(out.eq_number());
         }
         Loopback::start(&hca);
-        interface::up(&hca)?;
         Ok(Arc::new(hca))
     }
 

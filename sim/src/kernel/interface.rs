@@ -1,18 +1,30 @@
 //! The network interface that a kernel has on an Ethernet port, as far as the function knows of it.
 
+use std::sync::Arc;
+
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
 use mlx5_prm::cmd::port::AllowedListType;
 use mlx5_uapi::Errno;
 
+use crate::engine::DeviceId;
+use crate::fabric::Fabric;
+use crate::kernel::bar::Bar;
 use crate::kernel::hca::Hca;
 
 /// An entry of the list: two bytes that are zero, and all stations.
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 
+/// Starts the driver of a device, and its network interface.
+pub(crate) fn start(fabric: &Fabric, id: DeviceId, bar: &Bar) -> Result<Arc<Hca>, Errno> {
+    let hca = Hca::start(fabric, id, bar)?;
+    up(&hca)?;
+    Ok(hca)
+}
+
 /// Lists what an interface that is up listens to beside the function's own address
 /// (`mlx5e_fill_addr_array`).
-pub(crate) fn up(hca: &Hca) -> Result<(), Errno> {
+fn up(hca: &Hca) -> Result<(), Errno> {
     if hca.caps.log_max_current_mc_list() == 0 {
         return Ok(());
     }

@@ -76,6 +76,7 @@ use crate::kernel::cm::{Manager, SimCmFile};
 use crate::kernel::device_file::SimFile;
 use crate::kernel::file::OpenFile;
 use crate::kernel::hca::Hca;
+use crate::kernel::interface;
 use crate::kernel::sysfs::Tree;
 use crate::kernel::uevents::Uevents;
 use crate::processes::{Process, Processes};
@@ -157,7 +158,8 @@ impl Simulator {
 
     fn start(fabric: Fabric, bar: Bar, others: Option<Others>) -> Result<Self, Errno> {
         let count = fabric.config().devices;
-        let hcas = (0..count).map(|id| Hca::start(&fabric, id, &bar)).collect::<Result<_, _>>()?;
+        let hcas =
+            (0..count).map(|id| interface::start(&fabric, id, &bar)).collect::<Result<_, _>>()?;
         let calls = Arc::default();
         let cm = Manager::new(&fabric, &calls);
         let shared = Shared {
@@ -331,7 +333,7 @@ impl Simulator {
         assert!(former.is_removed(), "device {device} is there");
         former.replace();
         self.shared.fabric.lock().device_mut(device).reset();
-        let hca = Hca::start(&self.shared.fabric, device, &self.shared.bar)
+        let hca = interface::start(&self.shared.fabric, device, &self.shared.bar)
             .expect("the driver of a new device starts");
         lock(&self.shared.hcas)[device] = Arc::clone(&hca);
         self.shared.uevents.tell("add", &hca);

@@ -45,7 +45,7 @@ pub(crate) enum Receives {
     Cyclic,
     /// Frames that share buffers, of which each takes strides
     Striding,
-    /// One frame in each buffer, as a virtual function: frames for what the driver has listed alone
+    /// Cyclic, and frames for listed addresses alone, as a virtual function
     Filtered,
 }
 

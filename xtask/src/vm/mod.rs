@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, global = true)]
     link: Option<Link>,
 
-    /// How the kernel's network interfaces receive; without a program to run, each way in turn
+    /// How the kernel's network interfaces receive; without a program, each way in turn
     #[arg(long, value_enum, global = true)]
     receives: Option<Receives>,
 
