@@ -76,7 +76,6 @@ use crate::kernel::cm::{Manager, SimCmFile};
 use crate::kernel::device_file::SimFile;
 use crate::kernel::file::OpenFile;
 use crate::kernel::hca::Hca;
-use crate::kernel::interface;
 use crate::kernel::sysfs::Tree;
 use crate::kernel::uevents::Uevents;
 use crate::processes::{Process, Processes};
