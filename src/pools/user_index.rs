@@ -326,3 +326,70 @@ impl Drop for UserIndex {
         drop((send, receive));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
+        let records = Arc::new(QueuePairRecords {
+            send: indexes.send_records(blocks),
+            receive: ReceiveSide::Own(indexes.receive_records(requests)),
+            tags: None,
+            user_tag: UserTag::new(0),
+            lent: AtomicBool::new(false),
+        });
+        indexes.register(records, [RingId::NONE; 2]).unwrap()
+    }
+
+    fn spares(indexes: &UserIndexes) -> (Vec<u32>, Vec<u32>) {
+        let free = indexes.free();
+        let send = free.send.0.iter().map(Spare::size).collect();
+        (send, free.receive.0.iter().map(Spare::size).collect())
+    }
+
+    fn receives(index: &UserIndex) -> Arc<ReceiveRecords> {
+        let ReceiveSide::Own(records) = &index.records().receive else { unreachable!() };
+        Arc::clone(records)
+    }
+
+    #[test]
+    fn a_queue_takes_the_memory_of_one_of_its_size_that_is_gone() {
+        let indexes = Arc::new(UserIndexes::default());
+        let former = queue(&indexes, 64, 32);
+        let place = Arc::as_ptr(&receives(&former));
+        drop(former);
+        assert_eq!(spares(&indexes), (vec![64], vec![32]));
+
+        let other = queue(&indexes, 128, 16);
+        assert_eq!(spares(&indexes), (vec![64], vec![32]), "of another size");
+        let next = queue(&indexes, 64, 32);
+        assert_eq!(spares(&indexes), (vec![], vec![]));
+        assert_eq!(Arc::as_ptr(&receives(&next)), place);
+        drop((other, next));
+        assert_eq!(spares(&indexes), (vec![128, 64], vec![16, 32]));
+    }
+
+    #[test]
+    fn memory_that_somebody_has_yet_is_not_used_again() {
+        let indexes = Arc::new(UserIndexes::default());
+        let former = queue(&indexes, 64, 32);
+        let kept = receives(&former);
+        drop(former);
+        assert_eq!(spares(&indexes), (vec![64], vec![]));
+        drop(kept);
+        assert_eq!(spares(&indexes), (vec![64], vec![]));
+    }
+
+    #[test]
+    fn a_few_are_kept_and_none_that_is_large() {
+        let indexes = Arc::new(UserIndexes::default());
+        let queues = [1, 2, 4, 8, 16].map(|size| queue(&indexes, size, size));
+        drop(queues);
+        assert_eq!(spares(&indexes), (vec![2, 4, 8, 16], vec![2, 4, 8, 16]));
+        drop(queue(&indexes, 2 * LARGEST_SPARE, 2 * LARGEST_SPARE));
+        assert_eq!(spares(&indexes), (vec![2, 4, 8, 16], vec![2, 4, 8, 16]));
+        drop(queue(&indexes, LARGEST_SPARE, LARGEST_SPARE));
+        assert_eq!(spares(&indexes).0, [4, 8, 16, LARGEST_SPARE]);
+    }
+}
