@@ -814,7 +814,8 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
 
 fn a_panic_of_who_gives_frames_leaves_none_under_way(bed: &Bed) -> Outcome {
     for several in [true, false] {
-        let builder = bed.context().create_ethernet_queue(bed.port()).multi_packet(several);
+        let context = bed.context();
+        let builder = context.create_ethernet_queue(bed.port()).multi_packet(several);
         let mut queue = builder.receives(8).frames(4).sends(8).burst(8).build()?;
         let before = queue.free_buffers();
         let mut frames: Vec<Frame> = (0..3).map(|_| filled(&mut queue, &plain(60))).collect();
