@@ -188,7 +188,7 @@
     shr edi,0x10
     movzx r8d,r11w
     mov rbx,QWORD PTR [rcx+0x100]
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     shl r8d,0x4
     mov r10,QWORD PTR [rbx+r8*1+0x8]
     mov r8,QWORD PTR [rbx+r8*1]
@@ -209,7 +209,7 @@
     add ebx,r11d
     mov r8,QWORD PTR [rcx+0x100]
     mov r10d,ebx
-    and r10d,DWORD PTR [rcx+0x110]
+    and r10d,DWORD PTR [rcx+0x128]
     movzx r11d,r10w
     shl r11d,0x4
     mov r10,QWORD PTR [r8+r11*1+0x8]
@@ -312,15 +312,15 @@
     bswap eax
     mov DWORD PTR [rcx],eax
 24:
-    mov rax,QWORD PTR [r14+0x180]
+    mov rax,QWORD PTR [r14+0x140]
     test rax,rax
     je 30
-    lea rdi,[r14+0x180]
+    lea rdi,[r14+0x140]
     mov eax,DWORD PTR [rax]
     test al,0x2
     je 45
-    movzx eax,WORD PTR [r14+0x1b8]
-    mov rbx,QWORD PTR [r14+0x190]
+    movzx eax,WORD PTR [r14+0x178]
+    mov rbx,QWORD PTR [r14+0x150]
     test r12,r12
     mov QWORD PTR [rsp+0x38],r15
     je 32
@@ -328,10 +328,10 @@
     mov QWORD PTR [rsp+0x30],r13
     shl r12,0x4
     mov QWORD PTR [rsp+0x60],r12
-    mov ecx,DWORD PTR [r14+0x1ac]
-    mov edx,DWORD PTR [r14+0x1b0]
+    mov ecx,DWORD PTR [r14+0x16c]
+    mov edx,DWORD PTR [r14+0x170]
     mov QWORD PTR [rsp+0x58],rdx
-    mov r14,QWORD PTR [r14+0x188]
+    mov r14,QWORD PTR [r14+0x148]
     mov DWORD PTR [rsp+0x2c],ecx
     cmp ecx,0x1
     mov DWORD PTR [rsp+0x28],eax
@@ -382,9 +382,9 @@
     mov rcx,QWORD PTR [rsp]
     movzx ebp,cx
     mov rax,QWORD PTR [rsp+0x8]
-    and ebp,DWORD PTR [rax+0x1b4]
+    and ebp,DWORD PTR [rax+0x174]
     shl rbp,0x3
-    add rbp,QWORD PTR [rax+0x190]
+    add rbp,QWORD PTR [rax+0x150]
     lea eax,[rcx+rdx*1]
     movzx ecx,dx
     lea rcx,[rcx*8+0x0]
@@ -424,12 +424,12 @@
     mov rdx,QWORD PTR [rsp]
     sub edx,ecx
     mov rcx,QWORD PTR [rsp+0x8]
-    cmp dx,WORD PTR [rcx+0x1b8]
+    cmp dx,WORD PTR [rcx+0x178]
     je 34
-    mov WORD PTR [rcx+0x1b8],dx
-    mov rax,QWORD PTR [rcx+0x1a0]
+    mov WORD PTR [rcx+0x178],dx
+    mov rax,QWORD PTR [rcx+0x160]
     mov WORD PTR [rax+0x80],dx
-    mov rax,QWORD PTR [rcx+0x198]
+    mov rax,QWORD PTR [rcx+0x158]
     movzx ecx,dx
     bswap ecx
     mov DWORD PTR [rax],ecx
@@ -495,9 +495,9 @@
     mov rcx,QWORD PTR [rsp]
     movzx ebp,cx
     mov rax,QWORD PTR [rsp+0x8]
-    and ebp,DWORD PTR [rax+0x1b4]
+    and ebp,DWORD PTR [rax+0x174]
     shl rbp,0x3
-    add rbp,QWORD PTR [rax+0x190]
+    add rbp,QWORD PTR [rax+0x150]
     lea eax,[rcx+rdx*1]
     movzx ecx,dx
     lea rcx,[rcx*8+0x0]
@@ -574,13 +574,13 @@
     mov rsi,QWORD PTR [rsp]
     sub esi,r14d
     mov rdx,QWORD PTR [rsp+0x8]
-    cmp si,WORD PTR [rdx+0x1b8]
+    cmp si,WORD PTR [rdx+0x178]
     mov r15,QWORD PTR [rsp+0x38]
     je 35
-    mov WORD PTR [rdx+0x1b8],si
-    mov rcx,QWORD PTR [rdx+0x1a0]
+    mov WORD PTR [rdx+0x178],si
+    mov rcx,QWORD PTR [rdx+0x160]
     mov WORD PTR [rcx+0x80],si
-    mov rcx,QWORD PTR [rdx+0x198]
+    mov rcx,QWORD PTR [rdx+0x158]
     movzx edx,si
     bswap edx
     mov DWORD PTR [rcx],edx
@@ -608,14 +608,14 @@
     mov rdx,QWORD PTR [rsp]
     sub edx,ebx
     mov rcx,QWORD PTR [rsp+0x8]
-    cmp dx,WORD PTR [rcx+0x1b8]
+    cmp dx,WORD PTR [rcx+0x178]
     je 51
     mov rsi,rdx
     mov rdx,QWORD PTR [rsp+0x8]
-    mov WORD PTR [rdx+0x1b8],si
-    mov rcx,QWORD PTR [rdx+0x1a0]
+    mov WORD PTR [rdx+0x178],si
+    mov rcx,QWORD PTR [rdx+0x160]
     mov WORD PTR [rcx+0x80],si
-    mov rcx,QWORD PTR [rdx+0x198]
+    mov rcx,QWORD PTR [rdx+0x158]
     movzx edx,si
     bswap edx
     mov DWORD PTR [rcx],edx

@@ -15,24 +15,24 @@
     cmp BYTE PTR [rsp+0x50],0x20
     jne 19
 0:
-    mov rax,QWORD PTR [rbx+0x408]
+    mov rax,QWORD PTR [rbx+0x3c8]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
     jne 18
 1:
-    mov ebp,DWORD PTR [rbx+0x658]
-    lea r15,[rbx+0x388]
-    cmp BYTE PTR [rbx+0x460],0x0
+    mov ebp,DWORD PTR [rbx+0x618]
+    lea r15,[rbx+0x348]
+    cmp BYTE PTR [rbx+0x420],0x0
     jne 21
 2:
-    mov WORD PTR [rbx+0x460],0x1
-    mov DWORD PTR [rbx+0x458],0x0
-    mov DWORD PTR [rbx+0x45c],ebp
+    mov WORD PTR [rbx+0x420],0x1
+    mov DWORD PTR [rbx+0x418],0x0
+    mov DWORD PTR [rbx+0x41c],ebp
     mov rax,0xffffffffffffffff
     movabs rcx,0x100000000
-    cmp QWORD PTR [rbx+0x3b8],rcx
+    cmp QWORD PTR [rbx+0x378],rcx
     je 3
-    mov rcx,QWORD PTR [rbx+0x3c0]
+    mov rcx,QWORD PTR [rbx+0x380]
     cmp DWORD PTR [rcx+0x190],0x2
     jne 3
     mov rsi,QWORD PTR [rcx+0x198]
@@ -51,7 +51,7 @@
     mov ecx,DWORD PTR [rcx+0x1a0]
     cmp ecx,0x7fff
     ja 3
-    mov edi,DWORD PTR [rbx+0x4d0]
+    mov edi,DWORD PTR [rbx+0x490]
     or rdi,0x20
     shl rsi,0x10
     or rsi,rdi
@@ -63,20 +63,20 @@
     mov rcx,0xffffffffffffffff
     mov rsi,0xffffffffffffffff
 4:
-    mov edi,DWORD PTR [rbx+0x45c]
-    sub edi,DWORD PTR [rbx+0x458]
-    imul rdi,QWORD PTR [rbx+0x3c8]
-    mov r8,QWORD PTR [rbx+0x3f0]
+    mov edi,DWORD PTR [rbx+0x41c]
+    sub edi,DWORD PTR [rbx+0x418]
+    imul rdi,QWORD PTR [rbx+0x388]
+    mov r8,QWORD PTR [rbx+0x3b0]
     add rdi,r8
     cmovb rdi,rax
-    mov rax,QWORD PTR [rbx+0x400]
+    mov rax,QWORD PTR [rbx+0x3c0]
     cmp rax,rdi
     cmovb rdi,rax
-    mov QWORD PTR [rbx+0x430],r8
-    mov QWORD PTR [rbx+0x438],rdi
-    mov QWORD PTR [rbx+0x440],rsi
-    mov QWORD PTR [rbx+0x448],rcx
-    mov QWORD PTR [rbx+0x450],rdx
+    mov QWORD PTR [rbx+0x3f0],r8
+    mov QWORD PTR [rbx+0x3f8],rdi
+    mov QWORD PTR [rbx+0x400],rsi
+    mov QWORD PTR [rbx+0x408],rcx
+    mov QWORD PTR [rbx+0x410],rdx
     shr esi,0x10
     mov ecx,DWORD PTR [rbx+0x68]
     shl rsi,cl
@@ -204,9 +204,9 @@
     lea rdi,[rsp+0x38]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
-    mov edx,DWORD PTR [rbx+0x370]
-    mov eax,DWORD PTR [rbx+0x360]
-    mov rcx,QWORD PTR [rbx+0x348]
+    mov edx,DWORD PTR [rbx+0x330]
+    mov eax,DWORD PTR [rbx+0x320]
+    mov rcx,QWORD PTR [rbx+0x308]
     mov ecx,DWORD PTR [rcx+0x100]
     sub eax,ecx
     movzx eax,ax
@@ -223,9 +223,9 @@
     jne 19
     jmp 20
 16:
-    mov edx,DWORD PTR [rbx+0x370]
-    mov eax,DWORD PTR [rbx+0x360]
-    mov rcx,QWORD PTR [rbx+0x348]
+    mov edx,DWORD PTR [rbx+0x330]
+    mov eax,DWORD PTR [rbx+0x320]
+    mov rcx,QWORD PTR [rbx+0x308]
     mov ecx,DWORD PTR [rcx+0x100]
     sub eax,ecx
     movzx eax,ax
@@ -240,7 +240,7 @@
     mov eax,0x1
     jmp 20
 18:
-    lea rdi,[rbx+0x378]
+    lea rdi,[rbx+0x338]
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
     cmp al,0xa
     je 1

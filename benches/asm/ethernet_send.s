@@ -83,7 +83,7 @@
     shr edx,0x10
     movzx r8d,di
     mov r10,QWORD PTR [rcx+0x100]
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     shl r8d,0x4
     mov r9,QWORD PTR [r10+r8*1+0x8]
     mov r8,QWORD PTR [r10+r8*1]
@@ -188,7 +188,7 @@
     jae 12
     add r8d,edi
     mov edi,r8d
-    and edi,DWORD PTR [rcx+0x110]
+    and edi,DWORD PTR [rcx+0x128]
     mov r9,QWORD PTR [rcx+0x100]
     movzx edi,di
     shl edi,0x4

@@ -12,7 +12,7 @@
     mov rbx,rdi
     mov cl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rdi+0x180],cl
+    lock cmpxchg BYTE PTR [rdi+0x140],cl
     jne 18
 0:
     mov ecx,DWORD PTR [rbx+0x58]
@@ -235,7 +235,7 @@
     xor QWORD PTR [rbx+0x20],rax
     xor eax,eax
 17:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     add rsp,0x38
     pop rbx
     pop r12
@@ -259,6 +259,6 @@
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
 19:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

@@ -11,7 +11,7 @@
     mov rbx,rdi
     mov cl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rdi+0x180],cl
+    lock cmpxchg BYTE PTR [rdi+0x140],cl
     jne 16
 0:
     mov ecx,DWORD PTR [rbx+0x58]
@@ -185,7 +185,7 @@
     xor QWORD PTR [rbx+0x20],rax
     xor eax,eax
 14:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     add rsp,0x18
     pop rbx
     pop r12
@@ -211,6 +211,6 @@
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
 17:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

@@ -126,10 +126,10 @@
 8:
     cmp r12d,DWORD PTR [rbx+0x5c]
     jne 9
-    cmp DWORD PTR [rbx+0xe0],r12d
+    cmp DWORD PTR [rbx+0xd0],r12d
     jns 21
 9:
-    mov eax,DWORD PTR [rbx+0xdc]
+    mov eax,DWORD PTR [rbx+0xcc]
     sub eax,r15d
     cmp eax,0x3
     jge 10
@@ -258,7 +258,7 @@
     mov QWORD PTR [rsi+rdx*1+0x18],r13
     inc rax
     mov QWORD PTR [rbx+0xa8],rax
-    movzx eax,BYTE PTR [rbx+0xf1]
+    movzx eax,BYTE PTR [rbx+0xe1]
     shl rax,0x1d
     movzx edx,r15w
     shl rdx,0x28
@@ -304,15 +304,15 @@
     mov QWORD PTR [rcx+rdx*1+0x8],rax
     lea eax,[r15+0x3]
     lea edx,[r12+0x1]
-    mov BYTE PTR [rbx+0xf1],0x1
-    mov DWORD PTR [rbx+0xe0],r12d
+    mov BYTE PTR [rbx+0xe1],0x1
+    mov DWORD PTR [rbx+0xd0],r12d
     mov ecx,DWORD PTR [rbx+0x58]
     lea esi,[rcx-0x1]
     mov DWORD PTR [rbx+0x60],esi
-    cmp ecx,DWORD PTR [rbx+0xe4]
+    cmp ecx,DWORD PTR [rbx+0xd4]
     sete cl
-    or BYTE PTR [rbx+0xf0],cl
-    mov DWORD PTR [rbx+0xe4],eax
+    or BYTE PTR [rbx+0xe0],cl
+    mov DWORD PTR [rbx+0xd4],eax
     jmp 4
 16:
     mov DWORD PTR [rbx+0x58],eax

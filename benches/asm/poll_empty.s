@@ -71,7 +71,7 @@
     shr edx,0x10
     movzx r8d,r9w
     mov r10,QWORD PTR [rcx+0x100]
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     shl r8d,0x4
     mov r11,QWORD PTR [r10+r8*1+0x8]
     mov r8,QWORD PTR [r10+r8*1]
@@ -180,7 +180,7 @@
     jae 11
     add r10d,r9d
     mov r8d,r10d
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     mov r9,QWORD PTR [rcx+0x100]
     movzx r8d,r8w
     shl r8d,0x4

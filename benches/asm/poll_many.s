@@ -187,7 +187,7 @@
     shr r10d,0x10
     movzx r11d,bx
     mov r15,QWORD PTR [rcx+0x100]
-    and r11d,DWORD PTR [rcx+0x110]
+    and r11d,DWORD PTR [rcx+0x128]
     shl r11d,0x4
     mov r14,QWORD PTR [r15+r11*1+0x8]
     mov r11,QWORD PTR [r15+r11*1]
@@ -204,7 +204,7 @@
     add ebp,ebx
     mov r11,QWORD PTR [rcx+0x100]
     mov ebx,ebp
-    and ebx,DWORD PTR [rcx+0x110]
+    and ebx,DWORD PTR [rcx+0x128]
     movzx ebx,bx
     shl ebx,0x4
     mov r14,QWORD PTR [r11+rbx*1+0x8]

@@ -69,7 +69,7 @@
     shr edx,0x10
     movzx r8d,r9w
     mov r11,QWORD PTR [rcx+0x100]
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     shl r8d,0x4
     mov r10,QWORD PTR [r11+r8*1+0x8]
     mov r8,QWORD PTR [r11+r8*1]
@@ -175,7 +175,7 @@
     add r11d,r9d
     mov r8,QWORD PTR [rcx+0x100]
     mov r9d,r11d
-    and r9d,DWORD PTR [rcx+0x110]
+    and r9d,DWORD PTR [rcx+0x128]
     movzx r9d,r9w
     shl r9d,0x4
     mov r10,QWORD PTR [r8+r9*1+0x8]

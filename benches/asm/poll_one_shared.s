@@ -77,7 +77,7 @@
     shr edx,0x10
     movzx edi,r8w
     mov r10,QWORD PTR [rcx+0x100]
-    and edi,DWORD PTR [rcx+0x110]
+    and edi,DWORD PTR [rcx+0x128]
     shl edi,0x4
     mov r9,QWORD PTR [r10+rdi*1+0x8]
     mov rdi,QWORD PTR [r10+rdi*1]
@@ -183,7 +183,7 @@
     add r10d,r8d
     mov rdi,QWORD PTR [rcx+0x100]
     mov r8d,r10d
-    and r8d,DWORD PTR [rcx+0x110]
+    and r8d,DWORD PTR [rcx+0x128]
     movzx r8d,r8w
     shl r8d,0x4
     mov r9,QWORD PTR [rdi+r8*1+0x8]

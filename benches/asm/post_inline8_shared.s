@@ -10,7 +10,7 @@
     mov rbx,rdi
     mov dl,0x1
     xor eax,eax
-    lock cmpxchg BYTE PTR [rdi+0x180],dl
+    lock cmpxchg BYTE PTR [rdi+0x140],dl
     jne 17
 0:
     mov eax,DWORD PTR [rbx+0x58]
@@ -197,7 +197,7 @@
     xor QWORD PTR [rbx+0x20],rax
     xor eax,eax
 15:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     add rsp,0x8
     pop rbx
     pop r12
@@ -241,6 +241,6 @@
     call QWORD PTR [_RNvNtCsgEmfK2I1SDS_4core9panicking16panic_in_cleanup]
     mov r14,rax
 18:
-    mov BYTE PTR [rbx+0x180],0x0
+    mov BYTE PTR [rbx+0x140],0x0
     mov rdi,r14
     call _Unwind_Resume@plt

@@ -1,4 +1,4 @@
-    mov r8,QWORD PTR [rdi+0x180]
+    mov r8,QWORD PTR [rdi+0x140]
     test r8,r8
     je 1
     cmp rdx,0x1
@@ -6,13 +6,13 @@
     cmp QWORD PTR [rsi+0x8],0x1
     jne 0
     mov rcx,QWORD PTR [rsi]
-    movzx eax,WORD PTR [rdi+0x1b8]
+    movzx eax,WORD PTR [rdi+0x178]
     mov r8d,DWORD PTR [r8]
     test r8b,0x2
     jne 2
 0:
     push rax
-    add rdi,0x180
+    add rdi,0x140
     call QWORD PTR [_ZN8mlx5_wqe7receive5queue12ReceiveQueue9post_list]
     add rsp,0x8
     ret
@@ -26,14 +26,14 @@
     mov r8d,DWORD PTR [rcx+0x8]
     test r8d,r8d
     jle 0
-    cmp ax,WORD PTR [rdi+0x1ba]
+    cmp ax,WORD PTR [rdi+0x17a]
     je 0
-    mov edx,DWORD PTR [rdi+0x1b4]
+    mov edx,DWORD PTR [rdi+0x174]
     and edx,eax
-    mov r9d,DWORD PTR [rdi+0x1b0]
+    mov r9d,DWORD PTR [rdi+0x170]
     imul r9,rdx
-    add r9,QWORD PTR [rdi+0x188]
-    cmp DWORD PTR [rdi+0x1ac],0x2
+    add r9,QWORD PTR [rdi+0x148]
+    cmp DWORD PTR [rdi+0x16c],0x2
     jb 3
     movups xmm0,XMMWORD PTR [data]
     movups XMMWORD PTR [r9+0x10],xmm0
@@ -46,14 +46,14 @@
     mov DWORD PTR [r9],r8d
     mov DWORD PTR [r9+0x4],ecx
     mov QWORD PTR [r9+0x8],r10
-    mov rcx,QWORD PTR [rdi+0x190]
+    mov rcx,QWORD PTR [rdi+0x150]
     mov rsi,QWORD PTR [rsi+0x10]
     mov QWORD PTR [rcx+rdx*8],rsi
     inc eax
-    mov WORD PTR [rdi+0x1b8],ax
-    mov rcx,QWORD PTR [rdi+0x1a0]
+    mov WORD PTR [rdi+0x178],ax
+    mov rcx,QWORD PTR [rdi+0x160]
     mov WORD PTR [rcx+0x80],ax
-    mov rcx,QWORD PTR [rdi+0x198]
+    mov rcx,QWORD PTR [rdi+0x158]
     movzx eax,ax
     bswap eax
     mov DWORD PTR [rcx],eax
