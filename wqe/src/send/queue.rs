@@ -271,7 +271,7 @@ impl<T: Transport> SendQueue<T> {
         self.tso = TsoLimits {
             max_header: layout.max_tso_header,
             max_total,
-            max_units: layout.max_request_blocks * (BLOCK / UNIT) as u32,
+            max_units: (layout.max_request_bytes() / UNIT) as u32,
         };
     }
 
