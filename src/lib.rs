@@ -195,7 +195,7 @@ pub use mlx5_uapi::{
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
     AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, Change, ChosenRequest, Data,
-    InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
+    Faulted, InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
     NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
     QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Repost,
     Request, RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Steps,

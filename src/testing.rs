@@ -45,6 +45,7 @@ impl Memory {
         self.blueflame_left.store(pages, Relaxed);
     }
 
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     fn alloc_uar(&self, attrs: &mut [IoctlAttr]) -> Result<(), Errno> {
         use attr::uar_alloc as id;
         if find(attrs, id::TYPE).data == u64::from(UarType::BlueFlame.raw()) {

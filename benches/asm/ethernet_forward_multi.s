@@ -14,16 +14,16 @@
     mov WORD PTR [rsp+0x14],dx
     cmp QWORD PTR [rdi+0x80],0x0
     je 0
-    lea rdi,[rsp+0x78]
+    lea rdi,[rsp+0x40]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
-    cmp BYTE PTR [rsp+0x78],0x20
-    jne 18
+    cmp BYTE PTR [rsp+0x40],0x20
+    jne 19
 0:
     mov rax,QWORD PTR [rbx+0x408]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    jne 20
+    jne 18
 1:
     mov ebp,DWORD PTR [rbx+0x658]
     lea r14,[rbx+0x388]
@@ -93,15 +93,15 @@
     mov QWORD PTR [rsp+0x20],rsi
     mov DWORD PTR [rsp+0x28],eax
     lea rax,[rsp+0x8]
-    mov QWORD PTR [rsp+0x40],rax
+    mov QWORD PTR [rsp+0x70],rax
     lea rax,[rsp+0x10]
-    mov QWORD PTR [rsp+0x48],rax
+    mov QWORD PTR [rsp+0x78],rax
     lea rax,[rsp+0x38]
-    mov QWORD PTR [rsp+0x50],rax
-    mov QWORD PTR [rsp+0x58],rbx
+    mov QWORD PTR [rsp+0x80],rax
+    mov QWORD PTR [rsp+0x88],rbx
     lea r14,[rbx+0x8]
     lea rdi,[rsp+0x18]
-    lea rsi,[rsp+0x40]
+    lea rsi,[rsp+0x70]
     mov rax,QWORD PTR [_ZN4mlx58ethernet8striding11each_behind]
     mov DWORD PTR [rsp+0x4],ecx
 5:
@@ -124,11 +124,11 @@
     call QWORD PTR [_ZN4mlx58ethernet8striding8Striding8hold_all]
     mov r13,QWORD PTR [rsp+0x18]
 8:
-    mov QWORD PTR [rsp+0x60],r14
+    mov QWORD PTR [rsp+0x90],r14
     lea rax,[rbx+0x90]
-    mov QWORD PTR [rsp+0x68],rax
+    mov QWORD PTR [rsp+0x98],rax
     mov rdi,r13
-    lea rsi,[rsp+0x60]
+    lea rsi,[rsp+0x90]
     lea rdx,[data]
     call QWORD PTR [_ZN7mlx5_cq4ring7strides46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$11find_packet]
     test al,al
@@ -157,14 +157,14 @@
     mov QWORD PTR [rsp+0x20],rdx
     test r15,r15
     je 14
-    lea rdi,[rsp+0x60]
+    lea rdi,[rsp+0x90]
     mov rsi,r14
     mov rdx,QWORD PTR [rsp+0x30]
     mov ecx,DWORD PTR [rsp+0x4]
     mov r8d,DWORD PTR [rsp]
     lea r9,[rbx+0x98]
     call QWORD PTR [_ZN4mlx58ethernet8striding8Striding4find]
-    cmp BYTE PTR [rsp+0x60],0x0
+    cmp BYTE PTR [rsp+0x90],0x0
     jne 13
     cmp DWORD PTR [rsp],0x0
     jns 6
@@ -187,17 +187,17 @@
     mov QWORD PTR [rax+0xb0],rcx
     jmp 6
 13:
-    movups xmm0,XMMWORD PTR [rsp+0x68]
-    mov QWORD PTR [rsp+0x78],r15
+    movups xmm0,XMMWORD PTR [rsp+0x98]
+    mov QWORD PTR [rsp+0x40],r15
     mov rax,QWORD PTR [rsp+0x30]
-    mov QWORD PTR [rsp+0x80],rax
-    mov QWORD PTR [rsp+0x88],rbp
-    mov WORD PTR [rsp+0x90],0x82
-    mov WORD PTR [rsp+0x92],r12w
-    movups XMMWORD PTR [rsp+0x98],xmm0
-    lea r15,[rsp+0x40]
+    mov QWORD PTR [rsp+0x48],rax
+    mov QWORD PTR [rsp+0x50],rbp
+    mov WORD PTR [rsp+0x58],0x82
+    mov WORD PTR [rsp+0x5a],r12w
+    movups XMMWORD PTR [rsp+0x60],xmm0
+    lea r15,[rsp+0x70]
     mov rdi,r15
-    lea rsi,[rsp+0x78]
+    lea rsi,[rsp+0x40]
     call QWORD PTR [_ZN4mlx58ethernet8striding6rarely]
     mov rsi,r15
     lea rdi,[rsp+0x18]
@@ -208,13 +208,28 @@
     mov rdi,rbx
     call _ZN4core3ptr84drop_in_place$LT$mlx5..ethernet..Burst$LT$mlx5..ethernet..striding..Striding$GT$$GT$
     cmp QWORD PTR [rbx+0x80],0x0
-    je 15
-    lea rdi,[rsp+0x40]
+    je 16
+    lea rdi,[rsp+0x70]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
-    jmp 16
+    mov edx,DWORD PTR [rbx+0x370]
+    mov eax,DWORD PTR [rbx+0x360]
+    mov rcx,QWORD PTR [rbx+0x348]
+    mov ecx,DWORD PTR [rcx+0x100]
+    sub eax,ecx
+    movzx eax,ax
+    sub edx,eax
+    jbe 15
+    lea rdi,[rsp+0x40]
+    mov rsi,rbx
+    call QWORD PTR [_ZN4mlx58ethernet8striding89_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$mlx5..ethernet..striding..Striding$GT$$GT$13post_receives]
+    cmp BYTE PTR [rsp+0x40],0x20
+    jne 19
 15:
-    mov BYTE PTR [rsp+0x40],0x20
+    mov eax,0x1
+    cmp BYTE PTR [rsp+0x70],0x20
+    jne 19
+    jmp 20
 16:
     mov edx,DWORD PTR [rbx+0x370]
     mov eax,DWORD PTR [rbx+0x360]
@@ -224,18 +239,22 @@
     movzx eax,ax
     sub edx,eax
     jbe 17
-    lea rdi,[rsp+0x78]
+    lea rdi,[rsp+0x40]
     mov rsi,rbx
     call QWORD PTR [_ZN4mlx58ethernet8striding89_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$mlx5..ethernet..striding..Striding$GT$$GT$13post_receives]
-    cmp BYTE PTR [rsp+0x78],0x20
-    jne 18
+    cmp BYTE PTR [rsp+0x40],0x20
+    jne 19
 17:
     mov eax,0x1
-    cmp BYTE PTR [rsp+0x40],0x20
-    je 19
+    jmp 20
 18:
-    xor eax,eax
+    lea rdi,[rbx+0x378]
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
+    cmp al,0xa
+    je 1
 19:
+    xor eax,eax
+20:
     mov rdx,r14
     add rsp,0xa8
     pop rbx
@@ -245,12 +264,6 @@
     pop r15
     pop rbp
     ret
-20:
-    lea rdi,[rbx+0x378]
-    call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
-    cmp al,0xa
-    je 1
-    jmp 18
 21:
     mov rdi,r14
     call QWORD PTR [_ZN7mlx5_cq4ring7strides46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$11end_unended]

@@ -13,12 +13,12 @@
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
     cmp BYTE PTR [rsp+0x50],0x20
-    jne 18
+    jne 19
 0:
     mov rax,QWORD PTR [rbx+0x408]
     mov eax,DWORD PTR [rax]
     cmp eax,0x1
-    jne 20
+    jne 18
 1:
     mov ebp,DWORD PTR [rbx+0x658]
     lea r15,[rbx+0x388]
@@ -200,13 +200,28 @@
     mov rdi,rbx
     call _ZN4core3ptr84drop_in_place$LT$mlx5..ethernet..Burst$LT$mlx5..ethernet..striding..Striding$GT$$GT$
     cmp QWORD PTR [rbx+0x80],0x0
-    je 15
+    je 16
     lea rdi,[rsp+0x38]
     mov rsi,rbx
     call _ZN4mlx58ethernet4send56_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$M$GT$$GT$13send_outgoing
-    jmp 16
+    mov edx,DWORD PTR [rbx+0x370]
+    mov eax,DWORD PTR [rbx+0x360]
+    mov rcx,QWORD PTR [rbx+0x348]
+    mov ecx,DWORD PTR [rcx+0x100]
+    sub eax,ecx
+    movzx eax,ax
+    sub edx,eax
+    jbe 15
+    lea rdi,[rsp+0x50]
+    mov rsi,rbx
+    call QWORD PTR [_ZN4mlx58ethernet8striding89_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$mlx5..ethernet..striding..Striding$GT$$GT$13post_receives]
+    cmp BYTE PTR [rsp+0x50],0x20
+    jne 19
 15:
-    mov BYTE PTR [rsp+0x38],0x20
+    mov eax,0x1
+    cmp BYTE PTR [rsp+0x38],0x20
+    jne 19
+    jmp 20
 16:
     mov edx,DWORD PTR [rbx+0x370]
     mov eax,DWORD PTR [rbx+0x360]
@@ -220,14 +235,18 @@
     mov rsi,rbx
     call QWORD PTR [_ZN4mlx58ethernet8striding89_$LT$impl$u20$mlx5..ethernet..EthernetQueue$LT$mlx5..ethernet..striding..Striding$GT$$GT$13post_receives]
     cmp BYTE PTR [rsp+0x50],0x20
-    jne 18
+    jne 19
 17:
     mov eax,0x1
-    cmp BYTE PTR [rsp+0x38],0x20
-    je 19
+    jmp 20
 18:
-    xor eax,eax
+    lea rdi,[rbx+0x378]
+    call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
+    cmp al,0xa
+    je 1
 19:
+    xor eax,eax
+20:
     mov rdx,r14
     add rsp,0x98
     pop rbx
@@ -237,12 +256,6 @@
     pop r15
     pop rbp
     ret
-20:
-    lea rdi,[rbx+0x378]
-    call QWORD PTR [_ZN4mlx52cq15CompletionQueue6attend]
-    cmp al,0xa
-    je 1
-    jmp 18
 21:
     mov rdi,r15
     call QWORD PTR [_ZN7mlx5_cq4ring7strides46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$11end_unended]

@@ -229,7 +229,7 @@
     xor edx,edx
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     test al,0x1
-    je 31
+    je 30
 14:
     mov ecx,DWORD PTR [rbx+0x58]
     mov ebp,DWORD PTR [rbx+0x5c]
@@ -311,9 +311,9 @@
     mov r10,QWORD PTR [r15+0x1f8]
     lea ecx,[r10-0x1]
     cmp ecx,DWORD PTR [rbx+0x78]
-    jae 32
+    jae 31
     cmp DWORD PTR [rbx+0x60],esi
-    js 32
+    js 31
     mov ecx,DWORD PTR [rbx+0x64]
     and ecx,esi
     shl rcx,0x6
@@ -363,13 +363,13 @@
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
     test rax,rax
     jne 24
-    jmp 30
+    jmp 29
 21:
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
     test rax,rax
     jne 24
-    jmp 30
+    jmp 29
 22:
     lea edi,[rax-0x1]
     cmp edi,DWORD PTR [rbx+0x6c]
@@ -382,10 +382,10 @@
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
     test rax,rax
-    je 30
+    je 29
 24:
     xor r12d,r12d
-    jmp 31
+    jmp 30
 25:
     mov DWORD PTR [rbx+0x58],esi
     mov DWORD PTR [rbx+0x5c],edx
@@ -405,7 +405,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 29
+    jmp 28
 26:
     mov DWORD PTR [rbx+0x58],esi
     mov DWORD PTR [rbx+0x5c],edx
@@ -418,36 +418,7 @@
     sfence
     mov rdi,QWORD PTR [rbx+0x20]
     cmp eax,0x2
-    je 27
-    cmp eax,0x3
-    jne 28
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdi],xmm0
-    movaps XMMWORD PTR [rdi+0x10],xmm1
-    movaps XMMWORD PTR [rdi+0x20],xmm2
-    movaps XMMWORD PTR [rdi+0x30],xmm3
-    mov rax,QWORD PTR [rbx+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 29
-27:
+    jne 27
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -464,19 +435,19 @@
     movaps XMMWORD PTR [rdi+0x50],xmm1
     movaps XMMWORD PTR [rdi+0x60],xmm2
     movaps XMMWORD PTR [rdi+0x70],xmm3
-    jmp 29
-28:
+    jmp 28
+27:
     mov rsi,rcx
     mov edx,eax
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
-29:
+28:
     sfence
     mov rax,QWORD PTR [rbx+0x28]
     xor QWORD PTR [rbx+0x20],rax
-30:
+29:
     mov r12d,0x1
     mov rdx,QWORD PTR [rsp]
-31:
+30:
     mov rax,r12
     add rsp,0x18
     pop rbx
@@ -486,7 +457,7 @@
     pop r15
     pop rbp
     ret
-32:
+31:
     mov rdi,rbx
     mov rcx,QWORD PTR [rsp+0x8]
     mov r8d,0x18
@@ -502,9 +473,9 @@
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
     test rax,rax
     jne 24
-    jmp 30
-    jmp 33
-33:
+    jmp 29
+    jmp 32
+32:
     mov r14,rax
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]

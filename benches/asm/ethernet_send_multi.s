@@ -225,7 +225,7 @@
     xor edx,edx
     call QWORD PTR [_ZN4mlx52cq15CompletionQueue9poll_rest]
     test al,0x1
-    je 24
+    je 23
 13:
     movq xmm0,QWORD PTR [r15+0x58]
     pshufd xmm0,xmm0,0x44
@@ -296,12 +296,12 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 22
+    jmp 21
 15:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
     test rax,rax
     jne 18
-    jmp 23
+    jmp 22
 16:
     lea r8d,[rax-0x1]
     cmp r8d,DWORD PTR [rdi+0x6c]
@@ -313,10 +313,10 @@
 17:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
     test rax,rax
-    je 23
+    je 22
 18:
     xor r12d,r12d
-    jmp 24
+    jmp 23
 19:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -329,36 +329,7 @@
     sfence
     mov rdx,QWORD PTR [rdi+0x20]
     cmp eax,0x2
-    je 20
-    cmp eax,0x3
-    jne 21
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdx],xmm0
-    movaps XMMWORD PTR [rdx+0x10],xmm1
-    movaps XMMWORD PTR [rdx+0x20],xmm2
-    movaps XMMWORD PTR [rdx+0x30],xmm3
-    mov rax,QWORD PTR [rdi+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movdqa xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movdqa XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 22
-20:
+    jne 20
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -375,22 +346,22 @@
     movaps XMMWORD PTR [rdx+0x50],xmm1
     movaps XMMWORD PTR [rdx+0x60],xmm2
     movaps XMMWORD PTR [rdx+0x70],xmm3
-    jmp 22
-21:
+    jmp 21
+20:
     mov rbx,rdi
     mov rdi,rdx
     mov rsi,rcx
     mov edx,eax
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-22:
+21:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
-23:
+22:
     mov r12d,0x1
     mov rdx,QWORD PTR [rsp+0x8]
-24:
+23:
     mov rax,r12
     add rsp,0x78
     pop rbx

@@ -103,13 +103,13 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 20
+    jmp 19
 5:
     mov rdi,rbx
     mov esi,eax
     mov rcx,r14
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
-    jmp 21
+    jmp 20
 6:
     lea esi,[rcx-0x1]
     cmp esi,DWORD PTR [rbx+0x6c]
@@ -122,12 +122,12 @@
     mov rdi,rbx
     mov esi,eax
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 21
+    jmp 20
 8:
     cmp r12d,DWORD PTR [rbx+0x5c]
     jne 9
     cmp DWORD PTR [rbx+0xe0],r12d
-    jns 22
+    jns 21
 9:
     mov eax,DWORD PTR [rbx+0xdc]
     sub eax,r15d
@@ -198,7 +198,7 @@
     mov cl,0x1
     xor eax,eax
     lock cmpxchg BYTE PTR [rbp+0x148],cl
-    jne 23
+    jne 22
 12:
     mov eax,esi
     mov ecx,edi
@@ -219,7 +219,7 @@
     sub rdx,QWORD PTR [rbp+0x100]
     cmp rdx,rcx
     mov QWORD PTR [rsp+0x10],rsi
-    je 24
+    je 23
 13:
     or r13,rdi
     mov rdx,QWORD PTR [rbp+0xf0]
@@ -241,7 +241,7 @@
 14:
     mov rdx,QWORD PTR [rbx+0x98]
     cmp rcx,rdx
-    je 25
+    je 24
 15:
     shl ebp,0x8
     movzx ecx,r13b
@@ -326,46 +326,7 @@
     sfence
     mov rdi,QWORD PTR [rbx+0x20]
     cmp ecx,0x2
-    je 18
-    cmp ecx,0x3
-    jne 19
-    movaps xmm0,XMMWORD PTR [r14]
-    movaps xmm1,XMMWORD PTR [r14+0x10]
-    movaps xmm2,XMMWORD PTR [r14+0x20]
-    movaps xmm3,XMMWORD PTR [r14+0x30]
-    movaps XMMWORD PTR [rdi],xmm0
-    movaps XMMWORD PTR [rdi+0x10],xmm1
-    movaps XMMWORD PTR [rdi+0x20],xmm2
-    movaps XMMWORD PTR [rdi+0x30],xmm3
-    mov rax,QWORD PTR [rbx+0x20]
-    movaps xmm0,XMMWORD PTR [r14+0x40]
-    movaps xmm1,XMMWORD PTR [r14+0x50]
-    movaps xmm2,XMMWORD PTR [r14+0x60]
-    movaps xmm3,XMMWORD PTR [r14+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [r14+0x80]
-    movaps xmm1,XMMWORD PTR [r14+0x90]
-    movaps xmm2,XMMWORD PTR [r14+0xa0]
-    movaps xmm3,XMMWORD PTR [r14+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 20
-17:
-    mov rcx,QWORD PTR [rsp+0x30]
-    mov eax,DWORD PTR [rsp+0x38]
-    mov edx,DWORD PTR [rsp+0x3c]
-    lea rsi,[rsp+0x40]
-    movups xmm0,XMMWORD PTR [rsi]
-    movaps XMMWORD PTR [rsp+0x60],xmm0
-    test rcx,rcx
-    jne 3
-    jmp 4
-18:
+    jne 18
     movaps xmm0,XMMWORD PTR [r14]
     movaps xmm1,XMMWORD PTR [r14+0x10]
     movaps xmm2,XMMWORD PTR [r14+0x20]
@@ -382,17 +343,27 @@
     movaps XMMWORD PTR [rdi+0x50],xmm1
     movaps XMMWORD PTR [rdi+0x60],xmm2
     movaps XMMWORD PTR [rdi+0x70],xmm3
-    jmp 20
-19:
+    jmp 19
+17:
+    mov rcx,QWORD PTR [rsp+0x30]
+    mov eax,DWORD PTR [rsp+0x38]
+    mov edx,DWORD PTR [rsp+0x3c]
+    lea rsi,[rsp+0x40]
+    movups xmm0,XMMWORD PTR [rsi]
+    movaps XMMWORD PTR [rsp+0x60],xmm0
+    test rcx,rcx
+    jne 3
+    jmp 4
+18:
     mov rsi,r14
     mov edx,ecx
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
-20:
+19:
     sfence
     mov rax,QWORD PTR [rbx+0x28]
     xor QWORD PTR [rbx+0x20],rax
     xor eax,eax
-21:
+20:
     add rsp,0x98
     pop rbx
     pop r12
@@ -401,11 +372,11 @@
     pop r15
     pop rbp
     ret
-22:
+21:
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     jmp 9
-23:
+22:
     mov QWORD PTR [rsp+0x10],rdi
     lea rdi,[rbp+0x58]
     mov QWORD PTR [rsp+0x18],rsi
@@ -417,7 +388,7 @@
     mov rdi,QWORD PTR [rsp+0x10]
     mov rsi,QWORD PTR [rsp+0x18]
     jmp 12
-24:
+23:
     mov QWORD PTR [rsp+0x18],rdi
     lea rdi,[rbp+0xf0]
     call QWORD PTR [_ZN8mlx5_wqe4send4fifo13Fifo$LT$T$GT$4grow]
@@ -426,7 +397,7 @@
     mov rsi,QWORD PTR [rsp+0x10]
     mov rdi,QWORD PTR [rsp+0x18]
     jmp 13
-25:
+24:
     lea rdi,[rbx+0x90]
     call QWORD PTR [_ZN8mlx5_wqe4send4fifo13Fifo$LT$T$GT$4grow]
     mov rdx,QWORD PTR [rbx+0x98]
@@ -434,9 +405,9 @@
     jmp 15
     mov r14,rax
     mov BYTE PTR [rbp+0x148],0x0
-    jmp 26
+    jmp 25
     mov r14,rax
-26:
+25:
     mov rdi,rbx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rdi,r14

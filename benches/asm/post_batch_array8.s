@@ -79,7 +79,7 @@
     add rsp,0x20
     mov esi,eax
     test r14,r14
-    je 15
+    je 14
     mov rdi,QWORD PTR [rsp]
     mov r11,QWORD PTR [rsp+0x8]
     jmp 2
@@ -100,10 +100,10 @@
     jne 9
 5:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 14
+    jmp 13
 6:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
-    jmp 14
+    jmp 13
 7:
     lea r8d,[rax-0x1]
     cmp r8d,DWORD PTR [rdi+0x6c]
@@ -114,7 +114,7 @@
     jne 10
 8:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 14
+    jmp 13
 9:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -134,7 +134,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 13
+    jmp 12
 10:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -147,36 +147,7 @@
     sfence
     mov rdx,QWORD PTR [rdi+0x20]
     cmp eax,0x2
-    je 11
-    cmp eax,0x3
-    jne 12
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdx],xmm0
-    movaps XMMWORD PTR [rdx+0x10],xmm1
-    movaps XMMWORD PTR [rdx+0x20],xmm2
-    movaps XMMWORD PTR [rdx+0x30],xmm3
-    mov rax,QWORD PTR [rdi+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 13
-11:
+    jne 11
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -193,20 +164,20 @@
     movaps XMMWORD PTR [rdx+0x50],xmm1
     movaps XMMWORD PTR [rdx+0x60],xmm2
     movaps XMMWORD PTR [rdx+0x70],xmm3
-    jmp 13
-12:
+    jmp 12
+11:
     mov rbx,rdi
     mov rdi,rdx
     mov rsi,rcx
     mov edx,eax
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-13:
+12:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
     xor eax,eax
-14:
+13:
     add rsp,0x18
     pop rbx
     pop r12
@@ -215,10 +186,10 @@
     pop r15
     pop rbp
     ret
-15:
+14:
     mov rdi,QWORD PTR [rsp]
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 14
+    jmp 13
     mov rbx,rax
     mov rdi,QWORD PTR [rsp]
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]

@@ -5,74 +5,73 @@
     push r12
     push rbx
     sub rsp,0x38
-    mov r14,r8
-    mov rbx,rcx
-    mov r15,rdx
-    mov r12,rsi
-    mov ecx,DWORD PTR [rdi+0x58]
+    mov rbx,r8
+    mov rax,rcx
+    mov r14,rdx
+    mov r15,rsi
+    mov esi,DWORD PTR [rdi+0x58]
     mov edx,DWORD PTR [rdi+0x5c]
-    mov rax,QWORD PTR [rdi+0x10]
-    mov eax,DWORD PTR [rax]
-    test al,0x1
+    mov rcx,QWORD PTR [rdi+0x10]
+    mov ecx,DWORD PTR [rcx]
+    test cl,0x1
     jne 0
-    lea eax,[rcx-0x1]
-    mov DWORD PTR [rdi+0x60],eax
+    lea ecx,[rsi-0x1]
+    mov DWORD PTR [rdi+0x60],ecx
 0:
-    mov eax,ebx
-    or eax,0x80000000
-    bswap eax
-    mov DWORD PTR [rsp+0xc],eax
-    mov rax,rbx
-    shr rax,1
-    mov QWORD PTR [rsp+0x20],rax
-    lea rax,[rbx+0x3]
-    shr rax,0x4
-    mov QWORD PTR [rsp+0x30],rax
-    lea r13d,[rax+0x6]
-    shr r13d,0x2
-    lea eax,[r13+0x7fffffd]
-    mov QWORD PTR [rsp+0x28],rax
-    xor ebp,ebp
-    mov DWORD PTR [rsp+0x8],edx
-    mov QWORD PTR [rsp+0x18],rcx
-    mov esi,ecx
+    lea rbp,[rax-0x1]
+    mov ecx,eax
+    or ecx,0x80000000
+    bswap ecx
+    mov DWORD PTR [rsp+0x4],ecx
+    mov rcx,rax
+    shr rcx,1
+    mov QWORD PTR [rsp+0x20],rcx
+    lea rcx,[rax+0x3]
+    shr rcx,0x4
+    mov QWORD PTR [rsp+0x30],rcx
+    lea r12d,[rcx+0x6]
+    shr r12d,0x2
+    lea ecx,[r12+0x7fffffd]
+    mov QWORD PTR [rsp+0x28],rcx
+    xor r13d,r13d
+    mov DWORD PTR [rsp],edx
+    mov QWORD PTR [rsp+0x18],rsi
     jmp 3
 1:
-    mov r8d,DWORD PTR [r15]
-    mov DWORD PTR [rcx+0x24],r8d
-    mov r8d,DWORD PTR [r15+rbx*1-0x4]
-    mov DWORD PTR [rcx+rbx*1+0x20],r8d
+    mov r9d,DWORD PTR [r14]
+    mov DWORD PTR [rcx+0x24],r9d
+    mov r9d,DWORD PTR [r14+rax*1-0x4]
+    mov DWORD PTR [rcx+rax*1+0x20],r9d
 2:
-    movzx r8d,si
-    shl r8,0x28
-    movabs r9,0x800000003
-    or r8,r9
-    mov r9,QWORD PTR [rsp+0x28]
-    add r9,r8
-    mov r10,QWORD PTR [rdi+0x50]
-    add r10,QWORD PTR [rsp+0x30]
-    add r10,r8
-    bswap r10
-    mov QWORD PTR [rcx],r10
+    movzx r9d,si
+    shl r9,0x28
+    movabs r10,0x800000003
+    or r9,r10
+    mov r10,QWORD PTR [rsp+0x28]
+    add r10,r9
+    mov r11,QWORD PTR [rdi+0x50]
+    add r11,QWORD PTR [rsp+0x30]
+    add r11,r9
+    bswap r11
+    mov QWORD PTR [rcx],r11
     mov QWORD PTR [rcx+0x8],0x8000000
-    mov r8,QWORD PTR [rdi+0x8]
-    mov r10d,DWORD PTR [rdi+0x64]
-    and r10d,edx
-    shl r10,0x4
-    mov QWORD PTR [r8+r10*1],rax
-    mov QWORD PTR [r8+r10*1+0x8],r9
-    add esi,r13d
+    mov r9,QWORD PTR [rdi+0x8]
+    mov r11d,DWORD PTR [rdi+0x64]
+    and r11d,edx
+    shl r11,0x4
+    mov QWORD PTR [r9+r11*1],r8
+    mov QWORD PTR [r9+r11*1+0x8],r10
+    add esi,r12d
     inc edx
-    cmp rbp,0x100
+    cmp r13,0x100
     je 7
 3:
-    mov rax,r14
-    inc r14
-    mov r10,QWORD PTR [r12+rbp*1]
-    mov r11d,DWORD PTR [r12+rbp*1+0x8]
-    add rbp,0x10
-    lea rcx,[rbx-0x1]
-    cmp rcx,QWORD PTR [rdi+0x70]
+    mov r8,rbx
+    inc rbx
+    mov r10,QWORD PTR [r15+r13*1]
+    mov r11d,DWORD PTR [r15+r13*1+0x8]
+    add r13,0x10
+    cmp rbp,QWORD PTR [rdi+0x70]
     jae 6
     cmp DWORD PTR [rdi+0x60],esi
     js 6
@@ -84,56 +83,58 @@
     bswap r11d
     mov QWORD PTR [rcx+0x10],r10
     mov QWORD PTR [rcx+0x18],r11
-    mov r8d,DWORD PTR [rsp+0xc]
-    mov DWORD PTR [rcx+0x20],r8d
-    cmp rbx,0x7
+    mov r9d,DWORD PTR [rsp+0x4]
+    mov DWORD PTR [rcx+0x20],r9d
+    cmp rax,0x7
     jbe 5
-    mov r8,QWORD PTR [r15+rbx*1-0x8]
-    mov QWORD PTR [rcx+rbx*1+0x1c],r8
-    cmp rbx,0x9
+    mov r9,QWORD PTR [r14+rax*1-0x8]
+    mov QWORD PTR [rcx+rax*1+0x1c],r9
+    cmp rax,0x9
     jb 2
-    mov r8d,0x8
-    xor r9d,r9d
+    mov r9d,0x8
+    xor r10d,r10d
+    xchg ax,ax
 4:
-    mov r10,QWORD PTR [r15+r9*1]
-    mov QWORD PTR [rcx+r9*1+0x24],r10
-    mov r9,r8
-    add r8,0x8
-    cmp r8,rbx
+    mov r11,QWORD PTR [r14+r10*1]
+    mov QWORD PTR [rcx+r10*1+0x24],r11
+    mov r10,r9
+    add r9,0x8
+    cmp r9,rax
     jb 4
     jmp 2
 5:
-    cmp rbx,0x3
+    cmp rax,0x3
     ja 1
-    movzx r8d,BYTE PTR [r15]
-    mov BYTE PTR [rcx+0x24],r8b
-    mov r9,QWORD PTR [rsp+0x20]
-    movzx r8d,BYTE PTR [r15+r9*1]
-    mov BYTE PTR [rcx+r9*1+0x24],r8b
-    lea r9,[rbx-0x1]
-    movzx r8d,BYTE PTR [r15+r9*1]
-    mov BYTE PTR [rcx+r9*1+0x24],r8b
+    movzx r9d,BYTE PTR [r14]
+    mov BYTE PTR [rcx+0x24],r9b
+    mov r10,QWORD PTR [rsp+0x20]
+    movzx r9d,BYTE PTR [r14+r10*1]
+    mov BYTE PTR [rcx+r10*1+0x24],r9b
+    movzx r9d,BYTE PTR [r14+rbp*1]
+    mov BYTE PTR [rcx+rbp*1+0x24],r9b
     jmp 2
 6:
-    mov QWORD PTR [rsp+0x10],rdi
-    mov rcx,rax
+    mov QWORD PTR [rsp+0x8],rdi
+    mov rcx,r8
     mov r8d,0x8
     xor r9d,r9d
-    push rbx
-    push r15
+    mov QWORD PTR [rsp+0x10],rax
+    push rax
+    push r14
     push r11
     push r10
     call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
     mov esi,eax
-    cmp rbp,0x100
-    mov rdi,QWORD PTR [rsp+0x10]
+    cmp r13,0x100
+    mov rdi,QWORD PTR [rsp+0x8]
+    mov rax,QWORD PTR [rsp+0x10]
     jne 3
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 17
+    jmp 16
 7:
     mov eax,edx
-    sub eax,DWORD PTR [rsp+0x8]
+    sub eax,DWORD PTR [rsp]
     cmp eax,0x1
     jne 9
     mov eax,esi
@@ -148,10 +149,10 @@
     jne 12
 8:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 17
+    jmp 16
 9:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
-    jmp 17
+    jmp 16
 10:
     lea r8d,[rax-0x1]
     cmp r8d,DWORD PTR [rdi+0x6c]
@@ -162,7 +163,7 @@
     jne 13
 11:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 17
+    jmp 16
 12:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -182,7 +183,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 16
+    jmp 15
 13:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -195,36 +196,7 @@
     sfence
     mov rdx,QWORD PTR [rdi+0x20]
     cmp eax,0x2
-    je 14
-    cmp eax,0x3
-    jne 15
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdx],xmm0
-    movaps XMMWORD PTR [rdx+0x10],xmm1
-    movaps XMMWORD PTR [rdx+0x20],xmm2
-    movaps XMMWORD PTR [rdx+0x30],xmm3
-    mov rax,QWORD PTR [rdi+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 16
-14:
+    jne 14
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -241,20 +213,20 @@
     movaps XMMWORD PTR [rdx+0x50],xmm1
     movaps XMMWORD PTR [rdx+0x60],xmm2
     movaps XMMWORD PTR [rdx+0x70],xmm3
-    jmp 16
-15:
+    jmp 15
+14:
     mov rbx,rdi
     mov rdi,rdx
     mov rsi,rcx
     mov edx,eax
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-16:
+15:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
     xor eax,eax
-17:
+16:
     add rsp,0x38
     pop rbx
     pop r12
@@ -264,7 +236,7 @@
     pop rbp
     ret
     mov rbx,rax
-    mov rdi,QWORD PTR [rsp+0x10]
+    mov rdi,QWORD PTR [rsp+0x8]
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rdi,rbx
     call _Unwind_Resume@plt

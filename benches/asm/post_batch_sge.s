@@ -4,29 +4,28 @@
     push r13
     push r12
     push rbx
-    sub rsp,0x18
-    mov rbx,rcx
-    mov r14,rdx
-    mov r15,rsi
-    mov ecx,DWORD PTR [rdi+0x58]
+    sub rsp,0x28
+    mov rax,rcx
+    mov rbx,rdx
+    mov r14,rsi
+    mov esi,DWORD PTR [rdi+0x58]
     mov edx,DWORD PTR [rdi+0x5c]
-    mov rax,QWORD PTR [rdi+0x10]
-    mov eax,DWORD PTR [rax]
-    test al,0x1
+    mov rcx,QWORD PTR [rdi+0x10]
+    mov ecx,DWORD PTR [rcx]
+    test cl,0x1
     jne 0
-    lea eax,[rcx-0x1]
-    mov DWORD PTR [rdi+0x60],eax
+    lea ecx,[rsi-0x1]
+    mov DWORD PTR [rdi+0x60],ecx
 0:
-    mov r12d,0x8
-    movabs r13,0x800000003
-    mov DWORD PTR [rsp+0xc],edx
-    mov QWORD PTR [rsp+0x10],rcx
-    mov esi,ecx
+    mov r13d,0x8
+    movabs r15,0x800000003
+    mov DWORD PTR [rsp+0x14],edx
+    mov QWORD PTR [rsp+0x20],rsi
 1:
-    mov r10,QWORD PTR [r15+r12*1-0x8]
-    mov r11d,DWORD PTR [r15+r12*1]
-    mov rax,QWORD PTR [r14+r12*1-0x8]
-    mov rbp,QWORD PTR [r14+r12*1]
+    mov r11,QWORD PTR [r14+r13*1-0x8]
+    mov r12d,DWORD PTR [r14+r13*1]
+    mov r10,QWORD PTR [rbx+r13*1-0x8]
+    mov rbp,QWORD PTR [rbx+r13*1]
     lea ecx,[rbp-0x1]
     cmp ecx,DWORD PTR [rdi+0x78]
     jae 3
@@ -36,60 +35,62 @@
     and ecx,esi
     shl rcx,0x6
     add rcx,QWORD PTR [rdi]
-    bswap r10
-    bswap r11d
-    mov QWORD PTR [rcx+0x10],r10
-    mov QWORD PTR [rcx+0x18],r11
+    bswap r11
+    bswap r12d
+    mov QWORD PTR [rcx+0x10],r11
+    mov QWORD PTR [rcx+0x18],r12
     rol rbp,0x20
     bswap rbp
-    bswap rax
+    bswap r10
     mov QWORD PTR [rcx+0x20],rbp
-    mov QWORD PTR [rcx+0x28],rax
-    movzx eax,si
-    shl rax,0x28
-    or rax,r13
-    lea r8,[rax+0x7fffffe]
-    add rax,QWORD PTR [rdi+0x50]
-    bswap rax
-    mov QWORD PTR [rcx],rax
+    mov QWORD PTR [rcx+0x28],r10
+    movzx r8d,si
+    shl r8,0x28
+    or r8,r15
+    lea r9,[r8+0x7fffffe]
+    add r8,QWORD PTR [rdi+0x50]
+    bswap r8
+    mov QWORD PTR [rcx],r8
     mov QWORD PTR [rcx+0x8],0x8000000
-    mov rax,QWORD PTR [rdi+0x8]
-    mov r9d,DWORD PTR [rdi+0x64]
-    and r9d,edx
-    shl r9,0x4
-    mov QWORD PTR [rax+r9*1],rbx
-    mov QWORD PTR [rax+r9*1+0x8],r8
+    mov r8,QWORD PTR [rdi+0x8]
+    mov r10d,DWORD PTR [rdi+0x64]
+    and r10d,edx
+    shl r10,0x4
+    mov QWORD PTR [r8+r10*1],rax
+    mov QWORD PTR [r8+r10*1+0x8],r9
     inc esi
     inc edx
-    cmp r12,0xf8
+    cmp r13,0xf8
     je 4
 2:
-    add r12,0x10
-    inc rbx
+    add r13,0x10
+    inc rax
     jmp 1
 3:
-    mov QWORD PTR [rsp],rdi
-    mov rcx,rbx
+    mov QWORD PTR [rsp+0x8],rdi
+    mov QWORD PTR [rsp+0x18],rax
+    mov rcx,rax
     mov r8d,0x8
     xor r9d,r9d
     push rbp
-    push rax
-    push r11
     push r10
+    push r12
+    push r11
     call QWORD PTR [_ZN8mlx5_wqe4send5build59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$9push_slow]
     add rsp,0x20
     mov esi,eax
-    cmp r12,0xf8
-    je 15
-    mov rdi,QWORD PTR [rsp]
+    cmp r13,0xf8
+    je 14
+    mov rdi,QWORD PTR [rsp+0x8]
+    mov rax,QWORD PTR [rsp+0x18]
     jmp 2
 4:
     mov eax,edx
-    sub eax,DWORD PTR [rsp+0xc]
+    sub eax,DWORD PTR [rsp+0x14]
     cmp eax,0x1
     jne 6
     mov eax,esi
-    sub eax,DWORD PTR [rsp+0x10]
+    sub eax,DWORD PTR [rsp+0x20]
     cmp eax,0x1
     jne 7
     cmp DWORD PTR [rdi+0x6c],0x0
@@ -102,7 +103,7 @@
     jmp 8
 6:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_many]
-    jmp 14
+    jmp 13
 7:
     lea r8d,[rax-0x1]
     cmp r8d,DWORD PTR [rdi+0x6c]
@@ -113,7 +114,7 @@
     jne 10
 8:
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 14
+    jmp 13
 9:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -133,7 +134,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 13
+    jmp 12
 10:
     mov DWORD PTR [rdi+0x58],esi
     mov DWORD PTR [rdi+0x5c],edx
@@ -146,36 +147,7 @@
     sfence
     mov rdx,QWORD PTR [rdi+0x20]
     cmp eax,0x2
-    je 11
-    cmp eax,0x3
-    jne 12
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdx],xmm0
-    movaps XMMWORD PTR [rdx+0x10],xmm1
-    movaps XMMWORD PTR [rdx+0x20],xmm2
-    movaps XMMWORD PTR [rdx+0x30],xmm3
-    mov rax,QWORD PTR [rdi+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 13
-11:
+    jne 11
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -192,21 +164,21 @@
     movaps XMMWORD PTR [rdx+0x50],xmm1
     movaps XMMWORD PTR [rdx+0x60],xmm2
     movaps XMMWORD PTR [rdx+0x70],xmm3
-    jmp 13
-12:
+    jmp 12
+11:
     mov rbx,rdi
     mov rdi,rdx
     mov rsi,rcx
     mov edx,eax
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-13:
+12:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
     xor eax,eax
-14:
-    add rsp,0x18
+13:
+    add rsp,0x28
     pop rbx
     pop r12
     pop r13
@@ -214,11 +186,11 @@
     pop r15
     pop rbp
     ret
-15:
-    mov rdi,QWORD PTR [rsp]
+14:
+    mov rdi,QWORD PTR [rsp+0x8]
     jmp 8
     mov rbx,rax
-    mov rdi,QWORD PTR [rsp]
+    mov rdi,QWORD PTR [rsp+0x8]
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rdi,rbx
     call _Unwind_Resume@plt

@@ -14,9 +14,9 @@
 0:
     lea rsi,[r8-0x1]
     cmp rsi,QWORD PTR [rdi+0x70]
-    jae 13
+    jae 12
     cmp DWORD PTR [rdi+0x60],eax
-    js 13
+    js 12
     mov esi,DWORD PTR [rdi+0x64]
     and esi,eax
     shl rsi,0x6
@@ -130,7 +130,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 12
+    jmp 11
 9:
     mov DWORD PTR [rdi+0x58],eax
     mov DWORD PTR [rdi+0x5c],edx
@@ -143,9 +143,7 @@
     sfence
     mov rax,QWORD PTR [rdi+0x20]
     cmp ecx,0x2
-    je 10
-    cmp ecx,0x3
-    jne 11
+    jne 10
     movaps xmm0,XMMWORD PTR [rsi]
     movaps xmm1,XMMWORD PTR [rsi+0x10]
     movaps xmm2,XMMWORD PTR [rsi+0x20]
@@ -154,7 +152,6 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    mov rax,QWORD PTR [rdi+0x20]
     movaps xmm0,XMMWORD PTR [rsi+0x40]
     movaps xmm1,XMMWORD PTR [rsi+0x50]
     movaps xmm2,XMMWORD PTR [rsi+0x60]
@@ -163,40 +160,14 @@
     movaps XMMWORD PTR [rax+0x50],xmm1
     movaps XMMWORD PTR [rax+0x60],xmm2
     movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rsi+0x80]
-    movaps xmm1,XMMWORD PTR [rsi+0x90]
-    movaps xmm2,XMMWORD PTR [rsi+0xa0]
-    movaps xmm3,XMMWORD PTR [rsi+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 12
+    jmp 11
 10:
-    movaps xmm0,XMMWORD PTR [rsi]
-    movaps xmm1,XMMWORD PTR [rsi+0x10]
-    movaps xmm2,XMMWORD PTR [rsi+0x20]
-    movaps xmm3,XMMWORD PTR [rsi+0x30]
-    movaps XMMWORD PTR [rax],xmm0
-    movaps XMMWORD PTR [rax+0x10],xmm1
-    movaps XMMWORD PTR [rax+0x20],xmm2
-    movaps XMMWORD PTR [rax+0x30],xmm3
-    movaps xmm0,XMMWORD PTR [rsi+0x40]
-    movaps xmm1,XMMWORD PTR [rsi+0x50]
-    movaps xmm2,XMMWORD PTR [rsi+0x60]
-    movaps xmm3,XMMWORD PTR [rsi+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    jmp 12
-11:
     mov rbx,rdi
     mov rdi,rax
     mov edx,ecx
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
     mov rdi,rbx
-12:
+11:
     sfence
     mov rax,QWORD PTR [rdi+0x28]
     xor QWORD PTR [rdi+0x20],rax
@@ -205,7 +176,7 @@
     pop rbx
     pop r14
     ret
-13:
+12:
     mov rbx,rdi
     mov esi,eax
     mov rax,rcx

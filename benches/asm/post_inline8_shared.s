@@ -108,7 +108,7 @@
     mov rdi,rbx
     mov esi,eax
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 11
+    jmp 15
 7:
     lea edi,[rcx-0x1]
     cmp edi,DWORD PTR [rbx+0x6c]
@@ -116,12 +116,12 @@
     mov rdi,QWORD PTR [rbx+0x10]
     mov edi,DWORD PTR [rdi]
     test dil,0x1
-    jne 12
+    jne 10
 8:
     mov rdi,rbx
     mov esi,eax
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 11
+    jmp 15
 9:
     mov DWORD PTR [rbx+0x58],eax
     mov DWORD PTR [rbx+0x5c],edx
@@ -141,22 +141,8 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
+    jmp 14
 10:
-    sfence
-    mov rax,QWORD PTR [rbx+0x28]
-    xor QWORD PTR [rbx+0x20],rax
-    xor eax,eax
-11:
-    mov BYTE PTR [rbx+0x180],0x0
-    add rsp,0x8
-    pop rbx
-    pop r12
-    pop r13
-    pop r14
-    pop r15
-    pop rbp
-    ret
-12:
     mov DWORD PTR [rbx+0x58],eax
     mov DWORD PTR [rbx+0x5c],edx
     mov rdi,QWORD PTR [rbx+0x38]
@@ -168,11 +154,9 @@
     sfence
     mov rdi,QWORD PTR [rbx+0x20]
     cmp ecx,0x1
-    je 14
+    je 11
     cmp ecx,0x2
-    je 13
-    cmp ecx,0x3
-    jne 15
+    jne 13
     movaps xmm0,XMMWORD PTR [rsi]
     movaps xmm1,XMMWORD PTR [rsi+0x10]
     movaps xmm2,XMMWORD PTR [rsi+0x20]
@@ -181,56 +165,47 @@
     movaps XMMWORD PTR [rdi+0x10],xmm1
     movaps XMMWORD PTR [rdi+0x20],xmm2
     movaps XMMWORD PTR [rdi+0x30],xmm3
-    mov rax,QWORD PTR [rbx+0x20]
-    movaps xmm0,XMMWORD PTR [rsi+0x40]
-    movaps xmm1,XMMWORD PTR [rsi+0x50]
-    movaps xmm2,XMMWORD PTR [rsi+0x60]
-    movaps xmm3,XMMWORD PTR [rsi+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rsi+0x80]
-    movaps xmm1,XMMWORD PTR [rsi+0x90]
-    movaps xmm2,XMMWORD PTR [rsi+0xa0]
-    movaps xmm3,XMMWORD PTR [rsi+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 10
+    movaps xmm3,XMMWORD PTR [rsi+0x40]
+    movaps xmm0,XMMWORD PTR [rsi+0x50]
+    movaps xmm1,XMMWORD PTR [rsi+0x60]
+    movaps xmm2,XMMWORD PTR [rsi+0x70]
+    movaps XMMWORD PTR [rdi+0x40],xmm3
+    mov eax,0x70
+    mov ecx,0x60
+    mov edx,0x50
+    jmp 12
+11:
+    movaps xmm3,XMMWORD PTR [rsi]
+    movaps xmm0,XMMWORD PTR [rsi+0x10]
+    movaps xmm1,XMMWORD PTR [rsi+0x20]
+    movaps xmm2,XMMWORD PTR [rsi+0x30]
+    movaps XMMWORD PTR [rdi],xmm3
+    mov eax,0x30
+    mov ecx,0x20
+    mov edx,0x10
+12:
+    movaps XMMWORD PTR [rdi+rdx*1],xmm0
+    movaps XMMWORD PTR [rdi+rcx*1],xmm1
+    movaps XMMWORD PTR [rdi+rax*1],xmm2
+    jmp 14
 13:
-    movaps xmm0,XMMWORD PTR [rsi]
-    movaps xmm1,XMMWORD PTR [rsi+0x10]
-    movaps xmm2,XMMWORD PTR [rsi+0x20]
-    movaps xmm3,XMMWORD PTR [rsi+0x30]
-    movaps XMMWORD PTR [rdi],xmm0
-    movaps XMMWORD PTR [rdi+0x10],xmm1
-    movaps XMMWORD PTR [rdi+0x20],xmm2
-    movaps XMMWORD PTR [rdi+0x30],xmm3
-    movaps xmm0,XMMWORD PTR [rsi+0x40]
-    movaps xmm1,XMMWORD PTR [rsi+0x50]
-    movaps xmm2,XMMWORD PTR [rsi+0x60]
-    movaps xmm3,XMMWORD PTR [rsi+0x70]
-    movaps XMMWORD PTR [rdi+0x40],xmm0
-    movaps XMMWORD PTR [rdi+0x50],xmm1
-    movaps XMMWORD PTR [rdi+0x60],xmm2
-    movaps XMMWORD PTR [rdi+0x70],xmm3
-    jmp 10
-14:
-    movaps xmm0,XMMWORD PTR [rsi]
-    movaps xmm1,XMMWORD PTR [rsi+0x10]
-    movaps xmm2,XMMWORD PTR [rsi+0x20]
-    movaps xmm3,XMMWORD PTR [rsi+0x30]
-    movaps XMMWORD PTR [rdi],xmm0
-    movaps XMMWORD PTR [rdi+0x10],xmm1
-    movaps XMMWORD PTR [rdi+0x20],xmm2
-    movaps XMMWORD PTR [rdi+0x30],xmm3
-    jmp 10
-15:
     mov edx,ecx
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
-    jmp 10
+14:
+    sfence
+    mov rax,QWORD PTR [rbx+0x28]
+    xor QWORD PTR [rbx+0x20],rax
+    xor eax,eax
+15:
+    mov BYTE PTR [rbx+0x180],0x0
+    add rsp,0x8
+    pop rbx
+    pop r12
+    pop r13
+    pop r14
+    pop r15
+    pop rbp
+    ret
 16:
     mov rdi,rbx
     mov esi,eax
@@ -248,7 +223,7 @@
     mov rdi,rbx
     mov esi,eax
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 11
+    jmp 15
 17:
     mov rdi,rbx
     mov r12,r9

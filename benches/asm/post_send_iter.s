@@ -9,7 +9,7 @@
     mov r15,rsi
     mov QWORD PTR [rsp+0x10],rdi
     cmp QWORD PTR [rsi+0x40],0x0
-    jne 104
+    jne 103
 0:
     mov esi,DWORD PTR [r15+0x58]
     mov edx,DWORD PTR [r15+0x5c]
@@ -292,7 +292,7 @@
     inc r14
     cmp QWORD PTR [r15+0x40],0x0
     je 43
-    jmp 105
+    jmp 104
 7:
     dec ecx
     cmp ecx,0x2
@@ -802,7 +802,7 @@
     xor ecx,ecx
     inc r14
     cmp QWORD PTR [r15+0x40],0x0
-    jne 105
+    jne 104
 43:
     sub r13,0xffffffffffffff80
     cmp r13,QWORD PTR [rsp+0x30]
@@ -1132,7 +1132,7 @@
     inc r14
     cmp QWORD PTR [r15+0x40],0x0
     je 43
-    jmp 105
+    jmp 104
 74:
     mov rdi,r15
     mov esi,eax
@@ -1300,7 +1300,7 @@
 90:
     mov rdi,r15
     call QWORD PTR [_ZN8mlx5_wqe4send4list59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$23complete_before_refused]
-    jmp 103
+    jmp 102
 91:
     mov esi,eax
 92:
@@ -1339,7 +1339,7 @@
     mov rdi,r15
     mov esi,eax
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13complete_slow]
-    jmp 103
+    jmp 102
 98:
     mov DWORD PTR [r15+0x58],eax
     mov DWORD PTR [r15+0x5c],edx
@@ -1359,7 +1359,7 @@
     movaps XMMWORD PTR [rax+0x10],xmm1
     movaps XMMWORD PTR [rax+0x20],xmm2
     movaps XMMWORD PTR [rax+0x30],xmm3
-    jmp 102
+    jmp 101
 99:
     mov DWORD PTR [r15+0x58],eax
     mov DWORD PTR [r15+0x5c],edx
@@ -1372,36 +1372,7 @@
     sfence
     mov rdi,QWORD PTR [r15+0x20]
     cmp r8d,0x2
-    je 100
-    cmp r8d,0x3
-    jne 101
-    movaps xmm0,XMMWORD PTR [rcx]
-    movaps xmm1,XMMWORD PTR [rcx+0x10]
-    movaps xmm2,XMMWORD PTR [rcx+0x20]
-    movaps xmm3,XMMWORD PTR [rcx+0x30]
-    movaps XMMWORD PTR [rdi],xmm0
-    movaps XMMWORD PTR [rdi+0x10],xmm1
-    movaps XMMWORD PTR [rdi+0x20],xmm2
-    movaps XMMWORD PTR [rdi+0x30],xmm3
-    mov rax,QWORD PTR [r15+0x20]
-    movaps xmm0,XMMWORD PTR [rcx+0x40]
-    movaps xmm1,XMMWORD PTR [rcx+0x50]
-    movaps xmm2,XMMWORD PTR [rcx+0x60]
-    movaps xmm3,XMMWORD PTR [rcx+0x70]
-    movaps XMMWORD PTR [rax+0x40],xmm0
-    movaps XMMWORD PTR [rax+0x50],xmm1
-    movaps XMMWORD PTR [rax+0x60],xmm2
-    movaps XMMWORD PTR [rax+0x70],xmm3
-    movaps xmm0,XMMWORD PTR [rcx+0x80]
-    movaps xmm1,XMMWORD PTR [rcx+0x90]
-    movaps xmm2,XMMWORD PTR [rcx+0xa0]
-    movaps xmm3,XMMWORD PTR [rcx+0xb0]
-    movaps XMMWORD PTR [rax+0x80],xmm0
-    movaps XMMWORD PTR [rax+0x90],xmm1
-    movaps XMMWORD PTR [rax+0xa0],xmm2
-    movaps XMMWORD PTR [rax+0xb0],xmm3
-    jmp 102
-100:
+    jne 100
     movaps xmm0,XMMWORD PTR [rcx]
     movaps xmm1,XMMWORD PTR [rcx+0x10]
     movaps xmm2,XMMWORD PTR [rcx+0x20]
@@ -1418,26 +1389,26 @@
     movaps XMMWORD PTR [rdi+0x50],xmm1
     movaps XMMWORD PTR [rdi+0x60],xmm2
     movaps XMMWORD PTR [rdi+0x70],xmm3
-    jmp 102
-101:
+    jmp 101
+100:
     mov rsi,rcx
     mov edx,r8d
     call QWORD PTR [_ZN13mlx5_doorbell8register11copy_blocks]
-102:
+101:
     sfence
     mov rax,QWORD PTR [r15+0x28]
     xor QWORD PTR [r15+0x20],rax
     xor eax,eax
-103:
+102:
     mov rcx,QWORD PTR [rsp+0x10]
     jmp 95
-104:
+103:
     mov rdi,r15
     mov rbx,rcx
     call QWORD PTR [_ZN8mlx5_wqe4send4post59_$LT$impl$u20$mlx5_wqe..send..queue..SendQueue$LT$T$GT$$GT$13abort_dropped]
     mov rcx,rbx
     jmp 0
-105:
+104:
     mov esi,eax
     jmp 90
     mov rbx,rax

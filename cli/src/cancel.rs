@@ -6,6 +6,7 @@ mod scene;
 
 use crate::device::{Opened, PortArgs};
 use crate::failure::Failure;
+use crate::numbers::count;
 use crate::table::{Align, Table};
 use block::Part;
 use mlx5::CancelMode;
@@ -44,11 +45,11 @@ Examples:
 pub(crate) struct Args {
     /// Number of transfers
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 4,
-          value_parser = clap::value_parser!(u16).range(1..=16))]
+          value_parser = count::<u16>(1, 16))]
     transfers: u16,
     /// Blocks per transfer
     #[arg(short, long, value_name = "COUNT", default_value_t = 2,
-          value_parser = clap::value_parser!(u16).range(1..=8))]
+          value_parser = count::<u16>(1, 8))]
     blocks: u16,
     /// Corrupt transfers, and the block if not the last; from 1 [default: 2]
     #[arg(short, long, value_name = "TRANSFER[:BLOCK]", value_delimiter = ',',
@@ -142,7 +143,7 @@ fn able(name: &str, caps: SignatureCaps) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::new(format!("{name} {missing}"))
-        .hint("`mlx5 cancel --sim` shows it on the simulated device"))
+        .hint("`mlx5 cancel --sim-model cx7` shows it on a simulated ConnectX-7"))
 }
 
 fn tell(

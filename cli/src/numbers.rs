@@ -24,7 +24,24 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     match size {
         Some(size) if size <= LARGEST => Ok(size),
         Some(_) => Err(format!("{text} is more than the largest message, 1024m")),
-        None => Err(format!("{text:?} is not a size: write 64, 64k or 8m")),
+        None => Err(format!("{text:?} is not a size: write 64, 64k or 8m, up to 1024m")),
+    }
+}
+
+/// Reads a number from `least` to `most`.
+pub(crate) fn count<T>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64> + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.trim().parse().ok().filter(|number| (least..=most).contains(number));
+        number.and_then(|number: u64| number.try_into().ok()).ok_or_else(|| match most {
+            u64::MAX => format!("{text:?} is not a number from {least} on"),
+            _ => format!("{text:?} is not a number from {least} to {most}"),
+        })
     }
 }
 
@@ -191,6 +208,17 @@ mod tests {
         for (size, text) in [(0, "0"), (1023, "1023"), (1536, "1536"), (65536, "64k")] {
             assert_eq!(Size(size).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_count_says_what_it_may_be() {
+        assert_eq!(count::<u32>(1, 64)("64"), Ok(64));
+        for text in ["0", "65", "-1", "many", "", "99999999999999999999"] {
+            let told = count::<u32>(1, 64)(text).unwrap_err();
+            assert!(told.ends_with("is not a number from 1 to 64"), "{told}");
+        }
+        assert!(count::<u64>(1, u64::MAX)("1k").unwrap_err().ends_with("from 1 on"));
+        assert!(count::<u8>(1, 300)("300").is_err(), "none of its type");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::link::{
     EndArgs, Foreign, Goal, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
     latency, pattern, program,
 };
-use crate::numbers::{Size, Times, microseconds, parse_size, significant};
+use crate::numbers::{Size, Times, count, microseconds, parse_size, significant};
 use clap::builder::TypedValueParser;
 use mlx5::Mtu;
 use std::io::Write;
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     size: Option<usize>,
     /// Messages to bounce
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = count::<u64>(1, u64::MAX))]
     iters: u64,
     /// Sleep until a completion comes, instead of busy polling
     #[arg(short, long)]

@@ -214,6 +214,11 @@ fn spreadsheets_get_a_row_for_each_size() {
     assert_eq!(std::fs::read_to_string(&file.0).expect("CSV").lines().count(), 2);
     let text = mlx5("perf --csv - --json -").refused();
     assert!(text.contains("cannot both be written to stdout"), "{text}");
+    for others in ["--json", "--svg"] {
+        let line = format!("perf --sim --csv {} {others} {}", file.0.display(), file.0.display());
+        let text = mlx5(&line).refused();
+        assert!(text.contains("would be written to the same file"), "{text}");
+    }
     let text = mlx5("perf --sim --sizes 8 -n 10 --csv /nonexistent/x.csv").failed();
     assert!(text.contains("cannot write /nonexistent/x.csv"), "{text}");
 }

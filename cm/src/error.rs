@@ -215,7 +215,8 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
             (AddressInUse, "another program has the address: use another port, or let it end")
         }
         // Linux tells a port that is taken by this number where either address is the one of all.
-        Errno::EADDRNOTAVAIL if matches!(operation, "bind" | "listen") => (
+        // Resolving binds what is not bound.
+        Errno::EADDRNOTAVAIL if matches!(operation, "bind" | "listen" | "resolve_addr") => (
             AddressNotAvailable,
             "no RDMA port of this machine has the address: see `ip address`; or, with 0.0.0.0 or [::] on \
              either side, another program has the port",
@@ -327,6 +328,13 @@ mod tests {
         assert!(text.starts_with("open: ") && text.contains("rdma_ucm"), "{text}");
         let text = Error::kernel("bind", Errno::EADDRINUSE).to_string();
         assert!(text.contains("another port"), "{text}");
+        // Each of these binds.
+        for operation in ["bind", "listen", "resolve_addr"] {
+            let text = Error::kernel(operation, Errno::EADDRNOTAVAIL).to_string();
+            assert!(text.contains("another program has the port"), "{text}");
+        }
+        let text = Error::kernel("join_multicast", Errno::EADDRNOTAVAIL).to_string();
+        assert!(text.contains("ip address") && !text.contains("the port"), "{text}");
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Attention {
         unsafe { self.0.as_ref() }
     }
 
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     fn set(self, bit: u32) {
         let _ = self.word().fetch_update(AcqRel, Acquire, |word| (word != 0).then_some(word | bit));
     }

@@ -62,8 +62,8 @@ pub trait Queue {
         let _ = receives;
         false
     }
-    /// Has a receive request posted again that met a page fault, and says whether it was: then nobody is told of
-    /// its completion.
+    /// Has a receive request posted again that met a page fault. If it returns true, the completion is not
+    /// reported.
     fn repost(&self, counter: u16) -> bool {
         let _ = counter;
         false

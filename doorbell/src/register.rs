@@ -130,13 +130,14 @@ impl SendRegister {
         self.own_blueflame_blocks
     }
 
-    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses.
+    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses. Up to `UNROLLED` blocks, which is
+    /// at most three, are copied without a call.
     ///
     /// # Safety
     /// As for [`SendRegister::ring`]. `copy` is at least one, and at most
     /// [`SendRegister::own_blueflame_blocks`].
     #[inline(always)]
-    pub unsafe fn ring_blueflame(
+    pub unsafe fn ring_blueflame<const UNROLLED: u32>(
         &mut self,
         record: QueuePairRecord,
         counter: u16,
@@ -147,16 +148,15 @@ impl SendRegister {
         record.set_send(counter);
         barrier::write_combining_start();
         // SAFETY: the caller upholds the contract of `ring`; `copy` is not zero, so this is a
-        // BlueFlame register of this queue alone. One block is the common case, two for a datagram,
-        // and three for a key with up to four entries.
+        // BlueFlame register of this queue alone. One block is the common case.
         unsafe {
             match copy {
                 1 => copy_block(self.half, wqe),
-                2 => {
+                2 if UNROLLED >= 2 => {
                     copy_block(self.half, wqe);
                     copy_block(self.half.byte_add(BLUEFLAME_UNIT), wqe.byte_add(BLUEFLAME_UNIT));
                 }
-                3 => {
+                3 if UNROLLED >= 3 => {
                     copy_block(self.half, wqe);
                     for at in [BLUEFLAME_UNIT, 2 * BLUEFLAME_UNIT] {
                         copy_block(self.half.byte_add(at), wqe.byte_add(at));

@@ -11,8 +11,8 @@ pub(crate) use {
     core::sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Pauses of a thread that has looked at the lock for long: more than a dozen microseconds. With 64, sixteen
-/// threads that share a queue do half as much in all; with 1024, not more.
+/// Pauses of a thread that has looked at the lock for long: some ten microseconds. With 64, sixteen threads that
+/// share a queue do half as much in all; with 1024, not more.
 #[cfg(not(loom))]
 const LONGEST: u32 = 256;
 

@@ -171,8 +171,8 @@ pub struct SimConfig {
     /// queues may change memory keys. Without, its receive queues are cyclic. Those of programs may
     /// have strides in any case.
     pub striding: bool,
-    /// The function is a virtual one behind an embedded switch. From the wire it gets frames for the
-    /// addresses and groups that its driver has listed, and for all where it is promiscuous
+    /// The function is a virtual one behind an embedded switch. From the wire its raw packet queues get frames for
+    /// the addresses and groups that its driver has listed, and for all where it is promiscuous
     /// (MODIFY_NIC_VPORT_CONTEXT); others are counted in
     /// [`FrameCounts::filtered`](crate::engine::FrameCounts::filtered). Without, its flow tables see every
     /// frame on the wire.

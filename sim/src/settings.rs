@@ -31,7 +31,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
 /// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each request to send a packet must have |
 /// | `striding=` | `on`, `off` | whether a real kernel's network interface can have receive queues with strides: off, where nothing is set |
-/// | `vport_filter=` | `on`, `off` | whether frames from the wire reach a function only if its driver has listed their address, or is promiscuous, as with a virtual function: off, where nothing is set |
+/// | `vport_filter=` | `on`, `off` | whether frames from the wire reach the raw packet queues of a function only if its driver has listed their address, or is promiscuous, as with a virtual function: off, where nothing is set |
 /// | `net_raw=` | `on`, `off` | whether programs may use them (CAP_NET_RAW) |
 /// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |

@@ -226,13 +226,13 @@ impl<M: Mode> EthernetQueue<M> {
         let Self { recv_cq, store, burst: most, .. } = &mut *burst.0;
         let returned = each(Packets::new(M::cursor(recv_cq, store, *most), store));
         drop(burst);
-        // An error of sending does not keep the queue from receiving.
-        let sent = match self.store.outgoing.is_empty() {
-            true => Ok(()),
-            false => self.send_outgoing(),
-        };
+        if !self.store.outgoing.is_empty() {
+            // An error of sending does not keep the queue from receiving.
+            let sent = self.send_outgoing();
+            M::refill(self)?;
+            return sent.map(|()| returned);
+        }
         M::refill(self)?;
-        sent?;
         Ok(returned)
     }
 

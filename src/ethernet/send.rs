@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::headers::{MOST_INLINE, inline_header};
 use super::mode::Mode;
 use super::outgoing::{InFlight, Taken};
-use super::{EthernetError, EthernetQueue};
+use super::{Count, EthernetError, EthernetQueue};
 use crate::qp::QueuePair;
 use mlx5_prm::ethernet::{HEADER, InlineMode};
 use mlx5_wqe::transport::RawPacket;
@@ -159,6 +159,22 @@ impl<'a, 'q> Posting<'a, 'q> {
     }
 }
 
+/// A frame that needs a request of its own, which says whether it is the last one. It is still a frame while the
+/// iterator is asked for the next one: if that panics, it is not sent.
+struct Alone<'a> {
+    frame: Option<Frame>,
+    not_sent: &'a Count,
+}
+
+impl Drop for Alone<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.frame.is_some() {
+            self.not_sent.add(1);
+        }
+    }
+}
+
 /// Whether a frame can be sent: it has a header, and lies in these buffers or in memory that the queue may use.
 #[inline(always)]
 fn can_be_sent(frame: &Frame, buffers: &Arc<Buffers>) -> bool {
@@ -209,8 +225,7 @@ impl<M: Mode> EthernetQueue<M> {
         let store = &*store;
         let (mut room, mut taken, mut frames) = (in_flight.room(), 0, frames.into_iter());
         let mut posting = Posting::new(qp, in_flight, *options);
-        // One that needs a request of its own, which says whether it is the last one.
-        let mut alone: Option<Frame> = None;
+        let mut alone = Alone { frame: None, not_sent: &store.counters.not_sent };
         while room != 0 {
             let Some(frame) = frames.next() else { break };
             taken += 1;
@@ -219,19 +234,19 @@ impl<M: Mode> EthernetQueue<M> {
                 continue;
             }
             room -= 1;
-            if let Some(before) = alone.take() {
+            if let Some(before) = alone.frame.take() {
                 posting.add_frame(before, &store.buffers, false);
             }
             if options.multi_packet && frame.tag().is_none() {
                 posting.add_to_run(frame, &store.buffers);
             } else {
-                // It is still a frame while the iterator is asked, which may panic.
-                alone = Some(frame);
+                alone.frame = Some(frame);
             }
         }
-        if let Some(last) = alone {
+        if let Some(last) = alone.frame.take() {
             posting.add_frame(last, &store.buffers, true);
         }
+        drop(alone);
         let posted = posting.complete();
         self.posted(posted)?;
         Ok(taken)

@@ -8,7 +8,7 @@ use mlx5_wqe::{
     Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, SpareRecords,
     StridingRecords,
 };
-use std::mem;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -154,14 +154,60 @@ struct Free {
     returned: Vec<u32>,
     /// The lowest index that was never used.
     next: u32,
-    /// Memory of records whose queues are gone. To zero it for each queue would take longer than all else of a
-    /// small one.
-    spare: Vec<SpareRecords>,
+    /// Memory of records whose queues are gone. To allocate and zero it for each queue would take longer than all
+    /// else of a small one.
+    send: Spares<SpareRecords>,
+    receive: Spares<Arc<ReceiveRecords>>,
 }
 
 /// How many spare records are kept, and how large.
 const SPARES: usize = 4;
 const LARGEST_SPARE: u32 = 4096;
+
+/// Memory that is used again.
+trait Spare {
+    /// The size of the ring that it is for.
+    fn size(&self) -> u32;
+}
+
+impl Spare for SpareRecords {
+    fn size(&self) -> u32 {
+        self.blocks()
+    }
+}
+
+impl Spare for Arc<ReceiveRecords> {
+    fn size(&self) -> u32 {
+        self.requests()
+    }
+}
+
+/// The last few that were given back.
+struct Spares<T>(Vec<T>);
+
+impl<T> Default for Spares<T> {
+    fn default() -> Self {
+        Self(Vec::with_capacity(SPARES))
+    }
+}
+
+impl<T: Spare> Spares<T> {
+    /// Takes one for a ring of this size.
+    fn take(&mut self, size: u32) -> Option<T> {
+        let found = self.0.iter().position(|spare| spare.size() == size)?;
+        Some(self.0.swap_remove(found))
+    }
+
+    /// Keeps one, and returns what is to be freed.
+    fn keep(&mut self, spare: T) -> Option<T> {
+        if spare.size() > LARGEST_SPARE {
+            return Some(spare);
+        }
+        let oldest = (self.0.len() == SPARES).then(|| self.0.remove(0));
+        self.0.push(spare);
+        oldest
+    }
+}
 
 impl UserIndexes {
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -170,12 +216,14 @@ impl UserIndexes {
 
     /// Makes the records of a ring of `blocks` blocks.
     pub(crate) fn send_records(&self, blocks: u32) -> SendRecords {
-        let spare = {
-            let spare = &mut self.free().spare;
-            let found = spare.iter().position(|spare| spare.blocks() == blocks);
-            found.map(|place| spare.swap_remove(place))
-        };
+        let spare = self.free().send.take(blocks);
         spare.map_or_else(|| SendRecords::new(blocks), SendRecords::reusing)
+    }
+
+    /// Makes the records of a ring of so many receive requests, which complete in any order.
+    pub(crate) fn receive_records(&self, requests: u32) -> Arc<ReceiveRecords> {
+        let spare = self.free().receive.take(requests);
+        spare.unwrap_or_else(|| Arc::new(ReceiveRecords::new(requests)))
     }
 
     /// Assigns a user index to `queue`, which completes on `rings`. Returns `None` if all are in
@@ -201,6 +249,7 @@ impl UserIndexes {
         // `UserIndex` itself after its queue pair is gone, until every poller that may have looked
         // it up has processed the removal.
         unsafe { self.table.set(index, pointer, rings) };
+        let queue = ManuallyDrop::new(queue);
         Some(UserIndex { index, indexes: Arc::clone(self), queue })
     }
 }
@@ -209,7 +258,7 @@ impl UserIndexes {
 pub(crate) struct UserIndex {
     index: u32,
     indexes: Arc<UserIndexes>,
-    queue: Arc<QueuePairRecords>,
+    queue: ManuallyDrop<Arc<QueuePairRecords>>,
 }
 
 impl UserIndex {
@@ -229,7 +278,7 @@ impl UserIndex {
 
     /// Returns the queue's records, as the table has them.
     pub(crate) fn as_non_null(&self) -> NonNull<QueuePairRecords> {
-        NonNull::from(&*self.queue)
+        NonNull::from(&**self.queue)
     }
 
     /// The tag that completions of the queue tell.
@@ -255,16 +304,92 @@ impl UserIndex {
 impl Drop for UserIndex {
     fn drop(&mut self) {
         self.indexes.table.depart(self.index);
-        // Nobody else has them, or they stay with whom has.
-        let spare = Arc::get_mut(&mut self.queue)
-            .map(|records| mem::replace(&mut records.send, SendRecords::new(1)).into_spare())
-            .filter(|spare| spare.blocks() <= LARGEST_SPARE);
+        // SAFETY: the field is not used again.
+        let queue = unsafe { ManuallyDrop::take(&mut self.queue) };
+        // Where somebody else has the records, they stay with whom has.
+        let (mut send, mut receive) = (None, None);
+        if let Some(queue) = Arc::into_inner(queue) {
+            send = Some(queue.send.into_spare());
+            if let ReceiveSide::Own(mut records) = queue.receive
+                && let Some(unshared) = Arc::get_mut(&mut records)
+            {
+                unshared.renew();
+                receive = Some(records);
+            }
+        }
         let mut free = self.indexes.free();
         free.returned.push(self.index);
-        free.spare.extend(spare);
-        let dropped = (free.spare.len() > SPARES).then(|| free.spare.remove(0));
-        // Without the lock.
+        let send = send.and_then(|spare| free.send.keep(spare));
+        let receive = receive.and_then(|spare| free.receive.keep(spare));
+        // What is freed is freed without the lock.
         drop(free);
-        drop(dropped);
+        drop((send, receive));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
+        let records = Arc::new(QueuePairRecords {
+            send: indexes.send_records(blocks),
+            receive: ReceiveSide::Own(indexes.receive_records(requests)),
+            tags: None,
+            user_tag: UserTag::new(0),
+            lent: AtomicBool::new(false),
+        });
+        indexes.register(records, [RingId::NONE; 2]).unwrap()
+    }
+
+    fn spares(indexes: &UserIndexes) -> (Vec<u32>, Vec<u32>) {
+        let free = indexes.free();
+        let send = free.send.0.iter().map(Spare::size).collect();
+        (send, free.receive.0.iter().map(Spare::size).collect())
+    }
+
+    fn receives(index: &UserIndex) -> Arc<ReceiveRecords> {
+        let ReceiveSide::Own(records) = &index.records().receive else { unreachable!() };
+        Arc::clone(records)
+    }
+
+    #[test]
+    fn a_queue_takes_the_memory_of_one_of_its_size_that_is_gone() {
+        let indexes = Arc::new(UserIndexes::default());
+        let former = queue(&indexes, 64, 32);
+        let place = Arc::as_ptr(&receives(&former));
+        drop(former);
+        assert_eq!(spares(&indexes), (vec![64], vec![32]));
+
+        let other = queue(&indexes, 128, 16);
+        assert_eq!(spares(&indexes), (vec![64], vec![32]), "of another size");
+        let next = queue(&indexes, 64, 32);
+        assert_eq!(spares(&indexes), (vec![], vec![]));
+        assert_eq!(Arc::as_ptr(&receives(&next)), place);
+        drop((other, next));
+        assert_eq!(spares(&indexes), (vec![128, 64], vec![16, 32]));
+    }
+
+    #[test]
+    fn memory_that_somebody_has_yet_is_not_used_again() {
+        let indexes = Arc::new(UserIndexes::default());
+        let former = queue(&indexes, 64, 32);
+        let kept = receives(&former);
+        drop(former);
+        assert_eq!(spares(&indexes), (vec![64], vec![]));
+        drop(kept);
+        assert_eq!(spares(&indexes), (vec![64], vec![]));
+    }
+
+    #[test]
+    fn a_few_are_kept_and_none_that_is_large() {
+        let indexes = Arc::new(UserIndexes::default());
+        let queues = [1, 2, 4, 8, 16].map(|size| queue(&indexes, size, size));
+        drop(queues);
+        assert_eq!(spares(&indexes), (vec![2, 4, 8, 16], vec![2, 4, 8, 16]));
+        drop(queue(&indexes, 2 * LARGEST_SPARE, 2 * LARGEST_SPARE));
+        assert_eq!(spares(&indexes), (vec![2, 4, 8, 16], vec![2, 4, 8, 16]));
+        drop(queue(&indexes, LARGEST_SPARE, LARGEST_SPARE));
+        assert_eq!(spares(&indexes).0, [4, 8, 16, LARGEST_SPARE]);
     }
 }

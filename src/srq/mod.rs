@@ -11,7 +11,8 @@ use crate::error::{DestroyError, Error};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
 use mlx5_wqe::{
-    ListError, PostError, ReceiveWr, Repost, Sge, SharedReceiveQueue as Ring, SharedReceiveRecords,
+    Faulted, ListError, PostError, ReceiveWr, Repost, Sge, SharedReceiveQueue as Ring,
+    SharedReceiveRecords,
 };
 use std::borrow::Borrow;
 use std::fmt;
@@ -117,18 +118,36 @@ impl SharedReceiveQueue {
     }
 
     /// Has `repost` post those receives again that meet a page fault of on-demand memory
-    /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or nobody. It gets the number of the request, for
-    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which then is not told. Default:
-    /// nobody, and the completion is told: a queue that one thread owns is posted to by that thread alone.
+    /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or nobody. It gets the request, for
+    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which then is not told if it
+    /// returns true. Default: nobody, and the completion is told: a queue that one thread owns is posted to by that
+    /// thread alone.
     ///
-    /// When the call returns, what was set before is not called any more.
+    /// When the call returns, what was set before is not called any more. It waits for a poll that calls it, so the
+    /// caller must not hold a lock that `repost` takes. What `repost` owns lives as long as the queue: an [`Arc`] of
+    /// the queue itself would keep it for ever, a `Weak` one does not.
+    ///
+    /// ```
+    /// # use mlx5::SharedReceiveQueue;
+    /// # use std::sync::{Arc, Mutex};
+    /// fn post_faulted_again(queue: SharedReceiveQueue) -> Arc<Mutex<SharedReceiveQueue>> {
+    ///     let shared = Arc::new(Mutex::new(queue));
+    ///     let weak = Arc::downgrade(&shared);
+    ///     let repost = move |faulted: mlx5::Faulted<'_>| {
+    ///         weak.upgrade().is_some_and(|queue| queue.lock().unwrap().repost(faulted))
+    ///     };
+    ///     // Nobody polls yet: afterwards, this would wait for a poll that waits for the lock.
+    ///     shared.lock().unwrap().on_page_fault(Some(Box::new(repost)));
+    ///     shared
+    /// }
+    /// ```
     pub fn on_page_fault(&self, repost: Option<Repost>) {
         self.inner.records.set_repost(repost);
     }
 
     /// Posts a request again that met a page fault, behind all others. Returns whether it did: for
     /// [`SharedReceiveQueue::on_page_fault`].
-    pub fn repost(&mut self, request: u16) -> bool {
+    pub fn repost(&mut self, request: Faulted<'_>) -> bool {
         self.ring.repost(request)
     }
 

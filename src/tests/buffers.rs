@@ -112,6 +112,7 @@ fn counted() -> (Counted, Arc<AtomicUsize>) {
 }
 
 /// A machine whose kernel refuses to deregister regions as long as it is told to.
+#[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
 fn stubborn() -> (Arc<AtomicUsize>, Context, Simulator) {
     let refuse = Arc::new(AtomicUsize::new(0));
     let simulator = Simulator::new(infiniband());

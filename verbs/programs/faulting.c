@@ -64,7 +64,7 @@ int main(void)
 	struct bed bed = open_bed();
 	struct pair pair = make_pair(&bed, IBV_QPT_RC, 0);
 	struct ibv_srq *srq = make_srq(&bed);
-	int good = 0, once[DEPTH] = {};
+	int good = 0, first = -1, once[DEPTH] = {};
 	struct ibv_wc wc;
 
 	replace_peer(&bed, &pair, srq);
@@ -82,6 +82,8 @@ int main(void)
 		next_message(&pair, i % 2, &wc);
 		must(wc.status == IBV_WC_SUCCESS, "a message");
 		must(wc.wr_id < DEPTH, "an identifier");
+		if (first < 0)
+			first = wc.wr_id;
 		place = bed.to + wc.wr_id * LENGTH;
 		good += wc.byte_len == LENGTH && !memcmp(place, bed.from, LENGTH);
 		once[wc.wr_id]++;
@@ -95,6 +97,9 @@ int main(void)
 			must(!post(&bed, srq, k), "ibv_post_srq_recv");
 		}
 	}
+	/* The receives before it met page faults. */
+	must(first > 0, "a page fault, at least one");
+	printf("the first that takes a message: %d\n", first);
 	printf("messages: all arrive once %d\n", good == ROUNDS);
 	printf("more: %d\n", ibv_poll_cq(ibv_cq_ex_to_cq(pair.peer_cq), 1, &wc));
 	drop_pair(&pair);

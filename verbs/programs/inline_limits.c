@@ -1,6 +1,6 @@
 /*
  * How much inline data a queue pair is granted for what is asked, up to the most that its requests hold, and
- * beside SGEs; and that a request holds as much.
+ * beside SGEs; and, of datagrams and connections, that a request holds as much.
  *
  * Datagrams and packets are granted the same by both libraries, what is left of the last block. C's grants
  * requests of 64 units, though a request can say that it has 63: what a program is granted beyond them is not

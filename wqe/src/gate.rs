@@ -126,6 +126,7 @@ impl Gate {
     }
 
     /// Allows what `state` allows. Has no effect if the device is gone or the process was forked.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     pub fn set_state(self, state: QueueState) {
         use QueueState::*;
         let may = match state {
@@ -140,6 +141,7 @@ impl Gate {
     }
 
     /// Refuses posting from now on: the device is gone.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     pub fn set_gone(self) {
         let _ = self
             .word()

@@ -33,7 +33,7 @@ pub use keys::update::{
     SizedLayout,
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
-pub use receive::shared::{Repost, SharedReceiveQueue, SharedReceiveRecords};
+pub use receive::shared::{Faulted, Repost, SharedReceiveQueue, SharedReceiveRecords};
 pub use receive::striding::StridingRecords;
 pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;

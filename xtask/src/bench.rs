@@ -226,7 +226,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // What can fail for want of a tool comes first.
     let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
     let elsewhere = match &arguments.threads[..] {
-        [] => Crowd::measured_elsewhere(&out.join(JSON)),
+        // What is published, wherever this run writes to.
+        [] => Crowd::measured_elsewhere(&Path::new("docs").join(JSON))?,
         files => Crowd::of_files(files)?,
     };
     let builds = match arguments.no_builds {

@@ -6,7 +6,7 @@ use mlx5::{CompletionQueue, QueuePair, SendFlags, Sge};
 
 /// Packets of a batch.
 pub const BURST: usize = 32;
-/// Packets of 64 bytes, copied, in the largest request of a queue.
+/// Packets of 64 bytes, copied, of a full request: a burst takes three requests.
 pub const COPIED: usize = 11;
 
 /// Polls the completion of the batch before, and posts a batch, of which the last packet is signaled. The

@@ -285,7 +285,8 @@ pub(super) mod queue {
 
         fn settle(&self) {
             self.beside.packets.base.machine.settle();
-            assert_eq!(self.beside.queue.counts().not_sent, 0);
+            let counts = self.beside.queue.counts();
+            assert_eq!((counts.not_sent, counts.failed), (0, 0));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
 use crate::files::{Output, is_dash};
 use crate::interrupt::Interrupt;
-use crate::numbers::{parse_seconds, parse_size};
+use crate::numbers::{count, parse_seconds, parse_size};
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
 use mlx5::{Clock, Device};
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
     /// Packets to capture [default: until Ctrl-C; 10 on the simulated device]
     #[arg(short = 'n', long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = count::<u64>(1, u64::MAX))]
     count: Option<u64>,
     /// End after so many seconds, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]

@@ -14,6 +14,12 @@ pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
 fn parse_line(line: &str) -> Result<Vec<u8>, String> {
     let line = without_comment(line).trim();
     let line = without_timestamp(line);
+    if line == "*" {
+        return Err(
+            "`*` stands for lines that were left out: print all, with `od -v` or `hexdump -v`"
+                .into(),
+        );
+    }
     // The kernel announces what it dumps.
     if line.starts_with("mlx5") {
         return Ok(Vec::new());
@@ -115,6 +121,12 @@ mod tests {
         ] {
             assert_eq!(parse(text).as_deref(), Ok(&BYTES[..]), "{text}");
         }
+    }
+
+    #[test]
+    fn lines_that_were_left_out_are_asked_for() {
+        let told = parse("0000000 00 00\n*\n0000020 00 00\n").unwrap_err();
+        assert!(told.starts_with("line 2: ") && told.contains("od -v"), "{told}");
     }
 
     #[test]

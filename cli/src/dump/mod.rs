@@ -15,6 +15,7 @@ pub(crate) use wqe::{
 use crate::device::PortArgs;
 use crate::failure::Failure;
 use crate::files::is_dash;
+use crate::numbers::count;
 use clap::ValueEnum;
 use mlx5_prm::cqe::DESCRIPTOR;
 use std::io::{self, IsTerminal, Read, Write};
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, conflicts_with = "live")]
     transport: Option<Transport>,
     /// Size of each CQE (64 or 128 bytes) or receive request (a power of two)
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(16..=4096))]
+    #[arg(long, value_name = "BYTES", value_parser = count::<u32>(16, 4096))]
     stride: Option<u32>,
     /// Post requests of every kind on a device, and decode its queues
     #[arg(long, visible_alias = "demo")]

@@ -9,6 +9,7 @@ use crate::link::peer::{Local, Peer, Remote};
 use crate::link::receiver::Receiver;
 use crate::link::responder::Responder;
 use crate::link::side::{Invitation, Shape, Side};
+use crate::numbers::count;
 use clap::Args;
 use mlx5::{CompletionChannel, Endpoint};
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +41,7 @@ pub(crate) struct EndArgs {
     ///
     /// Without it a peer may take 30 seconds to answer, and any time to connect.
     #[arg(long, value_name = "SECONDS",
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = count::<u64>(1, 3600))]
     timeout: Option<u64>,
 }
 

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::files::{Output, is_dash};
 use crate::interrupt::Interrupt;
 use crate::link::{ATOMIC, EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
-use crate::numbers::{Sizes, parse_seconds, parse_size};
+use crate::numbers::{Sizes, count, parse_seconds, parse_size};
 use clap::ValueEnum;
 use measure::{Amount, Measurement, Plan};
 use mlx5::mtu_bytes;
@@ -88,38 +88,38 @@ pub(crate) struct Args {
     all: bool,
     /// Messages to time for the latency of each size, in all threads together
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = count::<u64>(1, u64::MAX))]
     iters: u64,
     /// Messages to send for the rate of each size [default: 10 times --iters, fewer if large]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u64>(1, u64::MAX))]
     messages: Option<u64>,
     /// Measure latency and rate of each size for this time each, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
           conflicts_with_all = ["iters", "messages"])]
     duration: Option<Duration>,
     /// Queue pairs, divided among the threads [default: one in each thread]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>(1, 1024))]
     qps: Option<u32>,
     /// Threads, each with its queue pairs and two completion queues
     #[arg(long, value_name = "COUNT", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=64))]
+          value_parser = count::<u32>(1, 64))]
     threads: u32,
     /// Measure the rate both ways at the same time, and add them
     #[arg(short, long)]
     bidirectional: bool,
     /// Requests outstanding on each queue pair while the rate is measured
     #[arg(long, value_name = "COUNT", default_value_t = 64,
-          value_parser = clap::value_parser!(u32).range(1..=16384))]
+          value_parser = count::<u32>(1, 16384))]
     depth: u32,
     /// Send messages up to this size inline: at most 972, datagrams 940
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     inline: usize,
     /// Ask for one completion in so many requests, at most --depth [default: 16, or --depth]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>(1, u32::MAX.into()))]
     signal_every: Option<u32>,
     /// Requests posted with one doorbell: at most 1024, and at most --depth
     #[arg(long, value_name = "COUNT", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = count::<u32>(1, 1024))]
     batch: u32,
     /// Measure one thing alone
     #[arg(long, value_enum)]
@@ -344,6 +344,15 @@ fn check(args: &Args) -> Result<(), Failure> {
     if let [one, other, ..] = to_stdout.map(|(name, _)| *name).collect::<Vec<_>>()[..] {
         let cause = format!("{one} and {other} cannot both be written to stdout");
         return Err(Failure::usage(cause).hint("name a file for one of them"));
+    }
+    for (place, (name, file)) in files.iter().enumerate() {
+        // Two may go to /dev/null.
+        let regular = file.as_deref().is_some_and(|path| path.is_file() || !path.exists());
+        let same = |(_, other): &&(_, &Option<PathBuf>)| regular && file == other;
+        if let Some((other, _)) = files[..place].iter().find(same) {
+            let cause = format!("{other} and {name} would be written to the same file");
+            return Err(Failure::usage(cause).hint("name another file for one of them"));
+        }
     }
     let most = most_inline(args.transport);
     if args.inline > most {

@@ -87,7 +87,7 @@ usage, 130 ended by Ctrl-C.";
 #[command(after_help = EXAMPLES, override_usage = "mlx5 trace [OPTIONS] <PID>\n       mlx5 trace [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub(crate) struct Args {
     /// The number of a process that runs
-    #[arg(value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "program")]
+    #[arg(value_parser = parse_pid, conflicts_with = "program")]
     pid: Option<i32>,
     /// The program to run, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
@@ -121,6 +121,16 @@ pub(crate) struct Args {
     duration: Option<Duration>,
 }
 
+fn parse_pid(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(pid @ 1..) => Ok(pid),
+        _ => Err(format!(
+            "that is no number of a process; to run a program of this name, put it behind `--`: \
+             mlx5 trace -- {text}"
+        )),
+    }
+}
+
 fn parse_number(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
@@ -140,7 +150,9 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     } else if let Some(digits) = text.strip_suffix('s') {
         (digits, 1.0)
     } else {
-        return Err(format!("{text:?} has no unit: write 100us, 1ms or 0.5s"));
+        return Err(format!(
+            "{text:?} has none of the units us, ms and s: write 100us, 1ms or 0.5s"
+        ));
     };
     match digits.trim().parse::<f64>().map(|number| number * unit) {
         Ok(seconds) if (1e-5..=10.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),

@@ -29,6 +29,7 @@ impl Life {
     }
 
     /// A step of the program, such as a call.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     pub(crate) fn step(&self) -> Result<(), Errno> {
         let lives = |left: u64| left.checked_sub(1);
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lives) {

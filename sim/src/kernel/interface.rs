@@ -22,17 +22,24 @@ pub(crate) fn start(fabric: &Fabric, id: DeviceId, bar: &Bar) -> Result<Arc<Hca>
     Ok(hca)
 }
 
-/// Lists what an interface that is up listens to beside the function's own address
+/// Lists what an interface that is up listens to: its own address, and broadcasts
 /// (`mlx5e_fill_addr_array`).
 fn up(hca: &Hca) -> Result<(), Errno> {
-    if hca.caps.log_max_current_mc_list() == 0 {
-        return Ok(());
+    let caps = &hca.caps;
+    let own = hca.fabric.lock().device(hca.id).port(1).map_or([0; 6], |port| port.mac);
+    let [a, b, c, d, e, f] = own;
+    let own = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    for (most, kind, address) in [
+        (caps.log_max_current_uc_list(), AllowedListType::UNICAST, own),
+        (caps.log_max_current_mc_list(), AllowedListType::MULTICAST, BROADCAST),
+    ] {
+        if most == 0 {
+            continue;
+        }
+        let mut input = ModifyNicVportContextIn::request();
+        input.set_select_addresses_list(true);
+        input.nic_vport_context_mut().set_allowed_list_type(kind.0).set_allowed_list_size(1);
+        hca.command_with(&input, &[address])?;
     }
-    let mut input = ModifyNicVportContextIn::request();
-    input.set_select_addresses_list(true);
-    input
-        .nic_vport_context_mut()
-        .set_allowed_list_type(AllowedListType::MULTICAST.0)
-        .set_allowed_list_size(1);
-    hca.command_with(&input, &[BROADCAST]).map(drop)
+    Ok(())
 }

@@ -140,6 +140,7 @@ impl<'a> Words<'a> {
         }
     }
 
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     fn merge(&self, offset: usize, at: usize, part: &[u8]) {
         let merged = |old: u64| {
             let mut bytes = old.to_ne_bytes();

@@ -170,11 +170,10 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             None => context.uars.acquire(self.doorbell)?,
         };
 
-        let receive_records = ReceiveRecords::new(receive_layout.requests);
-        let receive_records = Arc::new(match T::SEPARATE {
-            true => receive_records.in_order(),
-            false => receive_records,
-        });
+        let receive_records = match T::SEPARATE {
+            true => Arc::new(ReceiveRecords::new(receive_layout.requests).in_order()),
+            false => context.user_indexes.receive_records(receive_layout.requests),
+        };
         let receive_side = match self.srq {
             Some(srq) => ReceiveSide::Shared(srq.records()),
             None => ReceiveSide::Own(Arc::clone(&receive_records)),

@@ -813,14 +813,19 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
 }
 
 fn a_panic_of_who_gives_frames_leaves_none_under_way(bed: &Bed) -> Outcome {
-    let (mut queue, _rule) = small(bed)?;
-    let before = queue.free_buffers();
-    let mut frames: Vec<Frame> = (0..3).map(|_| filled(&mut queue, &plain(60))).collect();
-    panic_of(|| queue.send(std::iter::from_fn(|| Some(frames.pop().expect("as it is meant to")))));
-    queue.reap()?;
-    assert_eq!((queue.sending(), queue.counts().sent, queue.counts().not_sent), (0, 0, 3));
-    let all: Vec<Frame> = (0..before).map_while(|_| queue.frame()).collect();
-    assert_eq!(all.len(), before);
+    for several in [true, false] {
+        let context = bed.context();
+        let builder = context.create_ethernet_queue(bed.port()).multi_packet(several);
+        let mut queue = builder.receives(8).frames(4).sends(8).burst(8).build()?;
+        let before = queue.free_buffers();
+        let mut frames: Vec<Frame> = (0..3).map(|_| filled(&mut queue, &plain(60))).collect();
+        let mut next = || Some(frames.pop().expect("as it is meant to"));
+        panic_of(|| queue.send(std::iter::from_fn(&mut next)));
+        queue.reap()?;
+        assert_eq!((queue.sending(), queue.counts().sent, queue.counts().not_sent), (0, 0, 3));
+        let all: Vec<Frame> = (0..before).map_while(|_| queue.frame()).collect();
+        assert_eq!(all.len(), before);
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
-    Error, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
+    Error, Faulted, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -168,7 +168,7 @@ unsafe fn post_faulted_again(srq: *mut ibv_srq) {
     // SAFETY: by the contract.
     let this = unsafe { SrqObject::of(srq) };
     let address = Address(this);
-    let repost = move |request| {
+    let repost = move |request: Faulted<'_>| {
         // SAFETY: the queue is destroyed after this was taken away.
         unsafe { address.queue() }.with(|queue| match queue {
             Queue::Plain(queue) => queue.repost(request),

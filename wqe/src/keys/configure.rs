@@ -14,7 +14,6 @@ use crate::send::records::RequestInfo;
 use crate::send::steps::Steps;
 use core::fmt;
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 use mlx5_prm::signature::SetPsvSegment;
 use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode, UNIT, control_flags};
 use mlx5_prm::{U32, U64};
@@ -297,8 +296,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         write: impl FnOnce(&mut Writer),
     ) -> Cursor {
         let blocks = blocks_of(part.units);
-        let slot =
-            if in_ring { self.at(cursor.head) } else { NonNull::from(&mut self.scratch.0).cast() };
+        let slot = if in_ring { self.at(cursor.head) } else { self.scratch.cast() };
         let mut to = Writer { to: slot };
         // SAFETY: the slot has room for `blocks` blocks; control segment, what `write` writes and
         // the padding are that many.

@@ -130,6 +130,18 @@ impl ReceiveRecords {
         }
     }
 
+    /// Makes them those of a new queue with as many requests.
+    pub fn renew(&mut self) {
+        self.reset();
+        self.posted.all.store(false, Relaxed);
+        self.in_order = false;
+    }
+
+    /// The requests of the ring that they are for.
+    pub fn requests(&self) -> u32 {
+        self.wr_ids.len() as u32
+    }
+
     /// Takes completions only in the order of the requests. The device fills the requests of packets in that
     /// order: one that names another request names a buffer that it may still write to.
     #[must_use]

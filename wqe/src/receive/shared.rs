@@ -24,8 +24,22 @@ use mlx5_doorbell::{Lock, QueuePairRecord};
 use mlx5_prm::U16;
 use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 
+/// A request that met a page fault, for as long as the poll that found it asks for it to be posted again.
+#[derive(Debug)]
+pub struct Faulted<'poll> {
+    records: &'poll SharedReceiveRecords,
+    index: u16,
+}
+
+impl Faulted<'_> {
+    /// The number of the request in its queue.
+    pub fn request(&self) -> u16 {
+        self.index
+    }
+}
+
 /// Posts a request again that met a page fault, and returns whether it did.
-pub type Repost = Box<dyn FnMut(u16) -> bool + Send>;
+pub type Repost = Box<dyn FnMut(Faulted<'_>) -> bool + Send>;
 
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
 /// consume them may complete on different completion queues, polled by different threads.
@@ -72,10 +86,20 @@ impl SharedReceiveRecords {
     }
 
     /// Poller: has a request posted again that met a page fault. Returns false, and does nothing, if nobody does
-    /// that, or the device does not hold it.
+    /// that, the device does not hold it, or a program has the memory of the queue: nothing here knows where that
+    /// one posts next.
     #[cold]
     pub fn repost(&self, index: u16) -> bool {
-        self.repost.lock().as_mut().is_some_and(|repost| repost(index))
+        if self.is_lent() {
+            return false;
+        }
+        let faulted = Faulted { records: self, index };
+        self.repost.lock().as_mut().is_some_and(|repost| repost(faulted))
+    }
+
+    /// Whether the device holds request `index`.
+    fn is_held(&self, index: u16) -> bool {
+        self.held.get(usize::from(index)).is_some_and(|held| held.load(Acquire))
     }
 
     /// From now on requests complete that have no record: a program has the memory of the queue and posts there
@@ -359,29 +383,34 @@ impl SharedReceiveQueue {
         Ok(count as usize)
     }
 
-    /// Posts request `index` again, which the device has given back: with its identifier and its entries, behind
-    /// all others. Returns false, and does nothing, if the device does not hold it, or posting is refused.
+    /// Posts a request again that met a page fault: with its identifier and its entries, behind all others.
+    /// Returns false, and does nothing, if it is another queue's, the device does not hold it, or posting is
+    /// refused.
     #[cold]
-    pub fn repost(&mut self, index: u16) -> bool {
-        let (from, tail) = (u32::from(index), self.tail);
-        if from >= self.layout.requests || !self.gate.may_receive() {
+    pub fn repost(&mut self, Faulted { records, index }: Faulted<'_>) -> bool {
+        let ours = core::ptr::eq(records, &*self.records);
+        if !ours || !records.is_held(index) || !self.gate.may_receive() {
             return false;
         }
+        let tail = self.tail;
         let length = self.layout.stride as usize - Self::HEAD as usize;
-        // SAFETY: the entries of a WQE follow its head. The WQE at the tail is free, and this one is not the
-        // same if the device holds it; otherwise the copy changes nothing that is used.
+        // SAFETY: the entries of a WQE follow its head, and there is a WQE for each flag. The one at the tail is
+        // free, so it is not this one, which the device holds.
         unsafe {
-            let [from, to] = [from, tail].map(|at| self.slot(at).byte_add(Self::HEAD as usize));
-            from.copy_to(to, length);
+            let places = [u32::from(index), tail];
+            let [from, to] = places.map(|at| self.slot(at).byte_add(Self::HEAD as usize));
+            from.copy_to_nonoverlapping(to, length);
         }
         // Its own place is free from here on, so there is room behind the tail.
         let wr_id = self.records.retire(index);
         self.note_unusual(tail);
         let Some(wr_id) = wr_id else {
+            // Another poller was told of it, by a device that completes a request twice.
             self.make_usual(tail);
             return false;
         };
         if tail + 1 == self.end && self.extend_run().is_err() {
+            debug_assert!(false, "a place is free, and nobody else takes places");
             return false;
         }
         self.finish(tail, wr_id);

@@ -400,15 +400,15 @@ impl<T: Transport> SendQueue<T> {
     /// request that is later built with the same sequence number has its own number, or none.
     #[inline(never)]
     pub(crate) fn name(&mut self, sequence: u32, name: u32) {
-        self.names[(sequence & self.mask) as usize] = name;
+        self.records().set_name(sequence as u16, name);
         // SAFETY: the records are alive, and were created for this ring.
         unsafe { self.slots.mark_named(self.mask, sequence) };
     }
 
     /// Whether the posted request with the handle's sequence number is the one that it names.
     fn has_name(&self, handle: RequestHandle) -> bool {
-        self.records().info(handle.sequence as u16).named()
-            && self.names[(handle.sequence & self.mask) as usize] == handle.name
+        let (records, sequence) = (self.records(), handle.sequence as u16);
+        records.info(sequence).named() && records.name(sequence) == handle.name
     }
 
     /// Undoes the changes of keys by cancelled requests.

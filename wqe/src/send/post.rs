@@ -59,7 +59,12 @@ impl<T: Transport> SendQueue<T> {
         self.commit(cursor);
         // SAFETY: the request at `start` was just built, in one piece, of this many blocks.
         unsafe {
-            self.register.ring_blueflame(self.record, cursor.head as u16, wqe, Self::USUAL_BLOCKS);
+            self.register.ring_blueflame::<2>(
+                self.record,
+                cursor.head as u16,
+                wqe,
+                Self::USUAL_BLOCKS,
+            );
         }
         Ok(())
     }
@@ -76,10 +81,11 @@ impl<T: Transport> SendQueue<T> {
         }
         let wqe = self.at(self.head);
         self.commit(cursor);
+        // Three blocks are a key with up to four entries.
         // SAFETY: the request was built in one piece, of this many blocks, or `fast_blueflame_blocks`
         // would be zero.
         unsafe {
-            self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks);
+            self.register.ring_blueflame::<3>(self.record, cursor.head as u16, wqe, blocks);
         }
         true
     }
@@ -111,8 +117,9 @@ impl<T: Transport> SendQueue<T> {
             return self.complete_slow(cursor);
         }
         self.commit(cursor);
+        // A datagram has two blocks. A third here would take a register from the loops of batches.
         // SAFETY: the request was just built, in one piece, of this many blocks.
-        unsafe { self.register.ring_blueflame(self.record, cursor.head as u16, wqe, blocks) };
+        unsafe { self.register.ring_blueflame::<2>(self.record, cursor.head as u16, wqe, blocks) };
         Ok(())
     }
 
@@ -151,7 +158,7 @@ impl<T: Transport> SendQueue<T> {
         // SAFETY: by the contract; the fast path builds in one piece.
         unsafe {
             let counter = cursor.head as u16;
-            self.register.ring_blueflame(self.record, counter, wqe, Self::USUAL_BLOCKS);
+            self.register.ring_blueflame::<2>(self.record, counter, wqe, Self::USUAL_BLOCKS);
         }
     }
 

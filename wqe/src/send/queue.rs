@@ -8,19 +8,13 @@ use crate::request::ethernet::TsoLimits;
 use crate::request::transport::{Transport, Which};
 use crate::send::journal::Journal;
 use crate::send::layout::SendLayout;
-use crate::send::records::{FIRST_BLOCKS, RequestInfo, SendRecords, Slots};
-use alloc::boxed::Box;
+use crate::send::records::{FIRST_BLOCKS, RequestInfo, Scratch, SendRecords, Slots};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
-use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_SGE_LENGTH, UNIT, control_flags};
-
-/// A buffer for the largest WQE. A request is built here if it might wrap around the end of the
-/// ring or if room is short.
-#[repr(C, align(64))]
-pub(crate) struct Scratch(pub(crate) [u8; MAX_BLOCKS * BLOCK]);
+use mlx5_prm::wqe::{BLOCK, MAX_SGE_LENGTH, UNIT, control_flags};
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
 // Of the same layout for every transport, as `SendQueue::of_transport` requires. What posting a
@@ -58,9 +52,8 @@ pub struct SendQueue<T> {
     pub(crate) limits: Limits,
     /// Changes of memory keys by requests that have not yet completed.
     pub(crate) journal: Journal,
-    pub(crate) scratch: Box<Scratch>,
-    /// The handle numbers of requests, by sequence number.
-    pub(crate) names: Box<[u32]>,
+    /// Memory for one WQE, which belongs to this value alone.
+    pub(crate) scratch: NonNull<Scratch>,
     /// Unique among all queues of the process, and changed by a reset.
     pub(crate) generation: u64,
     pub(crate) max_request_blocks: u32,
@@ -111,7 +104,7 @@ const _: () = {
     assert!(offset_of!(SendQueue<()>, ring) == 0);
 };
 
-// SAFETY: the ring is reached only through this value.
+// SAFETY: the ring and the scratch buffer are reached only through this value.
 unsafe impl<T> Send for SendQueue<T> {}
 
 /// What a send queue consists of.
@@ -238,14 +231,14 @@ impl<T: Transport> SendQueue<T> {
             fence: false,
             fence_at: u32::MAX,
             fence_next: false,
-            scratch: Box::new(Scratch([0; MAX_BLOCKS * BLOCK])),
+            // SAFETY: as above.
+            scratch: unsafe { records.as_ref() }.scratch(),
             signed: false,
             always_slow: false,
             journal: Journal::default(),
             more_wqes: 0,
             generation: next_generation(),
             last_name: 0,
-            names: alloc::vec![0; layout.blocks as usize].into(),
             which: T::WHICH,
             needs_inline_header: false,
             tso: TsoLimits::NONE,

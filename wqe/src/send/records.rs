@@ -11,15 +11,16 @@
 //! `publish` makes it visible. An aborted batch publishes nothing.
 
 use crate::sync::{
-    AtomicBool, AtomicU16, AtomicU64,
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::boxed::Box;
+use core::cell::UnsafeCell;
 use core::cmp::Ordering;
 use core::fmt;
 use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
-use mlx5_prm::wqe::{MAX_RING_BLOCKS, Opcode, control_flags};
+use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, Opcode, control_flags};
 
 /// The description of a request, in one word: blocks (8 bits), place among several WQEs (16),
 /// `fm_ce_se` byte (8), opcode with the mark of a cancelled request (8), first block (16), opcode
@@ -232,8 +233,36 @@ impl Slots {
     }
 }
 
+/// A buffer for the largest WQE. A request is built here if it might wrap around the end of the
+/// ring or if room is short.
+#[repr(C, align(64))]
+pub(crate) struct Scratch([u8; MAX_BLOCKS * BLOCK]);
+
+/// Memory of a send queue, besides its ring.
+struct Memory {
+    records: Box<[Record]>,
+    /// The handle numbers of requests, by sequence number. The owner's alone, as the next one.
+    names: Box<[AtomicU32]>,
+    scratch: Box<UnsafeCell<Scratch>>,
+}
+
+// SAFETY: the scratch buffer is reached only through the send queue that the memory belongs to, of which there is
+// one. All else is atomic.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(blocks: u32) -> Self {
+        let record = |_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) };
+        Self {
+            records: (0..blocks).map(record).collect(),
+            names: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
+            scratch: Box::new(UnsafeCell::new(Scratch([0; MAX_BLOCKS * BLOCK]))),
+        }
+    }
+}
+
 /// Memory of [`SendRecords`] that are gone.
-pub struct SpareRecords(Box<[Record]>);
+pub struct SpareRecords(Memory);
 
 impl fmt::Debug for SpareRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -244,14 +273,14 @@ impl fmt::Debug for SpareRecords {
 impl SpareRecords {
     /// The blocks of the ring that it is for.
     pub fn blocks(&self) -> u32 {
-        self.0.len() as u32
+        self.0.records.len() as u32
     }
 }
 
 /// The shared half of a send queue.
 pub struct SendRecords {
     mask: u32,
-    records: Box<[Record]>,
+    memory: Memory,
     committed: CachePadded<Committed>,
     /// Requests that the poller has retired.
     retired: CachePadded<AtomicU16>,
@@ -288,15 +317,14 @@ impl SendRecords {
     /// If `blocks` is not such a number.
     pub fn new(blocks: u32) -> Self {
         assert!(blocks.is_power_of_two() && blocks as usize <= MAX_RING_BLOCKS);
-        let record = |_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) };
-        Self::reusing(SpareRecords((0..blocks).map(record).collect()))
+        Self::reusing(SpareRecords(Memory::new(blocks)))
     }
 
     /// Creates records in the memory of others.
-    pub fn reusing(SpareRecords(records): SpareRecords) -> Self {
+    pub fn reusing(SpareRecords(memory): SpareRecords) -> Self {
         Self {
-            mask: records.len() as u32 - 1,
-            records,
+            mask: memory.records.len() as u32 - 1,
+            memory,
             committed: CachePadded::new(Committed {
                 sequence: AtomicU16::new(0),
                 opened: AtomicBool::new(false),
@@ -309,19 +337,39 @@ impl SendRecords {
 
     /// The memory, for records of a ring of as many blocks. What it holds does not matter: no record is looked at
     /// before it is staged, but to count requests while another thread resets the queue, which then is any
-    /// number that the ring can hold ([`SendRecords::in_flight`]).
+    /// number that the ring can hold ([`SendRecords::in_flight`]). A handle number is looked at where a record says that
+    /// there is one.
     pub fn into_spare(self) -> SpareRecords {
-        SpareRecords(self.records)
+        SpareRecords(self.memory)
     }
 
     #[inline(always)]
     fn record(&self, sequence: u16) -> &Record {
         // SAFETY: the index is masked, and there are `mask + 1` records.
-        unsafe { self.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
+        unsafe { self.memory.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
     pub(crate) fn slots(&self) -> Slots {
-        Slots(NonNull::from(&*self.records).cast())
+        Slots(NonNull::from(&*self.memory.records).cast())
+    }
+
+    /// Owner: the scratch buffer.
+    pub(crate) fn scratch(&self) -> NonNull<Scratch> {
+        NonNull::from(&*self.memory.scratch).cast()
+    }
+
+    /// Owner: the handle number of request `sequence`, if it has one.
+    pub(crate) fn name(&self, sequence: u16) -> u32 {
+        self.name_of(sequence).load(Relaxed)
+    }
+
+    /// Owner: gives request `sequence` a handle number.
+    pub(crate) fn set_name(&self, sequence: u16, name: u32) {
+        self.name_of(sequence).store(name, Relaxed);
+    }
+
+    fn name_of(&self, sequence: u16) -> &AtomicU32 {
+        &self.memory.names[(u32::from(sequence) & self.mask) as usize]
     }
 
     /// Owner: commits all requests before `sequence`. The release orders their records before the
@@ -475,8 +523,8 @@ impl SendRecords {
     fn runs(&self, from: u16, to: u16) -> [&[Record]; 2] {
         let count = usize::from(to.wrapping_sub(from));
         let start = (u32::from(from) & self.mask) as usize;
-        let first = count.min(self.records.len() - start);
-        [&self.records[start..start + first], &self.records[..count - first]]
+        let first = count.min(self.memory.records.len() - start);
+        [&self.memory.records[start..start + first], &self.memory.records[..count - first]]
     }
 
     /// Owner: marks every request in `from..to` for which `wanted` returns true as cancelled, and

@@ -34,7 +34,7 @@ impl<T: Transport> SendQueue<T> {
         if self.span(cursor) >= self.max_request_blocks.max(blocks) {
             return (self.at(head), true);
         }
-        (NonNull::from(&mut self.scratch.0).cast(), false)
+        (self.scratch.cast(), false)
     }
 
     /// Whether a list for a key, of so many blocks, can be built at `head` with nothing to check.
@@ -118,7 +118,7 @@ impl<T: Transport> SendQueue<T> {
         let to_end = self.mask + 1 - (head & self.mask);
         let first = blocks.min(to_end) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
-        let (slot, scratch) = (self.at(head), self.scratch.0.as_ptr());
+        let (slot, scratch) = (self.at(head), self.scratch.as_ptr().cast::<u8>());
         // SAFETY: `blocks` free blocks start at `head`: `first` bytes up to the end of the ring,
         // the rest at its start. The scratch buffer holds a largest WQE and is not part of the
         // ring.

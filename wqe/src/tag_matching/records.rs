@@ -233,6 +233,7 @@ impl TagRecords {
 
     /// Marks a tag as being removed. Returns false if a completion has already shown that it is
     /// matched or removed, or if it is being removed already.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     pub(super) fn begin_removal(&self, place: u16, generation: u32) -> bool {
         let Some(place) = self.places.get(usize::from(place)) else { return false };
         place
@@ -377,6 +378,7 @@ impl TagRecords {
     }
 
     /// Handles the first of two completions of a tag's message.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     fn matched(&self, place: u16) -> Option<u64> {
         let place = self.places.get(usize::from(place))?;
         let listed = place.state.fetch_update(AcqRel, Acquire, |state| {
@@ -400,6 +402,7 @@ impl TagRecords {
     }
 
     /// Clears the flags `over` of a place. The place becomes free if nothing is outstanding.
+    #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     fn release(&self, place: u16, over: u64) {
         let Some(entry) = self.places.get(usize::from(place)) else { return };
         let before = entry.state.fetch_update(AcqRel, Acquire, |state| {

@@ -512,3 +512,21 @@ fn packets_that_do_not_fit_into_the_request_are_refused_by_name() {
         assert_eq!(bed.queue.producer() - first, blocks, "the largest request");
     }
 }
+
+/// The size of a WQE has six bits: one of 64 units would say that it has none.
+#[test]
+fn the_largest_packet_to_be_cut_has_63_units() {
+    let layout = SendLayout::with_tso::<RawPacket>(16, 57, 60, SendOps::TSO, 54).unwrap();
+    let mut bed = Bed::<RawPacket>::with_layout(SPEC, layout);
+    bed.queue.take_segmented(&layout, 1 << 20);
+    let (header, entries) = (pattern(54), sges(58));
+    let mut post = |payload: &[Sge]| {
+        let mut batch = bed.queue.wr_start();
+        batch.wr(7, SIGNALED).send_tso(Segmented { header: &header, mss: 9, payload });
+        batch.complete().map_err(|refused| refused.error())
+    };
+    // The control segment has one unit, the Ethernet segment five.
+    post(&entries[..57]).unwrap();
+    assert_eq!(post(&entries), Err(PostError::TooManySges { given: 58, max: 57 }));
+    assert_eq!(bed.ring.read(7, 1), [63], "of the first one");
+}

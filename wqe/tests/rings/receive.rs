@@ -191,6 +191,33 @@ fn requests_of_packets_complete_in_order() {
     }
 }
 
+/// Memory that is used again tells nothing of the queue that had it.
+#[test]
+fn renewed_records_are_those_of_a_new_queue() {
+    let mut bed = Bed::new(4, 1);
+    for wr_id in 0..4 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    for counter in [1, 3] {
+        bed.records.retire(counter).unwrap();
+    }
+    let Bed { queue, records, .. } = bed;
+    drop(queue);
+    let mut records = Arc::into_inner(records).unwrap().in_order();
+    records.renew();
+    assert_eq!((records.requests(), records.in_flight(), records.written()), (4, 0, 1));
+
+    let mut bed = Bed::with(4, 1, |_| records);
+    for wr_id in 10..14 {
+        bed.post(wr_id, &[]).unwrap();
+    }
+    assert_eq!(bed.post(9, &[]), Err(full(0)));
+    for counter in [2, 0, 3, 1] {
+        assert_eq!(bed.records.retire(counter), Some(u64::from(counter) + 10));
+    }
+    assert_eq!(bed.queue.free(), 4);
+}
+
 /// The ring has no free slots in its midst: what completed behind an older request is room only once
 /// that has completed, however many they are.
 #[test]

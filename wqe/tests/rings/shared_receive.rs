@@ -5,7 +5,7 @@ use crate::by_hand::sges;
 use crate::sets::Random;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_wqe::{
-    ListError, PostError, QueueState, ReceiveLayout, ReceiveWr, Sge, SharedReceiveQueue,
+    Faulted, ListError, PostError, QueueState, ReceiveLayout, ReceiveWr, Sge, SharedReceiveQueue,
     SharedReceiveRecords,
 };
 use proptest::prelude::*;
@@ -61,7 +61,33 @@ impl Device {
     }
 }
 
+/// The queue of a bed, for what a poll of the same thread calls.
+struct Owner(*mut SharedReceiveQueue);
+
+// SAFETY: one thread uses a bed.
+unsafe impl Send for Owner {}
+
+impl Owner {
+    /// # Safety
+    /// The bed exists, and nothing else uses its queue.
+    unsafe fn repost(&self, faulted: Faulted<'_>) -> bool {
+        // SAFETY: by the contract.
+        unsafe { (*self.0).repost(faulted) }
+    }
+}
+
 impl Bed {
+    /// As a poll does that finds a page fault.
+    fn repost(&mut self, index: u16) -> bool {
+        let owner = Owner(&raw mut self.queue);
+        // SAFETY: the bed is borrowed, and its queue not used until the function is taken away.
+        let repost = move |faulted: Faulted<'_>| unsafe { owner.repost(faulted) };
+        self.records.set_repost(Some(Box::new(repost)));
+        let posted = self.records.repost(index);
+        self.records.set_repost(None);
+        posted
+    }
+
     fn new(requests: u32, sges: u32) -> Self {
         let layout = ReceiveLayout::new(requests, sges, SharedReceiveQueue::HEAD).unwrap();
         let (ring, record) = (Memory::new(layout.bytes()), Memory::new(8));
@@ -146,7 +172,7 @@ fn a_request_that_faulted_is_posted_again_behind_all_others() {
         bed.post(wr_id, &data[..entries]).unwrap();
     }
     assert_eq!(bed.device.take(), Some((0, data[..2].to_vec())));
-    assert!(bed.queue.repost(0));
+    assert!(bed.repost(0));
     assert_eq!(bed.post(4, &[]), Err(full(0)), "there is no room for another one");
     assert_eq!(bed.records.in_flight(), 3);
     assert_eq!(bed.device.take(), Some((1, data.clone())));
@@ -155,12 +181,12 @@ fn a_request_that_faulted_is_posted_again_behind_all_others() {
     assert_eq!(bed.device.take(), None);
     assert_eq!([3, 1, 2].map(|index| bed.records.retire(index)), [1, 2, 3].map(Some));
     // What the device does not hold is not posted.
-    assert!([0, 1, 4, u16::MAX].iter().all(|index| !bed.queue.repost(*index)));
+    assert!([0, 1, 4, u16::MAX].iter().all(|index| !bed.repost(*index)));
     assert_eq!(bed.device.take(), None);
     bed.post(5, &data[..1]).unwrap();
     assert_eq!(bed.device.take(), Some((0, data[..1].to_vec())), "of the usual form");
     bed.gate.gate.set_gone();
-    assert!(!bed.queue.repost(0));
+    assert!(!bed.repost(0));
     assert_eq!(bed.records.retire(0), Some(5));
 }
 
@@ -170,11 +196,42 @@ fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
     let records = Arc::new(SharedReceiveRecords::new(4));
     assert!(!records.repost(1));
     let (asked, told) = std::sync::mpsc::channel();
-    records.set_repost(Some(Box::new(move |index| asked.send(index).is_ok())));
+    let ask = move |faulted: Faulted<'_>| asked.send(faulted.request()).is_ok();
+    records.set_repost(Some(Box::new(ask)));
     assert!(records.repost(1) && records.repost(3));
     records.set_repost(None);
     assert!(!records.repost(2));
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+/// What a program wrote itself into a ring that it has is not written over.
+#[test]
+fn nothing_is_posted_again_into_memory_that_a_program_has() {
+    let mut bed = Bed::new(4, 2);
+    let data = sges(2);
+    bed.post(1, &data).unwrap();
+    let before = bed.device.ring.read(0, bed.layout.bytes());
+    bed.records.lend();
+    assert!(!bed.repost(0));
+    assert_eq!(bed.device.ring.read(0, bed.layout.bytes()), before);
+    assert_eq!(bed.records.retire(0), Some(1), "the completion is told");
+}
+
+/// A queue posts nothing again for what another one's poll found.
+#[test]
+fn a_request_of_another_queue_is_not_posted_again() {
+    let (mut bed, mut other) = (Bed::new(4, 2), Bed::new(4, 2));
+    let data = sges(2);
+    bed.post(1, &data).unwrap();
+    other.post(2, &data[..1]).unwrap();
+    let owner = Owner(&raw mut other.queue);
+    // SAFETY: the other bed exists, and nothing else uses its queue meanwhile.
+    let repost = move |faulted: Faulted<'_>| unsafe { owner.repost(faulted) };
+    bed.records.set_repost(Some(Box::new(repost)));
+    assert!(!bed.records.repost(0));
+    assert_eq!((bed.records.in_flight(), other.records.in_flight()), (1, 1));
+    assert_eq!(other.device.take(), Some((0, data[..1].to_vec())));
+    assert_eq!(other.device.take(), None);
 }
 
 #[test]
@@ -284,7 +341,7 @@ proptest! {
                 },
                 Step::Fault(which) => if !held.is_empty() {
                     let (index, wr_id) = held.swap_remove(usize::from(which) % held.len());
-                    prop_assert!(bed.queue.repost(index));
+                    prop_assert!(bed.repost(index));
                     waiting.push_back(wr_id);
                 },
             }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ impl Crowd {
             told.iter().map(|told| Self::of_process(told)).collect::<Option<Vec<_>>>()?;
         let mut crowd = crowds.pop()?;
         crowds.push(crowd.clone());
-        if crowds.iter().any(|other| other.rows.len() != crowd.rows.len()) {
+        if crowds.iter().any(|other| !other.is_of_same(&crowd)) {
             return None;
         }
         for (place, row) in crowd.rows.iter_mut().enumerate() {
@@ -51,6 +52,16 @@ impl Crowd {
         Some(crowd)
     }
 
+    /// Whether both are of one machine, and of the same cases.
+    fn is_of_same(&self, other: &Self) -> bool {
+        let cases = |crowd: &Self| -> Vec<_> {
+            let case =
+                |row: &Threads| (row.case.clone(), row.who.clone(), row.mode.clone(), row.threads);
+            crowd.rows.iter().map(case).collect()
+        };
+        (&self.machine, self.cores, cases(self)) == (&other.machine, other.cores, cases(other))
+    }
+
     /// Reads what processes wrote on another machine, a file for each.
     pub(super) fn of_files(paths: &[PathBuf]) -> Result<Self, Failure> {
         let told = paths.iter().map(|path| {
@@ -58,18 +69,25 @@ impl Crowd {
         });
         Self::read(&told.collect::<Result<Vec<_>, _>>()?).ok_or_else(|| Failure::Output {
             program: "mlx5-bench beside LIBRARIES threads".into(),
-            what: "nothing of threads, or not the same of each process".into(),
+            what: "nothing of threads, or not the same cases on one machine by each process".into(),
         })
     }
 
     /// What was measured before on another machine, as `path` has it; nothing if there is none.
-    pub(super) fn measured_elsewhere(path: &Path) -> Self {
-        fs::read_to_string(path).map_or_else(|_| Self::default(), |text| Self::of_json(&text))
+    pub(super) fn measured_elsewhere(path: &Path) -> Result<Self, Failure> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            told => told.map_err(|error| Failure::File { path: path.to_owned(), error })?,
+        };
+        Self::of_json(&text).ok_or_else(|| Failure::Output {
+            program: path.display().to_string(),
+            what: "no list of rows".into(),
+        })
     }
 
-    /// The rows of [`Crowd::json`] of another machine among others.
-    fn of_json(text: &str) -> Self {
-        let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+    /// The rows of [`Crowd::json`] of another machine among others. Nothing if these are no rows.
+    fn of_json(text: &str) -> Option<Self> {
+        let rows: Vec<Value> = serde_json::from_str(text).ok()?;
         let mut crowd = Self::default();
         for row in rows {
             let read = || {
@@ -90,7 +108,7 @@ impl Crowd {
                 crowd.rows.push(row);
             }
         }
-        crowd
+        Some(crowd)
     }
 
     fn of_process(text: &str) -> Option<Self> {
@@ -212,7 +230,8 @@ mod tests {
         let elsewhere = Crowd::read(&[text.into()]).expect("readable");
         let here = Crowd::read(&[text.replace("16", "2")]).expect("readable");
         let rows: Vec<Value> = here.json(false).chain(elsewhere.json(true)).collect();
-        assert_eq!(Crowd::of_json(&Value::from(rows).to_string()), elsewhere);
+        assert_eq!(Crowd::of_json(&Value::from(rows).to_string()), Some(elsewhere.clone()));
+        assert_eq!(Crowd::of_json("[{\"case\""), None, "cut off");
         let mut page = String::new();
         here.markdown(&elsewhere, &mut page);
         let at = page.find("\nOn A CPU, with 16 cores:\n").expect("the other machine");
@@ -228,6 +247,15 @@ mod tests {
         assert_eq!(Crowd::read(&[]), None);
         let whole = format!("machine\tA CPU\ncores\t2\n{row}");
         assert!(Crowd::read(std::slice::from_ref(&whole)).is_some());
-        assert_eq!(Crowd::read(&[whole.clone() + row, whole]), None);
+        assert_eq!(Crowd::read(&[whole.clone() + row, whole.clone()]), None);
+        for (one, another) in
+            [("A CPU", "B CPU"), ("s\t2", "s\t4"), ("own", "one"), ("\t1\t", "\t2\t")]
+        {
+            assert_eq!(
+                Crowd::read(&[whole.replace(one, another), whole.clone()]),
+                None,
+                "{another}"
+            );
+        }
     }
 }

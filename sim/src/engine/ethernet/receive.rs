@@ -67,10 +67,7 @@ struct Arrival<'a> {
 impl Device {
     /// Takes a frame at a port, from the wire or from its own `sender`.
     pub(crate) fn take_frame(&mut self, port: u8, frame: &[u8], sender: Option<Sender>) {
-        let Some((longest, own)) = self.port(port).map(|port| (port.frame as usize, port.mac))
-        else {
-            return;
-        };
+        let Some(longest) = self.port(port).map(|port| port.frame as usize) else { return };
         let Some(headers) = Headers::of(frame) else { return };
         let counts = &mut self.ethernet.counts;
         if frame.len() + FRAME_CHECK > longest {
@@ -80,7 +77,7 @@ impl Device {
         if sender.is_none() {
             counts.from_wire.count(frame);
             // It has reached the port, and not the function: no flow table sees it, nor who sniffs.
-            if self.config.vport_filter && !self.ethernet.vport.is_for(own, frame) {
+            if self.config.vport_filter && !self.ethernet.vport.is_for(frame) {
                 counts.filtered += 1;
                 return;
             }

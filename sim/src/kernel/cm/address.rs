@@ -107,6 +107,11 @@ impl Address {
         matches!(self, Self::Ip(SocketAddr::V6(_)))
     }
 
+    /// Whether both are of one family.
+    pub(super) fn is_of_family(&self, other: &Self) -> bool {
+        (self.is_ipv4(), self.is_ipv6()) == (other.is_ipv4(), other.is_ipv6())
+    }
+
     /// The service that it names in a port space.
     pub(super) fn service(&self, space: PortSpace) -> u64 {
         match self {

@@ -22,7 +22,7 @@ use crate::kernel::cm::channel::Channel;
 use crate::kernel::cm::connect::{Ends, Rejection};
 use crate::kernel::cm::multicast;
 use crate::kernel::cm::network::Network;
-use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
+use crate::kernel::cm::state::{CmMessage, Id, Link, Options, Param, State, Table, Wait};
 use crate::kernel::current;
 
 /// The longest queue of requests (`net.rdma_ucm.max_backlog`).
@@ -170,29 +170,33 @@ impl Call<'_> {
             false => address,
         };
         let service = address.service(space);
-        let reuse = self.id(number)?.options.reuse;
-        self.check_port(number, address, service, reuse)?;
+        let options = self.id(number)?.options;
+        self.check_port(number, address, service, options)?;
         let id = self.id(number)?;
         (id.source, id.service) = (Some(address), Some(service));
         (id.place, id.state) = (place, State::AddrBound);
         Ok(())
     }
 
-    /// Refuses an address that another identifier keeps this one from; with `reuse`, not one that it shares
+    /// Refuses an address that another identifier keeps this one from; where both share it, that does not
     /// (`cma_check_port`, which tells a port that is taken beside an address of all by another number).
     fn check_port(
         &self,
         number: u32,
         address: Address,
         service: u64,
-        reuse: bool,
+        options: Options,
     ) -> Result<(), Errno> {
         let conflict = |(other, id): (&u32, &Id)| {
-            let shared = reuse && id.options.reuse;
+            let shared = options.reuse && id.options.reuse;
             if *other == number || id.service != Some(service) || shared {
                 return None;
             }
             let source = id.source?;
+            let apart = options.is_af_only(&address) && id.options.is_af_only(&source);
+            if apart && !address.is_of_family(&source) {
+                return None;
+            }
             if address.is_any() || source.is_any() {
                 return Some(Errno::EADDRNOTAVAIL);
             }
@@ -396,7 +400,8 @@ impl Call<'_> {
         }
         // Who listens shares with nobody, also not with those that are only bound.
         if let (true, Some(service), Some(source)) = (id.options.reuse, id.service, id.source) {
-            self.check_port(it.id, source, service, false)?;
+            let alone = Options { reuse: false, ..id.options };
+            self.check_port(it.id, source, service, alone)?;
         }
         let id = self.id(it.id)?;
         (id.state, id.options.reuse) = (State::Listen, false);
@@ -534,7 +539,7 @@ impl Call<'_> {
                 if !matches!(id.state, State::Idle | State::AddrBound) {
                     return Err(Errno::EINVAL);
                 }
-                id.options.af_only = flag()?;
+                id.options.af_only = Some(flag()?);
             }
             (Some(OptionLevel::Id), Some(IdOption::AckTimeout)) => {
                 // The field has five bits.

@@ -121,7 +121,8 @@ impl Ends<'_> {
                 (at, to),
                 (Address::Ip(_), Address::Ip(_)) | (Address::Ib { .. }, Address::Ib { .. })
             );
-            let covers = at.is_ipv4() == to.is_ipv4() || at.is_ipv6() && !id.options.af_only;
+            let covers =
+                at.is_ipv4() == to.is_ipv4() || at.is_ipv6() && !id.options.is_af_only(&at);
             match at.is_any() {
                 true if family && covers => 1,
                 false if at.gid() == to.gid() => 2,

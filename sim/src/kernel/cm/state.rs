@@ -99,8 +99,16 @@ pub(super) enum Wait {
 pub(super) struct Options {
     pub(super) tos: u8,
     pub(super) reuse: bool,
-    pub(super) af_only: bool,
+    /// Whether an address of all is one of its own family alone, if the program has said so.
+    pub(super) af_only: Option<bool>,
     pub(super) ack_timeout: Option<u8>,
+}
+
+impl Options {
+    /// Whether `address` is bound for its own family alone: of IPv4 that goes without saying.
+    pub(super) fn is_af_only(&self, address: &Address) -> bool {
+        self.af_only.unwrap_or(address.is_ipv4())
+    }
 }
 
 /// An identifier.

@@ -63,13 +63,23 @@ took() {
 
 # Checks how many frames reached the port of end 1 since `remember`, and not its function: kept_away COUNT
 kept_away() {
+    there rx_packets_phy || return 1
     away=$(grown 1 rx_packets_phy)
     for kind in unicast multicast broadcast; do
+        there rx_vport_${kind}_packets || return 1
         away=$((away - $(grown 1 rx_vport_${kind}_packets)))
     done
     echo "end 1: $away frames reached the port alone"
     if [ $away -ne "$1" ]; then
         echo "expected $1"
+        return 1
+    fi
+}
+
+# Whether end 1 has a counter: one that is not there never grows.
+there() {
+    if ! grep -q "^ *$1: " /run/counted1; then
+        echo "no counter $1"
         return 1
     fi
 }

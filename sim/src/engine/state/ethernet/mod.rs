@@ -273,12 +273,18 @@ pub struct Vport {
 }
 
 impl Vport {
-    /// Whether a frame is for the function, whose port has an address of its `own`.
-    pub(crate) fn is_for(&self, own: Mac, frame: &[u8]) -> bool {
+    /// Whether a switch gives the function a frame: its own address counts if it is listed, as others do.
+    pub(crate) fn is_for(&self, frame: &[u8]) -> bool {
+        let Promiscuous { unicast, all, .. } = self.promiscuous;
         match is_multicast(frame) {
             true => self.listens(frame),
-            false => self.promiscuous.unicast || self.promiscuous.all || self.is_own(own, frame),
+            false => unicast || all || self.is_listed(frame),
         }
+    }
+
+    /// Whether a frame is for an address in the list.
+    fn is_listed(&self, frame: &[u8]) -> bool {
+        self.addresses.iter().any(|mac| frame.starts_with(mac))
     }
 
     /// Whether a frame for a group is for the function.
@@ -289,7 +295,7 @@ impl Vport {
 
     /// Whether a frame is for one of the function's addresses.
     pub(crate) fn is_own(&self, own: Mac, frame: &[u8]) -> bool {
-        frame.starts_with(&own) || self.addresses.iter().any(|mac| frame.starts_with(mac))
+        frame.starts_with(&own) || self.is_listed(frame)
     }
 }
 

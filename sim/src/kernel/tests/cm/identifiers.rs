@@ -34,6 +34,28 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
     assert_eq!(program.bind(late, HERE, 11), Err(Errno::EADDRNOTAVAIL));
 }
 
+/// An address of IPv6 is one of IPv4 as well, unless the program says that it is not.
+#[test]
+fn families_that_are_kept_apart_share_a_port() {
+    let machine = machine(PortConfig::ROCE);
+    let program = Program::start(&machine);
+    let ids: Vec<u32> = (1..=5).map(|uid| program.create(uid, PortSpace::Tcp)).collect();
+    let only = |id, only: u32| {
+        set_option(&*program.0, id, IdOption::AfOnly, &only.to_ne_bytes()).expect("set");
+    };
+    program.bind(ids[0], "0.0.0.0", 9).expect("bound");
+    assert_eq!(program.bind(ids[1], "::", 9), Err(Errno::EADDRNOTAVAIL));
+    only(ids[1], 1);
+    program.bind(ids[1], "::", 9).expect("apart");
+    only(ids[2], 1);
+    assert_eq!(program.bind(ids[2], "::", 9), Err(Errno::EADDRNOTAVAIL), "the same family");
+    // Of IPv4, and not for it alone: the program has said so.
+    only(ids[3], 0);
+    program.bind(ids[3], "0.0.0.0", 10).expect("bound");
+    only(ids[4], 1);
+    assert_eq!(program.bind(ids[4], "::", 10), Err(Errno::EADDRNOTAVAIL));
+}
+
 #[test]
 fn an_address_of_nobody_is_refused_or_not_answered_for() {
     let machine = machine(PortConfig::ROCE);

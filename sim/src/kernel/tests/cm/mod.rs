@@ -36,11 +36,19 @@ fn machine(port: PortConfig) -> Simulator {
 
 fn storage(address: SocketAddr) -> ([u8; 128], u16) {
     let mut bytes = [0; 128];
-    let SocketAddr::V4(address) = address else { panic!("an address of IPv4") };
-    bytes[0] = 2;
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-    bytes[4..8].copy_from_slice(&address.ip().octets());
-    (bytes, 16)
+    match address {
+        SocketAddr::V4(address) => {
+            bytes[0] = 2;
+            bytes[4..8].copy_from_slice(&address.ip().octets());
+            (bytes, 16)
+        }
+        SocketAddr::V6(address) => {
+            bytes[0] = 10;
+            bytes[8..24].copy_from_slice(&address.ip().octets());
+            (bytes, 28)
+        }
+    }
 }
 
 /// An event, and its parameters of either kind.
