@@ -493,6 +493,7 @@ fn packets_that_do_not_fit_into_the_request_are_refused_by_name() {
 /// The size of a WQE has six bits: one of 64 units would say that it has none.
 #[test]
 fn the_largest_packet_to_be_cut_has_63_units() {
+    assert!(SendLayout::with_tso::<RawPacket>(16, 58, 60, SendOps::TSO, 54).is_none());
     let layout = SendLayout::with_tso::<RawPacket>(16, 57, 60, SendOps::TSO, 54).unwrap();
     let mut bed = Bed::<RawPacket>::with_layout(SPEC, layout);
     bed.queue.take_segmented(&layout, 1 << 20);

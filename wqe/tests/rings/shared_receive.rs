@@ -10,7 +10,9 @@ use mlx5_wqe::{
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 struct Bed {
     queue: SharedReceiveQueue,
@@ -202,6 +204,109 @@ fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
     records.set_repost(None);
     assert!(!records.repost(2));
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+/// Whoever takes the function away may free what it uses: a poll that is at it is over by then.
+#[test]
+fn what_posts_again_is_not_called_any_more_once_it_is_taken_away() {
+    let records = Arc::new(SharedReceiveRecords::new(4));
+    let (entered, enter) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let sets = Arc::clone(&over);
+    let slow = move |_: Faulted<'_>| {
+        entered.send(()).is_ok_and(|()| gone.recv().is_ok()) && {
+            // The other thread takes it away now.
+            (0..1000).for_each(|_| thread::yield_now());
+            sets.store(true, Relaxed);
+            true
+        }
+    };
+    records.set_repost(Some(Box::new(slow)));
+    thread::scope(|scope| {
+        let poller = scope.spawn(|| records.repost(1));
+        enter.recv().unwrap();
+        go.send(()).unwrap();
+        records.set_repost(None);
+        assert!(over.load(Relaxed), "a poll is still at it");
+        assert!(poller.join().unwrap());
+    });
+    assert!(!records.repost(1));
+}
+
+/// A queue with its device, of which pollers know only the records.
+struct Owned {
+    bed: Bed,
+    next: u64,
+}
+
+impl Owned {
+    /// Posts if there is room, and has the device take a request: which one it is, and its identifier.
+    fn step(&mut self, until: u64) -> Option<(u16, u64)> {
+        if self.next < until {
+            let sge = Sge { addr: self.next, length: 1, lkey: 2 };
+            self.next += u64::from(self.bed.post(self.next, &[sge]).is_ok());
+        }
+        self.bed.device.take().map(|(index, sges)| (index, sges[0].addr))
+    }
+}
+
+/// Pollers of several completion queues meet page faults while the owner posts, and at last drops the queue. Each
+/// request completes once, with its identifier, however often it is posted again.
+#[test]
+fn threads_that_meet_page_faults_lose_no_request_and_post_none_twice() {
+    const REQUESTS: u64 = 400;
+    const POLLERS: usize = 3;
+    for seed in 1..=3_u64 {
+        let bed = Bed::new(16, 1);
+        let records = Arc::clone(&bed.records);
+        let owned = Arc::new(Mutex::new(Owned { bed, next: 0 }));
+        let weak = Arc::downgrade(&owned);
+        let repost = move |faulted: Faulted<'_>| {
+            weak.upgrade().is_some_and(|owned| owned.lock().unwrap().bed.queue.repost(faulted))
+        };
+        records.set_repost(Some(Box::new(repost)));
+        let once: Vec<_> = (0..REQUESTS).map(|_| AtomicUsize::new(0)).collect();
+        let done = AtomicUsize::new(0);
+        let mut posted = 0;
+        thread::scope(|scope| {
+            let (records, once, done) = (&records, &once, &done);
+            let pollers: Vec<_> = (0..POLLERS)
+                .map(|poller| {
+                    let (found, completions) = mpsc::channel::<(u16, u64)>();
+                    scope.spawn(move || {
+                        let mut random = Random(seed * 16 + poller as u64);
+                        for (index, wr_id) in completions {
+                            if random.next().is_multiple_of(2) && records.repost(index) {
+                                continue;
+                            }
+                            assert_eq!(records.retire(index), Some(wr_id), "seed {seed}");
+                            once[wr_id as usize].fetch_add(1, Relaxed);
+                            done.fetch_add(1, Relaxed);
+                        }
+                    });
+                    found
+                })
+                .collect();
+            let mut random = Random(seed);
+            // Dropped with faults that nobody posts again any more.
+            let last = REQUESTS as usize - 8;
+            while done.load(Relaxed) < last {
+                match owned.lock().unwrap().step(REQUESTS) {
+                    Some(found) => {
+                        let poller = random.next() as usize % POLLERS;
+                        pollers[poller].send(found).unwrap();
+                    }
+                    None => thread::yield_now(),
+                }
+            }
+            posted = owned.lock().unwrap().next;
+            drop(owned);
+        });
+        let done = done.into_inner() as u64;
+        assert!(once.iter().all(|count| count.load(Relaxed) <= 1), "seed {seed}");
+        assert_eq!(u64::from(records.in_flight()) + done, posted, "seed {seed}");
+    }
 }
 
 /// What a program wrote itself into a ring that it has is not written over.
