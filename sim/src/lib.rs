@@ -16,6 +16,7 @@
 //! ```
 
 pub mod config;
+pub mod diagnostics;
 pub mod dma;
 pub mod engine;
 pub mod fabric;

@@ -50,6 +50,6 @@ pub use mlx5_sim::settings::{Settings, SettingsError};
 
 /// Says something on standard error, where a program's user looks for what went wrong.
 macro_rules! say {
-    ($($argument:tt)*) => { eprintln!("mlx5-sim: {}", format_args!($($argument)*)) };
+    ($($argument:tt)*) => { mlx5_sim::diagnostics::say("mlx5-sim", format_args!($($argument)*)) };
 }
 use say;

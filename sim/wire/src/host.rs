@@ -39,7 +39,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Says something on standard error.
 macro_rules! say {
-    ($($argument:tt)*) => { eprintln!("mlx5-sim-wire: {}", format_args!($($argument)*)) };
+    ($($argument:tt)*) => {
+        mlx5_sim::diagnostics::say("mlx5-sim-wire", format_args!($($argument)*))
+    };
 }
 
 /// The host of a machine, at its socket.

@@ -1,0 +1,44 @@
+//! What the programs of the simulator say on standard error.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// Says one line on standard error: the program's name, and what it has to say.
+///
+/// The line is one write: processes that share standard error, as those of a test do, cannot take
+/// each other's lines apart.
+pub fn say(program: &str, what: fmt::Arguments<'_>) {
+    say_to(&mut io::stderr(), program, what);
+}
+
+/// A line that cannot be written is lost: nobody could be told.
+fn say_to(out: &mut impl Write, program: &str, what: fmt::Arguments<'_>) {
+    let _ = out.write_all(format!("{program}: {what}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps what each write brought.
+    #[derive(Default)]
+    struct Writes(Vec<String>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_write() {
+        let mut writes = Writes::default();
+        say_to(&mut writes, "program", format_args!("{} of {:?}", 1, [2, 3]));
+        assert_eq!(writes.0, ["program: 1 of [2, 3]\n"]);
+    }
+}
