@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Run on this link alone, which writes nothing: with --check, --only or --traces
     #[arg(long, value_parser = ["ib", "roce"], requires = "partial")]
     link: Option<String>,
+    /// Of the pairs of programs, and of the ways in which each runs over either libibverbs, run a third
+    #[arg(long, requires = "check", conflicts_with_all = ["only", "traces"])]
+    sample: bool,
     /// Run the tests of pyverbs over both libibverbs, and compare which objects are made in the simulated
     /// kernel and what it refuses, test by test: a test that expects an error also passes over a library
     /// that can do nothing
@@ -100,7 +103,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.traces {
         return compare_traces(arguments);
     }
-    let kept = Ledger::read(&json)?;
+    let mut kept = Ledger::read(&json)?;
+    if arguments.sample {
+        for provider in Provider::ALL {
+            kept = kept.without(provider, &pairs::left_out_of_sample(provider));
+        }
+    }
     if arguments.check && !kept.has_passes() {
         let error = io::Error::other("no test passes in it, so that nothing can be compared");
         return Err(Failure::File { path: json, error });
@@ -172,7 +180,7 @@ fn compare_traces(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Runs what there is on one link over one provider.
 fn over(
-    Arguments { only, module: named, .. }: &Arguments,
+    Arguments { only, module: named, sample, .. }: &Arguments,
     door: &Door,
     link: Link,
     suite: &pyverbs::Suite,
@@ -193,7 +201,7 @@ fn over(
         found("tools", tools::run(door, link)?);
     }
     if wanted(Part::Pairs) {
-        found("pairs", pairs::run(door, link)?);
+        found("pairs", pairs::run(door, link, *sample)?);
     }
     // It is our driver's own, and needs no library.
     if wanted(Part::Conformance) && door.provider == Provider::C {
@@ -246,6 +254,7 @@ mod tests {
             assert_eq!(line.arguments.link.as_deref(), Some("ib"));
         }
         assert!(parse("ledger --check --traces").is_err());
+        assert!(parse("ledger --sample --only pairs").is_err(), "a sample is compared, not shown");
     }
 
     #[test]

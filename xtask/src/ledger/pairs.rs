@@ -226,9 +226,56 @@ pub(super) const LEFT_OUT: [(&str, &str); 5] = [
     ),
 ];
 
-/// Runs every pair on one link, one after the other, and all on one machine. Over our libibverbs,
-/// the programs of rdma-core, perftest and UCX also run with either side over C's.
-pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
+/// Which of a pair's programs run over C's libibverbs, where the others run over ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Neither,
+    Server,
+    Client,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Neither, Self::Server, Self::Client];
+
+    fn name(self, test: &str) -> String {
+        match self {
+            Self::Neither => test.to_owned(),
+            Self::Server => format!("{test}, the server over C"),
+            Self::Client => format!("{test}, the client over C"),
+        }
+    }
+}
+
+/// The ways in which a pair runs over one provider: over our libibverbs, the programs of rdma-core,
+/// perftest and UCX also run with either side over C's.
+fn ways(pair: &Pair, provider: Provider) -> &'static [Way] {
+    let also_over_c = provider == Provider::Rust && [PINGPONG, PERFTEST, UCX].contains(&pair.suite);
+    if also_over_c { &Way::ALL } else { &[Way::Neither] }
+}
+
+/// Whether a sample has this way of the pair in this place: by turns one of three, and of programs that
+/// run in one way every third.
+fn in_sample(place: usize, way: Way) -> bool {
+    Way::ALL[place % Way::ALL.len()] == way
+}
+
+fn both_links() -> impl Iterator<Item = (usize, &'static Pair)> {
+    PAIRS.iter().chain(PERFTEST_PAIRS).enumerate()
+}
+
+/// Names of the tests over one provider that a sample leaves out, with their suites.
+pub(super) fn left_out_of_sample(provider: Provider) -> Vec<(&'static str, String)> {
+    let mut names = Vec::new();
+    for (place, pair) in both_links() {
+        let others = ways(pair, provider).iter().filter(|way| !in_sample(place, **way));
+        names.extend(others.map(|way| (pair.suite, way.name(pair.test))));
+    }
+    names
+}
+
+/// Runs every pair on one link, one after the other, and all on one machine. Of a sample a
+/// third runs.
+pub(super) fn run(door: &Door, link: Link, sample: bool) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
     let mut host = door.machine(&format!("{},devices=2,raw=on", link.settings), link)?;
     let mut rows = Vec::new();
@@ -245,13 +292,17 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     let mut meet = |pair: &Pair, [server, client]: [&Door; 2]| {
         meet([server, client], link, &host, &ours, pair, ports.next().unwrap_or(FIRST_PORT))
     };
-    for pair in PAIRS.iter().chain(PERFTEST_PAIRS) {
-        rows.push(row(pair.suite, pair.test, meet(pair, [door, door])?));
-        if door.provider == Provider::Rust && [PINGPONG, PERFTEST, UCX].contains(&pair.suite) {
-            let trouble = meet(pair, [&c, door])?;
-            rows.push(row(pair.suite, &format!("{}, the server over C", pair.test), trouble));
-            let trouble = meet(pair, [door, &c])?;
-            rows.push(row(pair.suite, &format!("{}, the client over C", pair.test), trouble));
+    for (place, pair) in both_links() {
+        for way in ways(pair, door.provider) {
+            if sample && !in_sample(place, *way) {
+                continue;
+            }
+            let over = match way {
+                Way::Neither => [door, door],
+                Way::Server => [&c, door],
+                Way::Client => [door, &c],
+            };
+            rows.push(row(pair.suite, &way.name(pair.test), meet(pair, over)?));
         }
     }
     if link.layer == "Ethernet" {
@@ -337,6 +388,25 @@ mod tests {
         assert!(is_listened_to(port));
         drop(listener);
         assert!(!is_listened_to(port));
+    }
+
+    #[test]
+    fn a_sample_is_a_third_and_has_each_way() {
+        for provider in Provider::ALL {
+            let of = |in_it: bool| {
+                let all = both_links().flat_map(|(place, pair)| {
+                    ways(pair, provider).iter().map(move |way| (place, *way))
+                });
+                all.filter(move |(place, way)| !in_it || in_sample(*place, *way))
+            };
+            let (whole, sample) = (of(false).count(), of(true).count());
+            assert_eq!(whole - sample, left_out_of_sample(provider).len());
+            assert!(sample.abs_diff(whole / 3) <= 10, "{sample} of {whole}");
+            for way in Way::ALL {
+                let has = |in_it| of(in_it).any(|(_, one)| one == way);
+                assert_eq!(has(true), has(false));
+            }
+        }
     }
 
     #[test]

@@ -198,6 +198,15 @@ impl Ledger {
         self
     }
 
+    /// Without tests of one provider's, each named by its suite and its name.
+    pub(super) fn without(mut self, provider: Provider, tests: &[(&'static str, String)]) -> Self {
+        self.values.retain(|key, _| {
+            let left_out = |(suite, test): &(&str, String)| key.0 == *suite && key.2 == *test;
+            key.4 != provider.name() || !tests.iter().any(left_out)
+        });
+        self
+    }
+
     /// Tests that pass in an earlier ledger, in a suite that this one has run, and not in this one.
     pub(super) fn regressed_since(&self, earlier: &Self) -> Vec<String> {
         // Of what was run now: suite, link and provider.
