@@ -154,8 +154,8 @@ struct Free {
     returned: Vec<u32>,
     /// The lowest index that was never used.
     next: u32,
-    /// Memory of records whose queues are gone. To allocate and zero it for each queue would take longer than all
-    /// else of a small one.
+    /// Memory of records whose queues are gone. To allocate it for each queue took two fifths of the
+    /// instructions that creating a queue pair takes.
     send: Spares<SpareRecords>,
     receive: Spares<Arc<ReceiveRecords>>,
 }
