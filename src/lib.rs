@@ -165,8 +165,8 @@ pub use rss::{
     WorkQueueBuilder, WorkQueueTarget,
 };
 pub use srq::{
-    RawSharedReceiveQueue, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqInfo, XrcDomain,
-    XrcOpen,
+    RawSharedReceiveQueue, SharedReceiveQueue, SharedReceiveQueueBuilder, SrqControl, SrqInfo,
+    XrcDomain, XrcOpen,
 };
 pub use tag_matching::{RendezvousData, TagMatchingQueue, TagMatchingQueueBuilder, TmMessage};
 

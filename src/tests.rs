@@ -13,6 +13,7 @@ mod memory;
 mod numa;
 mod open;
 mod packets;
+mod page_faults;
 mod parts;
 mod paths;
 mod polling;

@@ -1,7 +1,9 @@
 //! Which device: a real one, or the simulated one.
 
 use crate::failure::Failure;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
+};
 use clap::{Args, ValueEnum};
 use mlx5::{Context, Device, ErrorKind, LinkLayer, LocalPort, PortAttr, PortState};
 use mlx5_sim::{Model, PortConfig, SimConfig, Simulator};
@@ -12,7 +14,7 @@ use std::io::{self, Write};
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
     /// Device to use, as in `mlx5 list` [default: the first one; list and info: all]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     device: Option<String>,
     /// Use the simulated device even if there is a real one
     #[arg(long)]

@@ -21,12 +21,13 @@ mod trace;
 
 use clap::{CommandFactory, Parser};
 use failure::Failure;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // Prints usage errors with their hint and exits with 2; `--help` and `--version` with 0.
-    let command = args::Cli::parse().command;
+    let command = args::Cli::parse_from(words()).command;
     let mut out = BufWriter::new(io::stdout().lock());
     let done = run(&command, &mut out).and_then(|()| Ok(out.flush()?));
     // Flush the output before the error message.
@@ -35,6 +36,17 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&mut io::stderr()),
     }
+}
+
+/// The words of the command line. The parser takes each one behind `help` for a command: `help --help` asks
+/// for help all the same.
+fn words() -> impl Iterator<Item = OsString> {
+    let asks = |word: &OsString| word == "--help" || word == "-h";
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help") && words.get(2).is_some_and(asks) {
+        words.truncate(2);
+    }
+    words.into_iter()
 }
 
 fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {

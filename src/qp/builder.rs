@@ -73,7 +73,7 @@ pub struct QueuePairBuilder<'a, T> {
     pd: &'a ProtectionDomain,
     send_cq: CompletionTarget,
     recv_cq: CompletionTarget,
-    srq: Option<&'a SharedReceiveQueue>,
+    srq: Option<Arc<SrqInner>>,
     tags: Option<Tags>,
     keep_send_queue: bool,
     max_send_wr: u32,
@@ -237,11 +237,11 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Receives from `srq`. Default: the queue pair has a receive queue of its own. `build` refuses
-    /// a queue of another context, a transport that does not receive, and a
+    /// Receives from `srq`, which cannot be destroyed from now on. Default: the queue pair has a receive queue
+    /// of its own. `build` refuses a queue of another context, a transport that does not receive, and a
     /// [tag-matching queue](QueuePairBuilder::tm_srq) besides.
-    pub fn srq(mut self, srq: &'a SharedReceiveQueue) -> Self {
-        self.srq = Some(srq);
+    pub fn srq(mut self, srq: &SharedReceiveQueue) -> Self {
+        self.srq = Some(srq.inner());
         self
     }
 

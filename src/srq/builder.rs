@@ -255,6 +255,7 @@ pub(crate) fn make(
         handle: Mutex::new(Some(made.handle)),
         srqn: made.srqn,
         id,
+        capacity: layout.requests - 1,
         gate,
         records,
         memory: Mutex::new(Some((buffer, slot))),

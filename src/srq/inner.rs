@@ -6,9 +6,10 @@ use crate::error::Error;
 use crate::link::WatchId;
 use crate::memory::ProtectionDomain;
 use crate::pools::{QueueBuffer, RecordSlot, UserIndex};
-use crate::srq::XrcDomain;
+use crate::srq::{SrqInfo, XrcDomain};
 use mlx5_uapi::cmd::srq as command;
-use mlx5_wqe::{Gate, QueueState, SharedReceiveRecords};
+use mlx5_uapi::verbs::SrqAttrMask;
+use mlx5_wqe::{Gate, QueueState, Repost, SharedReceiveRecords};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The part of a shared receive queue that queue pairs keep alive.
@@ -17,6 +18,8 @@ pub(crate) struct SrqInner {
     pub(super) handle: Mutex<Option<u32>>,
     pub(super) srqn: u32,
     pub(super) id: u64,
+    /// The maximum number of outstanding requests.
+    pub(super) capacity: u32,
     pub(super) gate: Gate,
     pub(super) records: Arc<SharedReceiveRecords>,
     pub(super) memory: Mutex<Option<(QueueBuffer, RecordSlot)>>,
@@ -33,8 +36,39 @@ impl SrqInner {
     }
 
     /// The kernel's handle, for a call.
-    pub(super) fn live(&self, verb: &'static str) -> Result<u32, Error> {
+    fn live(&self, verb: &'static str) -> Result<u32, Error> {
         self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+    }
+
+    /// `ibv_modify_srq`, of the limit.
+    pub(super) fn set_limit(&self, limit: u32) -> Result<(), Error> {
+        const VERB: &str = "modify_srq";
+        self.context.check(VERB)?;
+        if limit > self.capacity {
+            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
+        }
+        let handle = self.live(VERB)?;
+        command::modify(&*self.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
+            .map_err(|errno| self.context.fail(VERB, errno))
+    }
+
+    /// `ibv_query_srq`.
+    pub(super) fn query(&self) -> Result<SrqInfo, Error> {
+        const VERB: &str = "query_srq";
+        self.context.check(VERB)?;
+        let handle = self.live(VERB)?;
+        let info = command::query(&*self.context.file, handle)
+            .map_err(|errno| self.context.fail(VERB, errno))?;
+        Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
+    }
+
+    /// What posts those receives again that meet a page fault, if anything does.
+    pub(super) fn on_page_fault(&self, repost: Option<Repost>) {
+        self.records.set_repost(repost);
+    }
+
+    pub(crate) fn records(&self) -> Arc<SharedReceiveRecords> {
+        Arc::clone(&self.records)
     }
 
     pub(crate) fn destroy(&self) -> Result<(), Error> {

@@ -1,25 +1,21 @@
 //! Shared receive queues.
 
 mod builder;
+mod control;
 mod inner;
 mod raw;
 mod xrc;
 
-use crate::context::Inner;
 use crate::cq::CompletionTarget;
 use crate::error::{DestroyError, Error};
-use mlx5_uapi::cmd::srq as command;
-use mlx5_uapi::verbs::SrqAttrMask;
-use mlx5_wqe::{
-    Faulted, ListError, PostError, ReceiveWr, Repost, Sge, SharedReceiveQueue as Ring,
-    SharedReceiveRecords,
-};
+use mlx5_wqe::{Faulted, ListError, PostError, ReceiveWr, Repost, Sge, SharedReceiveQueue as Ring};
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
 pub use builder::SharedReceiveQueueBuilder;
 pub(crate) use builder::{Kind, Sizes, make};
+pub use control::SrqControl;
 pub(crate) use inner::SrqInner;
 pub use raw::RawSharedReceiveQueue;
 pub use xrc::{XrcDomain, XrcOpen};
@@ -76,22 +72,10 @@ impl SharedReceiveQueue {
         Arc::clone(&self.inner)
     }
 
-    pub(crate) fn belongs_to(&self, context: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.inner.context, context)
-    }
-
-    pub(crate) fn records(&self) -> Arc<SharedReceiveRecords> {
-        Arc::clone(&self.inner.records)
-    }
-
-    pub(crate) fn handle(&self) -> Option<u32> {
-        self.inner.handle()
-    }
-
     /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
     /// [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
-        self.handle()
+        self.inner.handle()
     }
 
     /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
@@ -119,8 +103,8 @@ impl SharedReceiveQueue {
 
     /// Has `repost` post those receives again that meet a page fault of on-demand memory
     /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or nobody. It gets the request, for
-    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which then is not told if it
-    /// returns true. Default: nobody, and the completion is told: a queue that one thread owns is posted to by that
+    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which is not told if that
+    /// posted it. Default: nobody, and the completion is told: a queue that one thread owns is posted to by that
     /// thread alone.
     ///
     /// When the call returns, what was set before is not called any more. It waits for a poll that calls it, so the
@@ -134,7 +118,9 @@ impl SharedReceiveQueue {
     ///     let shared = Arc::new(Mutex::new(queue));
     ///     let weak = Arc::downgrade(&shared);
     ///     let repost = move |faulted: mlx5::Faulted<'_>| {
-    ///         weak.upgrade().is_some_and(|queue| queue.lock().unwrap().repost(faulted))
+    ///         if let Some(queue) = weak.upgrade() {
+    ///             queue.lock().unwrap().repost(faulted);
+    ///         }
     ///     };
     ///     // Nobody polls yet: afterwards, this would wait for a poll that waits for the lock.
     ///     shared.lock().unwrap().on_page_fault(Some(Box::new(repost)));
@@ -142,7 +128,7 @@ impl SharedReceiveQueue {
     /// }
     /// ```
     pub fn on_page_fault(&self, repost: Option<Repost>) {
-        self.inner.records.set_repost(repost);
+        self.inner.on_page_fault(repost);
     }
 
     /// Posts a request again that met a page fault, behind all others. Returns whether it did: for
@@ -186,24 +172,17 @@ impl SharedReceiveQueue {
     /// Requests one [`crate::AsyncEvent`] when fewer than `limit` requests are left
     /// (`ibv_modify_srq`).
     pub fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
-        const VERB: &str = "modify_srq";
-        self.inner.context.check(VERB)?;
-        if limit > self.capacity() {
-            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
-        }
-        let handle = self.inner.live(VERB)?;
-        command::modify(&*self.inner.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
-            .map_err(|errno| self.inner.context.fail(VERB, errno))
+        self.inner.set_limit(limit)
     }
 
     /// Queries the kernel (`ibv_query_srq`).
     pub fn query(&self) -> Result<SrqInfo, Error> {
-        const VERB: &str = "query_srq";
-        self.inner.context.check(VERB)?;
-        let handle = self.inner.live(VERB)?;
-        let info = command::query(&*self.inner.context.file, handle)
-            .map_err(|errno| self.inner.context.fail(VERB, errno))?;
-        Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
+        self.inner.query()
+    }
+
+    /// What can be asked of the queue while another thread posts to it.
+    pub fn control(&self) -> SrqControl {
+        SrqControl { inner: Arc::downgrade(&self.inner) }
     }
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take

@@ -10,7 +10,7 @@ pub use message::{RendezvousData, TmMessage};
 use crate::error::{DestroyError, Error};
 use crate::link::{QpId, SrqId};
 use crate::qp::{QpInner, QueuePairBuilder, Tags};
-use crate::srq::{SharedReceiveQueue, SrqInfo};
+use crate::srq::{SharedReceiveQueue, SrqControl, SrqInfo};
 use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagHandle, TagList};
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ListError, PostError, ReceiveWr, Sge};
@@ -167,6 +167,11 @@ impl TagMatchingQueue {
         self.srq.query()
     }
 
+    /// What can be asked of the queue while another thread posts to it.
+    pub fn control(&self) -> SrqControl {
+        self.srq.control()
+    }
+
     /// Returns what a queue pair needs to receive for this queue.
     fn attach(&self) -> Tags {
         Tags { srq: self.srq.inner(), records: Arc::clone(self.tags.records()), device_sends: true }
@@ -200,7 +205,7 @@ impl<'a> QueuePairBuilder<'a, Rc> {
     ///
     /// The queue pair has no send queue: the device uses it to fetch rendezvous data. With
     /// [`QueuePairBuilder::keep_send_queue`] it has one, and rendezvous is left to software.
-    pub fn tm_srq(self, queue: &'a TagMatchingQueue) -> Self {
+    pub fn tm_srq(self, queue: &TagMatchingQueue) -> Self {
         self.tags(queue.attach())
     }
 }

@@ -47,14 +47,22 @@ pub(crate) struct Args {
     /// End after so many seconds, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
-    /// Bytes to keep of each packet, as 64, 4k
-    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_size)]
+    /// Bytes to keep of each packet, as 64, 4k: at least 1
+    #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_snap)]
     snap: usize,
     /// Port of the device
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     port: u8,
     #[command(flatten)]
     device: DeviceArgs,
+}
+
+/// Reads how much to keep of a packet. The file would say "all" by zero.
+fn parse_snap(text: &str) -> Result<usize, String> {
+    match parse_size(text)? {
+        0 => Err("0 bytes hold nothing of a packet: write 1 or more".into()),
+        size => Ok(size),
+    }
 }
 
 /// Bytes of a buffer: the longest packet of a port with jumbo frames fits.

@@ -6,7 +6,6 @@ use crate::error::{Error, ErrorKind};
 use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
 use crate::qp::{ControlHalf, PacketObjects, QpInner, QueuePair, ReceiveHalf, SendHalf};
-use crate::srq::SharedReceiveQueue;
 use mlx5_cq::UserTag;
 use mlx5_doorbell::QueuePairRecord;
 use mlx5_prm::ethernet::InlineMode;
@@ -89,7 +88,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 return Err(Error::invalid(VERB, what.into()));
             }
         }
-        if self.srq.is_some_and(|srq| !srq.belongs_to(context)) {
+        if self.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(srq.context(), context)) {
             let what = "shared receive queue and protection domain belong to different contexts";
             return Err(Error::invalid(VERB, what.into()));
         }
@@ -174,7 +173,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             true => Arc::new(ReceiveRecords::new(receive_layout.requests).in_order()),
             false => context.user_indexes.receive_records(receive_layout.requests),
         };
-        let receive_side = match self.srq {
+        let receive_side = match &self.srq {
             Some(srq) => ReceiveSide::Shared(srq.records()),
             None => ReceiveSide::Own(Arc::clone(&receive_records)),
         };
@@ -206,7 +205,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             recv_cq: self.recv_cq.inner.handle().filter(|_| T::RECEIVES),
             srq: match &self.tags {
                 Some(tags) => tags.srq.handle(),
-                None => self.srq.and_then(SharedReceiveQueue::handle),
+                None => self.srq.as_ref().and_then(|srq| srq.handle()),
             },
             user_handle: id,
             cap: QpCap {
@@ -325,7 +324,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             recv_cq: Arc::clone(&self.recv_cq.inner),
             srq: match self.tags {
                 Some(tags) => Some(tags.srq),
-                None => self.srq.map(SharedReceiveQueue::inner),
+                None => self.srq,
             },
             pd: self.pd.clone(),
         });

@@ -109,11 +109,11 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .wqe_signature(!receives && environment::signed_requests());
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
-            let attached = match unsafe { SrqObject::queue(init.srq) } {
+            let attached = unsafe { SrqObject::of(init.srq) }.with(|queue| match queue {
                 Queue::Plain(queue) => Some(builder.srq(queue)),
                 // Without sends, the device uses the send queue for rendezvous data.
                 Queue::Tags(tags) => T::with_tags(builder, &tags.queue, init.cap.max_send_wr != 0),
-            };
+            });
             builder = attached.ok_or(Refusal::INVALID)?;
         }
         let entries = wanted.driver.entries(init.cap.max_inline_data);

@@ -45,7 +45,7 @@ pub(crate) trait CTransport:
     /// Lets a queue pair receive from a queue with tags, if the transport can.
     fn with_tags<'a>(
         _builder: QueuePairBuilder<'a, Self>,
-        _queue: &'a TagMatchingQueue,
+        _queue: &TagMatchingQueue,
         _sends: bool,
     ) -> Option<QueuePairBuilder<'a, Self>>
     where
@@ -148,7 +148,7 @@ impl CTransport for Rc {
 
     fn with_tags<'a>(
         builder: QueuePairBuilder<'a, Self>,
-        queue: &'a TagMatchingQueue,
+        queue: &TagMatchingQueue,
         sends: bool,
     ) -> Option<QueuePairBuilder<'a, Self>> {
         let builder = builder.tm_srq(queue);

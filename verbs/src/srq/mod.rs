@@ -15,7 +15,8 @@ use crate::request::{only, receive_errno, receives, refused, single_receive};
 use crate::spin::Spin;
 use crate::xrc::XrcdObject;
 use mlx5::{
-    Error, Faulted, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqId, SrqInfo,
+    Error, Faulted, ListError, RawSharedReceiveQueue, ReceiveWr, SharedReceiveQueue, SrqControl,
+    SrqId,
 };
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -61,17 +62,10 @@ impl Queue {
         .unwrap_or(0)
     }
 
-    fn set_limit(&mut self, limit: u32) -> Result<(), Error> {
+    fn control(&self) -> SrqControl {
         match self {
-            Self::Plain(queue) => queue.set_limit(limit),
-            Self::Tags(tags) => tags.queue.set_limit(limit),
-        }
-    }
-
-    fn query(&self) -> Result<SrqInfo, Error> {
-        match self {
-            Self::Plain(queue) => queue.query(),
-            Self::Tags(tags) => tags.queue.query(),
+            Self::Plain(queue) => queue.control(),
+            Self::Tags(tags) => tags.queue.control(),
         }
     }
 
@@ -89,6 +83,8 @@ impl Queue {
 pub(crate) struct SrqObject {
     /// Written by who acknowledges events.
     c: UnsafeCell<ibv_srq>,
+    /// What needs no lock: calls of the kernel are not made with it held.
+    control: SrqControl,
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<Queue>>,
 }
@@ -104,7 +100,7 @@ impl SrqObject {
 
     /// Runs `body` with the queue, and the lock held.
     #[inline(always)]
-    fn with<R>(&self, body: impl FnOnce(&mut Queue) -> R) -> R {
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut Queue) -> R) -> R {
         // SAFETY: the lock is held.
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
     }
@@ -120,16 +116,6 @@ impl SrqObject {
             }
             Queue::Tags(_) => Err(Refusal::NOT_SUPPORTED),
         })
-    }
-
-    /// The queue, for a queue pair that receives from it.
-    ///
-    /// # Safety
-    /// As for [`SrqObject::of`], as long as the reference lives, which only reads what posting does
-    /// not change.
-    pub(crate) unsafe fn queue<'a>(srq: *mut ibv_srq) -> &'a Queue {
-        // SAFETY: by the contract.
-        unsafe { &*Self::of(srq).queue.get() }
     }
 }
 
@@ -170,10 +156,11 @@ unsafe fn post_faulted_again(srq: *mut ibv_srq) {
     let address = Address(this);
     let repost = move |request: Faulted<'_>| {
         // SAFETY: the queue is destroyed after this was taken away.
-        unsafe { address.queue() }.with(|queue| match queue {
-            Queue::Plain(queue) => queue.repost(request),
-            Queue::Tags(_) => false,
-        })
+        unsafe { address.queue() }.with(|queue| {
+            if let Queue::Plain(queue) = queue {
+                queue.repost(request);
+            }
+        });
     };
     this.with(|queue| {
         if let Queue::Plain(queue) = queue {
@@ -232,6 +219,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     let locks = context.environment.locks && pd.thread_domain().is_none();
     let made: *mut ibv_srq = boxed(SrqObject {
         c: UnsafeCell::new(c),
+        control: queue.control(),
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
@@ -340,7 +328,7 @@ pub unsafe extern "C" fn modify_srq(
     if mask == 0 {
         return 0;
     }
-    status(this.with(|queue| queue.set_limit(attr.srq_limit)).map_err(Into::into))
+    status(this.control.set_limit(attr.srq_limit).map_err(Into::into))
 }
 
 /// `ibv_query_srq`.
@@ -349,7 +337,7 @@ pub unsafe extern "C" fn modify_srq(
 /// `srq` was not destroyed, `attr` is writable.
 pub unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     // SAFETY: by the contract.
-    let found = unsafe { SrqObject::of(srq) }.with(|queue| queue.query());
+    let found = unsafe { SrqObject::of(srq) }.control.query();
     // SAFETY: by the contract.
     status(found.map_err(Into::into).map(|info| unsafe {
         attr.write(ibv_srq_attr {
@@ -377,10 +365,8 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
-            // A poll that is at it has the lock of the queue afterwards: not from within it.
-            if let Queue::Plain(queue) = SrqObject::queue(srq) {
-                queue.on_page_fault(None);
-            }
+            // A poll that is at it takes the lock of the queue: it is waited for without the lock.
+            let _ = (*this).control.on_page_fault(None);
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
             // Its functions have the memory back now.

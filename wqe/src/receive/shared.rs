@@ -16,6 +16,7 @@ use crate::sync::{
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
+use core::cell::Cell;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 use core::ops::Range;
@@ -29,6 +30,8 @@ use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 pub struct Faulted<'poll> {
     records: &'poll SharedReceiveRecords,
     index: u16,
+    /// Whether it was posted again. The poll asks nobody else: a request that was not is reported.
+    posted: &'poll Cell<bool>,
 }
 
 impl Faulted<'_> {
@@ -38,8 +41,8 @@ impl Faulted<'_> {
     }
 }
 
-/// Posts a request again that met a page fault, and returns whether it did.
-pub type Repost = Box<dyn FnMut(Faulted<'_>) -> bool + Send>;
+/// Gives a request that met a page fault to [`SharedReceiveQueue::repost`], or does nothing.
+pub type Repost = Box<dyn FnMut(Faulted<'_>) + Send>;
 
 /// The shared half of a shared receive queue: which requests the device holds. The queue pairs that
 /// consume them may complete on different completion queues, polled by different threads.
@@ -93,8 +96,11 @@ impl SharedReceiveRecords {
         if self.is_lent() {
             return false;
         }
-        let faulted = Faulted { records: self, index };
-        self.repost.lock().as_mut().is_some_and(|repost| repost(faulted))
+        let posted = Cell::new(false);
+        if let Some(repost) = self.repost.lock().as_mut() {
+            repost(Faulted { records: self, index, posted: &posted });
+        }
+        posted.get()
     }
 
     /// Whether the device holds request `index`.
@@ -387,7 +393,7 @@ impl SharedReceiveQueue {
     /// Returns false, and does nothing, if it is another queue's, the device does not hold it, or posting is
     /// refused.
     #[cold]
-    pub fn repost(&mut self, Faulted { records, index }: Faulted<'_>) -> bool {
+    pub fn repost(&mut self, Faulted { records, index, posted }: Faulted<'_>) -> bool {
         let ours = core::ptr::eq(records, &*self.records);
         if !ours || !records.is_held(index) || !self.gate.may_receive() {
             return false;
@@ -415,6 +421,7 @@ impl SharedReceiveQueue {
         }
         self.finish(tail, wr_id);
         self.publish();
+        posted.set(true);
         true
     }
 
