@@ -3,6 +3,7 @@
 use mlx5_cq::{
     OldestStrides, Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag,
 };
+use mlx5_uapi::process::Origin;
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{
     Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, SpareRecords,
@@ -142,10 +143,17 @@ impl Queue for QueuePairRecords {
 }
 
 /// The user indexes of a context and their queues.
-#[derive(Default)]
 pub(crate) struct UserIndexes {
     pub(crate) table: Arc<UserIndexTable<QueuePairRecords>>,
     free: Mutex<Free>,
+    /// The process that opened the context.
+    process: Origin,
+}
+
+impl Default for UserIndexes {
+    fn default() -> Self {
+        Self { table: Arc::default(), free: Mutex::default(), process: Origin::here() }
+    }
 }
 
 #[derive(Default)]
@@ -160,8 +168,10 @@ struct Free {
     receive: Spares<Arc<ReceiveRecords>>,
 }
 
-/// How many spare records are kept, and how large.
+/// How many spare records are kept, and how large. Shared receive queues and work queues have records of one
+/// block, and none of receives.
 const SPARES: usize = 4;
+const SMALLEST_SPARE: u32 = 2;
 const LARGEST_SPARE: u32 = 4096;
 
 /// Memory that is used again.
@@ -195,12 +205,13 @@ impl<T: Spare> Spares<T> {
     /// Takes one for a ring of this size.
     fn take(&mut self, size: u32) -> Option<T> {
         let found = self.0.iter().position(|spare| spare.size() == size)?;
-        Some(self.0.swap_remove(found))
+        Some(self.0.remove(found))
     }
 
-    /// Keeps one, and returns what is to be freed.
+    /// Keeps one, and returns what is to be freed: the one that was given back first, or this one, if it is
+    /// too large, or so small that it belongs to no queue pair.
     fn keep(&mut self, spare: T) -> Option<T> {
-        if spare.size() > LARGEST_SPARE {
+        if !(SMALLEST_SPARE..=LARGEST_SPARE).contains(&spare.size()) {
             return Some(spare);
         }
         let oldest = (self.0.len() == SPARES).then(|| self.0.remove(0));
@@ -303,6 +314,10 @@ impl UserIndex {
 
 impl Drop for UserIndex {
     fn drop(&mut self) {
+        if self.indexes.process.left() {
+            // A thread that this child has not may have held the lock.
+            return;
+        }
         self.indexes.table.depart(self.index);
         // SAFETY: the field is not used again.
         let queue = unsafe { ManuallyDrop::take(&mut self.queue) };
@@ -330,6 +345,9 @@ impl Drop for UserIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::libc;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::ForkResult;
 
     fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
         let records = Arc::new(QueuePairRecords {
@@ -351,6 +369,53 @@ mod tests {
     fn receives(index: &UserIndex) -> Arc<ReceiveRecords> {
         let ReceiveSide::Own(records) = &index.records().receive else { unreachable!() };
         Arc::clone(records)
+    }
+
+    /// A thread that holds the lock is not there in the child: who waited for it there would wait for ever.
+    #[test]
+    fn a_child_gives_nothing_back() {
+        let indexes = Arc::new(UserIndexes::default());
+        let index = queue(&indexes, 64, 32);
+        let held = indexes.free();
+        // SAFETY: the child uses nothing that a thread of the parent may hold but the lock that this one holds,
+        // and ends without the handlers of the parent.
+        match unsafe { nix::unistd::fork() }.unwrap() {
+            ForkResult::Child => {
+                // SAFETY: as above. A child that waits is ended by the signal.
+                unsafe {
+                    libc::alarm(60);
+                    drop(index);
+                    libc::_exit(0)
+                }
+            }
+            ForkResult::Parent { child } => {
+                drop(held);
+                assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+            }
+        }
+        drop(index);
+        assert_eq!(spares(&indexes), (vec![64], vec![32]));
+    }
+
+    /// Others would take the places of those that queue pairs can use.
+    #[test]
+    fn records_that_no_queue_pair_has_are_not_kept() {
+        let indexes = Arc::new(UserIndexes::default());
+        drop(queue(&indexes, 64, 32));
+        for _ in 0..SPARES {
+            drop(queue(&indexes, 1, 0));
+        }
+        assert_eq!(spares(&indexes), (vec![64], vec![32]));
+    }
+
+    #[test]
+    fn the_one_given_back_first_goes_first() {
+        let indexes = Arc::new(UserIndexes::default());
+        let queues = [2, 4, 8, 16].map(|size| queue(&indexes, size, size));
+        drop(queues);
+        drop(queue(&indexes, 2, 2));
+        drop(queue(&indexes, 32, 32));
+        assert_eq!(spares(&indexes).0, [8, 16, 2, 32]);
     }
 
     #[test]
