@@ -28,6 +28,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `cqe=` | `0`, `1` | version of completion entries |
 /// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
 /// | `devx=` | `on`, `off` | whether contexts can use DEVX |
+/// | `devx_events=` | `on`, `off` | whether programs can have DEVX's files of events: off, where nothing is set |
 /// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
 /// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each request to send a packet must have |
 /// | `striding=` | `on`, `off` | whether a real kernel's network interface can have receive queues with strides: off, where nothing is set |

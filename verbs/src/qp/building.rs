@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use mlx5::{
     AddressVector, BatchError, Data, InlineSges, QueuePairCaps, Sge, Steps, StepsState, UdAddress,
 };
+use std::mem::offset_of;
 
 pub(super) type Qp = *mut ibv_qp_ex;
 
@@ -20,6 +21,9 @@ const NONE: c_uint = c_uint::MAX;
 const DRIVER: c_uint = c_uint::MAX - 1;
 
 /// A batch under construction, between two calls.
+// What each call uses is in the first cache line: the compiler writes two words of it at a time, which takes a dozen
+// nanoseconds more where they lie on both sides of the end of a page.
+#[repr(C, align(64))]
 pub(super) struct Building {
     /// Set up from `wr_start` to `wr_complete` or `wr_abort`.
     state: StepsState,
@@ -66,6 +70,11 @@ pub(super) enum Kind {
     Sges(usize),
     Inline(u32),
 }
+
+const _: () = {
+    assert!(offset_of!(Building, state) == 0);
+    assert!(size_of::<StepsState>() <= 64);
+};
 
 impl Building {
     /// For a queue pair of transport `T` with such requests, and headers of packets.
