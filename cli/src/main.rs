@@ -38,13 +38,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of the command line. The parser takes each one behind `help` for a command: `help --help` asks
-/// for help all the same.
+/// The words of the command line. The parser takes each one behind `help` for a command: `help --help` and
+/// `help perf -h` ask for help all the same.
 fn words() -> impl Iterator<Item = OsString> {
     let asks = |word: &OsString| word == "--help" || word == "-h";
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    if words.get(1).is_some_and(|word| word == "help") && words.get(2).is_some_and(asks) {
-        words.truncate(2);
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| !asks(word));
     }
     words.into_iter()
 }

@@ -62,10 +62,10 @@ pub trait Queue {
         let _ = receives;
         false
     }
-    /// Has a receive request posted again that met a page fault. If it returns true, the completion is not
-    /// reported.
-    fn repost(&self, counter: u16) -> bool {
-        let _ = counter;
+    /// Has a receive request posted again that met a page fault. If that was done, it calls `pass`, also if it panics,
+    /// and returns true: the completion is not reported.
+    fn repost(&self, counter: u16, pass: &mut dyn FnMut()) -> bool {
+        let _ = (counter, pass);
         false
     }
     /// Handles a CQE of a queue with a tag list that the other functions do not handle.

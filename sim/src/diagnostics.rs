@@ -1,4 +1,5 @@
-//! What the programs of the simulator say on standard error.
+//! What the simulator says on standard error in processes that share it: those of the preloaded library, and the
+//! process that has their devices.
 
 use std::fmt;
 use std::io::{self, Write};

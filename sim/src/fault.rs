@@ -27,8 +27,8 @@ pub enum Fault {
         /// The vendor's code in the completion.
         vendor: u8,
     },
-    /// Each of the next messages to shared receive queues meets a page fault of on-demand memory: its receive
-    /// completes with that error, the queue pair goes on, and the message comes again.
+    /// Each of the next receives of shared receive queues meets a page fault of on-demand memory: it completes with
+    /// that error, the queue pair goes on, and the message comes again, which may meet the next one.
     FaultReceives(u32),
     /// Reports each of the next asynchronous events twice.
     DuplicateEvents(u32),

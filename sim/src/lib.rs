@@ -16,6 +16,7 @@
 //! ```
 
 pub mod config;
+#[doc(hidden)]
 pub mod diagnostics;
 pub mod dma;
 pub mod engine;

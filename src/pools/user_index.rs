@@ -9,7 +9,7 @@ use mlx5_wqe::{
     Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, SpareRecords,
     StridingRecords,
 };
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -115,8 +115,8 @@ impl Queue for QueuePairRecords {
                 && matches!(&self.receive, ReceiveSide::Shared(records) if records.is_lent())
     }
 
-    fn repost(&self, counter: u16) -> bool {
-        matches!(&self.receive, ReceiveSide::Shared(records) if records.repost(counter))
+    fn repost(&self, counter: u16, pass: &mut dyn FnMut()) -> bool {
+        matches!(&self.receive, ReceiveSide::Shared(records) if records.repost(counter, pass))
     }
 
     fn retire_tagged(&self, entry: Tagged) -> Option<TaggedOutcome> {
@@ -166,27 +166,58 @@ struct Free {
     /// instructions that creating a queue pair takes.
     send: Spares<SpareRecords>,
     receive: Spares<Arc<ReceiveRecords>>,
+    /// Places for the records of any queue, at most [`SPARES`].
+    places: Vec<Place>,
 }
 
-/// How many spare records are kept, and how large. Shared receive queues and work queues have records of one
-/// block, and none of receives.
+/// Memory for the records of a queue. Their alignment is above what an allocator gives for little.
+type Place = Arc<MaybeUninit<QueuePairRecords>>;
+
+/// Puts records into a place, or into new memory.
+fn put(records: QueuePairRecords, place: Option<Place>) -> Arc<QueuePairRecords> {
+    let Some(mut place) = place else { return Arc::new(records) };
+    match Arc::get_mut(&mut place) {
+        Some(memory) => memory.write(records),
+        None => return Arc::new(records),
+    };
+    // SAFETY: it was written.
+    unsafe { place.assume_init() }
+}
+
+/// Takes records out of their place, if nobody else has them.
+fn take_out(mut records: Arc<QueuePairRecords>) -> Option<(QueuePairRecords, Place)> {
+    let found: *const QueuePairRecords = Arc::get_mut(&mut records)?;
+    // SAFETY: this is the only pointer to the records. They are read once: the place that they leave behind, which
+    // has the same layout, drops nothing.
+    unsafe { Some((found.read(), Arc::from_raw(Arc::into_raw(records).cast()))) }
+}
+
+/// How many spare records are kept of either kind, and how large they are.
 const SPARES: usize = 4;
-const SMALLEST_SPARE: u32 = 2;
 const LARGEST_SPARE: u32 = 4096;
 
 /// Memory that is used again.
 trait Spare {
+    /// The least size that is kept.
+    const SMALLEST: u32;
+
     /// The size of the ring that it is for.
     fn size(&self) -> u32;
 }
 
 impl Spare for SpareRecords {
+    /// Shared receive queues and work queues have one block. They use no other's memory, so theirs would take the
+    /// places of those that queue pairs use.
+    const SMALLEST: u32 = 2;
+
     fn size(&self) -> u32 {
         self.blocks()
     }
 }
 
 impl Spare for Arc<ReceiveRecords> {
+    const SMALLEST: u32 = 1;
+
     fn size(&self) -> u32 {
         self.requests()
     }
@@ -209,9 +240,9 @@ impl<T: Spare> Spares<T> {
     }
 
     /// Keeps one, and returns what is to be freed: the one that was given back first, or this one, if it is
-    /// too large, or so small that it belongs to no queue pair.
+    /// too large or too small.
     fn keep(&mut self, spare: T) -> Option<T> {
-        if !(SMALLEST_SPARE..=LARGEST_SPARE).contains(&spare.size()) {
+        if !(T::SMALLEST..=LARGEST_SPARE).contains(&spare.size()) {
             return Some(spare);
         }
         let oldest = (self.0.len() == SPARES).then(|| self.0.remove(0));
@@ -237,24 +268,34 @@ impl UserIndexes {
         spare.unwrap_or_else(|| Arc::new(ReceiveRecords::new(requests)))
     }
 
+    /// The same, of requests that complete in their order.
+    pub(crate) fn receive_records_in_order(&self, requests: u32) -> Arc<ReceiveRecords> {
+        let mut records = self.receive_records(requests);
+        // Nobody else has them yet.
+        Arc::get_mut(&mut records).map(ReceiveRecords::set_in_order);
+        records
+    }
+
     /// Assigns a user index to `queue`, which completes on `rings`. Returns `None` if all are in
     /// use. Neither ring may be polled during the call.
     pub(crate) fn register(
         self: &Arc<Self>,
-        queue: Arc<QueuePairRecords>,
+        queue: QueuePairRecords,
         rings: [RingId; 2],
     ) -> Option<UserIndex> {
-        let index = {
+        let (index, place) = {
             let mut free = self.free();
-            match free.returned.pop() {
+            let index = match free.returned.pop() {
                 Some(index) => index,
                 None if free.next < UserIndexTable::<QueuePairRecords>::SIZE => {
                     free.next += 1;
                     free.next - 1
                 }
                 None => return None,
-            }
+            };
+            (index, free.places.pop())
         };
+        let queue = put(queue, place);
         let pointer = NonNull::from(&*queue);
         // SAFETY: `UserIndex` keeps the queue's records alive. Deferred destruction keeps the
         // `UserIndex` itself after its queue pair is gone, until every poller that may have looked
@@ -322,8 +363,9 @@ impl Drop for UserIndex {
         // SAFETY: the field is not used again.
         let queue = unsafe { ManuallyDrop::take(&mut self.queue) };
         // Where somebody else has the records, they stay with whom has.
-        let (mut send, mut receive) = (None, None);
-        if let Some(queue) = Arc::into_inner(queue) {
+        let (mut send, mut receive, mut place) = (None, None, None);
+        if let Some((queue, left)) = take_out(queue) {
+            place = Some(left);
             send = Some(queue.send.into_spare());
             if let ReceiveSide::Own(mut records) = queue.receive
                 && let Some(unshared) = Arc::get_mut(&mut records)
@@ -336,9 +378,12 @@ impl Drop for UserIndex {
         free.returned.push(self.index);
         let send = send.and_then(|spare| free.send.keep(spare));
         let receive = receive.and_then(|spare| free.receive.keep(spare));
+        if free.places.len() < SPARES {
+            free.places.extend(place.take());
+        }
         // What is freed is freed without the lock.
         drop(free);
-        drop((send, receive));
+        drop((send, receive, place));
     }
 }
 
@@ -350,13 +395,13 @@ mod tests {
     use nix::unistd::ForkResult;
 
     fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
-        let records = Arc::new(QueuePairRecords {
+        let records = QueuePairRecords {
             send: indexes.send_records(blocks),
             receive: ReceiveSide::Own(indexes.receive_records(requests)),
             tags: None,
             user_tag: UserTag::new(0),
             lent: AtomicBool::new(false),
-        });
+        };
         indexes.register(records, [RingId::NONE; 2]).unwrap()
     }
 

@@ -5,9 +5,10 @@ mod packet;
 mod pipelining;
 
 use crate::cq::{CompletionQueue, CompletionTarget};
+use crate::error::Error;
 use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellChoice, MemorySource, ThreadDomain, memory_options};
-use crate::srq::{SharedReceiveQueue, SrqInner};
+use crate::srq::{SharedReceiveQueue, SrqControl, Taken};
 use mlx5_uapi::verbs::{QpCreateFlags, QpType};
 use mlx5_wqe::SendOps;
 use mlx5_wqe::tag_matching::TagRecords;
@@ -73,7 +74,7 @@ pub struct QueuePairBuilder<'a, T> {
     pd: &'a ProtectionDomain,
     send_cq: CompletionTarget,
     recv_cq: CompletionTarget,
-    srq: Option<Arc<SrqInner>>,
+    srq: Option<Taken>,
     tags: Option<Tags>,
     keep_send_queue: bool,
     max_send_wr: u32,
@@ -173,7 +174,7 @@ impl ProtectionDomain {
 
 /// The tag-matching queue that a queue pair belongs to.
 pub(crate) struct Tags {
-    pub(crate) srq: Arc<SrqInner>,
+    pub(crate) srq: Taken,
     pub(crate) records: Arc<TagRecords>,
     /// The device uses the send queue.
     pub(crate) device_sends: bool,
@@ -237,12 +238,19 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Receives from `srq`, which cannot be destroyed from now on. Default: the queue pair has a receive queue
+    /// Receives from `srq`, which cannot be destroyed while the builder or its queue pair exists. Default: the queue pair has a receive queue
     /// of its own. `build` refuses a queue of another context, a transport that does not receive, and a
     /// [tag-matching queue](QueuePairBuilder::tm_srq) besides.
     pub fn srq(mut self, srq: &SharedReceiveQueue) -> Self {
-        self.srq = Some(srq.inner());
+        self.srq = Some(srq.take());
         self
+    }
+
+    /// As [`QueuePairBuilder::srq`], for a thread that has not the queue, because another one posts to it. Fails if it
+    /// was destroyed, or has tags.
+    pub fn srq_of(mut self, control: &SrqControl) -> Result<Self, Error> {
+        self.srq = Some(control.take()?);
+        Ok(self)
     }
 
     /// Signals every send request, whatever its flags (`sq_sig_all`). Default: false.

@@ -44,7 +44,7 @@ use crate::error::{DestroyError, Error, ErrorKind};
 use crate::link::{QpId, WatchId};
 use crate::memory::ProtectionDomain;
 use crate::pools::{DoorbellMode, QueueBuffer, ReceiveSide, RecordSlot, SendUar, UserIndex};
-use crate::srq::SrqInner;
+use crate::srq::Taken;
 use cancel::DrainEpoch;
 use inspect::state_at_device;
 use mlx5_prm::cmd::qp::QpState;
@@ -86,7 +86,7 @@ pub(crate) struct QpInner {
     started: AtomicBool,
     send_cq: Arc<CqInner>,
     recv_cq: Arc<CqInner>,
-    srq: Option<Arc<SrqInner>>,
+    srq: Option<Taken>,
     pd: ProtectionDomain,
     watch: WatchId,
 }

@@ -16,8 +16,8 @@ use mlx5_uapi::cmd::wq as command;
 use mlx5_uapi::mlx5::{CreateWq, CreateWqMask};
 use mlx5_uapi::verbs::{RawPacketCaps, WqFlags, WqState};
 use mlx5_wqe::{
-    Gate, ListError, PostError, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr,
-    SendRecords, Sge, StridingRecords,
+    Gate, ListError, PostError, QueueState, ReceiveLayout, ReceiveQueue, ReceiveWr, SendRecords,
+    Sge, StridingRecords,
 };
 use std::borrow::Borrow;
 use std::fmt;
@@ -225,7 +225,7 @@ impl WorkQueueBuilder<'_> {
         let (layout, head) = self.check()?;
         let buffer = QueueBuffer::new(&context.buffers, layout.bytes(), &self.memory)?;
         let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
-        let records = Arc::new(ReceiveRecords::new(layout.requests).in_order());
+        let records = context.user_indexes.receive_records_in_order(layout.requests);
         let known = QueuePairRecords {
             send: SendRecords::new(1),
             receive: match self.striding {
@@ -240,7 +240,7 @@ impl WorkQueueBuilder<'_> {
             lent: AtomicBool::new(false),
         };
         let rings = [self.cq.inner.ring_id(); 2];
-        let Some(index) = context.user_indexes.register(Arc::new(known), rings) else {
+        let Some(index) = context.user_indexes.register(known, rings) else {
             return Err(Error::invalid(CREATE, "all user indexes are in use".into()));
         };
         let cq = self.cq.inner.handle();

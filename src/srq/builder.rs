@@ -19,7 +19,7 @@ use mlx5_wqe::{
     Gate, QueueState, ReceiveLayout, SendRecords, SharedReceiveQueue as Ring, SharedReceiveRecords,
 };
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 /// The options of a new shared receive queue. See [`ProtectionDomain::create_srq`].
@@ -141,7 +141,7 @@ fn extended(
         user_tag: UserTag::new(user_tag),
         lent: AtomicBool::new(false),
     };
-    let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
+    let index = context.user_indexes.register(known, [cq.inner.ring_id(); 2]);
     let index = index.ok_or_else(|| Error::invalid(verb, "all user indexes are in use".into()))?;
     Ok(Kind {
         srq_type: SrqType::Xrc,
@@ -253,6 +253,7 @@ pub(crate) fn make(
         watch: context.watch(Watched::Queue(gate)),
         context: Arc::clone(context),
         handle: Mutex::new(Some(made.handle)),
+        takers: AtomicUsize::new(0),
         srqn: made.srqn,
         id,
         capacity: layout.requests - 1,

@@ -1,15 +1,16 @@
-//! What can be asked of a shared receive queue while another thread posts to it.
+//! What can be done with a shared receive queue while another thread posts to it.
 
-use super::{SrqInfo, SrqInner};
+use super::SrqInfo;
+use super::inner::{SrqInner, Taken, gone};
 use crate::error::Error;
 use mlx5_wqe::Repost;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// Limit and queries of a shared receive queue, for threads that do not post to it: no call needs the
-/// [`SharedReceiveQueue`](crate::SharedReceiveQueue), which posts with a mutable reference. Made by
-/// [`SharedReceiveQueue::control`](crate::SharedReceiveQueue::control). It does not keep the queue: after that
-/// is gone, calls fail.
+/// Limit and queries of a shared receive queue, and queue pairs that take from it, for threads that do not post to
+/// it: no call needs the [`SharedReceiveQueue`](crate::SharedReceiveQueue), which posts with a mutable reference.
+/// Made by [`SharedReceiveQueue::control`](crate::SharedReceiveQueue::control). It does not keep the queue: after that
+/// is gone, calls fail. A queue that is dropped during a call is destroyed when the call ends.
 ///
 /// ```no_run
 /// # fn f(srq: mlx5::SharedReceiveQueue) -> Result<(), mlx5::Error> {
@@ -27,22 +28,39 @@ use std::sync::{Arc, Weak};
 /// ```
 #[derive(Clone)]
 pub struct SrqControl {
-    pub(super) inner: Weak<SrqInner>,
+    inner: Weak<SrqInner>,
+    srqn: u32,
+    /// Whether the queue has tags.
+    tags: bool,
 }
 
 impl fmt::Debug for SrqControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let srqn = self.inner.upgrade().map(|inner| format!("{:#x}", inner.srqn));
         f.debug_struct("SrqControl")
-            .field("srqn", &format_args!("{}", srqn.as_deref().unwrap_or("gone")))
+            .field("srqn", &format_args!("{:#x}", self.srqn))
+            .field("gone", &(self.inner.strong_count() == 0))
             .finish_non_exhaustive()
     }
 }
 
 impl SrqControl {
-    /// The queue during a call: one that destroys it meanwhile finds it busy.
+    pub(crate) fn new(inner: &Arc<SrqInner>, tags: bool) -> Self {
+        Self { inner: Arc::downgrade(inner), srqn: inner.srqn, tags }
+    }
+
     fn queue(&self, verb: &'static str) -> Result<Arc<SrqInner>, Error> {
-        self.inner.upgrade().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+        self.inner.upgrade().ok_or_else(|| gone(verb))
+    }
+
+    /// For a queue pair that takes from the queue.
+    pub(crate) fn take(&self) -> Result<Taken, Error> {
+        const VERB: &str = "create_qp";
+        let inner = self.queue(VERB)?;
+        if self.tags {
+            return Err(Error::invalid(VERB, "a queue with tags is for `tm_srq`".into()));
+        }
+        // Under the lock that whoever destroys it takes.
+        inner.with_handle(VERB, |_| Ok(Taken::new(&inner)))
     }
 
     /// Requests one [`crate::AsyncEvent`] when fewer than `limit` requests are left
@@ -56,9 +74,20 @@ impl SrqControl {
         self.queue("query_srq")?.query()
     }
 
-    /// See [`SharedReceiveQueue::on_page_fault`](crate::SharedReceiveQueue::on_page_fault).
+    /// See [`SharedReceiveQueue::on_page_fault`](crate::SharedReceiveQueue::on_page_fault). A queue with tags, or
+    /// one that was destroyed, takes only `None`.
     pub fn on_page_fault(&self, repost: Option<Repost>) -> Result<(), Error> {
-        self.queue("on_page_fault")?.on_page_fault(repost);
+        const VERB: &str = "on_page_fault";
+        let inner = self.queue(VERB)?;
+        if repost.is_some() {
+            if self.tags {
+                let what = "requests of a queue with tags are not posted again";
+                return Err(Error::not_supported(VERB, what));
+            }
+            // Not during the call, which waits for a poll.
+            inner.with_handle(VERB, |_| Ok(()))?;
+        }
+        inner.on_page_fault(repost);
         Ok(())
     }
 }

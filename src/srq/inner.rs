@@ -10,12 +10,23 @@ use crate::srq::{SrqInfo, XrcDomain};
 use mlx5_uapi::cmd::srq as command;
 use mlx5_uapi::verbs::SrqAttrMask;
 use mlx5_wqe::{Gate, QueueState, Repost, SharedReceiveRecords};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const DESTROY: &str = "destroy_srq";
 
 /// The part of a shared receive queue that queue pairs keep alive.
 pub(crate) struct SrqInner {
     pub(super) context: Arc<Inner>,
+    /// Held during calls that name the queue, and while it is destroyed: a call must not name a handle that is another
+    /// object's by then.
     pub(super) handle: Mutex<Option<u32>>,
+    /// How many queue pairs, and what makes some, take from it.
+    pub(super) takers: AtomicUsize,
     pub(super) srqn: u32,
     pub(super) id: u64,
     /// The maximum number of outstanding requests.
@@ -30,35 +41,77 @@ pub(crate) struct SrqInner {
     pub(super) watch: WatchId,
 }
 
+/// A shared receive queue that is not destroyed meanwhile: a queue pair takes from it.
+pub(crate) struct Taken(Arc<SrqInner>);
+
+impl Taken {
+    /// The caller has the queue itself, or the lock of its handle: nobody withdraws it during the call.
+    pub(super) fn new(inner: &Arc<SrqInner>) -> Self {
+        inner.takers.fetch_add(1, Relaxed);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Deref for Taken {
+    type Target = SrqInner;
+
+    fn deref(&self) -> &SrqInner {
+        &self.0
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Whoever finds that nobody takes from it any more destroys it after what was done here.
+        self.0.takers.fetch_sub(1, AcqRel);
+    }
+}
+
+/// The error of a queue that was destroyed.
+pub(super) fn gone(verb: &'static str) -> Error {
+    Error::invalid(verb, "the queue was destroyed".into())
+}
+
 impl SrqInner {
-    pub(crate) fn handle(&self) -> Option<u32> {
-        *self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel's handle, for a call.
-    fn live(&self, verb: &'static str) -> Result<u32, Error> {
-        self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
+    pub(crate) fn handle(&self) -> Option<u32> {
+        *self.lock()
+    }
+
+    /// Runs `call` with the kernel's handle. The queue is not destroyed meanwhile.
+    pub(super) fn with_handle<R>(
+        &self,
+        verb: &'static str,
+        call: impl FnOnce(u32) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        // In a child, a thread that is not there may hold the lock.
+        self.context.check(verb)?;
+        let handle = self.lock();
+        call((*handle).ok_or_else(|| gone(verb))?)
     }
 
     /// `ibv_modify_srq`, of the limit.
     pub(super) fn set_limit(&self, limit: u32) -> Result<(), Error> {
         const VERB: &str = "modify_srq";
-        self.context.check(VERB)?;
-        if limit > self.capacity {
-            return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
-        }
-        let handle = self.live(VERB)?;
-        command::modify(&*self.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
-            .map_err(|errno| self.context.fail(VERB, errno))
+        self.with_handle(VERB, |handle| {
+            if limit > self.capacity {
+                return Err(Error::invalid(VERB, "the limit is larger than the queue".into()));
+            }
+            command::modify(&*self.context.file, handle, SrqAttrMask::LIMIT, 0, limit)
+                .map_err(|errno| self.context.fail(VERB, errno))
+        })
     }
 
     /// `ibv_query_srq`.
     pub(super) fn query(&self) -> Result<SrqInfo, Error> {
         const VERB: &str = "query_srq";
-        self.context.check(VERB)?;
-        let handle = self.live(VERB)?;
-        let info = command::query(&*self.context.file, handle)
-            .map_err(|errno| self.context.fail(VERB, errno))?;
+        let info = self.with_handle(VERB, |handle| {
+            command::query(&*self.context.file, handle)
+                .map_err(|errno| self.context.fail(VERB, errno))
+        })?;
         Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
     }
 
@@ -71,11 +124,32 @@ impl SrqInner {
         Arc::clone(&self.records)
     }
 
-    pub(crate) fn destroy(&self) -> Result<(), Error> {
-        const VERB: &str = "destroy_srq";
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Destroys the kernel's object, behind `before`. Refuses, and does neither, while more take from the queue than
+    /// the `own` takers that go with it.
+    pub(crate) fn withdraw(
+        &self,
+        own: usize,
+        busy: &'static str,
+        before: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // In a child, a thread that is not there may hold the lock.
+        self.context.check_process(DESTROY)?;
+        let handle = self.lock();
+        if self.takers.load(Acquire) > own {
+            return Err(Error::busy(DESTROY, busy));
+        }
+        before()?;
+        self.end(handle)
+    }
+
+    fn destroy(&self) -> Result<(), Error> {
+        self.context.check_process(DESTROY)?;
+        self.end(self.lock())
+    }
+
+    fn end(&self, mut handle: MutexGuard<'_, Option<u32>>) -> Result<(), Error> {
         let Some(live) = *handle else { return Ok(()) };
-        self.context.run_destroy(VERB, |file| command::destroy(file, live).map(drop))?;
+        self.context.run_destroy(DESTROY, |file| command::destroy(file, live).map(drop))?;
         *handle = None;
         self.gate.set_state(QueueState::Reset);
         if let Some((cq, index)) = &self.completes {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use builder::SharedReceiveQueueBuilder;
 pub(crate) use builder::{Kind, Sizes, make};
 pub use control::SrqControl;
-pub(crate) use inner::SrqInner;
+pub(crate) use inner::{SrqInner, Taken};
 pub use raw::RawSharedReceiveQueue;
 pub use xrc::{XrcDomain, XrcOpen};
 
@@ -68,8 +68,9 @@ impl fmt::Debug for SharedReceiveQueue {
 }
 
 impl SharedReceiveQueue {
-    pub(crate) fn inner(&self) -> Arc<SrqInner> {
-        Arc::clone(&self.inner)
+    /// For a queue pair that takes from the queue.
+    pub(crate) fn take(&self) -> Taken {
+        Taken::new(&self.inner)
     }
 
     /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
@@ -107,8 +108,8 @@ impl SharedReceiveQueue {
     /// posted it. Default: nobody, and the completion is told: a queue that one thread owns is posted to by that
     /// thread alone.
     ///
-    /// When the call returns, what was set before is not called any more. It waits for a poll that calls it, so the
-    /// caller must not hold a lock that `repost` takes. What `repost` owns lives as long as the queue: an [`Arc`] of
+    /// When the call returns, what was set before is not called any more. It waits for a poll that calls it: `repost`
+    /// itself must not make this call, nor may who makes it hold a lock that `repost` takes. What `repost` owns lives as long as the queue: an [`Arc`] of
     /// the queue itself would keep it for ever, a `Weak` one does not.
     ///
     /// ```
@@ -180,13 +181,13 @@ impl SharedReceiveQueue {
         self.inner.query()
     }
 
-    /// What can be asked of the queue while another thread posts to it.
+    /// What can be done with the queue while another thread posts to it.
     pub fn control(&self) -> SrqControl {
-        SrqControl { inner: Arc::downgrade(&self.inner) }
+        SrqControl::new(&self.inner, false)
     }
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take
-    /// from it or when the kernel refuses.
+    /// from it or when the kernel refuses. Waits for calls of its [`SrqControl`].
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         match self.withdraw() {
             Ok(()) => Ok(()),
@@ -200,9 +201,6 @@ impl SharedReceiveQueue {
     ///
     /// Fails while queue pairs take from it or when the kernel refuses; then nothing has changed.
     pub fn withdraw(&mut self) -> Result<(), Error> {
-        if Arc::strong_count(&self.inner) > 1 {
-            return Err(Error::busy("destroy_srq", "queue pairs still take from it"));
-        }
-        self.inner.destroy()
+        self.inner.withdraw(0, "queue pairs, or builders of some, still take from it", || Ok(()))
     }
 }

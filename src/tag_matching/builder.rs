@@ -165,7 +165,7 @@ impl TagMatchingQueueBuilder<'_> {
                 user_tag: UserTag::new(user_tag),
                 lent: AtomicBool::new(false),
             };
-            let index = context.user_indexes.register(Arc::new(known), [cq.inner.ring_id(); 2]);
+            let index = context.user_indexes.register(known, [cq.inner.ring_id(); 2]);
             let index =
                 index.ok_or_else(|| Error::invalid(VERB, "all user indexes are in use".into()))?;
             Ok(Kind {
@@ -177,7 +177,7 @@ impl TagMatchingQueueBuilder<'_> {
         })?;
         let srq = SharedReceiveQueue { ring, inner };
         let records = records.ok_or_else(|| Error::invalid(VERB, "no tags".into()))?;
-        let tags = Tags { srq: srq.inner(), records: Arc::clone(&records), device_sends: false };
+        let tags = Tags { srq: srq.take(), records: Arc::clone(&records), device_sends: false };
         let (queue, command) = command::create(pd, &cq, tags, max_ops, path)?;
         // A number that no other list of the process has.
         static LISTS: AtomicU64 = AtomicU64::new(0);

@@ -167,14 +167,14 @@ impl TagMatchingQueue {
         self.srq.query()
     }
 
-    /// What can be asked of the queue while another thread posts to it.
+    /// What can be done with the queue while another thread posts to it.
     pub fn control(&self) -> SrqControl {
-        self.srq.control()
+        SrqControl::new(&self.srq.inner, true)
     }
 
     /// Returns what a queue pair needs to receive for this queue.
     fn attach(&self) -> Tags {
-        Tags { srq: self.srq.inner(), records: Arc::clone(self.tags.records()), device_sends: true }
+        Tags { srq: self.srq.take(), records: Arc::clone(self.tags.records()), device_sends: true }
     }
 
     /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong
@@ -189,12 +189,9 @@ impl TagMatchingQueue {
     /// Destroys the kernel's objects, and keeps the memory. See
     /// [`crate::SharedReceiveQueue::withdraw`].
     pub fn withdraw(&mut self) -> Result<(), Error> {
-        // The queue pair for operations is one of them.
-        if Arc::strong_count(&self.srq.inner) > 2 {
-            return Err(Error::busy("destroy_srq", "queue pairs still belong to it"));
-        }
-        self.command.destroy()?;
-        self.srq.inner.destroy()
+        // The queue pair for operations takes from it too.
+        let busy = "queue pairs, or builders of some, still belong to it";
+        self.srq.inner.withdraw(1, busy, || self.command.destroy())
     }
 }
 

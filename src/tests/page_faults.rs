@@ -2,9 +2,15 @@
 
 use super::states::Bed;
 use super::*;
+use crate::testing::Altered;
+use crate::transport::Rc;
 use mlx5_sim::Fault;
+use mlx5_uapi::ioctl::{attr, method};
+use mlx5_uapi::write_cmd::WriteCommand;
+use mlx5_wqe::Repost;
 use mlx5_wqe::SendFlags;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -104,7 +110,7 @@ fn limit_and_queries_need_no_reference_to_the_queue() {
     assert_eq!(control.query().unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(control.set_limit(1).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(control.on_page_fault(None).is_err());
-    assert!(format!("{control:?}").contains("gone"));
+    assert!(format!("{control:?}").contains("gone: true"));
 }
 
 /// A queue that was withdrawn exists for the threads that are still at it.
@@ -116,4 +122,78 @@ fn a_control_of_a_queue_that_was_withdrawn_is_refused() {
     srq.withdraw().unwrap();
     assert_eq!(control.query().unwrap_err().kind(), ErrorKind::InvalidArgument);
     control.on_page_fault(None).unwrap();
+    let nothing: Repost = Box::new(|_| {});
+    let refused = control.on_page_fault(Some(nothing)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let builder = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq);
+    assert_eq!(builder.srq_of(&control).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+/// Nothing there posts such requests again.
+#[test]
+fn a_queue_with_tags_takes_no_function_that_posts_again() {
+    let (bed, _) = faulty(0);
+    let tags = bed.pd.create_tm_srq(&bed.cq, 4).build().unwrap();
+    let control = tags.control();
+    let nothing: Repost = Box::new(|_| {});
+    let refused = control.on_page_fault(Some(nothing)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported);
+    control.on_page_fault(None).unwrap();
+    let builder = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq);
+    assert_eq!(builder.srq_of(&control).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    control.query().unwrap();
+    tags.destroy().unwrap();
+    assert!(control.query().is_err());
+}
+
+#[test]
+fn who_has_not_the_queue_makes_queue_pairs_that_take_from_it() {
+    let (mut bed, srq) = faulty(0);
+    let control = srq.lock().unwrap().control();
+    let mut owner = Arc::into_inner(srq).unwrap().into_inner().unwrap();
+    let builder = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq).srq_of(&control).unwrap();
+    assert_eq!(owner.withdraw().unwrap_err().kind(), ErrorKind::Busy, "a builder takes from it");
+    drop(builder);
+    let mut pair = bed.pair_with(|builder| builder.srq_of(&control).unwrap());
+    assert_eq!(owner.withdraw().unwrap_err().kind(), ErrorKind::Busy, "a queue pair takes from it");
+    owner.recv(3, Sge::default()).unwrap();
+    pair.send([9], SendFlags::SIGNALED);
+    assert_eq!(poll(&mut bed, 2), [(3, false), (9, false)]);
+    drop(pair);
+    owner.destroy().unwrap();
+}
+
+/// The kernel gives the number of a queue that was destroyed to the next one.
+#[test]
+fn a_call_does_not_reach_the_queue_that_has_the_number_of_a_destroyed_one() {
+    let simulator = Simulator::new(SimConfig::new());
+    let (inside, is_inside) = sync_channel(0);
+    let (ended, has_ended) = sync_channel(1);
+    let has_ended = Mutex::new(has_ended);
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        let command = attr::invoke_write::WRITE_CMD;
+        match call.method {
+            method::SRQ_DESTROY => ended.send(()).unwrap(),
+            method::INVOKE_WRITE
+                if call.number(command) == Some(WriteCommand::MODIFY_SRQ.0.into()) =>
+            {
+                inside.send(()).unwrap();
+                // Long enough for a thread that does not wait for this call.
+                let while_in_it = has_ended.lock().unwrap().recv_timeout(Duration::from_millis(50));
+                assert_eq!(while_in_it, Err(RecvTimeoutError::Timeout));
+            }
+            _ => {}
+        }
+        call.pass()
+    });
+    let context = devices_on(kernel).unwrap().remove(0).open().unwrap();
+    let mut srq = context.alloc_pd().unwrap().create_srq(7).build().unwrap();
+    let control = srq.control();
+    std::thread::scope(|scope| {
+        let modified = scope.spawn(|| control.set_limit(1));
+        is_inside.recv().unwrap();
+        // It waits for the call, instead of being refused because of it.
+        srq.withdraw().unwrap();
+        modified.join().unwrap().unwrap();
+    });
 }

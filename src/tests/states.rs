@@ -61,12 +61,19 @@ impl Bed {
     }
 
     pub(super) fn pair(&self, srq: Option<&SharedReceiveQueue>) -> Pair {
+        self.pair_with(|builder| match srq {
+            Some(srq) => builder.srq(srq),
+            None => builder.max_recv_wr(16),
+        })
+    }
+
+    pub(super) fn pair_with<'a>(
+        &'a self,
+        with: impl Fn(QueuePairBuilder<'a, Rc>) -> QueuePairBuilder<'a, Rc>,
+    ) -> Pair {
         let make = || {
             let builder = self.pd.create_qp::<Rc>(&self.cq, &self.cq).max_inline_data(8);
-            match srq {
-                Some(srq) => builder.srq(srq).build().unwrap(),
-                None => builder.max_recv_wr(16).build().unwrap(),
-            }
+            with(builder).build().unwrap()
         };
         let port = self.context.local_port(1, None).unwrap();
         let mut pair = Pair { near: make(), far: make(), port };

@@ -46,6 +46,7 @@ pub mod rates;
 mod refusal;
 pub mod refuse;
 mod request;
+mod spare;
 mod spin;
 pub mod srq;
 pub mod sysfs;

@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Run on this link alone, which writes nothing: with --check, --only or --traces
     #[arg(long, value_parser = ["ib", "roce"], requires = "partial")]
     link: Option<String>,
-    /// Of the pairs of programs, and of the ways in which each runs over either libibverbs, run a third
+    /// With --check: of the pairs of programs, and of the ways in which each runs over either libibverbs, run
+    /// a third, the same each time; pairs of raw packets, and with our own programs, all run
     #[arg(long, requires = "check", conflicts_with_all = ["only", "traces"])]
     sample: bool,
     /// Run the tests of pyverbs over both libibverbs, and compare which objects are made in the simulated

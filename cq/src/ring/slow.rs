@@ -79,9 +79,11 @@ impl<Q: Queue> Ring<Q> {
             // SAFETY: the queue was just looked up, or was looked up before and not freed since.
             let queue = unsafe { self.cached(side).1.as_ref() };
             let (opcode, counter) = (tail as u8 >> OPCODE_SHIFT, (tail >> 16) as u16);
-            if opcode == FAILED_RECEIVE && is_page_fault(descriptor) && queue.repost(counter) {
-                self.pass_any(descriptor);
-                continue;
+            if opcode == FAILED_RECEIVE && is_page_fault(descriptor) {
+                let mut pass = || self.pass_any(descriptor);
+                if queue.repost(counter, &mut pass) {
+                    continue;
+                }
             }
             let found = match Self::retire(queue, opcode, counter) {
                 Err(Corruption::Opcode(_)) if opcode == STRIDED && queue.has_strides() => {

@@ -14,8 +14,7 @@ use mlx5_uapi::mlx5::{CreateQp, QpFlags};
 use mlx5_uapi::page_size;
 use mlx5_uapi::verbs::{QpCap, QpCreateFlags};
 use mlx5_wqe::{
-    Gate, QueueState, ReceiveLayout, ReceiveQueue, ReceiveRecords, SendLayout, SendOps, SendParts,
-    SendQueue,
+    Gate, QueueState, ReceiveLayout, ReceiveQueue, SendLayout, SendOps, SendParts, SendQueue,
 };
 use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
@@ -170,20 +169,20 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         };
 
         let receive_records = match T::SEPARATE {
-            true => Arc::new(ReceiveRecords::new(receive_layout.requests).in_order()),
+            true => context.user_indexes.receive_records_in_order(receive_layout.requests),
             false => context.user_indexes.receive_records(receive_layout.requests),
         };
         let receive_side = match &self.srq {
             Some(srq) => ReceiveSide::Shared(srq.records()),
             None => ReceiveSide::Own(Arc::clone(&receive_records)),
         };
-        let records = Arc::new(QueuePairRecords {
+        let records = QueuePairRecords {
             send: context.user_indexes.send_records(send_layout.blocks),
             receive: receive_side,
             tags: self.tags.as_ref().map(|tags| Arc::clone(&tags.records)),
             user_tag: UserTag::new(self.user_tag),
             lent: AtomicBool::new(false),
-        });
+        };
         let rings = [self.send_cq.inner.ring_id(), self.recv_cq.inner.ring_id()];
         let Some(index) = context.user_indexes.register(records, rings) else {
             return Err(Error::invalid(VERB, "all user indexes are in use".into()));

@@ -21,8 +21,8 @@ const NONE: c_uint = c_uint::MAX;
 const DRIVER: c_uint = c_uint::MAX - 1;
 
 /// A batch under construction, between two calls.
-// What each call uses is in the first cache line: the compiler writes two words of it at a time, which takes a dozen
-// nanoseconds more where they lie on both sides of the end of a page.
+// The state, which each call uses, is in the first cache line: the compiler writes two words of it at a time, which
+// takes a dozen nanoseconds more where they lie on both sides of the end of a page.
 #[repr(C, align(64))]
 pub(super) struct Building {
     /// Set up from `wr_start` to `wr_complete` or `wr_abort`.

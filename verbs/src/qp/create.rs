@@ -13,10 +13,11 @@ use crate::close;
 use crate::context::wait_for_acks;
 use crate::cq::CqObject;
 use crate::environment;
-use crate::object::{Blank, boxed, ended};
+use crate::object::{Blank, ended};
 use crate::parent::Purpose;
 use crate::pd::PdObject;
 use crate::refusal::{Refusal, Verb, object, status};
+use crate::spare;
 use crate::spin::Spin;
 use crate::srq::{Queue, SrqObject};
 
@@ -109,12 +110,20 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .wqe_signature(!receives && environment::signed_requests());
         if !init.srq.is_null() {
             // SAFETY: by the contract of `create_qp`.
-            let attached = unsafe { SrqObject::of(init.srq) }.with(|queue| match queue {
-                Queue::Plain(queue) => Some(builder.srq(queue)),
+            let srq = unsafe { SrqObject::of(init.srq) };
+            builder = match srq.has_tags {
+                // Without the lock, which a thread that posts may have in the parent of this process.
+                false => builder.srq_of(&srq.control)?,
                 // Without sends, the device uses the send queue for rendezvous data.
-                Queue::Tags(tags) => T::with_tags(builder, &tags.queue, init.cap.max_send_wr != 0),
-            });
-            builder = attached.ok_or(Refusal::INVALID)?;
+                true => srq
+                    .with(|queue| match queue {
+                        Queue::Tags(tags) => {
+                            T::with_tags(builder, &tags.queue, init.cap.max_send_wr != 0)
+                        }
+                        Queue::Plain(_) => None,
+                    })
+                    .ok_or(Refusal::INVALID)?,
+            };
         }
         let entries = wanted.driver.entries(init.cap.max_inline_data);
         if wanted.driver.scatter_to_cqe {
@@ -178,7 +187,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     };
     let locks = context.environment.locks && thread_domain.is_none();
     pd.hold();
-    let made: *mut QpObject = boxed(QpOf::<T> {
+    let made = spare::QUEUE_PAIRS.put(QpOf::<T> {
         head: QpObject {
             c: UnsafeCell::new(c),
             functions: Of::<T>::FUNCTIONS,
@@ -197,7 +206,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         building: UnsafeCell::new(building),
     });
     context.objects.qps.add(id, made.cast());
-    Ok(made)
+    Ok(made.cast())
 }
 
 unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
@@ -316,7 +325,7 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
         let parent = PdObject::counting((*this).pd());
         drop_events(this, id);
         ManuallyDrop::drop(&mut *(*whole).send.get());
-        drop(Box::from_raw(whole));
+        spare::QUEUE_PAIRS.drop(whole);
         // Its functions have the memory back now.
         parent.inspect(|parent| parent.release_queue());
     }

@@ -83,8 +83,9 @@ impl Queue {
 pub(crate) struct SrqObject {
     /// Written by who acknowledges events.
     c: UnsafeCell<ibv_srq>,
-    /// What needs no lock: calls of the kernel are not made with it held.
-    control: SrqControl,
+    /// For what needs no lock: threads that post do not wait for these calls of the kernel.
+    pub(crate) control: SrqControl,
+    pub(crate) has_tags: bool,
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<Queue>>,
 }
@@ -220,6 +221,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
     let made: *mut ibv_srq = boxed(SrqObject {
         c: UnsafeCell::new(c),
         control: queue.control(),
+        has_tags: matches!(queue, Queue::Tags(_)),
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });

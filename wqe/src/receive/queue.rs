@@ -73,7 +73,7 @@ impl ReceiveLayout {
 /// Requests may complete in any order: a device that places data out of order consumes them so. The
 /// device holds the requests from the oldest one without completion up to the last posted one,
 /// except those marked in `ahead`. Room becomes free only with the oldest one, because the ring has
-/// no free slots in the middle. Those of packets complete [in order](ReceiveRecords::in_order).
+/// no free slots in the middle. Those of packets complete [in order](ReceiveRecords::set_in_order).
 pub struct ReceiveRecords {
     pub(super) wr_ids: Box<[AtomicU64]>,
     pub(super) posted: CachePadded<Posted>,
@@ -144,9 +144,8 @@ impl ReceiveRecords {
 
     /// Takes completions only in the order of the requests. The device fills the requests of packets in that
     /// order: one that names another request names a buffer that it may still write to.
-    #[must_use]
-    pub fn in_order(self) -> Self {
-        Self { in_order: true, ..self }
+    pub fn set_in_order(&mut self) {
+        self.in_order = true;
     }
 
     /// Returns the slot of request `counter`. Meaningless for a ring of zero requests.
@@ -205,7 +204,7 @@ impl ReceiveRecords {
     /// Poller: retires the request in the slot of `counter`, which a completion names. `None` if
     /// the device does not hold it, which a correct device never reports: the slot is free, or its
     /// request has completed before an older one. Also `None` for any but the oldest request, where they
-    /// complete [in order](ReceiveRecords::in_order).
+    /// complete [in order](ReceiveRecords::set_in_order).
     pub fn retire(&self, counter: u16) -> Option<u64> {
         let oldest = self.oldest.load(Relaxed) as u16;
         let outstanding = self.posted.count.load(Acquire).wrapping_sub(oldest);

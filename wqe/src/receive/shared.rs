@@ -88,15 +88,29 @@ impl SharedReceiveRecords {
         drop(before);
     }
 
-    /// Poller: has a request posted again that met a page fault. Returns false, and does nothing, if nobody does
-    /// that, the device does not hold it, or a program has the memory of the queue: nothing here knows where that
-    /// one posts next.
+    /// Poller: has a request posted again that met a page fault, and calls `pass` if it was: its completion is not
+    /// told. Returns false, and does nothing, if nobody does that, the device does not hold it, or a program has the
+    /// memory of the queue: nothing here knows where that one posts next.
     #[cold]
-    pub fn repost(&self, index: u16) -> bool {
+    pub fn repost(&self, index: u16, pass: &mut dyn FnMut()) -> bool {
         if self.is_lent() {
             return false;
         }
+        /// The completion of a request that was posted again is passed even if what posted it panics then: it would
+        /// be taken for one of the request's second time.
+        struct Passing<'a> {
+            posted: &'a Cell<bool>,
+            pass: &'a mut dyn FnMut(),
+        }
+        impl Drop for Passing<'_> {
+            fn drop(&mut self) {
+                if self.posted.get() {
+                    (self.pass)();
+                }
+            }
+        }
         let posted = Cell::new(false);
+        let _passing = Passing { posted: &posted, pass };
         if let Some(repost) = self.repost.lock().as_mut() {
             repost(Faulted { records: self, index, posted: &posted });
         }

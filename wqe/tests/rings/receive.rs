@@ -178,7 +178,10 @@ fn requests_complete_in_any_order_each_once() {
 /// A device fills the requests of packets in order.
 #[test]
 fn requests_of_packets_complete_in_order() {
-    let mut bed = Bed::with(4, 1, ReceiveRecords::in_order);
+    let mut bed = Bed::with(4, 1, |mut records| {
+        records.set_in_order();
+        records
+    });
     for wr_id in 0..0x1_0004_u64 {
         bed.post(wr_id, &[]).unwrap();
         let Some(oldest) = wr_id.checked_sub(3) else { continue };
@@ -203,7 +206,8 @@ fn renewed_records_are_those_of_a_new_queue() {
     }
     let Bed { queue, records, .. } = bed;
     drop(queue);
-    let mut records = Arc::into_inner(records).unwrap().in_order();
+    let mut records = Arc::into_inner(records).unwrap();
+    records.set_in_order();
     records.renew();
     assert_eq!((records.requests(), records.in_flight(), records.written()), (4, 0, 1));
 

@@ -10,6 +10,7 @@ use mlx5_wqe::{
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -88,7 +89,9 @@ impl Bed {
             unsafe { owner.repost(faulted) };
         };
         self.records.set_repost(Some(Box::new(repost)));
-        let posted = self.records.repost(index);
+        let mut passed = false;
+        let posted = self.records.repost(index, &mut || passed = true);
+        assert_eq!(posted, passed, "a completion is passed or told");
         self.records.set_repost(None);
         posted
     }
@@ -199,15 +202,40 @@ fn a_request_that_faulted_is_posted_again_behind_all_others() {
 #[test]
 fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
     let records = Arc::new(SharedReceiveRecords::new(4));
-    assert!(!records.repost(1));
+    let repost = |index| records.repost(index, &mut || panic!("nothing was posted"));
+    assert!(!repost(1));
     let (asked, told) = std::sync::mpsc::channel();
     let ask = move |faulted: Faulted<'_>| asked.send(faulted.request()).unwrap();
     records.set_repost(Some(Box::new(ask)));
     // Who is asked and posts nothing has the completion told.
-    assert!(!records.repost(1) && !records.repost(3));
+    assert!(!repost(1) && !repost(3));
     records.set_repost(None);
-    assert!(!records.repost(2));
+    assert!(!repost(2));
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+/// The completion of a request that was posted again would be taken for one of the request's second time.
+#[test]
+fn a_panic_behind_a_request_that_was_posted_again_passes_its_completion() {
+    for posts in [false, true] {
+        let mut bed = Bed::new(4, 1);
+        bed.post(5, &[]).unwrap();
+        let owner = Owner(&raw mut bed.queue);
+        let repost = move |faulted: Faulted<'_>| {
+            // SAFETY: the queue is used by nothing else while the function may be called.
+            assert!(!posts || unsafe { owner.repost(faulted) });
+            std::panic::resume_unwind(Box::new("planned"));
+        };
+        bed.records.set_repost(Some(Box::new(repost)));
+        let mut passed = 0;
+        let run = AssertUnwindSafe(|| bed.records.repost(0, &mut || passed += 1));
+        assert!(catch_unwind(run).is_err());
+        assert_eq!(passed, u32::from(posts));
+        bed.records.set_repost(None);
+        // The first one completes as what it is; the second one has another place.
+        assert_eq!(bed.records.retire(0), (!posts).then_some(5));
+        assert_eq!(bed.records.in_flight(), u32::from(posts));
+    }
 }
 
 /// Whoever takes the function away may free what it uses: a poll that is at it is over by then.
@@ -227,7 +255,7 @@ fn what_posts_again_is_not_called_any_more_once_it_is_taken_away() {
     };
     records.set_repost(Some(Box::new(slow)));
     thread::scope(|scope| {
-        let poller = scope.spawn(|| records.repost(1));
+        let poller = scope.spawn(|| records.repost(1, &mut || panic!("nothing was posted")));
         enter.recv().unwrap();
         go.send(()).unwrap();
         records.set_repost(None);
@@ -280,7 +308,8 @@ fn threads_that_meet_page_faults_lose_no_request_and_post_none_twice() {
                     scope.spawn(move || {
                         let mut random = Random(seed * 16 + poller as u64);
                         for (index, wr_id) in completions {
-                            if random.next().is_multiple_of(2) && records.repost(index) {
+                            if random.next().is_multiple_of(2) && records.repost(index, &mut || {})
+                            {
                                 continue;
                             }
                             assert_eq!(records.retire(index), Some(wr_id), "seed {seed}");
@@ -338,7 +367,7 @@ fn a_request_of_another_queue_is_not_posted_again() {
         unsafe { owner.repost(faulted) };
     };
     bed.records.set_repost(Some(Box::new(repost)));
-    assert!(!bed.records.repost(0));
+    assert!(!bed.records.repost(0, &mut || panic!("nothing was posted")));
     assert_eq!((bed.records.in_flight(), other.records.in_flight()), (1, 1));
     assert_eq!(other.device.take(), Some((0, data[..1].to_vec())));
     assert_eq!(other.device.take(), None);

@@ -253,10 +253,14 @@ fn ways(pair: &Pair, provider: Provider) -> &'static [Way] {
     if also_over_c { &Way::ALL } else { &[Way::Neither] }
 }
 
-/// Whether a sample has this way of the pair in this place: by turns one of three, and of programs that
-/// run in one way every third.
-fn in_sample(place: usize, way: Way) -> bool {
-    Way::ALL[place % Way::ALL.len()] == way
+/// Whether a sample over one provider has this way of the pair in this place: by turns one of three, and of
+/// programs that run in one way every third, another one over the other provider. Our own run always.
+fn in_sample(provider: Provider, place: usize, pair: &Pair, way: Way) -> bool {
+    let turn = match provider {
+        Provider::C => place,
+        Provider::Rust => place + 1,
+    };
+    pair.suite == INTEROP || Way::ALL[turn % Way::ALL.len()] == way
 }
 
 fn both_links() -> impl Iterator<Item = (usize, &'static Pair)> {
@@ -267,7 +271,8 @@ fn both_links() -> impl Iterator<Item = (usize, &'static Pair)> {
 pub(super) fn left_out_of_sample(provider: Provider) -> Vec<(&'static str, String)> {
     let mut names = Vec::new();
     for (place, pair) in both_links() {
-        let others = ways(pair, provider).iter().filter(|way| !in_sample(place, **way));
+        let others =
+            ways(pair, provider).iter().filter(|way| !in_sample(provider, place, pair, **way));
         names.extend(others.map(|way| (pair.suite, way.name(pair.test))));
     }
     names
@@ -294,7 +299,7 @@ pub(super) fn run(door: &Door, link: Link, sample: bool) -> Result<Vec<Row>, Fai
     };
     for (place, pair) in both_links() {
         for way in ways(pair, door.provider) {
-            if sample && !in_sample(place, *way) {
+            if sample && !in_sample(door.provider, place, pair, *way) {
                 continue;
             }
             let over = match way {
@@ -395,17 +400,31 @@ mod tests {
         for provider in Provider::ALL {
             let of = |in_it: bool| {
                 let all = both_links().flat_map(|(place, pair)| {
-                    ways(pair, provider).iter().map(move |way| (place, *way))
+                    ways(pair, provider).iter().map(move |way| (place, pair, *way))
                 });
-                all.filter(move |(place, way)| !in_it || in_sample(*place, *way))
+                all.filter(move |(place, pair, way)| {
+                    !in_it || in_sample(provider, *place, pair, *way)
+                })
             };
             let (whole, sample) = (of(false).count(), of(true).count());
             assert_eq!(whole - sample, left_out_of_sample(provider).len());
             assert!(sample.abs_diff(whole / 3) <= 10, "{sample} of {whole}");
             for way in Way::ALL {
-                let has = |in_it| of(in_it).any(|(_, one)| one == way);
+                let has = |in_it| of(in_it).any(|(_, _, one)| one == way);
                 assert_eq!(has(true), has(false));
             }
+        }
+    }
+
+    #[test]
+    fn over_either_provider_another_third_is_in_the_sample() {
+        for (place, pair) in both_links() {
+            let has = |provider| in_sample(provider, place, pair, Way::Neither);
+            assert!(
+                pair.suite == INTEROP || !(has(Provider::C) && has(Provider::Rust)),
+                "{}",
+                pair.test
+            );
         }
     }
 
