@@ -40,6 +40,11 @@ const UCX: &[&str] = &["common.c", "ucx.c"];
 const UCX_SETTINGS: [(&str, &str); 3] =
     [("UCX_MEM_EVENTS", "n"), ("UCX_HANDLE_ERRORS", "none"), ("UCX_IB_REG_METHODS", "direct")];
 
+/// An allocator that keeps what it has: else a case may give pages back and take them again each time, as the
+/// heap happens to end.
+const HEAP: [(&str, &str); 2] =
+    [("MALLOC_TRIM_THRESHOLD_", "1073741824"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
+
 /// The simulated device: a port of either kind, and packets.
 const DEVICE: &str = "link=ib+roce,raw=on";
 
@@ -80,7 +85,7 @@ impl Peer {
     /// The benchmark, shown a simulated device that stands still while it is measured.
     fn command(&self, what: &[&str]) -> Command {
         let mut command = Command::new(&self.bench);
-        command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS);
+        command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS).envs(HEAP);
         command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", format!("step,{DEVICE}"));
         command
     }
