@@ -10,6 +10,12 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Whether two paths name one file, which may not exist yet.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    one == other || whole(one).is_some_and(|path| Some(path) == whole(other))
+}
+
 /// Where results go.
 pub(crate) enum Output {
     Stdout,

@@ -219,6 +219,8 @@ fn spreadsheets_get_a_row_for_each_size() {
         let text = mlx5(&line).refused();
         assert!(text.contains("would be written to the same file"), "{text}");
     }
+    let text = mlx5("perf --sim --csv no-such-file --json ./no-such-file").refused();
+    assert!(text.contains("would be written to the same file"), "{text}");
     let text = mlx5("perf --sim --sizes 8 -n 10 --csv /nonexistent/x.csv").failed();
     assert!(text.contains("cannot write /nonexistent/x.csv"), "{text}");
 }

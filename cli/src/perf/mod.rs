@@ -13,7 +13,7 @@ mod svg;
 
 use crate::device::{Port, PortArgs, link_name, note};
 use crate::failure::Failure;
-use crate::files::{Output, is_dash};
+use crate::files::{Output, is_dash, is_same};
 use crate::interrupt::Interrupt;
 use crate::link::{ATOMIC, EndArgs, Op, Pace, Session, Shape, Transport, datagram_limit};
 use crate::numbers::{Sizes, count, parse_seconds, parse_size};
@@ -348,7 +348,10 @@ fn check(args: &Args) -> Result<(), Failure> {
     for (place, (name, file)) in files.iter().enumerate() {
         // Two may go to /dev/null.
         let regular = file.as_deref().is_some_and(|path| path.is_file() || !path.exists());
-        let same = |(_, other): &&(_, &Option<PathBuf>)| regular && file == other;
+        let same = |(_, other): &&(_, &Option<PathBuf>)| match (file, other) {
+            (Some(file), Some(other)) => regular && is_same(file, other),
+            _ => false,
+        };
         if let Some((other, _)) = files[..place].iter().find(same) {
             let cause = format!("{other} and {name} would be written to the same file");
             return Err(Failure::usage(cause).hint("name another file for one of them"));
