@@ -898,6 +898,12 @@ mod tests {
         assert_eq!(starts, [64, 56, 48]);
         let layout = shape(2048, 8, Some(0)).layout(0, 1, 64).unwrap();
         assert_eq!((layout.posted, layout.slots, layout.frame_size), (2, 17, 2048));
+        // The most bytes that there may be, and the most strides.
+        for (stride, strides, slots) in [(1 << 16, 1 << 10, 1 << 20), (64, 1 << 12, 1 << 24)] {
+            let layout = shape(stride, strides, None).layout(slots / 2, 0, 64).unwrap();
+            assert_eq!(layout.slots, slots);
+            shape(stride, strides, None).layout(slots / 2, 1, 64).expect_err("one more");
+        }
         for (shape, waiting) in [
             (shape(96, 8, None), 1),
             (shape(64, 0, None), 1),
