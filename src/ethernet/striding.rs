@@ -887,6 +887,41 @@ mod tests {
         }
     }
 
+    /// Its strides are known to be the next ones of the receive.
+    #[test]
+    fn a_packet_behind_another_one_is_found_on_the_fast_path() {
+        let simulator = simulator();
+        let mut queue = queue(&simulator);
+        (0..3).for_each(|first| tell(&simulator, &queue, first, 1, 60));
+        // SAFETY: nothing else uses the completion queue.
+        let mut poll = unsafe { queue.recv_cq.poll_strides(9) };
+        assert!(poll.next_behind(|_| true).is_none(), "no queue is known yet");
+        assert!(poll.find(|_, _| {}).is_some());
+        for _ in 0..2 {
+            assert!(poll.next_behind(|_| true).is_some());
+        }
+        assert!(poll.next_behind(|_| true).is_none());
+    }
+
+    #[test]
+    fn packets_that_follow_each_other_in_one_receive_are_given_back_at_once() {
+        let shape = Shape { stride: 64, strides: 8, spares: None };
+        let mode = Striding::new(&shape.layout(17, 0, 64).unwrap(), 1 << 20);
+        let packet =
+            |stride: &u64| Cell::new(Sge { addr: (1 << 20) + 64 * stride, ..Sge::default() });
+        for (strides, run) in [
+            (&[][..], 0),
+            (&[3], 1),
+            (&[8, 9, 15], 3),
+            (&[9, 15, 16], 2),
+            (&[7, 8, 9], 1),
+            (&[20, 2, 3], 1),
+        ] {
+            let packets = Vec::from_iter(strides.iter().map(packet));
+            assert_eq!(mode.run(&packets), run, "{strides:?}");
+        }
+    }
+
     #[test]
     fn memory_is_laid_out_in_strides_or_refused() {
         let shape = |stride, strides, spares| Shape { stride, strides, spares };

@@ -240,10 +240,9 @@ mod tests {
         let (word, group) = (BITS, GROUP * BITS);
         // In the last word of the second group: the third group comes next, then the first.
         let last = 2 * group - word;
-        for (from, order) in [
-            (word, [word + 6, group, 10]),
-            (last, [2 * group + 1, 10, group + 2 * word]),
-        ] {
+        for (from, order) in
+            [(word, [word + 6, group, 10]), (last, [2 * group + 1, 10, group + 2 * word])]
+        {
             let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
             order.iter().for_each(|&place| put(&free, place));
             for place in order {
