@@ -142,3 +142,58 @@ fn byte(frame: &[u8], at: usize) -> Option<u8> {
 fn number(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use InlineMode::{Ip, L2, TcpUdp};
+
+    /// A frame of these headers behind that of Ethernet, and more bytes than the device demands.
+    fn frame(kind: u16, headers: &[&[u8]]) -> Vec<u8> {
+        let link = [&[1; ADDRESSES][..], &kind.to_be_bytes()].concat();
+        [&link[..], &headers.concat(), &[0xff; 100]].concat()
+    }
+
+    fn ipv4(protocol: u8) -> [u8; 20] {
+        let mut header = [0; 20];
+        (header[0], header[9]) = (0x45, protocol);
+        header
+    }
+
+    fn ipv6(next: u8) -> [u8; IPV6_HEADER] {
+        let mut header = [0; IPV6_HEADER];
+        (header[0], header[6]) = (0x60, next);
+        header
+    }
+
+    /// The header of a fragment from so many units on.
+    fn fragment(next: u8, offset: u16) -> [u8; IPV6_UNIT] {
+        let [high, low] = (offset << 3 | 1).to_be_bytes();
+        [next, 0, high, low, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn a_request_contains_the_headers_that_its_mode_names_and_no_more() {
+        use protocol::{DESTINATION, FRAGMENT, TCP, UDP};
+        let (mut tcp, udp) = ([0; 24], [0; UDP_HEADER]);
+        tcp[12] = 6 << 4;
+        let options = [UDP, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let first = [&ipv6(FRAGMENT)[..], &fragment(UDP, 0), &udp].concat();
+        let later = [&ipv6(FRAGMENT)[..], &fragment(UDP, 1), &udp].concat();
+        for (name, frame, [ip, transport]) in [
+            ("UDP", frame(IPV4, &[&ipv4(UDP), &udp]), [34, 42]),
+            ("TCP", frame(IPV4, &[&ipv4(TCP), &tcp]), [34, 58]),
+            ("UDP6", frame(IPV6, &[&ipv6(UDP), &udp]), [54, 62]),
+            ("TCP6", frame(IPV6, &[&ipv6(TCP), &tcp]), [54, 78]),
+            ("options", frame(IPV6, &[&ipv6(DESTINATION), &options, &udp]), [70, 78]),
+            ("first fragment", frame(IPV6, &[&first]), [62, 70]),
+            ("later fragment", frame(IPV6, &[&later]), [62, 62]),
+        ] {
+            for (mode, end) in [(L2, L2_INLINE), (Ip, ip), (TcpUdp, transport)] {
+                let mut to = [0; MOST_INLINE];
+                let (header, taken) = inline_header(&frame, None, mode, &mut to);
+                assert_eq!((header, taken), (&frame[..end], end), "{name}, {mode:?}");
+            }
+        }
+    }
+}

@@ -887,6 +887,41 @@ mod tests {
         }
     }
 
+    /// Its strides are known to be the next ones of the receive.
+    #[test]
+    fn a_packet_behind_another_one_is_found_on_the_fast_path() {
+        let simulator = simulator();
+        let mut queue = queue(&simulator);
+        (0..3).for_each(|first| tell(&simulator, &queue, first, 1, 60));
+        // SAFETY: nothing else uses the completion queue.
+        let mut poll = unsafe { queue.recv_cq.poll_strides(9) };
+        assert!(poll.next_behind(|_| true).is_none(), "no queue is known yet");
+        assert!(poll.find(|_, _| {}).is_some());
+        for _ in 0..2 {
+            assert!(poll.next_behind(|_| true).is_some());
+        }
+        assert!(poll.next_behind(|_| true).is_none());
+    }
+
+    #[test]
+    fn packets_that_follow_each_other_in_one_receive_are_given_back_at_once() {
+        let shape = Shape { stride: 64, strides: 8, spares: None };
+        let mode = Striding::new(&shape.layout(17, 0, 64).unwrap(), 1 << 20);
+        let packet =
+            |stride: &u64| Cell::new(Sge { addr: (1 << 20) + 64 * stride, ..Sge::default() });
+        for (strides, run) in [
+            (&[][..], 0),
+            (&[3], 1),
+            (&[8, 9, 15], 3),
+            (&[9, 15, 16], 2),
+            (&[7, 8, 9], 1),
+            (&[20, 2, 3], 1),
+        ] {
+            let packets = Vec::from_iter(strides.iter().map(packet));
+            assert_eq!(mode.run(&packets), run, "{strides:?}");
+        }
+    }
+
     #[test]
     fn memory_is_laid_out_in_strides_or_refused() {
         let shape = |stride, strides, spares| Shape { stride, strides, spares };
@@ -898,6 +933,12 @@ mod tests {
         assert_eq!(starts, [64, 56, 48]);
         let layout = shape(2048, 8, Some(0)).layout(0, 1, 64).unwrap();
         assert_eq!((layout.posted, layout.slots, layout.frame_size), (2, 17, 2048));
+        // The most bytes that there may be, and the most strides.
+        for (stride, strides, slots) in [(1 << 16, 1 << 10, 1 << 20), (64, 1 << 12, 1 << 24)] {
+            let layout = shape(stride, strides, None).layout(slots / 2, 0, 64).unwrap();
+            assert_eq!(layout.slots, slots);
+            shape(stride, strides, None).layout(slots / 2, 1, 64).expect_err("one more");
+        }
         for (shape, waiting) in [
             (shape(96, 8, None), 1),
             (shape(64, 0, None), 1),

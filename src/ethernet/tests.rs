@@ -1,7 +1,7 @@
 //! Queues of packets that fail, or whose device lies.
 
 use super::*;
-use crate::testing::Altered;
+use crate::testing::{Altered, AlteredCall};
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_sim::{Fault, PortConfig, SimConfig, Simulator};
 use mlx5_uapi::Errno;
@@ -35,6 +35,16 @@ fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
     assert_eq!(frames.len(), all);
 }
 
+/// Whether a call changes the state of a queue pair.
+fn modifies_queue_pair(call: &AlteredCall<'_>) -> bool {
+    let write = match call.method {
+        method::INVOKE_WRITE => call.number(attr::invoke_write::WRITE_CMD),
+        _ => None,
+    };
+    let modifies = [WriteCommand::MODIFY_QP, WriteCommand::MODIFY_QP_EX];
+    modifies.iter().any(|command| write == Some(command.0.into()))
+}
+
 /// What posts nothing any more sleeps for nothing: the next call tells what is wrong.
 #[test]
 fn a_queue_whose_restart_failed_does_not_sleep() {
@@ -42,12 +52,7 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     let (fails, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (failing, changed) = (Arc::clone(&fails), Arc::clone(&changes));
     let altered = Altered::new(simulator.kernel(), move |call| {
-        let write = match call.method {
-            method::INVOKE_WRITE => call.number(attr::invoke_write::WRITE_CMD),
-            _ => None,
-        };
-        let modifies = [WriteCommand::MODIFY_QP, WriteCommand::MODIFY_QP_EX];
-        if modifies.iter().any(|command| write == Some(command.0.into()))
+        if modifies_queue_pair(call)
             // The first one resets it.
             && failing.load(Relaxed) && changed.fetch_add(1, Relaxed) != 0
         {
@@ -73,6 +78,22 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     assert!(!queue.wait(Some(Duration::from_millis(1))).unwrap());
 }
 
+/// Devices that do nothing until they are told to.
+fn stepped() -> Simulator {
+    Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true))
+}
+
+/// Has the device tell of a packet of 60 bytes, in the receive with this counter.
+fn tell(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
+    let mut engine = simulator.fabric().lock();
+    let device = engine.device_mut(0);
+    let number = queue.qp.qp_num();
+    let mut entry = device.completion(number, CqeOpcode::ResponderSend, 0, counter);
+    entry.byte_count.set(60);
+    let bytes = entry.as_bytes().try_into().unwrap();
+    assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
+}
+
 /// Has the device lie about a frame that is being sent, so that no completion of sending can be polled any more.
 pub(super) fn spoil_sending<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) {
     let mut engine = simulator.fabric().lock();
@@ -87,8 +108,7 @@ pub(super) fn spoil_sending<M: Mode>(simulator: &Simulator, queue: &mut Ethernet
 
 #[test]
 fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() {
-    let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
-    let simulator = Simulator::new(config);
+    let simulator = stepped();
     let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
     let channel = context.create_comp_channel().unwrap();
     let builder = context.create_ethernet_queue(1).receives(2).frames(1).sends(8);
@@ -102,15 +122,8 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
 
     let (mut kept, mut counter) = (Vec::new(), 0);
     let mut keep = |queue: &mut EthernetQueue| {
-        let mut engine = simulator.fabric().lock();
-        let device = engine.device_mut(0);
-        let number = queue.qp.qp_num();
-        let mut entry = device.completion(number, CqeOpcode::ResponderSend, 0, counter);
-        entry.byte_count.set(60);
+        tell(&simulator, queue, counter);
         counter += 1;
-        let bytes = entry.as_bytes().try_into().unwrap();
-        assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
-        drop(engine);
         queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
     };
     assert_eq!(keep(&mut queue), Ok(()));
@@ -131,11 +144,10 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
 /// The receive that it names is still to be written to, and would be lent out as a packet.
 #[test]
 fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
-    let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
     for (counters, good) in
         [(&[0, 1, 2][..], 3), (&[1], 0), (&[0, 1, 3], 2), (&[0, 0], 1), (&[7], 0)]
     {
-        let simulator = Simulator::new(config.clone());
+        let simulator = stepped();
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
         let mut queue = builder.build().unwrap();
@@ -143,13 +155,7 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         queue.qp().raw_parts().unwrap();
         let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         for counter in counters {
-            let mut engine = simulator.fabric().lock();
-            let device = engine.device_mut(0);
-            let rqn = queue.qp.qp_num();
-            let mut entry = device.completion(rqn, CqeOpcode::ResponderSend, 0, *counter);
-            entry.byte_count.set(60);
-            let bytes = entry.as_bytes().try_into().unwrap();
-            assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
+            tell(&simulator, &queue, *counter);
         }
         let mut found = 0;
         queue.receive(|packets| packets.for_each(|_| found += 1)).unwrap();
@@ -164,5 +170,95 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         // The buffers of the others are the device's still.
         let left = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         assert_eq!(left as usize + queue.store.mode.free.len(), all as usize + 4, "{counters:?}");
+    }
+}
+
+/// The device refuses a frame that is shorter than its header.
+#[test]
+fn a_packet_is_sent_if_it_has_a_header_and_dropped_and_counted_if_not() {
+    for (length, sent, not_sent) in [(13, 0, 1), (14, 1, 0)] {
+        let simulator = stepped();
+        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+        let mut queue = builder.build().unwrap();
+        tell(&simulator, &queue, 0);
+        let burst = |packets: Packets<'_, Single>| packets.for_each(|p| p.send_resized(length));
+        queue.receive(burst).unwrap();
+        assert_eq!((queue.sending(), queue.counts().not_sent), (sent, not_sent));
+        simulator.run_until_idle();
+        assert_eq!(queue.reap(), Ok(sent));
+        assert_eq!(queue.counts().failed, 0);
+    }
+}
+
+/// They are not left to be sent with a later burst.
+#[test]
+fn packets_of_a_burst_are_dropped_and_counted_where_sending_has_failed() {
+    let simulator = stepped();
+    let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(8).frames(1).sends(8);
+    let mut queue = builder.build().unwrap();
+    let mut frame = queue.frame().unwrap();
+    frame.resize(60);
+    assert_eq!(queue.send([frame]), Ok(1));
+    spoil_sending(&simulator, &mut queue);
+    let here = |queue: &EthernetQueue| {
+        let posted = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
+        queue.store.mode.free.len() + posted as usize
+    };
+    let before = here(&queue);
+    for counters in [0..2, 2..3] {
+        counters.for_each(|counter| tell(&simulator, &queue, counter));
+        let burst = queue.receive(|packets| packets.for_each(|packet| packet.send()));
+        assert!(matches!(burst, Err(EthernetError::Poll(_))));
+    }
+    assert_eq!((queue.counts().not_sent, queue.sending()), (3, 1));
+    assert_eq!(here(&queue), before, "their buffers are free again");
+}
+
+#[test]
+fn frames_that_were_sent_go_home_whether_they_share_requests_or_not() {
+    for several in [true, false] {
+        let simulator = stepped();
+        let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let builder = || context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+        let mut near = builder().build().unwrap();
+        let mut far = builder().beside(&near).multi_packet(several).build().unwrap();
+        let mut frames = [near.frame(), near.frame(), far.frame()].map(Option::unwrap);
+        frames.iter_mut().for_each(|frame| frame.resize(60));
+        assert_eq!(far.send(frames), Ok(3));
+        simulator.run_until_idle();
+        assert_eq!(far.reap(), Ok(3));
+        for queue in [&mut near, &mut far] {
+            let all: Vec<Frame> = std::iter::from_fn(|| queue.frame()).collect();
+            assert_eq!(all.len(), 4, "several: {several}");
+        }
+    }
+}
+
+/// The device may still read it: nobody else may write to it.
+#[test]
+fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
+    let (simulator, fails) = (stepped(), Arc::new(AtomicBool::new(false)));
+    let failing = Arc::clone(&fails);
+    let altered = Altered::new(simulator.kernel(), move |call| {
+        if modifies_queue_pair(call) && failing.load(Relaxed) {
+            return Err(Errno::ENOMEM);
+        }
+        call.pass()
+    });
+    let context = crate::devices_on(altered).unwrap().remove(0).open().unwrap();
+    let builder = || context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+    let mut near = builder().build().unwrap();
+    for (stops, left) in [(true, 4), (false, 3)] {
+        let mut far = builder().beside(&near).build().unwrap();
+        let mut frame = near.frame().unwrap();
+        frame.resize(60);
+        assert_eq!(far.send([frame]), Ok(1));
+        fails.store(!stops, Relaxed);
+        drop(far);
+        fails.store(false, Relaxed);
+        let all: Vec<Frame> = std::iter::from_fn(|| near.frame()).collect();
+        assert_eq!(all.len(), left);
     }
 }

@@ -394,14 +394,18 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::ForkResult;
 
-    fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
-        let records = QueuePairRecords {
+    fn records(indexes: &UserIndexes, blocks: u32, requests: u32) -> QueuePairRecords {
+        QueuePairRecords {
             send: indexes.send_records(blocks),
             receive: ReceiveSide::Own(indexes.receive_records(requests)),
             tags: None,
             user_tag: UserTag::new(0),
             lent: AtomicBool::new(false),
-        };
+        }
+    }
+
+    fn queue(indexes: &Arc<UserIndexes>, blocks: u32, requests: u32) -> UserIndex {
+        let records = records(indexes, blocks, requests);
         indexes.register(records, [RingId::NONE; 2]).unwrap()
     }
 
@@ -440,6 +444,20 @@ mod tests {
         }
         drop(index);
         assert_eq!(spares(&indexes), (vec![64], vec![32]));
+    }
+
+    #[test]
+    fn an_index_beyond_the_last_is_refused_until_one_is_given_back() {
+        const LAST: u32 = UserIndexTable::<QueuePairRecords>::SIZE - 1;
+        let indexes = Arc::new(UserIndexes::default());
+        indexes.free().next = LAST;
+        let last = queue(&indexes, 2, 1);
+        assert_eq!(last.get(), LAST);
+        let another = || indexes.register(records(&indexes, 2, 1), [RingId::NONE; 2]);
+        assert!(another().is_none());
+        drop(last);
+        let again = another().expect("the index that was given back");
+        assert_eq!(again.get(), LAST);
     }
 
     /// Others would take the places of those that queue pairs can use.

@@ -323,6 +323,24 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
     assert_eq!(bed.context.leaked(), 0);
 }
 
+/// The kernel of this test numbers a work queue by what follows its handle.
+#[test]
+fn objects_tell_the_kernels_handles_and_the_devices_numbers() {
+    let simulator = Simulator::new(roce());
+    let bed = Bed::new(&simulator, ABLE);
+    let (pd, cq) = bed.queues();
+    let queues = [(); 2].map(|()| pd.create_wq(&cq).build().unwrap());
+    let table = bed.context.create_indirection_table(&queues).unwrap();
+    let qp = pd.create_hash_qp(&table).fields(RxHashFields::SRC_IPV4).build().unwrap();
+    let kind = |handle| Some(bed.objects().live.get(&handle?)?.0);
+    for queue in &queues {
+        let handle = queue.kernel_handle();
+        assert_eq!((kind(handle), queue.wq_num()), (Some("wq"), handle.unwrap() + 1));
+    }
+    assert_eq!((kind(table.kernel_handle()), table.number()), (Some("table"), 0x55));
+    assert_eq!(kind(qp.kernel_handle()), Some("qp"));
+}
+
 #[test]
 fn a_work_queue_whose_change_is_refused_is_as_it_was() {
     let simulator = Simulator::new(roce());

@@ -300,3 +300,18 @@ fn a_queue_pair_knows_on_which_queues_it_completes() {
     let both = pd.create_qp::<Rc>(&one, &one).build().unwrap();
     assert_eq!(both.completes_on(&one.target()), (true, true));
 }
+
+#[test]
+fn a_queue_for_extended_connections_is_of_one_context_with_all_that_it_uses() {
+    let simulator = Simulator::new(SimConfig::new());
+    let (here, there) = (open(&simulator), open(&simulator));
+    let pd = here.alloc_pd().unwrap();
+    let of =
+        |context: &Context| (context.open_xrcd().unwrap(), context.create_cq(16).build().unwrap());
+    let (near, far) = (of(&here), of(&there));
+    for (domain, cq) in [(&far.0, &near.1), (&near.0, &far.1), (&far.0, &far.1)] {
+        let error = pd.create_srq(4).xrc(domain, cq).build().unwrap_err();
+        assert!(error.to_string().contains("different contexts"), "{error}");
+    }
+    pd.create_srq(4).xrc(&near.0, &near.1).build().unwrap();
+}

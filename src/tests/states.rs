@@ -536,6 +536,23 @@ fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
 }
 
 #[test]
+fn a_queue_pair_in_reset_may_be_reset_again_while_its_completions_wait() {
+    let mut bed = Bed::new();
+    let mut pair = bed.pair(None);
+    pair.receive([1]);
+    pair.send([1], SendFlags::SIGNALED);
+    bed.wait_for(2);
+    let free = pair.near.free_send_blocks();
+    for _ in 0..2 {
+        pair.near.reset().unwrap();
+        assert_eq!(pair.near.free_send_blocks(), free, "its request is not forgotten yet");
+    }
+    assert_eq!(bed.poll(2), [1, 1]);
+    pair.near.forget().unwrap();
+    assert_eq!(pair.near.state(), QueueState::Reset);
+}
+
+#[test]
 fn what_is_purged_of_one_of_two_queues_leaves_the_other_as_it_is() {
     let mut bed = Bed::new();
     let mut receives = bed.context.create_cq(16).build().unwrap();

@@ -79,6 +79,30 @@ fn a_work_queue_whose_start_is_in_doubt_is_started_again() {
     assert_eq!(queue.purge(&mut cq), Ok(0));
 }
 
+/// A program that has the parts may have posted to it meanwhile.
+#[test]
+fn a_work_queue_is_rewound_once_after_each_reset_and_not_before() {
+    let simulator = packets();
+    let context = open(&simulator);
+    let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).build().unwrap());
+    let mut queue = pd.create_wq(&cq).max_wr(4).build().unwrap();
+    let record = queue.raw_parts().unwrap().record.cast::<[u8; 4]>();
+    // SAFETY: the record is the queue's, and the device does not receive.
+    let (read, write) = unsafe {
+        (|| record.read_volatile(), |number: u32| record.write_volatile(number.to_be_bytes()))
+    };
+    write(1);
+    queue.rewind().unwrap();
+    assert_eq!(read(), [0, 0, 0, 1], "it was not reset");
+    queue.start().unwrap();
+    queue.reset().unwrap();
+    queue.rewind().unwrap();
+    assert_eq!(read(), [0; 4]);
+    write(2);
+    queue.start().unwrap();
+    assert_eq!(read(), [0, 0, 0, 2], "it was rewound before");
+}
+
 /// Purges `cq` on another thread, and returns as soon as that is done or waits.
 fn purge_meanwhile(
     target: WorkQueueTarget,

@@ -1,7 +1,7 @@
 //! Compressed runs, computed by hand from the description of the format, and inline data.
 
 use crate::bed::{Bed, Device, Entry, Outstanding};
-use mlx5_cq::{Corruption, Next, RingBuffer};
+use mlx5_cq::{CompletionOpcode, Corruption, Next, Queue, RingBuffer, Sent, SentRequest};
 use mlx5_prm::cqe::{Format, MiniFormat};
 
 const FORMATS: [MiniFormat; 3] =
@@ -101,6 +101,44 @@ fn a_run_of_requests_names_each_by_its_block_and_opcode() {
         let wc = bed.next().expect("one more");
         assert_eq!((wc.wr_id(), wc.byte_len()), (wr_id, Some(u32::from(block) * 2)));
         assert_eq!(wc.qp_num(), 0x77);
+    }
+    assert!(bed.next().is_none());
+}
+
+/// A queue whose program posts itself: nothing is known of its requests.
+struct Lent(#[expect(dead_code, reason = "for its size")] u64);
+
+impl Queue for Lent {
+    fn retire_send(&self, _: u16, _: bool) -> Option<Sent> {
+        None
+    }
+
+    fn retire_next_send(&self, _: u16) -> Option<SentRequest> {
+        None
+    }
+
+    fn retire_receive(&self, _: u16) -> Option<u64> {
+        None
+    }
+
+    fn is_lent(&self, _: bool) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_run_of_requests_that_a_program_posted_itself_tells_the_opcode_of_each() {
+    let mut bed = Bed::compressed(4, 64, MiniFormat::Hash);
+    let queue = Lent(0);
+    bed.register(9, &queue);
+    // RDMA write, send, RDMA read, fetch and add.
+    let opcodes = [0x08, 0x0a, 0x10, 0x12];
+    let minis = opcodes.map(|opcode| mini([0x12, 0x34, opcode, 0], 8));
+    write_run(&mut bed.device, Entry::new(0, 9, 3).qp_num(0xff00_0077), &minis);
+    use CompletionOpcode::*;
+    for opcode in [RdmaWrite, Send, RdmaRead, FetchAdd] {
+        let wc = bed.next().expect("one more");
+        assert_eq!((wc.opcode(), wc.qp_num()), (opcode, 0x77));
     }
     assert!(bed.next().is_none());
 }

@@ -263,6 +263,30 @@ fn the_word_of_attention_tells_what_is_out_of_the_ordinary() {
 }
 
 #[test]
+fn polling_fails_after_any_one_thing_that_ends_it_and_after_nothing_else() {
+    let ends: [fn(&mut Bed<Outstanding>); 4] = [
+        |bed| bed.ring.attention().set_gone(),
+        |bed| bed.ring.attention().set_overrun(),
+        |bed| {
+            // No queue ever had this index.
+            bed.device.write(Entry::new(2, 9, 0));
+            assert!(bed.next().is_none() && bed.ring.corruption().is_some());
+        },
+        |bed| bed.fork(),
+    ];
+    for end in ends {
+        let mut bed = Bed::<Outstanding>::new(1, 64);
+        let attention = bed.ring.attention();
+        assert!(!attention.is_failed());
+        attention.set_deferred();
+        attention.set_handed_over();
+        assert!(!attention.is_failed());
+        end(&mut bed);
+        assert!(attention.is_failed(), "{attention:?}");
+    }
+}
+
+#[test]
 fn the_word_of_attention_stays_wiped_after_a_fork() {
     let bed = Bed::<Outstanding>::new(0, 64);
     let attention = bed.ring.attention();

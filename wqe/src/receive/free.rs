@@ -234,4 +234,21 @@ mod tests {
         assert_eq!(runs(6), Some(200..201));
         assert_eq!(runs(201), None);
     }
+
+    #[test]
+    fn the_search_begins_in_the_word_of_a_place_and_goes_on_in_the_group_behind_it() {
+        let (word, group) = (BITS, GROUP * BITS);
+        // In the last word of the second group: the third group comes next, then the first.
+        let last = 2 * group - word;
+        for (from, order) in
+            [(word, [word + 6, group, 10]), (last, [2 * group + 1, 10, group + 2 * word])]
+        {
+            let (free, mut claims) = (FreePlaces::new(PLACES), Claims::default());
+            order.iter().for_each(|&place| put(&free, place));
+            for place in order {
+                assert_eq!(claims.next_run(&free, from), Some(place..place + 1), "from {from}");
+            }
+            assert_eq!(claims.next_run(&free, from), None);
+        }
+    }
 }
