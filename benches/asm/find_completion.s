@@ -22,12 +22,12 @@
     jne 2
     mov rsi,QWORD PTR [rbx+0x28]
     shr edx,0x10
-    lea rdi,[rsp+0x20]
+    lea rdi,[rsp+0x18]
     call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords12retire_ahead]
-    cmp DWORD PTR [rsp+0x20],0x1
+    cmp DWORD PTR [rsp+0x18],0x1
     jne 2
-    mov rax,QWORD PTR [rsp+0x28]
-    movzx ecx,WORD PTR [rsp+0x34]
+    mov rax,QWORD PTR [rsp+0x20]
+    movzx ecx,WORD PTR [rsp+0x2c]
     mov rdx,QWORD PTR [rbx+0x40]
     add rdx,r14
     cmp rdx,QWORD PTR [rbx+0x78]
@@ -44,22 +44,19 @@
     mov QWORD PTR [rbx+0x50],r14
     mov QWORD PTR [rbx+0x58],rax
     mov WORD PTR [rbx+0x60],cx
-    jmp 56
+    jmp 54
 1:
     xor eax,eax
     ret
 2:
     mov rax,QWORD PTR [rbx+0x68]
     movzx eax,BYTE PTR [rax+0x3f]
+3:
     xor al,BYTE PTR [rbx+0x148]
     test al,0x1
-    jne 46
-    lea r12,[rbx+0xe0]
-    mov DWORD PTR [rsp+0x4],eax
-    mov QWORD PTR [rsp+0x10],rax
-3:
-    mov r10,QWORD PTR [rbx+0x68]
-    mov ecx,DWORD PTR [r10+0x3c]
+    jne 44
+    mov r14,QWORD PTR [rbx+0x68]
+    mov ecx,DWORD PTR [r14+0x3c]
     mov edi,ecx
     shr edi,0x18
     mov eax,ecx
@@ -75,14 +72,14 @@
     jne 5
     mov rsi,QWORD PTR [rbx+0x90]
     cmp BYTE PTR [rsi+0x30],0x4
-    je 66
+    je 63
     add rsi,0x10
     mov edx,DWORD PTR [rbx+0x144]
     movzx ecx,dil
-    mov rdi,r12
+    lea rdi,[rbx+0xe0]
     call QWORD PTR [_ZN7mlx5_cq3run3Run5start]
     test al,0x1
-    jne 65
+    jne 61
     cmp BYTE PTR [rbx+0x11f],0x10
     jb 5
     mov ecx,DWORD PTR [rbx+0x100]
@@ -117,24 +114,24 @@
 5:
     mov rdx,QWORD PTR [rbx+0x90]
     add rdx,0x10
-    lea rdi,[rsp+0x20]
-    mov rsi,r12
+    lea rdi,[rsp+0x18]
+    lea rsi,[rbx+0xe0]
     call QWORD PTR [_ZN7mlx5_cq3run3Run6expand]
-    cmp DWORD PTR [rsp+0x20],0x1
-    je 64
-    mov r10,QWORD PTR [rsp+0x28]
-    test r10,r10
+    cmp DWORD PTR [rsp+0x18],0x1
+    je 60
+    mov r14,QWORD PTR [rsp+0x20]
+    test r14,r14
     je 8
-    mov QWORD PTR [rbx+0x68],r10
+    mov QWORD PTR [rbx+0x68],r14
     mov QWORD PTR [rbx+0x40],0x40
     mov DWORD PTR [rbx+0x140],0x0
     mov QWORD PTR [rbx+0x78],0xffffffffffffffff
-    xor r11d,r11d
+    xor r10d,r10d
     cmp BYTE PTR [rbx+0x13a],0x0
-    setne r11b
-    shl r11d,0x9
-    add r11d,0x200
-    mov WORD PTR [rbx+0x154],r11w
+    setne r10b
+    shl r10d,0x9
+    add r10d,0x200
+    mov WORD PTR [rbx+0x154],r10w
     jmp 10
 6:
     cmp DWORD PTR [rbx+0x12c],0x0
@@ -149,73 +146,73 @@
     je 28
     dec edx
     mov DWORD PTR [rbx+0x150],edx
-    add r10,QWORD PTR [rbx+0x40]
-    cmp r10,QWORD PTR [rbx+0x78]
+    add r14,QWORD PTR [rbx+0x40]
+    cmp r14,QWORD PTR [rbx+0x78]
     jne 7
     xor BYTE PTR [rbx+0x148],0x1
-    mov r10,QWORD PTR [rbx+0x70]
+    mov r14,QWORD PTR [rbx+0x70]
 7:
-    mov QWORD PTR [rbx+0x68],r10
+    mov QWORD PTR [rbx+0x68],r14
     mov eax,DWORD PTR [rbx+0x140]
     add DWORD PTR [rbx+0x144],eax
-    jmp 38
+    movzx eax,BYTE PTR [r14+0x3f]
+    jmp 3
 8:
-    mov r10,QWORD PTR [rbx+0x68]
+    mov r14,QWORD PTR [rbx+0x68]
 9:
-    movzx r11d,WORD PTR [rbx+0x154]
+    movzx r10d,WORD PTR [rbx+0x154]
 10:
-    mov eax,DWORD PTR [r10+0x20]
-    mov r13d,DWORD PTR [r10+0x3c]
-    bswap r13d
-    shl r13,0x20
-    or r13,rax
-    mov rax,r13
-    shr rax,0x20
-    mov QWORD PTR [rsp+0x60],rax
-    mov r15d,eax
+    mov eax,DWORD PTR [r14+0x20]
+    mov ebp,DWORD PTR [r14+0x3c]
+    bswap ebp
+    shl rbp,0x20
+    or rbp,rax
+    mov r12,rbp
+    shr r12,0x20
+    mov QWORD PTR [rsp+0x60],r14
+    mov r15d,r12d
     shr r15b,0x4
     cmp r15b,0xc
-    je 44
-    mov ebp,r13d
-    and ebp,0xffffff00
-    bswap ebp
-    movzx r9d,r15b
+    je 43
+    mov r13d,ebp
+    and r13d,0xffffff00
+    bswap r13d
+    movzx r11d,r15b
     mov al,0x1
     cmp r15b,0xe
-    ja 19
+    ja 18
     mov ecx,0x401e
-    bt ecx,r9d
+    bt ecx,r11d
     jae 13
 11:
     lea rdx,[rbx+0x30]
 12:
-    mov ecx,r13d
+    mov ecx,ebp
     cmp QWORD PTR [rdx],rcx
     jne 14
     mov ecx,0x30
     test al,al
-    je 22
-    jmp 23
+    je 21
+    jmp 22
 13:
     mov ecx,0x2001
-    bt ecx,r9d
-    jae 19
-    mov ecx,r13d
+    bt ecx,r11d
+    jae 18
+    mov ecx,ebp
     lea rax,[rbx+0x20]
     cmp QWORD PTR [rax],rcx
-    je 22
+    je 21
     xor eax,eax
 14:
     mov rdx,QWORD PTR [rbx+0x98]
     mov esi,DWORD PTR [rbx+0x14c]
     mov rdx,QWORD PTR [rdx+0x10]
-    mov edi,ebp
+    mov edi,r13d
     shr edi,0xc
     mov rdx,QWORD PTR [rdx+rdi*8]
     test rdx,rdx
-    je 62
-    mov r14,r9
-    mov edi,ebp
+    je 56
+    mov edi,r13d
     and edi,0xfff
     shl edi,0x4
     lea r8,[rdx+rdi*1]
@@ -231,59 +228,53 @@
     test al,al
     cmove r8d,edi
     cmp esi,r8d
-    jne 62
-    mov r9,r14
+    jne 56
     cmp rdx,0x1
     je 16
     test rdx,rdx
-    je 62
+    je 56
     test al,al
-    je 21
+    je 20
     mov QWORD PTR [rbx+0x30],rcx
     mov QWORD PTR [rbx+0x38],rdx
     mov ecx,0x30
-    jmp 23
+    jmp 22
 16:
     mov rdi,QWORD PTR [rbx]
     test rdi,rdi
-    je 18
+    je 36
     mov rax,QWORD PTR [rbx+0x8]
-    lea ecx,[r9-0x1]
+    lea ecx,[r11-0x1]
     cmp ecx,0x4
     jb 17
-    cmp r9d,0xe
-    jne 18
+    cmp r11d,0xe
+    jne 36
 17:
-    shr r13,0x30
-    mov esi,ebp
-    mov edx,r13d
-    mov r14,r10
+    shr rbp,0x30
+    mov esi,r13d
+    mov edx,ebp
     call QWORD PTR [rax+0x20]
-    mov r10,r14
+    jmp 36
 18:
-    mov rdi,rbx
-    mov rsi,r10
-    jmp 37
-19:
     mov rdx,QWORD PTR [rbx+0x98]
     mov ecx,DWORD PTR [rbx+0x14c]
     mov rdx,QWORD PTR [rdx+0x10]
-    mov esi,ebp
+    mov esi,r13d
     shr esi,0xc
     mov rsi,QWORD PTR [rdx+rsi*8]
     test rsi,rsi
     je 11
-    mov edi,ebp
+    mov edi,r13d
     and edi,0xfff
     shl edi,0x4
     lea rdx,[rsi+rdi*1]
     mov r8,QWORD PTR [rsi+rdi*1+0x8]
-20:
+19:
     mov rsi,r8
     mov rdi,QWORD PTR [rdx]
     mov r8,QWORD PTR [rdx+0x8]
     cmp r8,rsi
-    jne 20
+    jne 19
     lea rdx,[rbx+0x30]
     cmp ecx,edi
     jne 12
@@ -293,160 +284,98 @@
     lea rcx,[rbx+0x30]
     cmove rdx,rcx
     jmp 12
-21:
+20:
     mov QWORD PTR [rbx+0x20],rcx
     mov QWORD PTR [rbx+0x28],rdx
-22:
+21:
     mov ecx,0x20
-23:
+22:
+    mov QWORD PTR [rsp+0x8],r10
     mov rsi,QWORD PTR [rbx+rcx*1+0x8]
-    mov rdx,r13
-    shr rdx,0x30
-    mov r14b,0x1
+    mov r8,rbp
+    shr r8,0x30
     cmp r15b,0xe
-    mov QWORD PTR [rsp+0x40],r11
-    mov QWORD PTR [rsp+0x18],rsi
-    ja 43
+    mov QWORD PTR [rsp+0x30],rsi
+    mov QWORD PTR [rsp+0x10],r8
+    mov QWORD PTR [rsp+0x58],r12
+    jne 24
+    mov r12,r11
+    mov rdi,r14
+    call QWORD PTR [_ZN7mlx5_cq4ring4slow13is_page_fault]
+    mov rcx,QWORD PTR [rsp+0x30]
+    test al,al
+    je 23
+    mov QWORD PTR [rsp+0x18],rbx
+    lea rax,[rsp+0x60]
+    mov QWORD PTR [rsp+0x20],rax
+    cmp DWORD PTR [rcx+0x190],0x1
+    je 42
+23:
+    mov rax,QWORD PTR [rcx+0x190]
+    lea rdi,[rcx+0x198]
+    cmp rax,0x2
+    mov rsi,QWORD PTR [rsp+0x10]
+    je 26
+    cmp eax,0x1
+    jne 27
+    mov r10,QWORD PTR [rdi]
+    cmp QWORD PTR [r10+0x28],rsi
+    jbe 29
+    mov rax,QWORD PTR [r10+0x20]
+    movzx ecx,BYTE PTR [rax+rsi*1]
+    test cl,cl
+    mov r11,r12
+    je 33
+    xor ecx,ecx
+    xchg BYTE PTR [rax+rsi*1],cl
+    test cl,cl
+    je 33
+    mov rax,QWORD PTR [r10+0x10]
+    mov rdx,QWORD PTR [rax+rsi*8]
+    mov r9,rbp
+    shr r9,0x36
+    mov rdi,QWORD PTR [r10+0x30]
+    mov eax,0x1
+    mov r8d,0x1
+    mov ecx,esi
+    shl r8,cl
+    lock or QWORD PTR [rdi+r9*8],r8
+    mov rcx,QWORD PTR [r10+0x40]
+    mov BYTE PTR [rcx+r9*1],0x1
+    mov rcx,QWORD PTR [r10+0x50]
+    shr rbp,0x3c
+    mov BYTE PTR [rcx+rbp*1],0x1
+    test al,0x1
+    je 34
+    jmp 48
+24:
+    jae 25
     lea rcx,[data]
-    movsxd rax,DWORD PTR [rcx+r9*4]
+    movsxd rax,DWORD PTR [rcx+r11*4]
     add rax,rcx
     jmp rax
     mov rax,QWORD PTR [rsi+0x190]
     cmp rax,0x2
-    jne 24
-    mov QWORD PTR [rsp+0x8],rdx
-    mov QWORD PTR [rsp+0x10],0x0
-    mov eax,r15d
-    mov DWORD PTR [rsp+0x4],eax
-    jmp 35
-    mov rax,QWORD PTR [rsi+0x190]
-    cmp rax,0x2
-    je 58
-24:
-    mov rdi,QWORD PTR [rsi+0x198]
-    test rax,rax
-    mov QWORD PTR [rsp+0x8],rdx
-    je 26
-    cmp QWORD PTR [rdi+0x28],rdx
-    jbe 25
-    mov rax,QWORD PTR [rdi+0x20]
-    movzx ecx,BYTE PTR [rax+rdx*1]
-    test cl,cl
-    je 25
-    xor ecx,ecx
-    xchg BYTE PTR [rax+rdx*1],cl
-    test cl,cl
-    je 25
-    mov rax,QWORD PTR [rdi+0x10]
-    mov r12,QWORD PTR [rax+rdx*8]
-    mov r11,r13
-    shr r11,0x36
-    mov rsi,QWORD PTR [rdi+0x30]
-    mov eax,0x1
-    mov r8d,0x1
-    mov ecx,edx
-    shl r8,cl
-    lock or QWORD PTR [rsi+r11*8],r8
-    mov rcx,QWORD PTR [rdi+0x40]
-    mov BYTE PTR [rcx+r11*1],0x1
-    mov rcx,QWORD PTR [rdi+0x50]
-    shr r13,0x3c
-    mov BYTE PTR [rcx+r13*1],0x1
-    cmp rax,0x1
-    jne 34
-    jmp 50
-25:
-    xor eax,eax
-    cmp rax,0x1
-    jne 34
-    jmp 50
-26:
-    sub rdi,0xffffffffffffff80
-    mov esi,edx
-    mov r14,r10
-    mov r12,r9
-    call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
-    mov r9,r12
-    mov r10,r14
-    mov r12,rdx
-    cmp rax,0x1
-    jne 34
-    jmp 50
-    mov QWORD PTR [rsp+0x38],r9
-    mov r13,r10
-    lea rdi,[rsp+0x20]
-    xor ecx,ecx
-    mov r14,rdx
-    mov r12,rsi
-    call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
-    mov rax,QWORD PTR [rsp+0x20]
-    cmp rax,0x2
-    je 41
-    test rax,rax
-    jne 36
-    jmp 59
-    mov QWORD PTR [rsp+0x8],rdx
-    mov r12,r9
-    mov r14,r10
-    mov rdi,r10
-    call QWORD PTR [_ZN7mlx5_cq4ring4slow13is_page_fault]
-    mov rcx,QWORD PTR [rsp+0x18]
-    test al,al
-    je 27
-    cmp DWORD PTR [rcx+0x190],0x1
-    je 45
-27:
-    mov rax,QWORD PTR [rcx+0x190]
-    lea rdi,[rcx+0x198]
-    cmp rax,0x2
-    je 29
-    cmp eax,0x1
     jne 30
-    mov r11,QWORD PTR [rdi]
-    mov rsi,QWORD PTR [rsp+0x8]
-    cmp QWORD PTR [r11+0x28],rsi
-    jbe 32
-    mov rax,QWORD PTR [r11+0x20]
-    movzx ecx,BYTE PTR [rax+rsi*1]
-    test cl,cl
-    mov r10,r14
-    mov r9,r12
-    je 42
-    xor ecx,ecx
-    xchg BYTE PTR [rax+rsi*1],cl
-    test cl,cl
-    je 42
-    mov rcx,rsi
-    mov rax,QWORD PTR [r11+0x10]
-    mov rdx,QWORD PTR [rax+rsi*8]
-    mov rsi,r13
-    shr rsi,0x36
-    mov rdi,QWORD PTR [r11+0x30]
-    mov eax,0x1
-    mov r8d,0x1
-    shl r8,cl
-    lock or QWORD PTR [rdi+rsi*8],r8
-    mov rcx,QWORD PTR [r11+0x40]
-    mov BYTE PTR [rcx+rsi*1],0x1
-    mov rcx,QWORD PTR [r11+0x50]
-    shr r13,0x3c
-    mov BYTE PTR [rcx+r13*1],0x1
+25:
+    mov BYTE PTR [rsp+0x38],0x0
+    mov BYTE PTR [rsp+0x39],r15b
+    mov bpl,0x1
+    jmp 35
+26:
+    call QWORD PTR [_ZN8mlx5_wqe7receive8striding15StridingRecords13retire_failed]
+    mov r11,r12
     test al,0x1
     je 34
-    jmp 54
-    mov QWORD PTR [rsp+0x38],r9
-    mov r13,r10
-    lea rdi,[rsp+0x20]
-    mov ecx,0x1
-    mov r14,rdx
-    mov r12,rsi
-    call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
-    mov rax,QWORD PTR [rsp+0x20]
-    cmp rax,0x2
-    je 41
-    test rax,rax
-    jne 36
-    jmp 60
+    jmp 48
+27:
+    mov rdi,QWORD PTR [rdi]
+    sub rdi,0xffffffffffffff80
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
+    mov r11,r12
+    test al,0x1
+    je 34
+    jmp 48
 28:
     movzx edx,al
     lea rdi,[data]
@@ -455,124 +384,168 @@
     jmp rsi
     mov esi,0x20
     cmp ecx,0x4fffffff
-    ja 31
+    ja 38
     jmp 40
 29:
-    call QWORD PTR [_ZN8mlx5_wqe7receive8striding15StridingRecords13retire_failed]
-    jmp 33
-30:
-    mov rdi,QWORD PTR [rdi]
-    sub rdi,0xffffffffffffff80
-    mov rsi,QWORD PTR [rsp+0x8]
-    call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
-    jmp 33
-    cmp ecx,0x4fffffff
-    jbe 39
-31:
-    xor r11d,r11d
-    jmp 10
-    xor r11d,r11d
-    cmp ecx,0x4fffffff
-    ja 10
-    jmp 71
-32:
     xor eax,eax
-33:
-    mov r10,r14
-    mov r9,r12
+    mov r11,r12
     test al,0x1
-    jne 54
+    je 34
+    jmp 48
+    mov QWORD PTR [rsp+0x10],r11
+    lea rdi,[rsp+0x18]
+    mov edx,r8d
+    xor ecx,ecx
+    mov r12,rsi
+    mov rbp,r8
+    call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
+    mov rax,QWORD PTR [rsp+0x18]
+    cmp rax,0x2
+    je 41
+    test rax,rax
+    jne 36
+    jmp 59
+    mov rax,QWORD PTR [rsi+0x190]
+    cmp rax,0x2
+    je 57
+30:
+    mov rdi,QWORD PTR [rsi+0x198]
+    test rax,rax
+    je 32
+    cmp QWORD PTR [rdi+0x28],r8
+    jbe 31
+    mov rax,QWORD PTR [rdi+0x20]
+    movzx ecx,BYTE PTR [rax+r8*1]
+    test cl,cl
+    je 31
+    xor ecx,ecx
+    xchg BYTE PTR [rax+r8*1],cl
+    test cl,cl
+    je 31
+    mov rax,QWORD PTR [rdi+0x10]
+    mov rdx,QWORD PTR [rax+r8*8]
+    mov r10,rbp
+    shr r10,0x36
+    mov rsi,QWORD PTR [rdi+0x30]
+    mov eax,0x1
+    mov r9d,0x1
+    mov ecx,r8d
+    shl r9,cl
+    lock or QWORD PTR [rsi+r10*8],r9
+    mov rcx,QWORD PTR [rdi+0x40]
+    mov BYTE PTR [rcx+r10*1],0x1
+    mov rcx,QWORD PTR [rdi+0x50]
+    shr rbp,0x3c
+    mov BYTE PTR [rcx+rbp*1],0x1
+    cmp rax,0x1
+    jne 34
+    jmp 52
+31:
+    xor eax,eax
+    cmp rax,0x1
+    jne 34
+    jmp 52
+32:
+    sub rdi,0xffffffffffffff80
+    mov esi,r8d
+    mov r12,r11
+    call QWORD PTR [_ZN8mlx5_wqe7receive5queue14ReceiveRecords6retire]
+    mov r11,r12
+    cmp rax,0x1
+    jne 34
+    jmp 52
+    mov QWORD PTR [rsp+0x10],r11
+    lea rdi,[rsp+0x18]
+    mov edx,r8d
+    mov ecx,0x1
+    mov r12,rsi
+    mov rbp,r8
+    call QWORD PTR [_ZN8mlx5_wqe4send7records11SendRecords10retire_any]
+    mov rax,QWORD PTR [rsp+0x18]
+    cmp rax,0x2
+    je 41
+    test rax,rax
+    jne 36
+    jmp 58
+33:
+    xor eax,eax
+    test al,0x1
+    jne 48
 34:
-    xor r14d,r14d
-    mov rsi,QWORD PTR [rsp+0x18]
+    xor ebp,ebp
+    mov rsi,QWORD PTR [rsp+0x30]
+    mov r8,QWORD PTR [rsp+0x10]
 35:
     lea rdi,[rsp+0x48]
-    mov r13,r10
-    mov rdx,r10
-    mov r12,r9
-    mov ecx,r9d
-    mov r8,QWORD PTR [rsp+0x8]
+    mov rdx,r14
+    mov r12,r11
+    mov ecx,r11d
     call _ZN7mlx5_cq12tag_matching6retire
     movzx eax,WORD PTR [rsp+0x48]
     cmp eax,0x2
-    je 47
+    je 45
     test eax,eax
-    je 70
-    mov rcx,QWORD PTR [rsp+0x4c]
-    mov eax,ecx
-    shr eax,0x8
-    mov DWORD PTR [rsp+0x4],eax
-    mov QWORD PTR [rsp+0x10],rcx
-    shr rcx,0x10
-    mov QWORD PTR [rsp+0x58],rcx
+    je 67
+    lea rcx,[rsp+0x4c]
+    mov eax,DWORD PTR [rcx+0x8]
+    mov DWORD PTR [rsp+0x40],eax
+    mov rax,QWORD PTR [rcx]
+    mov QWORD PTR [rsp+0x38],rax
 36:
-    mov rsi,r13
-    lea r12,[rbx+0xe0]
     mov rdi,rbx
-37:
+    mov rsi,r14
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
+37:
+    mov r14,QWORD PTR [rbx+0x68]
+    movzx eax,BYTE PTR [r14+0x3f]
+    jmp 3
+    cmp ecx,0x4fffffff
+    jbe 39
 38:
-    mov rax,QWORD PTR [rbx+0x68]
-    movzx eax,BYTE PTR [rax+0x3f]
-    xor al,BYTE PTR [rbx+0x148]
-    test al,0x1
-    je 3
-    jmp 46
+    xor r10d,r10d
+    jmp 10
+    xor r10d,r10d
+    cmp ecx,0x4fffffff
+    ja 10
+    jmp 68
 39:
     mov esi,0x40
     cmp QWORD PTR [rbx+0x40],0x40
-    jbe 73
+    jbe 70
 40:
-    mov r11d,DWORD PTR [r10+0x2c]
-    bswap r11d
-    cmp esi,r11d
-    jb 72
+    mov r10d,DWORD PTR [r14+0x2c]
+    bswap r10d
+    cmp esi,r10d
+    jb 69
     cmp al,0x2
-    mov r11d,0x800
+    mov r10d,0x800
     mov eax,0x4000
-    cmove r11d,eax
+    cmove r10d,eax
     jmp 10
 41:
-    mov QWORD PTR [rsp+0x8],r14
-    xor r14d,r14d
-    mov r10,r13
-    mov r9,QWORD PTR [rsp+0x38]
+    mov r8,rbp
+    xor ebp,ebp
+    mov r11,QWORD PTR [rsp+0x10]
     mov rsi,r12
     jmp 35
 42:
-    xor eax,eax
-    test al,0x1
-    je 34
-    jmp 54
-43:
-    mov QWORD PTR [rsp+0x8],rdx
-    mov eax,r15d
-    mov DWORD PTR [rsp+0x4],eax
-    mov QWORD PTR [rsp+0x10],0x0
-    jmp 35
-44:
-    mov rdi,QWORD PTR [rbx+0x10]
-    mov rsi,QWORD PTR [rbx+0x18]
-    mov rdx,r10
-    mov r14,r10
-    call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$22report_signature_error
-    mov rdi,rbx
-    mov rsi,r14
-    jmp 37
-45:
     mov rdi,QWORD PTR [rcx+0x198]
     add rdi,0x10
-    mov rsi,QWORD PTR [rsp+0x8]
+    mov rsi,QWORD PTR [rsp+0x10]
+    lea rdx,[rsp+0x18]
+    lea rcx,[data]
     call QWORD PTR [_ZN8mlx5_wqe7receive6shared20SharedReceiveRecords6repost]
-    mov rcx,QWORD PTR [rsp+0x18]
+    mov rcx,QWORD PTR [rsp+0x30]
     test al,al
-    je 27
-    mov rdi,rbx
-    mov rsi,r14
-    call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-    lea r12,[rbx+0xe0]
-    jmp 38
-46:
+    je 23
+    jmp 37
+43:
+    mov rdi,QWORD PTR [rbx+0x10]
+    mov rsi,QWORD PTR [rbx+0x18]
+    mov rdx,r14
+    call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$22report_signature_error
+    jmp 36
+44:
     mov rax,QWORD PTR [rbx+0x90]
     mov ecx,DWORD PTR [rbx+0x144]
     mov DWORD PTR [rax+0x2c],ecx
@@ -581,72 +554,68 @@
     bswap ecx
     mov DWORD PTR [rax],ecx
     xor eax,eax
-    jmp 57
-47:
-    test r14b,r14b
-    mov r10,r13
-    mov r11,QWORD PTR [rsp+0x40]
-    mov r9,r12
-    mov rsi,QWORD PTR [rsp+0x18]
-    jne 69
-48:
+    jmp 55
+45:
+    test bpl,bpl
+    mov r11,r12
+    mov r12,QWORD PTR [rsp+0x58]
+    mov rsi,QWORD PTR [rsp+0x30]
+    jne 66
+46:
     movzx eax,BYTE PTR [rsi+0x1a8]
     test al,al
-    jne 49
+    jne 47
     test r15b,r15b
-    je 51
-    cmp r9d,0xd
-    je 51
+    je 49
+    cmp r11d,0xd
+    je 49
     cmp DWORD PTR [rsi+0x190],0x1
-    jne 51
+    jne 49
     mov rdi,QWORD PTR [rsi+0x198]
     add rdi,0x10
-    mov r14,r10
-    mov r15,r9
+    mov r15,r11
     call QWORD PTR [_ZN8mlx5_wqe7receive6shared20SharedReceiveRecords7is_lent]
-    mov r9,r15
-    mov r11,QWORD PTR [rsp+0x40]
-    mov r10,r14
+    mov r11,r15
     test al,al
-    je 51
-49:
+    je 49
+47:
     mov rdi,rbx
-    mov rsi,r10
-    mov edx,r9d
-    mov ecx,r11d
+    mov rsi,r14
+    mov edx,r11d
+    mov rcx,QWORD PTR [rsp+0x8]
     call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$10found_lent]
-    jmp 56
-50:
-    or r15b,0x80
-    movzx ebp,r15b
-    jmp 55
-51:
-    shl rbp,0x20
-    mov rax,QWORD PTR [rsp+0x60]
-    and eax,0xffff0000
-    lea rsi,[rax+rbp*1]
+    jmp 54
+48:
+    mov bp,0x180
+    jmp 53
+49:
+    shl r13,0x20
+    and r12d,0xffff0000
+    lea rsi,[r12+r13*1]
     add rsi,0x2
-52:
+50:
     mov rdi,rbx
-53:
+51:
     call _ZN7mlx5_cq4ring13Ring$LT$Q$GT$5latch
     xor eax,eax
-    jmp 57
-54:
-    mov bp,0x180
-    mov r12,rdx
-55:
+    jmp 55
+52:
+    or r15b,0x80
+    movzx ebp,r15b
+53:
+    mov r15,QWORD PTR [rsp+0x8]
+    mov QWORD PTR [rsp+0x3c],rdx
     mov rdi,rbx
-    mov rsi,r10
-    mov r14,r10
+    mov rsi,r14
+    mov r12,rdx
     call _ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$8pass_any
-    or ebp,DWORD PTR [rsp+0x40]
+    or ebp,r15d
     mov QWORD PTR [rbx+0x50],r14
     mov QWORD PTR [rbx+0x58],r12
     mov WORD PTR [rbx+0x60],bp
-56:
+54:
     mov al,0x1
-57:
+55:
     add rsp,0x68
     pop rbx
     pop r12
@@ -655,120 +624,113 @@
     pop r15
     pop rbp
     ret
-58:
-    test r11d,0x4800
-    jne 75
-    mov eax,DWORD PTR [r10+0x2c]
+56:
+    shl r13,0x20
+    inc r13
+    mov rdi,rbx
+    mov rsi,r13
+    jmp 51
+57:
+    mov WORD PTR [rsp+0x38],0x200
+    test DWORD PTR [rsp+0x8],0x4800
+    jne 72
+    mov eax,DWORD PTR [r14+0x2c]
     bswap eax
-    mov WORD PTR [rbx+0x48],dx
+    mov WORD PTR [rbx+0x48],r8w
     mov DWORD PTR [rbx+0x4c],eax
     cmp DWORD PTR [rsi+0x190],0x2
-    jne 48
+    jne 46
     mov ecx,DWORD PTR [rsi+0x1a4]
     shr eax,0x10
     and eax,0x7fff
-    je 48
-    cmp ecx,edx
-    ja 48
-    add eax,edx
+    je 46
+    cmp ecx,r8d
+    ja 46
+    add eax,r8d
     cmp eax,DWORD PTR [rsi+0x1a0]
-    ja 48
+    ja 46
     mov rdx,QWORD PTR [rsi+0x198]
     mov ecx,DWORD PTR [rdx+0x100]
     movzx edx,WORD PTR [rdx+0x80]
     cmp dx,cx
-    je 48
-    mov rdx,QWORD PTR [rsi+0x198]
-    mov r8,QWORD PTR [rdx+0x180]
-    mov edi,DWORD PTR [rdx+0x188]
+    je 46
+    mov r9,QWORD PTR [rsi+0x198]
+    mov r8,QWORD PTR [r9+0x180]
+    mov edi,DWORD PTR [r9+0x188]
     dec edi
     and edi,ecx
     movzx edi,di
-    mov r12,QWORD PTR [r8+rdi*8]
+    mov rdx,QWORD PTR [r8+rdi*8]
     cmp eax,DWORD PTR [rsi+0x1a0]
-    jne 63
+    jne 62
     mov DWORD PTR [rsi+0x1a4],0x0
     inc ecx
     movzx eax,cx
-    mov DWORD PTR [rdx+0x100],eax
+    mov DWORD PTR [r9+0x100],eax
     mov bp,0x82
-    jmp 55
-59:
-    movzx ebp,BYTE PTR [rsp+0x34]
-    mov r12,QWORD PTR [rsp+0x28]
-    jmp 61
-60:
-    movzx ebp,BYTE PTR [rsp+0x34]
-    mov r12,QWORD PTR [rsp+0x28]
-    or ebp,0x100
-61:
-    mov r10,r13
-    jmp 55
-62:
-    shl rbp,0x20
-    inc rbp
-    mov rdi,rbx
-    mov rsi,rbp
     jmp 53
-63:
+58:
+    movzx ebp,BYTE PTR [rsp+0x2c]
+    mov rdx,QWORD PTR [rsp+0x20]
+    or ebp,0x100
+    jmp 53
+59:
+    movzx ebp,BYTE PTR [rsp+0x2c]
+    mov rdx,QWORD PTR [rsp+0x20]
+    jmp 53
+60:
+    mov edx,DWORD PTR [rsp+0x1c]
+61:
+    mov eax,0x5
+    jmp 64
+62:
     mov DWORD PTR [rsi+0x1a4],eax
     mov bp,0x82
-    jmp 55
-64:
-    mov edx,DWORD PTR [rsp+0x24]
-65:
-    mov eax,0x5
-    jmp 67
-66:
+    jmp 53
+63:
     mov eax,0x303
-67:
+64:
     shl rdx,0x20
     or rdx,rax
-68:
+65:
     mov rdi,rbx
     mov rsi,rdx
-    jmp 53
-69:
-    mov rcx,QWORD PTR [rsp+0x58]
-    shl rcx,0x10
-    movzx eax,BYTE PTR [rsp+0x4]
-    shl eax,0x8
-    or rax,rcx
-    movzx esi,BYTE PTR [rsp+0x10]
-    or rsi,rax
-    jmp 52
-70:
-    mov rax,QWORD PTR [rsp+0x50]
-    movzx r14d,WORD PTR [rsp+0x4a]
+    jmp 51
+66:
+    mov rsi,QWORD PTR [rsp+0x38]
+    jmp 50
+67:
+    mov rbp,QWORD PTR [rsp+0x50]
+    movzx r15d,WORD PTR [rsp+0x4a]
     mov rdi,rbx
     mov esi,r12d
-    mov r12,rax
-    mov edx,ebp
+    mov edx,r13d
     call QWORD PTR [_ZN7mlx5_cq4ring4slow46_$LT$impl$u20$mlx5_cq..ring..Ring$LT$Q$GT$$GT$12side_of_tags]
-    mov ebp,r14d
+    mov rdx,rbp
+    mov ebp,r15d
     or ebp,0xffff8000
     test al,al
-    cmovne ebp,r14d
-    jmp 61
-71:
+    cmovne ebp,r15d
+    jmp 53
+68:
     mov eax,0x3
-    jmp 74
-72:
-    shl r11,0x20
+    jmp 71
+69:
+    shl r10,0x20
     mov eax,0x4
-    jmp 74
-73:
+    jmp 71
+70:
     mov eax,0x3
-    xor r11d,r11d
-74:
+    xor r10d,r10d
+71:
     shl edx,0x8
     or rdx,rax
-    or rdx,r11
-    jmp 68
-75:
-    shr r13,0x1a
-    and r13d,0x300
-    or r13,0x3
+    or rdx,r10
+    jmp 65
+72:
+    shr rbp,0x1a
+    and ebp,0x300
+    or rbp,0x3
     mov rdi,rbx
-    mov rsi,r13
-    jmp 53
+    mov rsi,rbp
+    jmp 51
