@@ -498,6 +498,38 @@ mod tests {
         assert_eq!(spares(&indexes), (vec![128, 64], vec![16, 32]));
     }
 
+    /// What does not depend on the size of a ring fits any queue.
+    #[test]
+    fn a_queue_of_any_size_takes_the_place_of_one_that_is_gone() {
+        let indexes = Arc::new(UserIndexes::default());
+        let former = queue(&indexes, 64, 32);
+        let place = former.as_non_null();
+        drop(former);
+        assert_eq!(indexes.free().places.len(), 1);
+        let next = queue(&indexes, 128, 16);
+        assert_eq!((next.as_non_null(), indexes.free().places.len()), (place, 0));
+        assert_eq!(next.records().send.written_blocks(), 64, "records of its own ring");
+        let others = [(); SPARES].map(|()| queue(&indexes, 2, 1));
+        drop((next, others));
+        assert_eq!(indexes.free().places.len(), SPARES);
+    }
+
+    #[test]
+    fn the_order_of_requests_is_that_of_the_queue_whatever_the_memory_had_before() {
+        let indexes = Arc::new(UserIndexes::default());
+        for in_order in [false, true, true, false, false] {
+            let receives = match in_order {
+                true => indexes.receive_records_in_order(4),
+                false => indexes.receive_records(4),
+            };
+            assert_eq!(receives.is_in_order(), in_order);
+            let known =
+                QueuePairRecords { receive: ReceiveSide::Own(receives), ..records(&indexes, 2, 1) };
+            drop(indexes.register(known, [RingId::NONE; 2]));
+            assert!(spares(&indexes).1.contains(&4), "the next one takes it");
+        }
+    }
+
     #[test]
     fn memory_that_somebody_has_yet_is_not_used_again() {
         let indexes = Arc::new(UserIndexes::default());

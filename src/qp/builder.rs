@@ -238,9 +238,9 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Receives from `srq`, which cannot be destroyed while the builder or its queue pair exists. Default: the queue pair has a receive queue
-    /// of its own. `build` refuses a queue of another context, a transport that does not receive, and a
-    /// [tag-matching queue](QueuePairBuilder::tm_srq) besides.
+    /// Receives from `srq`, which cannot be destroyed while the builder or its queue pair exists. Default: the queue
+    /// pair has a receive queue of its own. `build` refuses a queue of another context, a transport that does not
+    /// receive, and a [tag-matching queue](QueuePairBuilder::tm_srq) besides.
     pub fn srq(mut self, srq: &SharedReceiveQueue) -> Self {
         self.srq = Some(srq.take());
         self

@@ -91,3 +91,43 @@ impl SrqControl {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::devices_on;
+    use crate::transport::Rc;
+    use mlx5_sim::{SimConfig, Simulator};
+    use nix::libc;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::ForkResult;
+
+    /// A thread that was in a call holds the lock, and is not there in the child.
+    #[test]
+    fn a_child_is_refused_and_waits_for_no_call_of_its_parent() {
+        let simulator = Simulator::new(SimConfig::new());
+        let context = devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).build().unwrap());
+        let mut srq = pd.create_srq(7).build().unwrap();
+        let (inner, control) = (srq.inner.clone(), srq.control());
+        let held = inner.handle.lock().unwrap();
+        // SAFETY: the child uses nothing that a thread of the parent may hold but the lock that this one holds,
+        // and ends without the handlers of the parent.
+        match unsafe { nix::unistd::fork() }.unwrap() {
+            ForkResult::Child => {
+                // SAFETY: as above. A child that waits is ended by the signal.
+                unsafe { libc::alarm(60) };
+                let refused = control.query().is_err()
+                    && control.set_limit(1).is_err()
+                    && pd.create_qp::<Rc>(&cq, &cq).srq_of(&control).is_err()
+                    && srq.withdraw().is_err();
+                // SAFETY: as above.
+                unsafe { libc::_exit(i32::from(!refused)) }
+            }
+            ForkResult::Parent { child } => {
+                drop(held);
+                assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+            }
+        }
+        srq.withdraw().unwrap();
+    }
+}

@@ -13,7 +13,7 @@ use mlx5_wqe::{Gate, QueueState, Repost, SharedReceiveRecords};
 use std::ops::Deref;
 use std::sync::atomic::{
     AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,7 +63,7 @@ impl Deref for Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         // Whoever finds that nobody takes from it any more destroys it after what was done here.
-        self.0.takers.fetch_sub(1, AcqRel);
+        self.0.takers.fetch_sub(1, Release);
     }
 }
 

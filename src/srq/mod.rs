@@ -109,8 +109,8 @@ impl SharedReceiveQueue {
     /// thread alone.
     ///
     /// When the call returns, what was set before is not called any more. It waits for a poll that calls it: `repost`
-    /// itself must not make this call, nor may who makes it hold a lock that `repost` takes. What `repost` owns lives as long as the queue: an [`Arc`] of
-    /// the queue itself would keep it for ever, a `Weak` one does not.
+    /// itself must not make this call, nor may who makes it hold a lock that `repost` takes. What `repost` owns lives as
+    /// long as the queue: an [`Arc`] of the queue itself would keep it for ever, a `Weak` one does not.
     ///
     /// ```
     /// # use mlx5::SharedReceiveQueue;

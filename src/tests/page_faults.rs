@@ -9,6 +9,7 @@ use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::write_cmd::WriteCommand;
 use mlx5_wqe::Repost;
 use mlx5_wqe::SendFlags;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -66,6 +67,27 @@ fn a_function_that_posts_it_again_keeps_page_faults_from_the_program() {
     srq.lock().unwrap().on_page_fault(Some(Box::new(repost)));
     post(&srq, 0..1);
     pair.send([9], SendFlags::SIGNALED);
+    assert_eq!(poll(&mut bed, 2), [(0, false), (9, false)]);
+    assert_eq!(srq.lock().unwrap().in_flight(), 0);
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+/// The completion of the request's first time is over; the message comes to its second time.
+#[test]
+fn polling_goes_on_behind_a_panic_of_what_posted_a_request_again() {
+    let (mut bed, srq) = faulty(1);
+    let mut pair = bed.pair(Some(&srq.lock().unwrap()));
+    let weak = Arc::downgrade(&srq);
+    let repost = move |faulted: Faulted<'_>| {
+        let queue = weak.upgrade().unwrap();
+        assert!(queue.lock().unwrap().repost(faulted));
+        resume_unwind(Box::new("planned"));
+    };
+    srq.lock().unwrap().on_page_fault(Some(Box::new(repost)));
+    post(&srq, 0..1);
+    pair.send([9], SendFlags::SIGNALED);
+    bed.wait_for(1);
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut bed, 2))).is_err());
     assert_eq!(poll(&mut bed, 2), [(0, false), (9, false)]);
     assert_eq!(srq.lock().unwrap().in_flight(), 0);
     assert_eq!(bed.simulator.violations(), []);

@@ -5,7 +5,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// How many are kept.
 const SPARES: usize = 4;
@@ -85,10 +85,9 @@ impl Spares {
     }
 }
 
-#[cfg(test)]
 impl Drop for Spares {
     fn drop(&mut self) {
-        let blocks = self.0.get_mut().unwrap();
+        let blocks = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         blocks.drain(..).for_each(Block::free);
     }
 }

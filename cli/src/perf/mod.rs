@@ -348,9 +348,8 @@ fn check(args: &Args) -> Result<(), Failure> {
     for (place, (name, file)) in files.iter().enumerate() {
         // Two may go to /dev/null.
         let regular = file.as_deref().is_some_and(|path| path.is_file() || !path.exists());
-        let same = |(_, other): &&(_, &Option<PathBuf>)| match (file, other) {
-            (Some(file), Some(other)) => regular && is_same(file, other),
-            _ => false,
+        let same = |(_, other): &&(_, &Option<PathBuf>)| {
+            regular && matches!((file, other), (Some(file), Some(other)) if is_same(file, other))
         };
         if let Some((other, _)) = files[..place].iter().find(same) {
             let cause = format!("{other} and {name} would be written to the same file");

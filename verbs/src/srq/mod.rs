@@ -85,6 +85,7 @@ pub(crate) struct SrqObject {
     c: UnsafeCell<ibv_srq>,
     /// For what needs no lock: threads that post do not wait for these calls of the kernel.
     pub(crate) control: SrqControl,
+    /// Which kind `queue` is of, for who does not hold the lock.
     pub(crate) has_tags: bool,
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<Queue>>,

@@ -148,6 +148,11 @@ impl ReceiveRecords {
         self.in_order = true;
     }
 
+    /// Whether they complete in order.
+    pub fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
     /// Returns the slot of request `counter`. Meaningless for a ring of zero requests.
     #[inline(always)]
     fn slot(&self, counter: u16) -> usize {

@@ -185,6 +185,8 @@ const END: &str = "
   of the ratios of each alternation. The rounds are those of several processes, because where code and
   queues lie in the memory of one changes short times; a number is the median of theirs, also where
   threads work at the same time. On a busy machine they vary by about ten percent.
+* glibc's malloc is told to give nothing back to the kernel meanwhile: a case that frees the end of the heap would
+  pay for that, or not, by where the heap happens to end.
 * Memory is the growth of malloc's bytes in use and of anonymous mappings when 256 queues are
   created after 16 others, divided by 256. Memory that the simulated kernel allocates, and
   doorbell pages, are excluded.
