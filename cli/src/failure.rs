@@ -1,6 +1,7 @@
 //! Failures, with a hint at a remedy.
 
 use mlx5::{BatchError, CancelError, Error, ErrorKind, ListError, PollError};
+use nix::errno::Errno;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -109,6 +110,11 @@ impl From<Error> for Failure {
                 "try as root, or see what `ls -l /dev/infiniband` says; --sim needs no privileges"
             }
             ErrorKind::OutOfMemory => "raise `ulimit -l`, or use fewer or smaller buffers",
+            ErrorKind::ResourceLimit
+                if matches!(error.errno(), Some(Errno::EMFILE | Errno::ENFILE)) =>
+            {
+                "each device, completion channel and watch takes a file"
+            }
             ErrorKind::ResourceLimit => "`mlx5 info -v` shows the device's limits",
             ErrorKind::KernelTooOld => {
                 "--sim uses a simulated device, which needs no kernel support"

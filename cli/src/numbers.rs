@@ -7,24 +7,25 @@ use std::time::Duration;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
 
 /// The largest message that can be measured.
 pub(crate) const LARGEST: usize = 1 << 30;
 
-/// Reads a size: `64`, `64k`, `8m`.
+/// Reads a size: `64`, `64k`, `8m`, `1g`.
 pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
-    let (digits, unit) = match lower.strip_suffix(['k', 'm']) {
-        Some(digits) if lower.ends_with('k') => (digits, KIB),
-        Some(digits) => (digits, MIB),
-        None => (lower.as_str(), 1),
-    };
+    let units = [('k', KIB), ('m', MIB), ('g', GIB)];
+    let (digits, unit) = units
+        .iter()
+        .find_map(|(letter, unit)| Some((lower.strip_suffix(*letter)?, *unit)))
+        .unwrap_or((lower.as_str(), 1));
     let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
     match size {
         Some(size) if size <= LARGEST => Ok(size),
-        Some(_) => Err(format!("{text} is more than the largest message, 1024m")),
-        None => Err(format!("{text:?} is not a size: write 64, 64k or 8m, up to 1024m")),
+        Some(_) => Err(format!("{text} is more than the largest message, 1g")),
+        None => Err(format!("{text:?} is not a size: write 64, 64k or 8m, up to 1g")),
     }
 }
 
@@ -55,12 +56,13 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats a size: `64`, `64k`, `8m`.
+/// Formats a size: `64`, `64k`, `8m`, `1g`.
 pub(crate) struct Size(pub(crate) usize);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.0 {
+            size if size >= GIB && size % GIB == 0 => format!("{}g", size / GIB),
             size if size >= MIB && size % MIB == 0 => format!("{}m", size / MIB),
             size if size >= KIB && size % KIB == 0 => format!("{}k", size / KIB),
             size => size.to_string(),
@@ -201,11 +203,15 @@ mod tests {
         assert_eq!(parse_size("0"), Ok(0));
         assert_eq!(parse_size("64k"), Ok(65536));
         assert_eq!(parse_size("8M"), Ok(8 << 20));
+        assert_eq!((parse_size("1g"), parse_size("1G")), (Ok(1 << 30), Ok(1 << 30)));
+        assert!(parse_size("2g").unwrap_err().contains("largest"));
         assert!(parse_size("8x").unwrap_err().contains("not a size"));
         assert!(parse_size("-1").unwrap_err().contains("not a size"));
         assert!(parse_size("99999m").unwrap_err().contains("largest"));
         assert!(parse_size("99999999999999999999m").unwrap_err().contains("not a size"));
-        for (size, text) in [(0, "0"), (1023, "1023"), (1536, "1536"), (65536, "64k")] {
+        for (size, text) in
+            [(0, "0"), (1023, "1023"), (1536, "1536"), (65536, "64k"), (1 << 30, "1g")]
+        {
             assert_eq!(Size(size).to_string(), text);
         }
     }

@@ -58,11 +58,11 @@ pub(crate) struct Args {
     /// It needs the same -n and -s, for RC and UC the same -m, and on Ethernet -g.
     #[arg(long)]
     ibv: bool,
-    /// Path MTU, as -m of rdma-core's programs
-    #[arg(long, value_name = "BYTES", default_value_t = 1024, requires = "ibv",
+    /// Path MTU with --ibv, as -m of rdma-core's programs [default: 1024]
+    #[arg(long, value_name = "BYTES", requires = "ibv",
           value_parser = clap::builder::PossibleValuesParser::new(MTUS)
               .map(|mtu| mtu.parse::<u32>().expect("one of these")))]
-    mtu: u32,
+    mtu: Option<u32>,
     #[command(flatten)]
     ends: EndArgs,
     #[command(flatten)]
@@ -131,7 +131,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
 /// Bounces messages with one of rdma-core's programs.
 fn with_ibv(args: &Args, port: &Port, shape: Shape, out: &mut impl Write) -> Result<(), Failure> {
     args.ends.reach(port)?;
-    let mtu = Mtu::from_raw(args.mtu.ilog2() as u8 - 7).expect("one of the sizes that there are");
+    let mtu = args.mtu.unwrap_or(1024);
+    let mtu = Mtu::from_raw(mtu.ilog2() as u8 - 7).expect("one of the sizes that there are");
     let waiter = args.ends.waiter(port, args.events)?;
     let mut foreign = Foreign::open(&args.ends, port, shape, mtu, waiter)?;
     writeln!(out, "local   {}", foreign.local)?;

@@ -1,7 +1,7 @@
 //! `mlx5 completions` and `mlx5 man`: what a shell and man(1) know of the command.
 
 use crate::failure::Failure;
-use clap::Command;
+use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use std::fs;
 use std::io::Write;
@@ -12,10 +12,18 @@ pub(crate) const COMPLETIONS: &str = "\
 Writes a completion script for a shell to stdout.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
+Examples, each with the folder that the shell looks into:
+  mkdir -p ~/.local/share/bash-completion/completions
   mlx5 completions bash > ~/.local/share/bash-completion/completions/mlx5
+
+  mkdir -p ~/.zfunc                    ~/.zshrc: fpath+=~/.zfunc; autoload -U compinit; compinit
   mlx5 completions zsh > ~/.zfunc/_mlx5
-  mlx5 completions fish > ~/.config/fish/completions/mlx5.fish";
+
+  mkdir -p ~/.config/fish/completions
+  mlx5 completions fish > ~/.config/fish/completions/mlx5.fish
+
+A shell that runs already knows them when it is started again. Bash needs the package
+bash-completion.";
 
 /// `--help`.
 pub(crate) const MAN: &str = "\
@@ -23,8 +31,11 @@ Writes the man pages, mlx5.1 and one of each command, into a folder.";
 
 const MAN_EXAMPLES: &str = "\
 Examples:
-  mlx5 man ~/.local/share/man/man1
-  man mlx5-perf";
+  mlx5 man ~/.cargo/share/man/man1
+  man mlx5-perf
+
+man(1) looks beside each folder of PATH: for ~/.cargo/bin, where `cargo install` puts the
+command, into ~/.cargo/share/man. `manpath` shows where else.";
 
 /// Options of `mlx5 completions`.
 #[derive(clap::Args, Debug)]
@@ -40,6 +51,7 @@ pub(crate) struct CompletionsArgs {
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
     /// The folder; made if it is not there
+    #[arg(value_hint = ValueHint::DirPath)]
     folder: PathBuf,
 }
 
@@ -48,6 +60,14 @@ pub(crate) fn completions(
     mut command: Command,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
+    // Shells complete the names of files where nothing else is said.
+    let plain = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    };
+    for command in command.get_subcommands_mut() {
+        *command = std::mem::take(command).mut_args(plain);
+    }
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "mlx5", &mut script);
     Ok(out.write_all(&script)?)

@@ -197,3 +197,13 @@ fn the_key_tells_which_part_of_which_block_is_corrupt() {
         assert!(text.contains("1 cancelled: 101"), "{text}");
     }
 }
+
+/// The limit is the process's, not the device's.
+#[test]
+fn too_many_open_files_have_a_hint_of_their_own() {
+    let script = format!("ulimit -n 5; exec {} pingpong --sim -n 1", env!("CARGO_BIN_EXE_mlx5"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("(ulimit -n)") && text.contains("hint: each device, "), "{text}");
+}

@@ -286,6 +286,7 @@ fn an_interrupt_leaves_what_was_measured() {
         "--threads 2 --qps 4",
         "--only rate --bidirectional",
         "--only rate --csv -",
+        "--json -",
         "--raw",
     ] {
         let sizes = if line == "--raw" { "80,64" } else { "8,64" };
@@ -294,9 +295,17 @@ fn an_interrupt_leaves_what_was_measured() {
         let run = interrupted(command(&words), "measuring");
         assert_eq!(run.code, Some(130), "{line}: {}{}", run.err, run.out);
         assert!(run.err.contains("mlx5: interrupted: 1 of 2 sizes"), "{line}: {}", run.err);
+        assert!(run.err.contains(" were measured, the last in part\n"), "{line}: {}", run.err);
+        if line == "--json -" {
+            let document: Value = serde_json::from_str(&run.out).expect("JSON");
+            assert_eq!(document["interrupted"], true);
+            assert_eq!(document["results"][0]["whole"], false);
+            continue;
+        }
         let row = run.out.lines().last().expect("a row");
         let first = ["8 ", "rc,send,8,", "64 "];
         assert!(first.iter().any(|first| row.trim_start().starts_with(first)), "{}", run.out);
+        assert!(!line.contains("--csv") || row.ends_with(",false"), "{row}");
     }
 }
 

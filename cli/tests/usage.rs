@@ -40,6 +40,14 @@ fn shells_and_man_know_every_command() {
         let script = mlx5(&format!("completions {shell}")).done();
         assert!(COMMANDS.iter().all(|name| script.contains(name)), "{shell}: {script}");
     }
+    // A name is none of a file.
+    let script = mlx5("completions fish").done();
+    let option = |name: &str| {
+        let line = script.lines().find(|line| line.contains(&format!("subcommand perf\" {name} ")));
+        line.unwrap_or_else(|| panic!("{name} is missing in\n{script}")).to_owned()
+    };
+    assert!(option("-s d -l device").ends_with(" -r -f") && option("-l json").ends_with(" -r -F"));
+    assert!(option("-l depth").ends_with(" -r -f"), "{}", option("-l depth"));
     let folder = std::env::temp_dir().join(format!("mlx5-man-{}", std::process::id()));
     let told = mlx5(&format!("man {}", folder.display())).done();
     let page = std::fs::read_to_string(folder.join("mlx5-perf.1"));

@@ -41,6 +41,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Packets to capture [default: until Ctrl-C; 10 on the simulated device]
+    ///
+    /// With --duration alone, a hundred a second arrive at the simulated device.
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = count::<u64>(1, u64::MAX))]
     count: Option<u64>,
@@ -69,8 +71,10 @@ fn parse_snap(text: &str) -> Result<usize, String> {
 const BUFFER: u32 = 16 << 10;
 /// Buffers that wait for packets.
 const RECEIVES: u32 = 1024;
-/// Packets that a simulated device gets to receive.
+/// Packets that a simulated device gets to receive if nobody says how many, or for how long.
 const SIMULATED: u64 = 10;
+/// The time between them if only the time is said: a file for a person to read.
+const PACE: Duration = Duration::from_millis(20);
 
 /// Captures to `out`, or to the file that the arguments name.
 pub(crate) fn run(
@@ -98,9 +102,10 @@ fn capture(
 ) -> Result<(), Failure> {
     let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
     let mut listener = Listener::new(opened, args.port, RECEIVES, snap)?;
-    let count = args.count.or(opened.simulator.is_some().then_some(SIMULATED));
+    let few = opened.simulator.is_some() && args.duration.is_none();
+    let count = args.count.or(few.then_some(SIMULATED));
     let mut traffic = match opened.simulator {
-        Some(_) => Some(Traffic::new(opened, args.port, count.unwrap_or(SIMULATED))?),
+        Some(_) => Some(Traffic::new(opened, args.port, count)?),
         None => None,
     };
     let deadline = args.duration.map(|duration| Instant::now() + duration);
@@ -216,22 +221,26 @@ struct Traffic {
     queue: EthernetQueue,
     _rule: FlowRule,
     sent: u64,
-    most: u64,
+    /// How many to send; without it, one each [`PACE`].
+    most: Option<u64>,
+    begun: Instant,
 }
 
 impl Traffic {
-    fn new(opened: &Opened, port: u8, most: u64) -> Result<Self, Failure> {
+    fn new(opened: &Opened, port: u8, most: Option<u64>) -> Result<Self, Failure> {
         // The packets of a context do not come back to it.
         let context = opened.device.open()?;
         let queue = context.create_ethernet_queue(port).receives(1).build()?;
         let rule = queue.attach(&Rule::new().ethernet(Ethernet::new().dst_mac(GROUP)))?;
-        Ok(Self { queue, _rule: rule, sent: 0, most })
+        Ok(Self { queue, _rule: rule, sent: 0, most, begun: Instant::now() })
     }
 
     /// Sends some more, when there were so many copies.
     fn send(&mut self, arrived: u64) -> Result<(), Failure> {
         self.queue.reap()?;
-        while self.sent < self.most
+        let paced = || self.begun.elapsed().as_nanos() / PACE.as_nanos() + 1;
+        let most = self.most.unwrap_or_else(|| u64::try_from(paced()).unwrap_or(u64::MAX));
+        while self.sent < most
             && self.sent < arrived / COPIES + ON_THEIR_WAY
             && let Some(mut frame) = self.queue.frame()
         {
@@ -303,23 +312,43 @@ mod tests {
         assert_eq!((word(end, 16), word(end, 28)), (3000, 0));
     }
 
-    #[test]
-    fn what_the_port_dropped_is_told() {
+    /// A simulated device on a stepped clock.
+    fn stepped() -> (Simulator, Opened) {
         let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true);
         let simulator = Simulator::new(config);
         let device = mlx5::devices_on(simulator.kernel()).expect("devices").remove(0);
         let context = device.open().expect("it opens");
-        let opened = Opened { context, device, simulator: Some(simulator.clone()) };
+        (simulator.clone(), Opened { context, device, simulator: Some(simulator) })
+    }
+
+    #[test]
+    fn with_a_time_alone_packets_come_at_a_pace() {
+        let (_simulator, opened) = stepped();
+        let mut traffic = Traffic::new(&opened, 1, None).expect("a queue");
+        traffic.begun = Instant::now() + Duration::from_secs(3600);
+        traffic.send(0).expect("sent");
+        assert_eq!(traffic.sent, 1, "the first one at once");
+        traffic.begun = Instant::now() - PACE * 29;
+        traffic.send(0).expect("sent");
+        assert!((30..ON_THEIR_WAY).contains(&traffic.sent), "{}", traffic.sent);
+        traffic.begun = Instant::now() - PACE * 100_000;
+        traffic.send(0).expect("sent");
+        assert_eq!(traffic.sent, ON_THEIR_WAY, "the rest when these have arrived");
+    }
+
+    #[test]
+    fn what_the_port_dropped_is_told() {
+        let (simulator, opened) = stepped();
         // Another capture's drops, before this one.
         let first = Listener::new(&opened, 1, 2, 64).expect("a queue");
-        let mut traffic = Traffic::new(&opened, 1, 30).expect("a queue");
+        let mut traffic = Traffic::new(&opened, 1, Some(30)).expect("a queue");
         traffic.send(0).expect("sent");
         simulator.run_until_idle();
         assert_eq!(dropped(&opened.device, 1), Some(58));
         drop((first, traffic));
 
         let mut listener = Listener::new(&opened, 1, 4, 64).expect("a queue");
-        let mut traffic = Traffic::new(&opened, 1, 30).expect("a queue");
+        let mut traffic = Traffic::new(&opened, 1, Some(30)).expect("a queue");
         traffic.send(0).expect("sent");
         simulator.run_until_idle();
         let mut out = Vec::new();

@@ -151,6 +151,12 @@ fn mtu(machine: Option<&Machine>, context: &Context, port: u8, attributes: &Port
     if attributes.link_layer != LinkLayer::Ethernet {
         return Finding::warning(text, "the subnet manager sets it");
     }
+    if machine.is_none() {
+        return Finding::warning(
+            text,
+            "a program that simulates it sets `PortConfig::mtu` to 4096",
+        );
+    }
     let interface = context.net_interfaces(port).ok().and_then(|names| names.into_iter().next());
     let interface = interface.as_deref().unwrap_or("DEV");
     let has = machine

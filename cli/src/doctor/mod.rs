@@ -129,6 +129,7 @@ fn examine(
     report.heading("machine")?;
     report.add(machine.check())?;
     report.add([library::check(&machine.root)])?;
+    let of_machine = report.warnings;
     let Found { devices, simulator } = find()?;
     let simulated = simulator.is_some();
     // Other commands simulate a device where there is none. Here it would hide what was asked.
@@ -155,10 +156,19 @@ fn examine(
         return Err(Failure::new(cause)
             .hint("each FAIL is followed by what to do; fix the first one first"));
     }
-    match warnings {
-        0 => writeln!(out, "verdict: {works}")?,
-        _ => writeln!(out, "verdict: {works}, with {}", count(warnings, "warning"))?,
+    // What a machine lacks does not concern a device that is simulated.
+    let (warnings, aside) = match simulated {
+        true => (warnings - of_machine, of_machine),
+        false => (warnings, 0),
+    };
+    write!(out, "verdict: {works}")?;
+    if warnings > 0 {
+        write!(out, ", with {}", count(warnings, "warning"))?;
     }
+    if aside > 0 {
+        write!(out, "; it needs nothing of what the machine lacks ({})", count(aside, "warning"))?;
+    }
+    writeln!(out)?;
     Ok(())
 }
 

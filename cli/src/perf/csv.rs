@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// The columns. None of their values has a comma or a quotation mark.
 const HEAD: &str = "transport,operation,bytes,queue_pairs,threads,bidirectional,\
     samples,min_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,max_ns,mean_ns,stdev_ns,\
-    messages,lost,seconds,messages_per_second,gbit_per_second";
+    messages,lost,seconds,messages_per_second,gbit_per_second,whole";
 
 /// Columns of a latency, and of a rate.
 const LATENCY: usize = 9;
@@ -15,7 +15,7 @@ const RATE: usize = 5;
 /// Returns the results. What was not measured is empty.
 pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
     let mut text = format!("{HEAD}\n");
-    for Measurement { size, latency, rate } in results {
+    for Measurement { size, latency, rate, whole } in results {
         let (transport, op) = (plan.transport_name(), plan.op.name());
         // Writing to a string does not fail.
         let _ = write!(
@@ -51,7 +51,7 @@ pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
             }
             None => text.push_str(&",".repeat(RATE)),
         }
-        text.push('\n');
+        let _ = writeln!(text, ",{whole}");
     }
     text
 }
@@ -84,9 +84,9 @@ mod tests {
             |messages, seconds| Flow { messages, lost: 0, elapsed: Duration::from_secs(seconds) };
         for (out, back) in [(2, 4), (4, 2)] {
             let rate = Rate { out: flow(8, out), back: Some(flow(16, back)) };
-            let measured = Measurement { size: 64, latency: None, rate: Some(rate) };
+            let measured = Measurement { size: 64, latency: None, rate: Some(rate), whole: true };
             let text = table(&plan, &[measured]);
-            assert!(text.contains(",24,0,4.000000000,"), "{text}");
+            assert!(text.contains(",24,0,4.000000000,") && text.ends_with(",true\n"), "{text}");
         }
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_longest_bar_has_all_its_width_and_none_is_missing() {
         let times = times(std::iter::repeat_n(10, 10_000).chain([20]));
-        let result = Measurement { size: 64, latency: Some(times), rate: None };
+        let result = Measurement { size: 64, latency: Some(times), rate: None, whole: true };
         let mut text = Vec::new();
         write(&mut text, &[result]).expect("written");
         let text = String::from_utf8(text).expect("text");

@@ -2,8 +2,8 @@
 
 use crate::link::{Flow, Rate};
 use crate::numbers::Times;
-use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
+use crate::perf::{DEBUG, Setting};
 use serde_json::{Value, json};
 
 /// Returns the results, with the settings that they were measured with.
@@ -12,10 +12,13 @@ pub(crate) fn document(
     plan: &Plan,
     results: &[Measurement],
     histogram: bool,
+    interrupted: bool,
 ) -> Value {
     json!({
         "command": "mlx5 perf",
         "version": env!("CARGO_PKG_VERSION"),
+        "build": if DEBUG { "debug" } else { "release" },
+        "interrupted": interrupted,
         "device": {
             "name": setting.device,
             "part": setting.part,
@@ -45,6 +48,7 @@ pub(crate) fn document(
 fn result(result: &Measurement, histogram: bool) -> Value {
     let mut all = json!({
         "size": result.size,
+        "whole": result.whole,
         "latency_ns": result.latency.as_ref().map(latency),
         "rate": result.rate.as_ref().map(|measured| rate(measured, result.size)),
     });

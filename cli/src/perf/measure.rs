@@ -91,6 +91,8 @@ pub(crate) struct Measurement {
     pub(crate) size: usize,
     pub(crate) latency: Option<Times>,
     pub(crate) rate: Option<Rate>,
+    /// Whether nothing ended it early.
+    pub(crate) whole: bool,
 }
 
 impl Measurement {
@@ -107,7 +109,7 @@ impl Measurement {
             (Some(one), Some(other)) => Some(one.beside(other)),
             (one, other) => one.or(other),
         };
-        Self { size: self.size, latency, rate }
+        Self { size: self.size, latency, rate, whole: self.whole && other.whole }
     }
 }
 
@@ -209,7 +211,8 @@ impl Lane<'_> {
             if latency.is_none() && rate.is_none() {
                 break;
             }
-            results.push(Measurement { size, latency, rate });
+            let whole = !self.stop.load(Ordering::SeqCst);
+            results.push(Measurement { size, latency, rate, whole });
         }
         Ok(results)
     }

@@ -165,6 +165,9 @@ impl Outputs {
     }
 }
 
+/// Whether the command was built for debugging.
+const DEBUG: bool = cfg!(debug_assertions);
+
 /// What the results are of.
 struct Setting {
     device: String,
@@ -249,15 +252,29 @@ fn finish(
     // One that serves does not measure.
     let Some((interrupt, outputs)) = measuring else { return Ok(()) };
     let stop = interrupt.arm();
+    if DEBUG {
+        note(
+            "this build is not optimized, which takes times several times as long: cargo run --release",
+        );
+    }
     note("measuring; Ctrl-C ends it and shows the results so far");
     let results = measured(stop)?;
-    present(args, outputs, out, setting, plan, &results)?;
-    if interrupt.came() {
-        let (done, all) = (results.len(), plan.sizes.0.len());
-        let cause = format!("interrupted: {done} of {all} sizes were measured, the last in part");
-        return Err(Failure::interrupted(cause));
+    let ended = interrupt.came().then(|| interrupted(plan, &results));
+    present(args, outputs, out, setting, plan, &results, ended.as_deref())?;
+    if let Some(ended) = ended {
+        return Err(Failure::interrupted(ended));
     }
     Ok(())
+}
+
+/// How far an interrupted measurement came, in words.
+fn interrupted(plan: &Plan, results: &[Measurement]) -> String {
+    let (done, all) = (results.len(), plan.sizes.0.len());
+    let part = match results.last() {
+        Some(last) if !last.whole => ", the last in part",
+        _ => "",
+    };
+    format!("interrupted: {done} of {all} sizes were measured{part}")
 }
 
 fn present(
@@ -267,6 +284,7 @@ fn present(
     setting: &Setting,
     plan: &Plan,
     results: &[Measurement],
+    interrupted: Option<&str>,
 ) -> Result<(), Failure> {
     let Outputs { json, csv, svg } = outputs;
     // First what needs no file, so that a full disk takes nothing with it.
@@ -284,11 +302,11 @@ fn present(
     };
     let histogram = args.histogram;
     let json = write(json, &|| {
-        let document = json::document(setting, plan, results, histogram);
+        let document = json::document(setting, plan, results, histogram, interrupted.is_some());
         format!("{document:#}\n")
     });
     let csv = write(csv, &|| csv::table(plan, results));
-    let svg = write(svg, &|| plot::latency(setting, plan, results));
+    let svg = write(svg, &|| plot::latency(setting, plan, results, interrupted));
     json.and(csv).and(svg)
 }
 

@@ -15,7 +15,12 @@ const LINES: [(f64, &str, &str); 4] = [
 ];
 
 /// Draws the latencies.
-pub(crate) fn latency(setting: &Setting, plan: &Plan, results: &[Measurement]) -> String {
+pub(crate) fn latency(
+    setting: &Setting,
+    plan: &Plan,
+    results: &[Measurement],
+    interrupted: Option<&str>,
+) -> String {
     let measured: Vec<(usize, &Times)> =
         results.iter().filter_map(|result| Some((result.size, result.latency.as_ref()?))).collect();
     let title = format!("Latency of {}", operation(plan));
@@ -24,7 +29,8 @@ pub(crate) fn latency(setting: &Setting, plan: &Plan, results: &[Measurement]) -
         [(size, _)] => format!("{amount}, of {} bytes", Size(*size)),
         _ => format!("{amount}, of each size"),
     };
-    let notes = vec![place(setting), format!("{}; {messages}, one by one", plan.method())];
+    let mut notes = vec![place(setting), format!("{}; {messages}, one by one", plan.method())];
+    notes.extend(interrupted.map(str::to_owned));
     let microseconds = |nanoseconds: u64| nanoseconds.max(1) as f64 / 1000.0;
     match measured.as_slice() {
         [(_, times)] => Chart {

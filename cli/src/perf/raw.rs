@@ -229,7 +229,8 @@ impl Ends {
             if latency.is_none() && rate.is_none() {
                 break;
             }
-            results.push(Measurement { size, latency, rate });
+            let whole = !stop.load(Ordering::Relaxed);
+            results.push(Measurement { size, latency, rate, whole });
         }
         Ok(results)
     }

@@ -1,8 +1,8 @@
 //! Results on the screen.
 
 use crate::numbers::{Size, microseconds, significant};
-use crate::perf::Setting;
 use crate::perf::measure::{Measurement, Plan};
+use crate::perf::{DEBUG, Setting};
 use crate::table::{Align, Table};
 use std::io::{self, Write};
 
@@ -88,8 +88,9 @@ pub(crate) fn place(setting: &Setting) -> String {
     let part = setting.part.unwrap_or("device");
     let other = if setting.loopback { "both ends in one process" } else { "between two processes" };
     let mtu = setting.mtu.map_or_else(String::new, |mtu| format!("MTU {mtu}, "));
+    let build = if DEBUG { ", not optimized" } else { "" };
     format!(
-        "{} port {}: {simulated}{part}, {}, {mtu}{other}",
+        "{} port {}: {simulated}{part}, {}, {mtu}{other}{build}",
         setting.device, setting.port, setting.link
     )
 }

@@ -11,6 +11,7 @@ mod tracer;
 use crate::failure::Failure;
 use crate::files::Output;
 use crate::numbers::parse_seconds;
+use clap::ValueHint;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
@@ -35,7 +36,8 @@ Give a program and its arguments behind `--`, which starts it, or the number of 
 process that runs. Queues are known by the calls that make them: of a process that
 runs already on a device of this machine, only those show that it makes from then on.
 A program on a simulated device (cargo xtask with-sim) shows all. Devices that a
-program simulates within itself, with SimConfig, make no calls and show nothing.
+program simulates itself, with SimConfig or Wire::connect, make no calls and show
+nothing.
 
 The program does what it would do untraced. Its rings are read from outside, every
 --interval and whenever it makes, resets or destroys a queue, or ends. What was
@@ -90,7 +92,7 @@ pub(crate) struct Args {
     #[arg(value_parser = parse_pid, conflicts_with = "program")]
     pid: Option<i32>,
     /// The program to run, and its arguments
-    #[arg(last = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
     program: Vec<OsString>,
     /// Print one JSON object per line
     #[arg(long)]
@@ -228,9 +230,11 @@ fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Resu
     if printer.queues == 0 {
         eprintln!(
             "  hint: queues are known by the calls that make them. A program that runs already \
-             shows those that it\n  makes from now on; one that simulates its device within itself \
-             (SimConfig) shows none: run it on a\n  simulated device from outside: \
-             `cargo xtask with-sim -- PROGRAM`, in the checkout."
+             shows those that it\n  makes from now on; one that simulates its device itself \
+             (SimConfig, Wire::connect) shows none. One that\n  opens the first device \
+             (mlx5::open) shows all on a simulated device from outside, in the checkout:\n  \
+             `cargo xtask with-sim -- mlx5 trace -- PROGRAM`, or with `--sim wire=SOCKET` on the \
+             machine of\n  `mlx5-sim-wire`."
         );
     }
     // Who gave a number knows the process; who started a program does not, and may look for it.

@@ -170,10 +170,11 @@ impl Queues {
                 let (send, receive) =
                     (Name { kind: Kind::Send, number }, Name { kind: Kind::Receive, number });
                 let kind = kind.map_or_else(|| format!("type {:#x}", made.kind), type_name);
-                let about = format!(
-                    "{kind}, {} send blocks, {} receives of {} bytes",
-                    made.send_blocks, made.receives, made.receive_size
-                );
+                let receives = match made.receives {
+                    0 => "no receives".to_owned(),
+                    count => format!("{count} receives of {} bytes", made.receive_size),
+                };
+                let about = format!("{kind}, {} send blocks, {receives}", made.send_blocks);
                 add.object(object::QP, made.handle, send, about);
                 if made.send_blocks > 0 {
                     let place = Place {

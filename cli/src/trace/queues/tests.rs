@@ -226,6 +226,15 @@ fn work_queues() -> [QueueCall; 2] {
 }
 
 #[test]
+fn a_queue_pair_without_receives_says_so() {
+    let QueueCall::Qp(made) = qp() else { unreachable!("it is one") };
+    let none = MadeQp { receives: 0, receive_size: 1, ..made };
+    let told = apply(&mut all(), QueueCall::Qp(none));
+    let Some(Event::Made { about, .. }) = told.first() else { panic!("{told:?}") };
+    assert!(about.ends_with(" send blocks, no receives"), "{about}");
+}
+
+#[test]
 fn packets_are_known_by_the_queue_that_they_came_to() {
     let (mut queues, fake) = (all(), Fake::new());
     let QueueCall::Qp(connected) = qp() else { unreachable!("it is one") };
