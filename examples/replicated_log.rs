@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --example replicated_log             # the correct protocol, then the one with the bug
-//! cargo run --example replicated_log -- --seed 7 # the one with the bug once, with this seed
+//! cargo run --example replicated_log -- --seed 1 # the one with the bug once, with this seed: what happens when
 //! ```
 //!
 //! The leader appends to its log and writes each entry into the logs of two followers, one-sided. An
@@ -38,6 +38,9 @@ const ENTRIES: usize = 512;
 /// Entries that the leader appends before the first of them is committed.
 const WINDOW: usize = 4;
 
+/// Their names.
+const NAMES: [&str; 3] = ["old leader", "new leader", "follower"];
+
 /// What a request is for: the high half of its identifier.
 const APPEND: u64 = 1 << 32;
 const MESSAGE: u64 = 2 << 32;
@@ -56,6 +59,12 @@ fn main() -> ExitCode {
     }
 }
 
+const USAGE: &str = "\
+usage: replicated_log [--seed SEED]
+
+Runs a replicated log on three simulated hosts with many seeds: the correct protocol, then one with a bug, until
+a seed shows it. With --seed the one with the bug runs once, and what happens is printed with its virtual time.";
+
 fn run() -> Done<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -64,33 +73,42 @@ fn run() -> Done<()> {
         ["--seed", seed] => {
             let number = seed
                 .parse()
-                .map_err(|_| format!("{seed:?} is not a seed: write a number, as --seed 7"))?;
-            match lost_entry(number, true)? {
+                .map_err(|_| format!("'{seed}' is not a seed: write a number, as --seed 1"))?;
+            let tell = |time: Duration, name: &str, event: &str| {
+                println!("{:>8.3} µs  {name:10}  {event}", time.as_nanos() as f64 / 1000.0);
+            };
+            match lost_entry(number, true, tell)? {
                 Some(index) => println!("seed {seed}: entry {index} was committed and is lost"),
                 None => println!("seed {seed}: every committed entry is there"),
             }
             return Ok(());
         }
-        _ => return Err("usage: replicated_log [--seed SEED]".into()),
+        ["-h" | "--help"] => {
+            println!("{USAGE}");
+            return Ok(());
+        }
+        _ => return Err(USAGE.into()),
     }
+    let quiet = |_: Duration, _: &str, _: &str| ();
     for seed in 0..100 {
-        if let Some(index) = lost_entry(seed, false)? {
+        if let Some(index) = lost_entry(seed, false, quiet)? {
             return Err(format!("the correct protocol lost entry {index} with seed {seed}").into());
         }
     }
     println!("the correct protocol: no committed entry is lost, with 100 seeds");
     for seed in 0..1000 {
-        if let Some(index) = lost_entry(seed, true)? {
+        if let Some(index) = lost_entry(seed, true, quiet)? {
             println!("with the bug: seed {seed} loses entry {index}, which was committed");
-            println!("once more: cargo run --example replicated_log -- --seed {seed}");
+            println!("watch it: cargo run --example replicated_log -- --seed {seed}");
             return Ok(());
         }
     }
     Err("no seed shows the bug".into())
 }
 
-/// Runs a change of leaders; answers the first entry that was committed and is lost.
-fn lost_entry(seed: u64, bug: bool) -> Done<Option<usize>> {
+/// Runs a change of leaders; answers the first entry that was committed and is lost. Tells what happens, when,
+/// and at which host.
+fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done<Option<usize>> {
     let rack = Network::INSTANT.latency(Duration::from_micros(2)).jitter(Duration::from_micros(2));
     let config = SimConfig::new().devices(3).network(rack).step(true).seed(seed);
     let simulator = Simulator::new(config);
@@ -113,10 +131,11 @@ fn lost_entry(seed: u64, bug: bool) -> Done<Option<usize>> {
             sleeps[host] = now + Duration::from_nanos(chance.below(10_000));
             continue;
         }
+        let tell = |event: &str| tell(now, NAMES[host], event);
         match host {
-            OLD => old.turn(&mut hosts[OLD])?,
-            NEW => new.turn(&mut hosts[NEW], now >= begin)?,
-            _ => follow(&mut hosts[FOLLOWER])?,
+            OLD => old.turn(&mut hosts[OLD], tell)?,
+            NEW => new.turn(&mut hosts[NEW], now >= begin, tell)?,
+            _ => follow(&mut hosts[FOLLOWER], tell)?,
         }
         // What is on its way when the new leader knows the log still arrives.
         if new.log.is_some() && end > now + Duration::from_micros(100) {
@@ -131,6 +150,15 @@ fn lost_entry(seed: u64, bug: bool) -> Done<Option<usize>> {
 /// The value of an entry.
 fn value(index: usize) -> u64 {
     1000 + index as u64
+}
+
+/// How many entries a log has, in words.
+fn told(log: &[u64]) -> String {
+    match log.iter().filter(|entry| **entry != 0).count() {
+        0 => "no entry".to_owned(),
+        1 => "entry 0".to_owned(),
+        count => format!("entries 0 to {}", count - 1),
+    }
 }
 
 /// A host: its queues to the others, and its log.
@@ -180,7 +208,7 @@ struct OldLeader {
 }
 
 impl OldLeader {
-    fn turn(&mut self, host: &mut Host) -> Done<()> {
+    fn turn(&mut self, host: &mut Host, tell: impl Fn(&str)) -> Done<()> {
         for (wr_id, succeeded) in host.completed()? {
             if wr_id == RECEIVE {
                 continue;
@@ -189,8 +217,12 @@ impl OldLeader {
             // It has the entry itself: one follower makes two.
             if succeeded && !self.committed.contains(&index) {
                 self.committed.push(index);
+                tell(&format!("entry {index} is in a second log: committed"));
             }
-            self.failed |= !succeeded;
+            if !succeeded && !self.failed {
+                self.failed = true;
+                tell(&format!("the write of entry {index} is refused: leads no more"));
+            }
         }
         if self.failed || self.appended - self.committed.len() >= WINDOW || self.appended == ENTRIES
         {
@@ -225,16 +257,21 @@ struct NewLeader {
 }
 
 impl NewLeader {
-    fn turn(&mut self, host: &mut Host, begins: bool) -> Done<()> {
+    fn turn(&mut self, host: &mut Host, begins: bool, tell: impl Fn(&str)) -> Done<()> {
         for (wr_id, succeeded) in host.completed()? {
             match wr_id {
                 RECEIVE if succeeded => {
                     self.agreed = true;
+                    tell("hears that the follower has stopped");
                     if !self.bug {
                         self.read(host)?;
                     }
                 }
-                READ if succeeded => self.has_read = true,
+                READ if succeeded => {
+                    self.has_read = true;
+                    let entries = Host::entries(&host.copy)?;
+                    tell(&format!("has read the follower's log: {}", told(&entries)));
+                }
                 // The receive of a link that was stopped is flushed.
                 RECEIVE => {}
                 MESSAGE if succeeded => {}
@@ -244,15 +281,19 @@ impl NewLeader {
         if begins && !self.asked {
             self.asked = true;
             host.stop_taking(OLD)?;
+            tell("takes no more writes of the old leader, and asks the follower to do likewise");
             let link = host.link(FOLLOWER)?;
             link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
             if self.bug {
+                tell("reads the follower's log at once, without waiting for the answer");
                 self.read(host)?;
             }
         }
         if self.agreed && self.has_read && self.log.is_none() {
             let (own, read) = (Host::entries(&host.log)?, Host::entries(&host.copy)?);
-            self.log = Some(own.into_iter().zip(read).map(|(own, read)| own.max(read)).collect());
+            let log: Vec<u64> = own.iter().zip(&read).map(|(own, read)| *own.max(read)).collect();
+            tell(&format!("leads with what is in either log: {}", told(&log)));
+            self.log = Some(log);
         }
         Ok(())
     }
@@ -266,10 +307,12 @@ impl NewLeader {
 }
 
 /// A turn of the other follower: once it is asked, it stops taking writes of the old leader, and says so.
-fn follow(host: &mut Host) -> Done<()> {
+fn follow(host: &mut Host, tell: impl Fn(&str)) -> Done<()> {
     for (wr_id, succeeded) in host.completed()? {
         if wr_id == RECEIVE && succeeded {
             host.stop_taking(OLD)?;
+            let entries = Host::entries(&host.log)?;
+            tell(&format!("takes no more writes of the old leader: has {}", told(&entries)));
             let link = host.link(NEW)?;
             link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
         }

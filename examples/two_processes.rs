@@ -35,9 +35,15 @@ fn run() -> Result<(), Box<dyn Error>> {
         ["serve", address, socket] => serve(&simulated(socket)?, address),
         ["call", address] => call(&mlx5::open(None)?, address),
         ["call", address, socket] => call(&simulated(socket)?, address),
-        _ => Err("usage: two_processes serve|call ADDRESS [SOCKET]".into()),
+        ["-h" | "--help"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(USAGE.into()),
     }
 }
+
+const USAGE: &str = "usage: two_processes serve|call ADDRESS [SOCKET]";
 
 /// Opens the device of the simulated machine that is served at a socket.
 fn simulated(socket: &str) -> Result<Context, Box<dyn Error>> {
@@ -58,7 +64,8 @@ fn serve(context: &Context, address: &str) -> Result<(), Box<dyn Error>> {
     let memory = pd.memory(4096).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
     let (port, options) = (context.local_port(1, None)?, ConnectOptions::default());
 
-    let listener = TcpListener::bind(address)?;
+    let listener = TcpListener::bind(address)
+        .map_err(|error| format!("cannot listen at {address}: {error}"))?;
     println!("ready on {}", listener.local_addr()?);
     let (mut stream, _) = listener.accept()?;
 
@@ -92,7 +99,9 @@ fn call(context: &Context, address: &str) -> Result<(), Box<dyn Error>> {
     let mut qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
     let memory = pd.allocate(4096)?;
 
-    let mut stream = TcpStream::connect(address)?;
+    let mut stream = TcpStream::connect(address).map_err(|error| {
+        format!("no server at {address}: {error}; start one with `two_processes serve {address}`")
+    })?;
     qp.connect_over(&stream, &context.local_port(1, None)?, &ConnectOptions::default())?;
     let mut bytes = [0; RemoteSlice::<u8>::BYTES];
     stream.read_exact(&mut bytes)?;

@@ -96,7 +96,7 @@ fn forever<M: Mode>(mut queue: EthernetQueue<M>, arguments: &Arguments) -> Done 
     loop {
         forward(&mut queue, arguments.own, arguments.next)?;
         if last.elapsed() > Duration::from_secs(1) {
-            println!("{:?}", queue.counts());
+            println!("{}", queue.counts());
             last = Instant::now();
         }
     }

@@ -12,6 +12,7 @@ use mlx5::ethernet::{EthernetError, EthernetQueue, Packet};
 use mlx5::flow::{Ethernet, Ipv4, Ports, Rule};
 use mlx5::{Clock, NetworkHeader, TransportHeader};
 use std::error::Error;
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ fn rule(ip: Ipv4Addr, port: u16) -> Rule {
 }
 
 /// What the echo has done.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Told {
     echoed: u64,
     /// Packets with a wrong checksum, or with headers that are not those of the rule alone.
@@ -47,6 +48,16 @@ struct Told {
     arrived: u64,
     /// The shortest time between two arrivals, in nanoseconds.
     shortest: Option<u64>,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} datagrams echoed, {} dropped", self.echoed, self.dropped)?;
+        match self.shortest {
+            Some(least) => write!(f, "; the device received two within {least} ns"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Told {
@@ -100,7 +111,7 @@ fn main() -> ExitCode {
 fn run() -> Done {
     let arguments = Arguments::parse();
     let Some(device) = &arguments.device else {
-        println!("{:?}", simulated(&arguments, 1000)?);
+        println!("{}", simulated(&arguments, 1000)?);
         return Ok(());
     };
     let (context, port) = common::open(device)?;
@@ -111,7 +122,7 @@ fn run() -> Done {
     loop {
         echo(&mut queue, &clock, &mut told)?;
         if last.elapsed() > Duration::from_secs(1) {
-            println!("{told:?}");
+            println!("{told}");
             last = Instant::now();
         }
     }
@@ -139,7 +150,7 @@ fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Erro
                 packets.for_each(|packet| answer = Some((is_good(&packet), packet.to_vec())));
             })?;
             if Instant::now() > deadline {
-                return Err(format!("no answer to datagram {number}: {told:?}").into());
+                return Err(format!("no answer to datagram {number}: {told}").into());
             }
             std::thread::yield_now();
         }
@@ -162,6 +173,6 @@ mod tests {
     fn every_datagram_comes_back_and_its_time_is_known() {
         let told = simulated(&Arguments::parse_from(["udp_echo"]), 200).unwrap();
         assert_eq!((told.echoed, told.dropped), (200, 0));
-        assert!(told.arrived > 0 && told.shortest.is_some_and(|least| least > 0), "{told:?}");
+        assert!(told.arrived > 0 && told.shortest.is_some_and(|least| least > 0), "{told}");
     }
 }

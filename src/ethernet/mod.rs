@@ -170,6 +170,16 @@ pub struct Counts {
     pub starved: u64,
 }
 
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { received, bad, sent, failed, not_sent, starved } = self;
+        write!(
+            f,
+            "{received} received, {bad} bad; {sent} sent, {failed} failed, {not_sent} not sent; starved {starved} times"
+        )
+    }
+}
+
 /// A counter of one owner.
 #[derive(Default)]
 struct Count(Cell<u64>);

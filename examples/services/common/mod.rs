@@ -12,6 +12,7 @@ use mlx5::{
 use mlx5_cm::{Connection, Listener, Request, Watched};
 use mlx5_sim_wire::Wire;
 use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -138,12 +139,25 @@ pub(crate) fn serve(
             let request = listener.next(None)?;
             scope.spawn(move || match client(request, number) {
                 Ok(()) => println!("client {number} has left"),
+                Err(error) if error.is::<HungUp>() => println!("client {number} has left"),
                 Err(error) => println!("client {number}: {error}"),
             });
         }
         Ok(())
     })
 }
+
+/// The other side ended the connection, as one that exits does: what was posted was flushed.
+#[derive(Debug)]
+struct HungUp;
+
+impl fmt::Display for HungUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other side hung up")
+    }
+}
+
+impl Error for HungUp {}
 
 /// A device in use.
 pub(crate) struct Site {
@@ -235,11 +249,10 @@ impl End {
         match found[0].as_completion().status() {
             Ok(()) => Ok(found[0]),
             Err(error) => Err(match self.link.as_ref().map(Watched::has_ended) {
-                Some(Ok(true)) => format!("the other side hung up ({error})"),
-                Some(Err(why)) => format!("the connection has failed: {why} ({error})"),
-                _ => format!("the connection has failed: {error}"),
-            }
-            .into()),
+                Some(Ok(true)) => HungUp.into(),
+                Some(Err(why)) => format!("the connection has failed: {why} ({error})").into(),
+                _ => format!("the connection has failed: {error}").into(),
+            }),
         }
     }
 
