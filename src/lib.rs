@@ -60,6 +60,10 @@
 //! [`Error`] has the operation, the errno or the firmware status, and the usual cause. Match on
 //! [`Error::kind`]. Once the device is known to be gone, calls and posts fail, and polls fail when
 //! no CQE is left.
+//!
+//! What touches only memory has errors of its own, without an errno: [`PollError`], [`BatchError`],
+//! [`ListError`], and [`CompletionError`] of a request that failed. A function that does several of
+//! these returns `Box<dyn std::error::Error>`, or an enum of the program's own.
 
 #![deny(missing_debug_implementations)]
 

@@ -135,7 +135,7 @@ impl<A: Atomic> AtomicRegion<A> {
             Some((start, end)) if start <= end && end <= len => {
                 Ok(start * size_of::<A>()..end * size_of::<A>())
             }
-            _ => Err(Shown::new(range, len).outside(operation, "atomics", len)),
+            _ => Err(Shown::new(range).outside(operation, "atomics", len)),
         }
     }
 

@@ -251,7 +251,7 @@ impl ProtectionDomain {
         let inside = bounds(&range, memory.len());
         let Some((start, end)) = inside.filter(|(start, end)| start <= end && *end <= memory.len())
         else {
-            return Err(Shown::new(&range, memory.len()).outside(VERB, "bytes", memory.len()));
+            return Err(Shown::new(&range).outside(VERB, "bytes", memory.len()));
         };
         let flags = for_kernel(access, &self.context);
         let (offset, len) = (start as u64, (end - start) as u64);

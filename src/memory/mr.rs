@@ -532,7 +532,7 @@ impl MemoryRegion {
     ) -> Result<(usize, usize), Error> {
         match bounds(range, self.len) {
             Some((start, end)) if start <= end && end <= self.len => Ok((start, end - start)),
-            _ => Err(Shown::new(range, self.len).outside(operation, "bytes", self.len)),
+            _ => Err(Shown::new(range).outside(operation, "bytes", self.len)),
         }
     }
 
@@ -600,7 +600,7 @@ impl MemoryRegion {
                         or REMOTE_ATOMIC";
             return Error::invalid(REMOTE, what.into());
         }
-        Shown::new(range, self.len).outside(REMOTE, "bytes", self.len)
+        Shown::new(range).outside(REMOTE, "bytes", self.len)
     }
 
     /// Returns the owned memory, after checking the range.

@@ -135,7 +135,7 @@ impl<T: Plain, R: Borrow<MemoryRegion>> Typed<T, R> {
             Some((start, end)) if start <= end && end <= len => {
                 Ok((start * Self::SIZE, (end - start) * Self::SIZE))
             }
-            _ => Err(Shown::new(range, len).outside(operation, "elements", len)),
+            _ => Err(Shown::new(range).outside(operation, "elements", len)),
         }
     }
 

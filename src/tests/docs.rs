@@ -106,7 +106,10 @@ const ELSEWHERE: [(&str, &str); 6] = [
         "mlx5 = \"0.1\"\n",
     ),
     ("mlx5-sim = { path = \"../mlx5/sim\" }    # likewise \"0.1\"\n", "mlx5-sim = \"0.1\"\n"),
-    ("(`cargo run -p mlx5-cli --`)", "(`cargo install mlx5-cli`)"),
+    (
+        "(in the checkout `cargo install --path cli`, or `cargo run --release -p mlx5-cli --` in its place)",
+        "(`cargo install mlx5-cli`)",
+    ),
 ];
 
 /// Returns the README as a registry shows it: without the repository around it, so that links lead to the

@@ -64,16 +64,17 @@ fn a_range_outside_is_told_as_people_write_it() {
     let region = pd.memory(4096).access(access).register().unwrap();
     let text = |result: Result<RemoteAddress, Error>| result.unwrap_err().to_string();
     let sge = region.sge(4096..8192).unwrap_err().to_string();
-    assert_eq!(sge, "sge: bytes 4096..8192 of a region of 4096 bytes");
+    assert_eq!(sge, "sge: bytes 4096..8192 are not inside the region of 4096 bytes");
     let remote = text(region.remote(..=4096));
-    assert_eq!(remote, "remote address: bytes 0..4097 of a region of 4096 bytes");
+    assert_eq!(remote, "remote address: bytes 0..4097 are not inside the region of 4096 bytes");
     let behind = text(region.remote(5000..));
-    assert_eq!(behind, "remote address: bytes 5000..4096 of a region of 4096 bytes");
+    assert_eq!(behind, "remote address: bytes 5000.. are not inside the region of 4096 bytes");
     let copy = region.read_at(usize::MAX, &mut [0; 2]).unwrap_err().to_string();
-    let far = "bytes 18446744073709551615..18446744073709551617 of a region of 4096 bytes";
+    let far =
+        "bytes 18446744073709551615..18446744073709551617 are not inside the region of 4096 bytes";
     assert_eq!(copy, format!("read_at: {far}"));
     let last = region.sge(..=usize::MAX).unwrap_err().to_string();
-    assert_eq!(last, "sge: bytes 0..18446744073709551616 of a region of 4096 bytes");
+    assert_eq!(last, "sge: bytes 0..18446744073709551616 are not inside the region of 4096 bytes");
     use std::ops::Bound::{Excluded, Unbounded};
     assert!(region.sge((Excluded(usize::MAX), Unbounded)).is_err());
 }

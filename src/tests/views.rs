@@ -53,8 +53,11 @@ fn elements_outside_are_refused_with_the_numbers() {
     let (_simulator, pd) = domain();
     let entries = Typed::<Entry, _>::new(Arc::new(pd.allocate(100).unwrap())).unwrap();
     let text = |error: Error| error.to_string();
-    assert_eq!(text(entries.get(8).unwrap_err()), "get: elements 8..9 of a region of 8 elements");
-    assert!(text(entries.get(usize::MAX).unwrap_err()).contains("of a region of 8 elements"));
+    assert_eq!(
+        text(entries.get(8).unwrap_err()),
+        "get: elements 8..9 are not inside the region of 8 elements"
+    );
+    assert!(text(entries.get(usize::MAX).unwrap_err()).contains("the region of 8 elements"));
     assert!(entries.set(8, &entry(1)).is_err());
     assert!(entries.read(7, &mut [entry(0); 2]).is_err());
     assert!(entries.write(usize::MAX, &[entry(0); 2]).is_err());
@@ -107,7 +110,10 @@ fn atomics_of_other_sizes_have_a_region_of_their_own() {
     let start = flags.remote_slice(15..).unwrap().start();
     assert_eq!((start.addr, start.rkey), (flags.addr() + 60, flags.rkey()));
     let error = flags.sge(16..=16).unwrap_err();
-    assert!(error.to_string().contains("atomics 16..17 of a region of 16 atomics"), "{error}");
+    assert!(
+        error.to_string().contains("atomics 16..17 are not inside the region of 16 atomics"),
+        "{error}"
+    );
     assert_ne!(simulator.object_counts(0), before);
     flags.deregister().unwrap();
     assert_eq!(simulator.object_counts(0), before);

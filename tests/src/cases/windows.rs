@@ -207,7 +207,7 @@ fn what_cannot_be_bound_is_refused_with_the_reason(bed: &Bed) -> Outcome {
         (&without, 0..8, read, "without MW_BIND"),
         (&read_only, 0..8, Access::REMOTE_WRITE, "without LOCAL_WRITE"),
         (&elsewhere, 0..8, read, "different domains"),
-        (&good, 0..4097, read, "of a region of 4096 bytes"),
+        (&good, 0..4097, read, "are not inside the region of 4096 bytes"),
         (&good, 8..8, read, "is empty"),
         (&good, 0..8, Access::ON_DEMAND, "takes only"),
     ] {
