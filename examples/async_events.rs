@@ -71,11 +71,14 @@ async fn receive(qp: &Queue, inbox: &MemoryRegion) -> Done {
     Ok(())
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    common::exit(run().await)
+fn main() -> ExitCode {
+    common::start(
+        "Awaits requests with mlx5-async on tokio: one task sends, another one receives.",
+        run,
+    )
 }
 
+#[tokio::main(flavor = "current_thread")]
 async fn run() -> Done {
     let setup = common::open()?;
     let (hub, pump) = Hub::new(&setup.context, 512)?;

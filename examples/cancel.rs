@@ -22,7 +22,7 @@ const REQUESTS: u64 = 8;
 const EXECUTED: u32 = 3;
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start("Cancels requests of a drained send queue, on a simulated device.", run)
 }
 
 fn run() -> Done {

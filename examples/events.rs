@@ -33,7 +33,7 @@ fn receive(mut receiver: Receiver) -> Result<u64, Box<dyn Error + Send + Sync>> 
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start("A receiver that sleeps until a message has come.", run)
 }
 
 fn run() -> Done {

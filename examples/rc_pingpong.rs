@@ -71,7 +71,10 @@ impl Side {
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start(
+        "Sends a message there and back a thousand times, over a reliable connection.",
+        run,
+    )
 }
 
 fn run() -> Done {

@@ -59,9 +59,9 @@ fn main() -> ExitCode {
     }
 }
 
-const USAGE: &str = "\
-usage: replicated_log [--seed SEED]
+const USAGE: &str = "usage: replicated_log [--seed SEED]";
 
+const ABOUT: &str = "\
 Runs a replicated log on three simulated hosts with many seeds: the correct protocol, then one with a bug, until
 a seed shows it. With --seed the one with the bug runs once, and what happens is printed with its virtual time.";
 
@@ -84,7 +84,7 @@ fn run() -> Done<()> {
             return Ok(());
         }
         ["-h" | "--help"] => {
-            println!("{USAGE}");
+            println!("{USAGE}\n\n{ABOUT}");
             return Ok(());
         }
         _ => return Err(USAGE.into()),

@@ -56,7 +56,7 @@ impl Shared {
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start("Four threads write over one connection.", run)
 }
 
 fn run() -> Done {

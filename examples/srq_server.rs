@@ -84,7 +84,7 @@ fn connect(
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start("A server of four clients, with one pool of receives.", run)
 }
 
 fn run() -> Done {

@@ -264,7 +264,10 @@ impl Sender {
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start(
+        "Receives that name a tag, as those of MPI: the device matches messages with them.",
+        run,
+    )
 }
 
 fn run() -> Done {

@@ -191,7 +191,10 @@ fn client(simulator: &Simulator) -> Done {
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start(
+        "A time limit for transfers: three runs, of which two go wrong, on a simulated device.",
+        run,
+    )
 }
 
 fn run() -> Done {

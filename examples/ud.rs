@@ -76,7 +76,7 @@ fn wait(cq: &mut CompletionQueue) -> Result<OwnedCompletion, Box<dyn Error>> {
 }
 
 fn main() -> ExitCode {
-    common::exit(run())
+    common::start("Datagrams: a server answers whoever writes to it.", run)
 }
 
 fn run() -> Done {

@@ -1,4 +1,4 @@
-//! What the examples share: finding a device.
+//! What the examples share: starting, and finding a device.
 
 // Each example uses part of it.
 #![allow(dead_code)]
@@ -13,8 +13,20 @@ use std::process::ExitCode;
 /// What a program comes to.
 pub(crate) type Done = Result<(), Box<dyn Error>>;
 
-/// Ends a program: what failed is told in words, on standard error.
-pub(crate) fn exit(done: Done) -> ExitCode {
+/// Runs a program that takes no arguments. What failed is told in words, on standard error.
+pub(crate) fn start(about: &str, run: impl FnOnce() -> Done) -> ExitCode {
+    let name = env!("CARGO_BIN_NAME");
+    let argument = std::env::args_os().nth(1).map(|argument| argument.display().to_string());
+    let done = match argument.as_deref() {
+        None => run(),
+        Some("-h" | "--help") => {
+            println!("{about}\n\nusage: {name}, without arguments");
+            Ok(())
+        }
+        Some(other) => {
+            Err(format!("'{other}' is not known: start {name} without arguments").into())
+        }
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -11,4 +11,5 @@ mod lock;
 mod machine;
 mod replicated_log;
 mod two_processes;
+mod usage;
 mod withheld;

@@ -22,11 +22,3 @@ fn a_seed_shows_the_bug_and_shows_it_again() {
     let (_, leads) = happened.rsplit_once("  new leader  leads with ").expect("a new leader");
     assert!(!leads.ends_with(&format!(" {entry}")), "{leads}");
 }
-
-#[test]
-fn what_it_does_not_understand_is_told_the_usage() {
-    let (success, said) = Process::start("replicated_log", &["--sead", "7"]).end();
-    assert!(!success && said.contains("usage: replicated_log"), "{said}");
-    let said = Process::start("replicated_log", &["--help"]).succeed();
-    assert!(said.starts_with("usage: replicated_log"), "{said}");
-}

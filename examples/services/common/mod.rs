@@ -249,7 +249,8 @@ impl End {
         match found[0].as_completion().status() {
             Ok(()) => Ok(found[0]),
             Err(error) => Err(match self.link.as_ref().map(Watched::has_ended) {
-                Some(Ok(true)) => HungUp.into(),
+                Some(Ok(true)) if error.is_flushed() => HungUp.into(),
+                Some(Ok(true)) => format!("the other side hung up ({error})").into(),
                 Some(Err(why)) => format!("the connection has failed: {why} ({error})").into(),
                 _ => format!("the connection has failed: {error}").into(),
             }),

@@ -1,0 +1,42 @@
+//! What every example answers to `--help`, and to what it does not know.
+
+use crate::machine::Process;
+use std::path::Path;
+
+/// The names of all examples. Each is a file with `main`.
+fn examples() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut names = Vec::new();
+    for folder in [root.clone(), root.join("ethernet"), root.join("services")] {
+        for entry in folder.read_dir().expect("a folder of examples") {
+            let path = entry.expect("an entry").path();
+            let is_program = path.is_file()
+                && std::fs::read_to_string(&path).expect("text").contains("\nfn main()");
+            if is_program {
+                names.push(path.file_stem().expect("a name").display().to_string());
+            }
+        }
+    }
+    assert!(names.len() >= 17, "{names:?}");
+    names
+}
+
+#[test]
+fn every_example_tells_its_usage_when_asked() {
+    for name in examples() {
+        let said = Process::start(&name, &["--help"]).succeed().to_lowercase();
+        assert!(said.contains(&format!("usage: {name}")), "{name} said {said}");
+    }
+}
+
+#[test]
+fn every_example_refuses_an_option_that_it_does_not_know_and_says_what_it_takes() {
+    for name in examples() {
+        let (success, said) = Process::start(&name, &["--sead"]).end();
+        let mut lines = said.lines();
+        assert!(!success && lines.next().is_some_and(|line| line.starts_with("error: ")), "{said}");
+        // Those without commands of their own need one line; clap's have a usage below it.
+        let says = said.to_lowercase().contains("usage: ") || said.contains("without arguments");
+        assert!(says, "{name} said {said}");
+    }
+}
