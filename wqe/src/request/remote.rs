@@ -208,7 +208,7 @@ impl<T> RemoteSlice<T> {
     #[inline]
     pub const fn at(&self, index: usize) -> Result<RemoteAddress, RemoteError> {
         if index >= self.len {
-            let end = index as u128 + 1;
+            let end = Some(index as u128 + 1);
             return Err(RemoteError::Outside { start: index as u128, end, len: self.len });
         }
         // Inside the slice, which does not go past the end of all addresses.
@@ -229,6 +229,7 @@ impl<T> RemoteSlice<T> {
             Bound::Unbounded => self.len as u128,
         };
         if start > end || end > self.len as u128 {
+            let end = (range.end_bound() != Bound::Unbounded).then_some(end);
             return Err(RemoteError::Outside { start, end, len: self.len });
         }
         let (start, len) = (start as usize, (end - start) as usize);
@@ -356,8 +357,8 @@ pub enum RemoteError {
     Outside {
         /// Index of the first element.
         start: u128,
-        /// Index behind the last element.
-        end: u128,
+        /// Index behind the last element; `None` of a range without an end.
+        end: Option<u128>,
         /// Number of elements of the slice.
         len: usize,
     },
@@ -419,7 +420,9 @@ impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside { start, end, len } => {
-                write!(f, "elements {start}..{end} of remote memory with {len} elements")
+                write!(f, "elements {start}..")?;
+                end.map_or(Ok(()), |end| write!(f, "{end}"))?;
+                write!(f, " are not inside the remote memory of {len} elements")
             }
             Self::Unaligned { addr, align } => {
                 write!(f, "remote address {addr:#x} is not a multiple of {align}")

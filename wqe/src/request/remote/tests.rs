@@ -102,7 +102,10 @@ fn a_slice_may_end_with_the_last_address_and_not_behind_it() {
 fn parts_are_inside_or_refused_with_the_numbers() {
     assert_eq!(slice().at(511).unwrap().addr, START.addr + 511 * 8);
     let error = slice().at(512).unwrap_err();
-    assert_eq!(error.to_string(), "elements 512..513 of remote memory with 512 elements");
+    assert_eq!(
+        error.to_string(),
+        "elements 512..513 are not inside the remote memory of 512 elements"
+    );
     let part = slice().range(10..=20).unwrap();
     assert_eq!((part.start().addr, part.len(), part.byte_len()), (START.addr + 80, 11, 88));
     assert_eq!(slice().range(512..).unwrap().len(), 0);
@@ -111,7 +114,12 @@ fn parts_are_inside_or_refused_with_the_numbers() {
     let error = slice().range(..=usize::MAX).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "elements 0..18446744073709551616 of remote memory with 512 elements"
+        "elements 0..18446744073709551616 are not inside the remote memory of 512 elements"
+    );
+    let error = slice().range(513..).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "elements 513.. are not inside the remote memory of 512 elements"
     );
     let empty = slice().range(512..).unwrap();
     assert!(empty.is_empty() && empty.at(0).is_err());
@@ -139,7 +147,7 @@ fn a_part_may_begin_behind_an_element() {
     let empty = part(Excluded(511), Unbounded).unwrap();
     assert_eq!(empty.len(), 0);
     assert!(empty.is_empty() && !slice().is_empty());
-    let outside = RemoteError::Outside { start: 513, end: 512, len: 512 };
+    let outside = RemoteError::Outside { start: 513, end: None, len: 512 };
     assert_eq!(part(Excluded(512), Unbounded), Err(outside));
 }
 
