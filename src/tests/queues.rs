@@ -166,6 +166,20 @@ fn a_queue_pair_larger_than_the_device_allows_is_refused_at_the_limit() {
 }
 
 #[test]
+fn a_queue_pair_that_asks_for_no_inline_data_takes_what_its_blocks_have_room_for() {
+    let simulator = Simulator::new(infiniband());
+    let context = devices_on(simulator.kernel()).unwrap()[0].open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(8).build().unwrap();
+    let caps = pd.create_qp::<Rc>(&cq, &cq).build().unwrap().caps();
+    let asked = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(caps.max_inline_data).build().unwrap();
+    assert!(caps.max_inline_data > 0);
+    assert_eq!(asked.caps(), caps);
+    let more = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(caps.max_inline_data + 1);
+    assert!(more.build().unwrap().caps().max_wr_blocks > caps.max_wr_blocks);
+}
+
+#[test]
 fn a_device_without_atomics_refuses_a_queue_pair_for_them() {
     let simulator = Simulator::new(infiniband());
     for has_atomics in [true, false] {
