@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
     command.arg("--completions").arg(&completions).arg("--faults").arg(&faults);
     command.arg("--verbs").arg(verbs::build()?).arg("--preload").arg(&library);
+    verbs::with_c_library(&mut command)?;
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));
     }
