@@ -18,6 +18,7 @@ mod mutants;
 mod oracle;
 mod package;
 mod pictures;
+mod program;
 mod provider;
 mod suites;
 mod tool;

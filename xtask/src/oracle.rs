@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::{Profile, shared_library, succeeds};
+use crate::build::{Profile, program, shared_library, succeeds};
 use crate::failure::Failure;
 use crate::verbs;
 
@@ -38,12 +38,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     compile(&root.join("tests/oracle/peer/completions.c"), &completions)?;
     let faults = library.with_file_name("oracle-faults");
     compile(&root.join("tests/oracle/peer/faults.c"), &faults)?;
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(&cargo);
-    command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
+    let mut command = Command::new(program("mlx5-oracle", Profile::Dev)?);
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
     command.arg("--completions").arg(&completions).arg("--faults").arg(&faults);
     command.arg("--verbs").arg(verbs::build()?).arg("--preload").arg(&library);
+    verbs::with_c_library(&mut command)?;
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));
     }
