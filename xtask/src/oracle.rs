@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::{Profile, program, shared_library, succeeds};
+use crate::debian::cache::make;
 use crate::failure::Failure;
 use crate::verbs;
 
@@ -28,6 +29,9 @@ const PACKAGES: &str =
 
 /// Compiles, runs, compares.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(scripts) = &arguments.scripts {
+        make(scripts)?;
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let library = shared_library("mlx5-sim-preload", Profile::Release)?;
     let peer = library.with_file_name("oracle-peer");
