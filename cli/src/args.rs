@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cancel, capture, doctor, dump, info, list, perf, pingpong, shell, trace};
+use crate::{cancel, capture, doctor, dump, info, list, man, perf, pingpong, shell, trace};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
@@ -82,8 +82,8 @@ pub(crate) enum Command {
     #[command(long_about = shell::COMPLETIONS)]
     Completions(shell::CompletionsArgs),
     /// Writes the man pages into a folder
-    #[command(long_about = shell::MAN)]
-    Man(shell::ManArgs),
+    #[command(long_about = man::LONG_ABOUT)]
+    Man(man::Args),
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod info;
 mod interrupt;
 mod link;
 mod list;
+mod man;
 mod numbers;
 mod perf;
 mod pingpong;
@@ -62,6 +63,6 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Dump(args) => dump::run(args, out),
         Command::Trace(args) => trace::run(args, out),
         Command::Completions(args) => shell::completions(args, args::Cli::command(), out),
-        Command::Man(args) => shell::man(args, args::Cli::command(), out),
+        Command::Man(args) => man::run(args, args::Cli::command(), out),
     }
 }

@@ -1,11 +1,9 @@
-//! `mlx5 completions` and `mlx5 man`: what a shell and man(1) know of the command.
+//! `mlx5 completions`: what a shell knows of the command.
 
 use crate::failure::Failure;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 /// `--help`.
 pub(crate) const COMPLETIONS: &str = "\
@@ -25,18 +23,6 @@ Examples, each with the folder that the shell looks into:
 A shell that runs already knows them when it is started again. Bash needs the package
 bash-completion.";
 
-/// `--help`.
-pub(crate) const MAN: &str = "\
-Writes the man pages, mlx5.1 and one of each command, into a folder.";
-
-const MAN_EXAMPLES: &str = "\
-Examples:
-  mlx5 man ~/.cargo/share/man/man1
-  man mlx5-perf
-
-man(1) looks beside each folder of PATH: for ~/.cargo/bin, where `cargo install` puts the
-command, into ~/.cargo/share/man. `manpath` shows where else.";
-
 /// Options of `mlx5 completions`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -44,15 +30,6 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
-}
-
-/// Options of `mlx5 man`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = MAN_EXAMPLES)]
-pub(crate) struct ManArgs {
-    /// The folder; made if it is not there
-    #[arg(value_hint = ValueHint::DirPath)]
-    folder: PathBuf,
 }
 
 pub(crate) fn completions(
@@ -71,32 +48,4 @@ pub(crate) fn completions(
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "mlx5", &mut script);
     Ok(out.write_all(&script)?)
-}
-
-pub(crate) fn man(
-    args: &ManArgs,
-    mut command: Command,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
-    let folder = &args.folder;
-    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    command.build();
-    let mut page = |name: &str, command: Command| -> Result<(), Failure> {
-        let path = folder.join(format!("{name}.1"));
-        let mut text = Vec::new();
-        clap_mangen::Man::new(command).render(&mut text)?;
-        fs::write(&path, text).map_err(|error| failed(&path, &error))?;
-        Ok(writeln!(out, "{}", path.display())?)
-    };
-    let commands: Vec<Command> =
-        command.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect();
-    page("mlx5", command)?;
-    for command in commands {
-        page(&format!("mlx5-{}", command.get_name()), command)?;
-    }
-    Ok(())
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
 }

@@ -84,3 +84,16 @@ fn live_queues_are_decoded_as_the_device_sees_them() {
         assert!(!text.contains("cut off") && !text.contains("unknown"), "{text}");
     }
 }
+
+#[test]
+fn what_is_no_text_or_has_no_end_is_refused() {
+    let told = mlx5("dump --file /bin/sh").refused();
+    assert!(
+        told.contains("error: the input is not text\n  hint: ") && told.contains("`xxd "),
+        "{told}"
+    );
+    let told = mlx5("dump --file /dev/zero").failed();
+    assert!(told.contains("mlx5: the input is longer than 64 MiB\n  hint: "), "{told}");
+    let told = mlx5("dump --file /").failed();
+    assert!(told.contains("mlx5: /: Is a directory"), "{told}");
+}

@@ -55,6 +55,9 @@ fn shells_and_man_know_every_command() {
     assert_eq!(told.lines().count(), COMMANDS.len() + 3, "{told}");
     let page = page.expect("a page");
     assert!(page.contains("mlx5\\-perf") && page.contains("\\-\\-sizes"), "{page}");
+    // Examples are not filled, and have a section.
+    let (_, examples) = page.split_once(".SH \"EXAMPLES\"\n.nf\n  mlx5 perf ").expect("examples");
+    assert!(examples.contains("\n.fi\n") && !page.contains(".SH EXTRA"), "{page}");
     mlx5("completions tcl").refused();
     mlx5("man").refused();
     let text = mlx5("man /dev/null/pages").failed();

@@ -32,6 +32,33 @@ const POLITE: Patience = Patience { spin: Duration::from_micros(5), yielding: Du
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 /// How long the thread has been idle when it sleeps longest.
 const DEEP: Duration = Duration::from_millis(100);
+/// The sleep of a thread that has been idle for so long, of devices that nobody has open: no doorbell
+/// can ring, and the command that opens one wakes it.
+const UNUSED: Duration = Duration::from_millis(50);
+
+/// What an idle thread does until it looks again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rest {
+    Spin,
+    Yield,
+    Sleep(Duration),
+}
+
+impl Patience {
+    /// What a thread does that has been idle for so long. `waits` is whether something may come that
+    /// does not wake it.
+    fn rest(self, idle: Duration, waits: bool) -> Rest {
+        if idle < self.spin {
+            Rest::Spin
+        } else if idle < self.yielding {
+            Rest::Yield
+        } else if idle < DEEP {
+            Rest::Sleep(SLEEP[0])
+        } else {
+            Rest::Sleep(if waits { SLEEP[1] } else { UNUSED })
+        }
+    }
+}
 
 struct Shared {
     engine: Mutex<Engine>,
@@ -44,8 +71,9 @@ struct Shared {
     chore: OnceLock<Chore>,
 }
 
-/// Work that the fabric's thread does beside that of the devices.
-pub(crate) type Chore = Box<dyn Fn() + Send + Sync>;
+/// Work that the fabric's thread does beside that of the devices. It answers whether more of it will be
+/// due without anybody waking the thread.
+pub(crate) type Chore = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Shared {
     /// Locks the engine. A panic elsewhere leaves it usable: every command is checked again.
@@ -141,6 +169,13 @@ impl Fabric {
         let _ = self.owner.shared.chore.set(chore);
     }
 
+    /// Has the thread look at its chore.
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = &self.owner.thread {
+            thread.thread().unpark();
+        }
+    }
+
     /// What it was made from.
     #[must_use]
     pub fn config(&self) -> &SimConfig {
@@ -227,6 +262,7 @@ fn work(shared: &Shared) {
     let mut idle_since: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
         let mut worked = false;
+        let mut waits;
         {
             let mut engine = shared.lock();
             for _ in 0..BURST {
@@ -235,9 +271,10 @@ fn work(shared: &Shared) {
                 }
                 worked = true;
             }
+            waits = engine.is_open();
         }
         if let Some(chore) = shared.chore.get() {
-            chore();
+            waits |= chore();
         }
         while shared.waiting.load(Ordering::Acquire) > 0 {
             thread::yield_now();
@@ -247,12 +284,38 @@ fn work(shared: &Shared) {
             continue;
         }
         let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
-        if idle < shared.patience.spin {
-            std::hint::spin_loop();
-        } else if idle < shared.patience.yielding {
-            thread::yield_now();
-        } else {
-            thread::park_timeout(SLEEP[usize::from(idle >= DEEP)]);
+        match shared.patience.rest(idle, waits) {
+            Rest::Spin => std::hint::spin_loop(),
+            Rest::Yield => thread::yield_now(),
+            Rest::Sleep(time) => thread::park_timeout(time),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_sleeps_long_only_if_nothing_comes_that_does_not_wake_it() {
+        let moment = Duration::from_nanos(1);
+        for waits in [true, false] {
+            assert_eq!(EAGER.rest(EAGER.spin - moment, waits), Rest::Spin);
+            assert_eq!(EAGER.rest(EAGER.spin, waits), Rest::Yield);
+            assert_eq!(POLITE.rest(POLITE.spin, waits), Rest::Sleep(SLEEP[0]));
+            assert_eq!(POLITE.rest(DEEP - moment, waits), Rest::Sleep(SLEEP[0]));
+        }
+        assert_eq!(POLITE.rest(DEEP, true), Rest::Sleep(SLEEP[1]));
+        assert_eq!(POLITE.rest(DEEP, false), Rest::Sleep(UNUSED));
+    }
+
+    #[test]
+    fn a_device_is_open_while_somebody_has_a_page_of_it() {
+        let fabric = Fabric::new(SimConfig::new().devices(2));
+        assert!(!fabric.lock().is_open());
+        let page = fabric.lock().device_mut(1).alloc_uar(None).expect("a page");
+        assert!(fabric.lock().is_open());
+        fabric.lock().device_mut(1).dealloc_uar(page).expect("nothing rings there");
+        assert!(!fabric.lock().is_open());
     }
 }

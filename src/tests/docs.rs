@@ -337,7 +337,7 @@ fn every_error_text_of_the_guide_is_in_the_code() {
     for folder in ["src", "examples/services"] {
         add_sources(&root().join(folder), &mut sources);
     }
-    for package in ["wqe", "cq", "prm", "cm", "async", "sim", "sim/preload", "cli"] {
+    for package in ["wqe", "cq", "prm", "cm", "async", "sim", "sim/preload", "sim/wire", "cli"] {
         add_sources(&root().join(package).join("src"), &mut sources);
     }
     let page = read_to_string(guide().join("troubleshooting.md")).unwrap();

@@ -1,7 +1,10 @@
 //! Building parts of the workspace, and finding what was built.
 
+use std::env;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use serde_json::Value;
 
@@ -115,9 +118,9 @@ pub(crate) fn release(package: &str, targets: &str) -> Command {
 
 /// The command that builds what `targets` names of a package.
 fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", targets, "--package", package]);
+    command.args(["build", targets, "--package", package]);
     command.arg("--message-format=json-render-diagnostics");
     match profile {
         Profile::Dev => &mut command,
@@ -128,12 +131,23 @@ fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     command
 }
 
-/// Runs a command that builds, and answers what cargo says of all that was built.
+/// Runs a command that builds, and answers what cargo says of all that was built. What it compiles is for the
+/// user, who may wait for minutes; of a build that is up to date nothing is said.
 pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
-    command.stderr(Stdio::inherit());
     let cargo = command.get_program().to_string_lossy().into_owned();
-    let output =
-        command.output().map_err(|error| Failure::Run { program: cargo.clone(), error })?;
+    let failed = |error| Failure::Run { program: cargo.clone(), error };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let colours = ["CARGO_TERM_COLOR", "NO_COLOR"].map(env::var_os).iter().all(Option::is_none);
+    if colours && io::stderr().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    // Both at once, so that neither fills up while the other is waited for.
+    let said = child.stderr.take().map(|said| thread::spawn(|| progress(said, io::stderr())));
+    let output = child.wait_with_output().map_err(failed)?;
+    if let Some(said) = said {
+        said.join().expect("copying does not panic").map_err(failed)?;
+    }
     if !output.status.success() {
         return Err(Failure::Status { program: cargo, status: output.status });
     }
@@ -143,6 +157,20 @@ pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["reason"] == "compiler-artifact")
         .collect())
+}
+
+/// Copies what cargo says, but for the line that ends every build.
+fn progress(said: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut said = BufReader::new(said);
+    let mut line = Vec::new();
+    while said.read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        if !(text.contains("Finished") && text.contains("target(s) in")) {
+            to.write_all(&line)?;
+        }
+        line.clear();
+    }
+    Ok(())
 }
 
 /// Runs a program that must succeed. What it says is for the user.
@@ -164,4 +192,37 @@ pub(crate) fn says(command: &mut Command) -> Result<String, Failure> {
         return Err(Failure::Status { program, status: output.status });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(said: &str) -> String {
+        let mut told = Vec::new();
+        progress(said.as_bytes(), &mut told).expect("memory takes all");
+        String::from_utf8(told).expect("text")
+    }
+
+    #[test]
+    fn of_a_build_that_is_up_to_date_nothing_is_told() {
+        assert_eq!(told("    Finished `release` profile [optimized] target(s) in 0.08s\n"), "");
+        let coloured = "\x1b[1m\x1b[92m    Finished\x1b[0m `dev` profile target(s) in 1m 02s\n";
+        assert_eq!(told(coloured), "");
+    }
+
+    #[test]
+    fn what_is_compiled_and_what_is_wrong_is_told() {
+        let said =
+            "   Compiling mlx5-sim v0.1.0\nerror: expected one of\n --> Finished.rs:1\nno end";
+        assert_eq!(told(said), said);
+    }
+
+    #[test]
+    fn what_a_build_says_is_not_mixed_with_what_was_built() {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"echo 'words' >&2; echo '{"reason":"compiler-artifact","n":1}'"#]);
+        let built = artifacts(command).expect("it succeeds");
+        assert_eq!(built, [serde_json::json!({"reason": "compiler-artifact", "n": 1})]);
+    }
 }

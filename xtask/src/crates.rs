@@ -90,6 +90,7 @@ const NO_BASE: &str = "no version is released (there is no tag v*), so there is 
                        `cargo xtask crates semver --base COMMIT` compares with a commit";
 
 fn semver(base: &str, packages: &[String]) -> Result<(), Failure> {
+    is_commit(Path::new("."), base)?;
     let program = SEMVER.installed()?;
     let mut command = Command::new(program);
     command.args(["semver-checks", "check-release", "--baseline-rev", base]);
@@ -99,6 +100,18 @@ fn semver(base: &str, packages: &[String]) -> Result<(), Failure> {
         some => command.args(some.iter().flat_map(|name| ["--package", name])),
     };
     build::succeeds(&mut command)
+}
+
+/// Fails if a repository has no such commit: to install what would look at it takes minutes.
+fn is_commit(repository: &Path, name: &str) -> Result<(), Failure> {
+    let mut command = Command::new("git");
+    command.args(["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]);
+    match build::says(command.current_dir(repository)) {
+        Err(Failure::Status { .. }) => Err(Failure::Unknown(format!(
+            "there is no commit {name}; git log --oneline has those that there are"
+        ))),
+        other => other.map(drop),
+    }
 }
 
 /// The tag of the newest release of a repository; none if there was none.
@@ -125,7 +138,11 @@ mod tests {
             build::succeeds(command.args(words).current_dir(&folder)).expect("git");
         };
         git(&["init", "--quiet"]);
+        assert!(is_commit(&folder, "HEAD").is_err());
         git(&["commit", "--quiet", "--allow-empty", "--message=first"]);
+        is_commit(&folder, "HEAD").expect("the first");
+        let missing = is_commit(&folder, "v9").expect_err("there is no such tag").to_string();
+        assert!(missing.starts_with("there is no commit v9"), "{missing}");
         for (tags, newest) in [
             (&["release"][..], None),
             (&["v0.9.0", "v0.10.0-rc.1"], Some("v0.10.0-rc.1")),

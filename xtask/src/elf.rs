@@ -19,6 +19,8 @@ struct Stretch {
     name: u64,
 }
 
+/// EM_X86_64 and EM_AARCH64.
+const MACHINE: u64 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
@@ -51,6 +53,11 @@ impl<'a> Elf<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.len() >= 64 && bytes.starts_with(b"\x7fELF\x02\x01");
         magic.then_some(Self { bytes })
+    }
+
+    /// Whether it is for the architecture of this program.
+    pub(crate) fn is_of_this_architecture(self) -> bool {
+        self.number(18, 2) == Some(MACHINE)
     }
 
     /// The loader that the program asks for; nothing if it needs none.
@@ -221,6 +228,7 @@ mod tests {
     fn this_test_needs_the_c_library_and_a_loader() {
         let bytes = std::fs::read("/proc/self/exe").expect("this program");
         let elf = Elf::new(&bytes).expect("an ELF");
+        assert!(elf.is_of_this_architecture());
         assert!(elf.needed().contains(&"libc.so.6"), "{:?}", elf.needed());
         assert!(elf.interpreter().expect("a loader").contains("ld-linux"));
         assert!(elf.section(".text").is_some_and(|text| !text.is_empty()));

@@ -11,18 +11,21 @@ use crate::failure::Failure;
 /// The same seed gives the same bytes. A finding is reported with its seed, and fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One target only: wqe, cqe, packet, prm or ioctl
-    #[arg(value_name = "TARGET")]
+    /// One target only
+    #[arg(value_name = "TARGET", value_parser = TARGETS)]
     target: Option<String>,
 
     /// How long each target runs
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
 
     /// Run a target once, from this seed
     #[arg(long, value_name = "SEED", requires = "target")]
     seed: Option<u64>,
 }
+
+/// Those of the fuzzer, which takes long to build and would refuse others only then.
+const TARGETS: [&str; 5] = ["wqe", "cqe", "packet", "prm", "ioctl"];
 
 /// Builds the fuzzer with all its checks, and runs it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -40,5 +43,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Failure::Status { program, status }),
         Err(error) => Err(Failure::Run { program, error }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TARGETS;
+
+    #[test]
+    fn the_targets_are_those_of_the_fuzzer() {
+        let fuzzer = include_str!("../../fuzz/src/main.rs");
+        let names = fuzzer
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("Target { name: \"")?.split('"').next());
+        assert_eq!(names.collect::<Vec<_>>(), TARGETS);
     }
 }

@@ -18,6 +18,7 @@ mod mutants;
 mod oracle;
 mod package;
 mod pictures;
+mod program;
 mod provider;
 mod suites;
 mod tool;
@@ -128,6 +129,24 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_with_those_that_do() {
+        for (arguments, says) in [
+            (&["fuzz", "nothing"][..], "possible values: wqe, cqe, packet, prm, ioctl"),
+            (&["fuzz", "--seconds", "0"], "0 is not in 1.."),
+            (&["mutants", "--count", "0"], "0 is not in 1.."),
+            (&["mutants", "--jobs", "0"], "0 is not in 1.."),
+            (&["with-sim", "--provider", "d", "--", "sh"], "possible values: c, rust"),
+            (&["with-sim", "sh"], "cargo xtask with-sim [OPTIONS] -- <PROGRAM>..."),
+            (&["nothing"], "unrecognized subcommand 'nothing'"),
+        ] {
+            let words = ["cargo xtask"].iter().chain(arguments);
+            let error = Arguments::try_parse_from(words).expect_err("it makes no sense");
+            assert_eq!(error.exit_code(), 2, "{arguments:?}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
 
     #[test]
     fn every_help_fits_a_page() {

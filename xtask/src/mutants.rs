@@ -15,6 +15,8 @@ mod trial;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::builder::RangedU64ValueParser;
+
 use crate::failure::Failure;
 use draw::Shard;
 use list::Mutant;
@@ -54,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// How many to draw
-    #[arg(long, value_name = "COUNT", default_value_t = 400)]
+    #[arg(long, value_name = "COUNT", default_value_t = 400, value_parser = one_or_more())]
     count: usize,
     /// Run part K of N of the sample; the last part that is run writes docs/mutants.json
     #[arg(long, value_name = "K/N")]
@@ -72,11 +74,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
     /// How many tests run at a time [default: the number of processors]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = one_or_more())]
     jobs: Option<usize>,
     /// Print the mutants that are drawn, and run nothing
     #[arg(long)]
     list: bool,
+}
+
+fn one_or_more() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// The mutants that are asked for, and how long they may take.

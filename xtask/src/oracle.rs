@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build::{Profile, shared_library, succeeds};
+use crate::build::{Profile, program, shared_library, succeeds};
+use crate::debian::cache::make;
 use crate::failure::Failure;
 use crate::verbs;
 
@@ -28,6 +29,9 @@ const PACKAGES: &str =
 
 /// Compiles, runs, compares.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(scripts) = &arguments.scripts {
+        make(scripts)?;
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let library = shared_library("mlx5-sim-preload", Profile::Release)?;
     let peer = library.with_file_name("oracle-peer");
@@ -38,12 +42,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     compile(&root.join("tests/oracle/peer/completions.c"), &completions)?;
     let faults = library.with_file_name("oracle-faults");
     compile(&root.join("tests/oracle/peer/faults.c"), &faults)?;
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(&cargo);
-    command.args(["run", "--quiet", "--package", "mlx5-oracle", "--"]);
+    let mut command = Command::new(program("mlx5-oracle", Profile::Dev)?);
     command.arg("--peer").arg(&peer).arg("--tags").arg(&tags);
     command.arg("--completions").arg(&completions).arg("--faults").arg(&faults);
     command.arg("--verbs").arg(verbs::build()?).arg("--preload").arg(&library);
+    verbs::with_c_library(&mut command)?;
     if arguments.document {
         command.arg("--document").arg(root.join("docs/CONFORMANCE.md"));
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::{Profile, program, says, shared_library};
+use crate::debian::cache::make;
 use crate::failure::Failure;
 
 /// Draw the pictures of the README anew: `mlx5 perf` and `mlx5 trace` on a simulated device
@@ -53,6 +54,7 @@ const PROGRAM: &str = "mlx5";
 const OUTPUT: &str = "trace.log";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    make(&arguments.out)?;
     let command = program("mlx5-cli", Profile::Release)?;
     let library = shared_library("mlx5-sim-preload", Profile::Release)?;
     for picture in &PICTURES {

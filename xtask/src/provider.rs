@@ -3,7 +3,7 @@
 /// Whose libraries a program finds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub(crate) enum Provider {
-    /// rdma-core's, where the program finds them by itself.
+    /// rdma-core's, also where programs would find ours.
     C,
     /// This provider's, from target/verbs.
     Rust,

@@ -117,7 +117,7 @@ struct Program {
 fn programs(folder: &Path, arguments: &[OsString]) -> Result<Vec<Program>, Failure> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(folder).args(["test", "--quiet", "--no-run"]).args(arguments);
+    command.current_dir(folder).args(["test", "--no-run"]).args(arguments);
     command.arg("--message-format=json-render-diagnostics");
     let mut programs: Vec<_> = build::artifacts(command)?.iter().filter_map(Program::of).collect();
     // Cargo has no order.

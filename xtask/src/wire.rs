@@ -27,10 +27,11 @@ pub(crate) fn serve(path: &Path, settings: &str, profile: Profile) -> Result<(),
     let mut command = Command::new("setsid");
     command.arg("--fork").arg(host).arg(path).args(["--sim", settings]).stdin(Stdio::null());
     let mut child = started(&mut command)?;
-    ready(&mut child)?;
+    let ready = ready(&mut child);
     // The fork is over; the host goes on.
     child.wait().map_err(failed)?;
-    Ok(())
+    // Another task may have started one meanwhile, of another kind, which this one has refused.
+    if is_served(path) { Ok(()) } else { ready }
 }
 
 /// Whether somebody answers there.

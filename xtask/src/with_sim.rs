@@ -8,6 +8,7 @@ use std::{env, fs};
 
 use crate::build::{Profile, shared_library};
 use crate::failure::Failure;
+use crate::program;
 use crate::provider::Provider;
 use crate::verbs;
 use crate::wire;
@@ -29,7 +30,8 @@ pub(crate) struct Arguments {
 
     /// Whose libibverbs it finds
     ///
-    /// c is rdma-core's, and rust is ours. libmlx5 goes with it.
+    /// c is rdma-core's, also on a system whose programs get ours by themselves (mlx5-verbs-switch); rust is
+    /// ours. libmlx5 goes with it.
     #[arg(long, value_enum, default_value_t = Provider::C)]
     provider: Provider,
 
@@ -44,16 +46,20 @@ pub(crate) struct Arguments {
 
 /// Becomes the program.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let profile = if arguments.debug { Profile::Dev } else { Profile::Release };
-    let library = shared_library("mlx5-sim-preload", profile)?;
     let (program, rest) =
         arguments.program.split_first().expect("the arguments have a program, or are refused");
+    program::is_there(program)?;
+    let profile = if arguments.debug { Profile::Dev } else { Profile::Release };
+    let library = shared_library("mlx5-sim-preload", profile)?;
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preloaded(&library));
-    if arguments.provider == Provider::Rust {
-        let folder = verbs::build()?;
-        verbs::takes(Path::new(program), &folder)?;
-        verbs::with_library(&mut command, &folder);
+    match arguments.provider {
+        Provider::C => verbs::with_c_library(&mut command)?,
+        Provider::Rust => {
+            let folder = verbs::build()?;
+            verbs::takes(Path::new(program), &folder)?;
+            verbs::with_library(&mut command, &folder);
+        }
     }
     let report = report()?;
     command.env("MLX5_SIM_REPORT", &report);

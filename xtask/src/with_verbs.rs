@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::program;
 use crate::verbs;
 
 /// Run a program that uses libibverbs on this provider, with this machine's devices
@@ -22,9 +23,10 @@ pub(crate) struct Arguments {
 
 /// Becomes the program.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let folder = verbs::build()?;
     let (program, rest) =
         arguments.program.split_first().expect("the arguments have a program, or are refused");
+    program::is_there(program)?;
+    let folder = verbs::build()?;
     verbs::takes(Path::new(program), &folder)?;
     let mut command = Command::new(program);
     command.args(rest);

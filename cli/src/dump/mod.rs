@@ -18,6 +18,7 @@ use crate::files::is_dash;
 use crate::numbers::count;
 use clap::ValueEnum;
 use mlx5_prm::cqe::DESCRIPTOR;
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 
@@ -92,6 +93,9 @@ enum Transport {
     Raw,
 }
 
+/// The most input, in bytes: a device has no end.
+const MOST: u64 = 64 << 20;
+
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.live {
         return live::run(&args.port, out);
@@ -156,21 +160,33 @@ fn check_stride(stride: usize, kind: Kind) -> Result<(), Failure> {
 }
 
 fn input(args: &Args) -> Result<String, Failure> {
-    if let Some(file) = args.file.as_deref().filter(|file| !is_dash(file)) {
-        return std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())));
+    if let Some(path) = args.file.as_deref().filter(|file| !is_dash(file)) {
+        let failed = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+        return read(File::open(path).map_err(failed)?, &failed);
     }
     if !args.hex.is_empty() && args.hex != ["-"] {
         return Ok(args.hex.join(" "));
     }
-    let mut stdin = io::stdin();
+    let stdin = io::stdin();
     if stdin.is_terminal() && args.hex.is_empty() && args.file.is_none() {
         let hint = "give bytes as arguments, with --file or on stdin; --live needs none";
         return Err(Failure::usage("there are no bytes to decode").hint(hint));
     }
-    let mut text = String::new();
-    stdin.read_to_string(&mut text)?;
-    Ok(text)
+    read(stdin, &Failure::from)
+}
+
+/// Reads text to its end.
+fn read(from: impl Read, failed: &dyn Fn(io::Error) -> Failure) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    from.take(MOST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MOST {
+        let cause = format!("the input is longer than {} MiB", MOST >> 20);
+        return Err(Failure::new(cause).hint("cut out a part: `xxd -s START -l BYTES FILE`"));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        let failure = Failure::usage("the input is not text");
+        failure.hint("of a file of bytes make hexadecimal: `xxd FILE | mlx5 dump`")
+    })
 }
 
 /// Decodes consecutive send requests.

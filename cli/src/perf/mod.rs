@@ -253,9 +253,7 @@ fn finish(
     let Some((interrupt, outputs)) = measuring else { return Ok(()) };
     let stop = interrupt.arm();
     if DEBUG {
-        note(
-            "this build is not optimized, which takes times several times as long: cargo run --release",
-        );
+        note("this build is not optimized: times are several times those of `cargo run --release`");
     }
     note("measuring; Ctrl-C ends it and shows the results so far");
     let results = measured(stop)?;

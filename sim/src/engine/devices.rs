@@ -65,6 +65,11 @@ impl Engine {
         }
     }
 
+    /// Whether somebody has a device open: whoever has can ring a doorbell there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.devices.iter().any(|device| device.uars.len() > 0)
+    }
+
     /// Sets what hears the frames of the wire, in place of whatever did.
     pub fn set_tap(&mut self, tap: Option<Tap>) {
         self.tap = tap;

@@ -117,6 +117,7 @@ fn allow(pid: i32) {
 pub struct Wire {
     line: Arc<Line>,
     number: u64,
+    host: u32,
     settings: String,
     pages: Arc<OwnedFd>,
     /// Violations that have been told, or were there before this process.
@@ -149,6 +150,7 @@ impl Wire {
         Ok(Self {
             line: Arc::new(line),
             number: hello.numbers[0],
+            host: host.pid().unsigned_abs(),
             told: Arc::new(AtomicU64::new(hello.numbers[1])),
             settings: String::from_utf8_lossy(&hello.bytes).into_owned(),
             pages: Arc::new(hello.file.ok_or(Errno::EPROTO)?),
@@ -159,6 +161,13 @@ impl Wire {
     #[must_use]
     pub fn settings(&self) -> &str {
         &self.settings
+    }
+
+    /// The number of the process that serves the machine; 0 if this one cannot know it, as in another
+    /// container.
+    #[must_use]
+    pub fn host(&self) -> u32 {
+        self.host
     }
 
     /// This process's number, by which a child can inherit from it.

@@ -1,6 +1,6 @@
 //! Serves one simulated machine to several processes; see `cargo xtask with-sim`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,7 +14,15 @@ usage: mlx5-sim-wire SOCKET [--sim LIST] [--stay]
 
 Serves a simulated machine at SOCKET to all processes with MLX5_SIM=wire=SOCKET, until
 none has been there for ten seconds, or for ever with --stay. LIST is what to simulate,
-as MLX5_SIM has it. Says \"ready\" once it, or another, serves there.";
+as MLX5_SIM has it: link=roce,devices=2. Says \"ready\" once the machine is there.
+
+If another process serves a machine there, that one stays as it is: this one says so, and
+ends. It fails if --sim wants another machine, or if --stay is given.
+
+Nothing tells it of a doorbell, so it looks: a thousand times a second while a program
+has a device open and none rings, which takes one or two percent of a processor, and
+twenty times a second while none has. Programs that spin would keep it waiting, so it
+asks for the nice value -10, which root gets. Started with a nice value, it keeps that.";
 
 /// How long it waits for somebody to come.
 const LINGER: Duration = Duration::from_secs(10);
@@ -47,15 +55,42 @@ fn arguments() -> Result<Option<Arguments>, String> {
 }
 
 /// Waits until the other one that is to serve there does.
-fn wait_for_the_other(path: &Path) -> std::io::Result<()> {
+fn wait_for_the_other(path: &Path) -> io::Result<Wire> {
     let begun = Instant::now();
     loop {
         match Wire::connect(path) {
-            Ok(_) => return Ok(()),
+            Ok(other) => return Ok(other),
             Err(errno) if begun.elapsed() > LINGER => return Err(errno.into()),
             Err(_) => std::thread::sleep(RETRY),
         }
     }
+}
+
+/// The options that would have to change a machine that is there already.
+fn without_effect(arguments: &Arguments, other: &Wire) -> Vec<&'static str> {
+    let Settings { trace, about_machine, .. } = &arguments.settings;
+    let another = !about_machine.is_empty() && about_machine != other.settings();
+    let options = [("--sim", another || *trace), ("--stay", arguments.stay)];
+    options.into_iter().filter_map(|(option, lost)| lost.then_some(option)).collect()
+}
+
+/// Leaves the socket to the other one that serves there, unless it is asked for something else.
+fn leave_to(other: &Wire, arguments: &Arguments) -> Result<(), String> {
+    let who = match other.host() {
+        0 => "another process".to_owned(),
+        host => format!("process {host}"),
+    };
+    let there = match other.settings() {
+        "" => format!("{who} serves a machine there already"),
+        settings => format!("{who} serves a machine there already, with --sim {settings}"),
+    };
+    let lost = without_effect(arguments, other);
+    if lost.is_empty() {
+        eprintln!("mlx5-sim-wire: {}: {there}; this one ends", arguments.path.display());
+        return Ok(());
+    }
+    let lost = lost.join(" and ");
+    Err(format!("{there}, which {lost} cannot change: end that, or name another socket"))
 }
 
 /// Asks to be run as soon as there is something to do: the other processes spin. What is refused
@@ -63,21 +98,28 @@ fn wait_for_the_other(path: &Path) -> std::io::Result<()> {
 fn hurry() {
     // SAFETY: the calls take numbers, and change nothing in memory.
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY);
+        // A nice value that somebody has given it is meant.
+        if libc::getpriority(libc::PRIO_PROCESS, 0) == 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY);
+        }
         libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
     }
 }
 
-fn serve(arguments: &Arguments) -> std::io::Result<usize> {
+/// Answers how often a driver did what it never must.
+fn serve(arguments: &Arguments) -> Result<usize, String> {
+    let failed = |error: io::Error| error.to_string();
+    // Threads that start later inherit it.
     hurry();
-    let host = Host::bind(&arguments.path, &arguments.settings)?;
+    let host = Host::bind(&arguments.path, &arguments.settings).map_err(failed)?;
     if host.is_none() {
-        wait_for_the_other(&arguments.path)?;
+        let other = wait_for_the_other(&arguments.path).map_err(failed)?;
+        leave_to(&other, arguments)?;
     }
     println!("ready");
-    std::io::stdout().flush()?;
+    io::stdout().flush().map_err(failed)?;
     match host {
-        Some(host) => host.serve((!arguments.stay).then_some(LINGER)),
+        Some(host) => host.serve((!arguments.stay).then_some(LINGER)).map_err(failed),
         None => Ok(0),
     }
 }

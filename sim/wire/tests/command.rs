@@ -1,6 +1,9 @@
 //! The command line of `mlx5-sim-wire`. What it serves is in `wire.rs`.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use mlx5_sim_wire::Served;
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
@@ -48,4 +51,76 @@ fn a_place_where_no_socket_can_be_is_an_error() {
     let told = run(&["/proc/no/such/socket"]);
     assert_eq!(told.status.code(), Some(1), "{told:?}");
     assert!(text(&told.stderr).contains("mlx5-sim-wire: /proc/no/such/socket: "), "{told:?}");
+}
+
+/// A machine of this process, and its socket.
+fn served(settings: &str) -> (Served, String) {
+    let machine = Served::start(&settings.parse().expect("settings")).expect("a machine");
+    let socket = machine.socket().display().to_string();
+    (machine, socket)
+}
+
+#[test]
+fn one_that_comes_second_says_who_serves_and_ends() {
+    let (machine, socket) = served("link=roce");
+    for arguments in [&[&*socket][..], &[&socket, "--sim", "link=roce"], &[&socket, "--sim", ""]] {
+        let told = run(arguments);
+        assert!(told.status.success(), "{arguments:?}: {told:?}");
+        assert_eq!(text(&told.stdout), "ready\n");
+        let said = format!(
+            "mlx5-sim-wire: {socket}: process {} serves a machine there already, with --sim link=roce; \
+             this one ends\n",
+            std::process::id()
+        );
+        assert_eq!(text(&told.stderr), said);
+    }
+    assert_eq!(machine.end().expect("it ends"), 0);
+}
+
+#[test]
+fn one_that_comes_second_is_refused_what_would_change_the_machine() {
+    let (machine, socket) = served("");
+    for (options, lost) in [
+        (&["--stay"][..], "--stay"),
+        (&["--sim", "link=ib"], "--sim"),
+        (&["--sim", "trace"], "--sim"),
+        (&["--sim", "devices=2", "--stay"], "--sim and --stay"),
+    ] {
+        let told = run(&[&[&*socket], options].concat());
+        assert_eq!(told.status.code(), Some(1), "{options:?}: {told:?}");
+        assert_eq!(text(&told.stdout), "");
+        let said = format!(
+            "mlx5-sim-wire: {socket}: process {} serves a machine there already, which {lost} cannot \
+             change: end that, or name another socket\n",
+            std::process::id()
+        );
+        assert_eq!(text(&told.stderr), said);
+    }
+    assert_eq!(machine.end().expect("it ends"), 0);
+}
+
+/// The nice value of a process.
+fn nice_of(process: u32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("its state");
+    // The 19th word; the second one, in parentheses, may have spaces.
+    let words = stat.rsplit(") ").next().and_then(|words| words.split(' ').nth(16));
+    words.and_then(|nice| nice.parse().ok()).expect("a nice value")
+}
+
+#[test]
+fn a_nice_value_that_it_is_started_with_stays() {
+    let socket = std::env::temp_dir().join(format!("mlx5-nice-{}", std::process::id()));
+    let mut command = Command::new("nice");
+    command.args(["-n", "5", env!("CARGO_BIN_EXE_mlx5-sim-wire")]).arg(&socket).arg("--stay");
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut ready = String::new();
+    let stdout = child.stdout.take().expect("its output");
+    BufReader::new(stdout).read_line(&mut ready).expect("a line");
+    let nice = nice_of(child.id());
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+    for file in [mlx5_sim_wire::lock_of(&socket), socket] {
+        std::fs::remove_file(file).expect("a machine was served there");
+    }
+    assert_eq!((&*ready, nice), ("ready\n", (nice_of(std::process::id()) + 5).min(19)));
 }

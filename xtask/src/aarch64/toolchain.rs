@@ -105,7 +105,7 @@ impl Toolchain {
     pub(super) fn cargo(&self, command: &str) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut cargo = Command::new(cargo);
-        cargo.args([command, "--quiet", "--release", "--target", TARGET]);
+        cargo.args([command, "--release", "--target", TARGET]);
         cargo.arg("--message-format=json-render-diagnostics");
         cargo.env("CARGO_TARGET_DIR", &self.folder).env("CARGO_INCREMENTAL", "0");
         cargo.env("RUSTC", self.scripts().join("rustc"));

@@ -83,11 +83,12 @@ impl Peer {
     }
 
     /// The benchmark, shown a simulated device that stands still while it is measured.
-    fn command(&self, what: &[&str]) -> Command {
+    fn command(&self, what: &[&str]) -> Result<Command, Failure> {
         let mut command = Command::new(&self.bench);
         command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS).envs(HEAP);
         command.env("LD_PRELOAD", &self.simulator).env("MLX5_SIM", format!("step,{DEVICE}"));
-        command
+        verbs::with_c_library(&mut command)?;
+        Ok(command)
     }
 
     /// Counts instructions, of all cases if none is named; with `misses`, also where a cache would
@@ -95,7 +96,7 @@ impl Peer {
     pub(super) fn count(&self, cases: &[&str], misses: bool) -> Result<Measured, Failure> {
         let what = if misses { "count" } else { "instructions" };
         let mut measured = Measured::default();
-        for line in output(self.command(&[&[what], cases].concat()))?.lines() {
+        for line in output(self.command(&[&[what], cases].concat())?)?.lines() {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["count", case, who, mode, instructions, misses] => measured.rows.push(Row {
                     case: case.to_owned(),
@@ -153,13 +154,13 @@ impl Peer {
 
     /// What each of several processes says.
     fn processes(&self, what: &[&str]) -> Result<Vec<String>, Failure> {
-        (0..PROCESSES).map(|_| output(self.command(what))).collect()
+        (0..PROCESSES).map(|_| output(self.command(what)?)).collect()
     }
 
     /// What queues hold.
     pub(super) fn memory(&self) -> Result<Vec<Holding>, Failure> {
         let mut holdings = Vec::new();
-        for line in output(self.command(&["memory"]))?.lines() {
+        for line in output(self.command(&["memory"])?)?.lines() {
             if let ["memory", case, who, mode, heap, mapped] =
                 line.split('\t').collect::<Vec<_>>()[..]
             {
@@ -194,7 +195,7 @@ impl Peer {
         let what = [&["latency", rounds.as_str()], &cases[..]].concat();
         let mut all = Vec::new();
         for device in [Device::Works, Device::StandsStill] {
-            let mut command = self.command(&what);
+            let mut command = self.command(&what)?;
             if device == Device::Works {
                 command.env("MLX5_SIM", DEVICE);
             }

@@ -54,6 +54,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut circles = Vec::new();
     for package in packages {
         let src = root.join(package).join("src");
+        if !src.is_dir() {
+            return Err(Failure::Unknown(format!(
+                "there is no package {package}; a package is named by its folder, as wqe or sim/wire"
+            )));
+        }
         let arrows = graph::arrows(&source::read(&src)?);
         let name = if package == "." { "src" } else { package };
         let top = graph::between_children(&arrows, &[]);

@@ -56,6 +56,8 @@ pub(crate) struct Door {
     host: PathBuf,
     /// Where our libibverbs is, if it was built.
     verbs: Option<PathBuf>,
+    /// Where C's is, if programs do not find it by themselves.
+    theirs: Option<PathBuf>,
     pub(crate) provider: Provider,
 }
 
@@ -81,6 +83,7 @@ impl Door {
     pub(crate) fn build(provider: Provider) -> Result<Self, Failure> {
         Ok(Self {
             verbs: (provider == Provider::Rust).then(verbs::build).transpose()?,
+            theirs: verbs::c_folder()?,
             provider,
             library: build::shared_library("mlx5-sim-preload", Profile::Release)?,
             host: build::program("mlx5-sim-wire", Profile::Release)?,
@@ -89,9 +92,9 @@ impl Door {
 
     /// The same device for programs that run over another libibverbs.
     pub(crate) fn over(&self, provider: Provider) -> Self {
-        let Self { library, host, verbs, .. } = self;
-        let (library, host, verbs) = (library.clone(), host.clone(), verbs.clone());
-        Self { library, host, verbs, provider }
+        let Self { library, host, verbs, theirs, .. } = self;
+        let (library, host) = (library.clone(), host.clone());
+        Self { library, host, verbs: verbs.clone(), theirs: theirs.clone(), provider }
     }
 
     /// A machine for several programs.
@@ -125,7 +128,11 @@ impl Door {
         // timeout(1) ends the children of a program with it. Only the program is to be preloaded.
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", &seconds.to_string(), "env"]).arg(preload);
-        if let (Provider::Rust, Some(folder)) = (self.provider, &self.verbs) {
+        let libraries = match self.provider {
+            Provider::C => &self.theirs,
+            Provider::Rust => &self.verbs,
+        };
+        if let Some(folder) = libraries {
             let mut path = std::ffi::OsString::from("LD_LIBRARY_PATH=");
             path.push(folder);
             command.arg(path);

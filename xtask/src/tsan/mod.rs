@@ -78,7 +78,7 @@ impl Toolchain {
     fn cargo(&self, command: &str) -> Command {
         let mut cargo = Command::new("cargo");
         // With --target, build scripts are compiled without the sanitizer.
-        cargo.args([command, "--quiet", "--target", &self.host, "--target-dir", FOLDER]);
+        cargo.args([command, "--target", &self.host, "--target-dir", FOLDER]);
         cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
         cargo
     }

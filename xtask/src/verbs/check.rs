@@ -7,7 +7,8 @@ use std::process::Command;
 
 use mlx5_verbs_symbols::{DEBIAN, Kind, symbols};
 
-use super::{LIBIBVERBS, LIBMLX5, in_file, types, with_library};
+use super::theirs::is_ours;
+use super::{LIBIBVERBS, LIBMLX5, c_folder, in_file, types, with_library};
 use crate::elf::{Elf, Export};
 use crate::failure::Failure;
 
@@ -54,7 +55,7 @@ const ONE_LIBRARY: &str = "\
 import ctypes, os
 names = ['libmlx5.so.1', 'libibverbs.so.1']
 handles = {ctypes.CDLL(name)._handle for name in names + names[::-1]}
-if 'LD_LIBRARY_PATH' in os.environ: assert len(handles) == 1, 'they are loaded apart'";
+if 'MLX5_OURS' in os.environ: assert len(handles) == 1, 'they are loaded apart'";
 
 /// Fails with all that is wrong.
 pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
@@ -75,6 +76,9 @@ pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
         (folder.join("link/libibverbs.so"), LIBIBVERBS, "IBVERBS_"),
         (folder.join("link/libmlx5.so"), LIBMLX5, "MLX5_"),
     ];
+    if is_ours(&fs::read(&whole).map_err(in_file(&whole))?) != Some(true) {
+        faults.push("it is taken for C's library where that is asked for".to_owned());
+    }
     for (path, soname, nodes) in libraries {
         let bytes = fs::read(&path).map_err(in_file(&path))?;
         let elf = Elf::new(&bytes).ok_or_else(|| not_elf(&path))?;
@@ -104,8 +108,9 @@ pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     for headers in [Some(Path::new("/usr/include")), newer].into_iter().flatten() {
         faults.extend(types::differing(headers)?);
     }
+    let theirs = c_folder()?;
     for started in &STARTED {
-        faults.extend(start(folder, started));
+        faults.extend(start(folder, theirs.as_deref(), started));
     }
     if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
 }
@@ -185,13 +190,16 @@ fn not_elf(path: &Path) -> Failure {
     Failure::Output { program: path.display().to_string(), what: "no symbols".to_owned() }
 }
 
-/// Starts a program with either library. What is wrong, if something is.
-fn start(folder: &Path, started: &Started) -> Option<String> {
+/// Starts a program with either library, C's in `theirs` if it is not found without. What is wrong, if
+/// something is.
+fn start(folder: &Path, theirs: Option<&Path>, started: &Started) -> Option<String> {
     let run = |arguments: &[&str], ours: bool| {
         let mut command = Command::new(started.program);
         command.args(arguments).env("LD_BIND_NOW", "1").env_remove("LD_LIBRARY_PATH");
         if ours {
-            with_library(&mut command, folder);
+            with_library(command.env("MLX5_OURS", ""), folder);
+        } else if let Some(theirs) = theirs {
+            command.env("LD_LIBRARY_PATH", theirs);
         }
         command.output()
     };

@@ -6,9 +6,11 @@ mod link;
 mod nodes;
 mod programs;
 mod taken;
+mod theirs;
 mod types;
 
 pub(crate) use taken::takes;
+pub(crate) use theirs::{c_folder, with_c_library};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -154,7 +156,7 @@ fn for_compilers(linked: &Linked, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Makes a symbolic link, in place of what there is.
-fn point(path: &Path, target: &str) -> Result<(), Failure> {
+fn point(path: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(in_file(path)(error)),
         _ => os::unix::fs::symlink(target, path).map_err(in_file(path)),

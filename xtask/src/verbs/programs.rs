@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{in_file, with_library};
+use super::{in_file, with_c_library, with_library};
 use crate::build::{self, Profile, shared_library};
 use crate::failure::Failure;
 use crate::wire::Host;
@@ -231,8 +231,9 @@ fn output(
     command.args(["--kill-after=5", &limit.to_string(), "sh", "-c", NOTING]);
     command.arg(program.with_extension("report")).arg(program);
     command.args(seconds.map(|seconds| seconds.to_string()));
-    if let Some(library) = library {
-        with_library(&mut command, library);
+    match library {
+        Some(library) => with_library(&mut command, library),
+        None => with_c_library(&mut command)?,
     }
     command.env("MLX5_SIM", device).env("LD_PRELOAD", simulator);
     command.env("GLIBC_TUNABLES", MEMORY).stderr(Stdio::inherit());

@@ -1,18 +1,19 @@
 //! Whether a program takes the library that the environment names.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
 use super::{LIBIBVERBS, LIBMLX5, in_file, with_library};
 use crate::elf::Elf;
 use crate::failure::Failure;
+use crate::program;
 
 /// Fails if `program` cannot take the library in `folder`, with what to do. A program that asks for the
 /// library only later, or starts another one, cannot be told from here.
 pub(crate) fn takes(program: &Path, folder: &Path) -> Result<(), Failure> {
-    let Some(path) = found(program) else { return Ok(()) };
+    let Some(path) = program::found(program) else { return Ok(()) };
     let bytes = fs::read(&path).map_err(in_file(&path))?;
     // A script is run by a program of its own.
     let Some(elf) = Elf::new(&bytes) else { return Ok(()) };
@@ -57,18 +58,10 @@ fn elsewhere<'a>(listed: &'a str, folder: &Path) -> Option<&'a str> {
     })
 }
 
-/// The file that is run for a program of this name.
-fn found(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return Some(program.to_owned()).filter(|path| path.is_file());
-    }
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::env;
 
     #[test]
     fn a_library_from_another_folder_is_told_and_one_from_ours_is_not() {

@@ -81,8 +81,10 @@ fn nobody_serves() -> Result<(), Failed> {
     let socket = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nobody-serves");
     let settings = format!("wire={}", socket.display());
     let output = output(&mut command("devices_are_found", &settings));
-    let told = said(&output).contains(&format!("no machine at {}", socket.display()));
-    check(output.status.code() == Some(2) && told, &output)
+    let said = said(&output);
+    let what = said.contains(&format!("no machine at {}: ", socket.display()));
+    let how = format!("`cargo run -p mlx5-sim-wire -- {} --stay`", socket.display());
+    check(output.status.code() == Some(2) && what && said.contains(&how), &output)
 }
 
 fn unknown_call() -> Result<(), Failed> {

@@ -74,9 +74,7 @@ impl Manager {
         });
         let chore = Arc::downgrade(&manager);
         fabric.set_chore(Box::new(move || {
-            if let Some(manager) = chore.upgrade() {
-                manager.look_at_timers();
-            }
+            chore.upgrade().is_some_and(|manager| manager.look_at_timers())
         }));
         manager
     }
@@ -86,7 +84,9 @@ impl Manager {
         let mut table = lock(&self.table);
         let result = work(&mut table, &self.network);
         let due = table.timers.first().map_or(NEVER, |(due, _)| *due);
-        self.due.store(due, Ordering::Release);
+        if self.due.swap(due, Ordering::AcqRel) == NEVER && due != NEVER {
+            self.network.wake();
+        }
         result
     }
 
@@ -99,11 +99,14 @@ impl Manager {
         })
     }
 
-    fn look_at_timers(&self) {
-        if self.due.load(Ordering::Acquire) != NEVER {
-            let now = lock(&self.table).clock.now();
-            while self.expire(now) {}
+    /// Does what the timers that are due are for, and answers whether one runs.
+    fn look_at_timers(&self) -> bool {
+        if self.due.load(Ordering::Acquire) == NEVER {
+            return false;
         }
+        let now = lock(&self.table).clock.now();
+        while self.expire(now) {}
+        self.due.load(Ordering::Acquire) != NEVER
     }
 
     /// Lets the time pass until the next timer is due; says whether there was one.

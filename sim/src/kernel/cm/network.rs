@@ -44,6 +44,11 @@ impl Network {
         Self { fabric: fabric.clone() }
     }
 
+    /// Has the fabric look at the timers.
+    pub(super) fn wake(&self) {
+        self.fabric.wake();
+    }
+
     /// The port with an address.
     pub(super) fn place_of(&self, gid: &Gid) -> Option<Place> {
         let engine = self.fabric.lock();
