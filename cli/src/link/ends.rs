@@ -13,7 +13,7 @@ use crate::numbers::count;
 use clap::Args;
 use mlx5::{CompletionChannel, Endpoint};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
@@ -221,10 +221,7 @@ impl EndArgs {
 
     /// Waits for a peer that measures, and answers each of its threads in one.
     fn serve(&self, port: &Port, address: &str, events: bool) -> Result<Session, Failure> {
-        let listener = TcpListener::bind(address).map_err(|error| {
-            Failure::new(format!("cannot listen on {address}: {error}"))
-                .hint("name another port: --listen PORT, and --connect HOST:PORT on the other side")
-        })?;
+        let listener = exchange::listen(address)?;
         note(&format!("listening on {address}"));
         let (mut exchange, from) = Exchange::accept(&listener, self.timeout(), self.answer())?;
         note(&format!("serving {from}"));

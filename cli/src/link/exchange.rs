@@ -48,6 +48,19 @@ pub(crate) fn parse_address(address: &str) -> Result<String, String> {
     }
 }
 
+/// Listens on an address of this machine.
+pub(crate) fn listen(address: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| {
+        let failure = Failure::new(format!("cannot listen on {address}: {error}"));
+        failure.hint(match error.kind() {
+            ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has the address; --listen PORT listens on all of them"
+            }
+            _ => "name another port: --listen PORT, and --connect HOST:PORT on the other side",
+        })
+    })
+}
+
 /// Accepts a connection; without a `timeout` it waits as long as it takes.
 pub(crate) fn accept(
     listener: &TcpListener,
@@ -319,5 +332,19 @@ mod tests {
             let refused = parse_address(bad).expect_err(bad);
             assert!(refused.contains("is not an address"), "{refused}");
         }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_listened_on_has_its_remedy() {
+        let remedy = |address: &str| {
+            let failure = listen(address).map(drop).expect_err("it cannot be listened on");
+            assert!(failure.cause().starts_with(&format!("cannot listen on {address}: ")));
+            failure.remedy().unwrap_or_default().to_owned()
+        };
+        // An address of documentation, which no machine has.
+        assert!(remedy("192.0.2.1:0").starts_with("no interface of this machine has the address"));
+        let taken = listen("127.0.0.1:0").expect("a port");
+        let address = taken.local_addr().expect("an address").to_string();
+        assert!(remedy(&address).starts_with("name another port"));
     }
 }

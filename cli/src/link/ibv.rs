@@ -12,7 +12,7 @@ use crate::link::side::{Invitation, Received, Shape, Side};
 use crate::link::{Op, Transport};
 use mlx5::{Endpoint, Gid, GidType, LinkLayer, Mtu, Psn, QpNumber, QpType, RemoteAddress};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// LID, queue pair and sequence number in hexadecimal digits, then those of the GID, and a NUL.
@@ -100,8 +100,7 @@ impl Foreign {
             return Self::client(port, stream, shape, mtu, waiter);
         }
         let address = exchange::complete(ends.listens_at().unwrap_or_default(), "0.0.0.0");
-        let listener = TcpListener::bind(&address)
-            .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
+        let listener = exchange::listen(&address)?;
         note(&format!("listening on {address}"));
         let (stream, _) = exchange::accept(&listener, ends.timeout())?;
         stream.set_read_timeout(Some(ends.answer()))?;
@@ -284,6 +283,7 @@ mod tests {
     use super::*;
     use crate::link::tests::{port, shape, waiter};
     use mlx5_sim::{PortConfig, SimConfig, Simulator};
+    use std::net::TcpListener;
 
     #[test]
     fn an_end_is_told_as_rdma_core_tells_it() {
