@@ -3,11 +3,12 @@
 use crate::machine::Process;
 use std::path::Path;
 
-/// The names of all examples. Each is a file with `main`.
+/// The names of the examples. Each is a file with `main`. Those of `ethernet/` test themselves, so that Cargo builds
+/// them as tests alone here.
 fn examples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut names = Vec::new();
-    for folder in [root.clone(), root.join("ethernet"), root.join("services")] {
+    for folder in [root.clone(), root.join("services")] {
         for entry in folder.read_dir().expect("a folder of examples") {
             let path = entry.expect("an entry").path();
             let is_program = path.is_file()
@@ -17,7 +18,7 @@ fn examples() -> Vec<String> {
             }
         }
     }
-    assert!(names.len() >= 17, "{names:?}");
+    assert!(names.len() >= 14, "{names:?}");
     names
 }
 
