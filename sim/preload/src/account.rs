@@ -173,7 +173,9 @@ mod tests {
         drop(call);
         let program = piece();
         let grown = ask().change(before, -1);
-        assert!((LARGE as i64..LARGE as i64 * 3 / 2).contains(&grown.mapped), "{grown:?}");
+        // Other tests map and unmap little meanwhile.
+        let (one, half) = (LARGE as i64, LARGE as i64 / 2);
+        assert!((one - half..one + half).contains(&grown.mapped), "{grown:?}");
         drop((kernel, program));
     }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use mlx5_sim::kernel::SysfsEntry;
@@ -18,8 +18,8 @@ const COUNTERS: &str = "/hw_counters/";
 
 /// What the names of the directories begin with; a number follows.
 const PREFIX: &str = Noted::TREE;
-/// A file in each directory that is locked while somebody uses it.
-const LOCK: &str = "lock";
+/// What is added to a directory's name for the file beside it that is locked while somebody uses it.
+const LOCK: &str = ".lock";
 /// Where the verbs nodes are described.
 const VERBS: &str = "class/infiniband_verbs";
 /// Where the nodes are.
@@ -168,7 +168,7 @@ impl Tree {
     /// Removes it from the disk.
     pub(crate) fn remove(&self) {
         // What cannot be removed now is when another process sweeps.
-        let _ = fs::remove_dir_all(&self.root);
+        let _ = remove(&self.root);
     }
 }
 
@@ -178,15 +178,38 @@ fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
     let mut number = 0;
     loop {
         let root = above.join(format!("{PREFIX}{id}-{number}"));
-        match fs::create_dir(&root) {
-            Ok(()) => {
-                let file = File::create(root.join(LOCK))?;
-                try_lock(&file);
-                return Ok((root, file));
-            }
+        let path = lock_of(&root);
+        match File::options().write(true).create_new(true).open(&path) {
+            // One that sweeps may have had it in between.
+            Ok(lock) if !try_lock(&lock) || !is_at(&lock, &path) => {}
+            Ok(lock) => match fs::create_dir(&root) {
+                Ok(()) => return Ok((root, lock)),
+                Err(error) => {
+                    fs::remove_file(path)?;
+                    if error.kind() != io::ErrorKind::AlreadyExists {
+                        return Err(error);
+                    }
+                    number += 1;
+                }
+            },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// The lock of a directory. It is beside it, so that it is there before it, and after it.
+fn lock_of(root: &Path) -> PathBuf {
+    let mut name = root.as_os_str().to_owned();
+    name.push(LOCK);
+    name.into()
+}
+
+/// Removes a directory, and then its lock: a process that is killed in between leaves what is swept.
+fn remove(root: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(root) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::remove_file(lock_of(root)),
     }
 }
 
@@ -195,16 +218,89 @@ fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
+/// Whether the file is the one at the path: that may be another process's by now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |of: fs::Metadata| (of.dev(), of.ino());
+    let one = file.metadata().map(identity);
+    let other = fs::symlink_metadata(path).map(identity);
+    one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+}
+
 /// Removes the directories of processes that had no chance to.
 fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && let Ok(lock) = File::open(entry.path().join(LOCK))
-            && try_lock(&lock)
-        {
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(root) = name.strip_suffix(LOCK).filter(|root| root.starts_with(PREFIX)) else {
+            continue;
+        };
+        let lock = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+        if lock.is_ok_and(|lock| try_lock(&lock) && is_at(&lock, &path)) {
             // Somebody else's directory stays.
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = remove(&above.join(root));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An empty directory for the directories of processes.
+    fn above(name: &str) -> PathBuf {
+        let name = format!("mlx5-tree-{name}-{}", std::process::id());
+        let above = std::env::temp_dir().join(name);
+        fs::create_dir(&above).expect("a directory");
+        above
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_swept_and_what_is_used_stays() {
+        let above = above("sweep");
+        let (used, lock) = make_root(&above).expect("a directory");
+        let (left, killed) = make_root(&above).expect("a directory");
+        fs::create_dir_all(left.join("sys/class")).expect("a directory");
+        drop(killed);
+        // One was killed before it made its directory, or after it removed it.
+        let early = lock_of(&above.join(format!("{PREFIX}1-0")));
+        File::create(&early).expect("a file");
+        // A link leads elsewhere, and nothing there is touched.
+        let (elsewhere, link) =
+            (above.join("elsewhere.lock"), above.join(format!("{PREFIX}2-0.lock")));
+        File::create(&elsewhere).expect("a file");
+        symlink(&elsewhere, &link).expect("a link");
+        fs::create_dir(above.join(format!("{PREFIX}2-0"))).expect("a directory");
+        sweep(&above);
+        assert_eq!([used.exists(), lock_of(&used).exists()], [true, true]);
+        assert_eq!([left.exists(), lock_of(&left).exists(), early.exists()], [false; 3]);
+        assert!(above.join(format!("{PREFIX}2-0")).exists() && elsewhere.exists());
+        drop(lock);
+        sweep(&above);
+        assert_eq!([used.exists(), lock_of(&used).exists()], [false, false]);
+        fs::remove_dir_all(&above).expect("it can be removed");
+    }
+
+    #[test]
+    fn a_directory_that_is_there_is_not_taken() {
+        let above = above("taken");
+        let first = above.join(format!("{PREFIX}{}-0", std::process::id()));
+        fs::create_dir(&first).expect("a directory");
+        let (root, _lock) = make_root(&above).expect("another one");
+        assert_ne!(root, first.canonicalize().expect("it is there"));
+        assert!(!lock_of(&first).exists());
+        fs::remove_dir_all(&above).expect("it can be removed");
+    }
+
+    #[test]
+    fn a_lock_that_was_removed_is_nobodys() {
+        let above = above("lock");
+        let (root, lock) = make_root(&above).expect("a directory");
+        let path = lock_of(&root);
+        assert!(is_at(&lock, &path));
+        fs::remove_file(&path).expect("it is there");
+        assert!(!is_at(&lock, &path));
+        File::create(&path).expect("another process's");
+        assert!(!is_at(&lock, &path));
+        fs::remove_dir_all(&above).expect("it can be removed");
     }
 }
