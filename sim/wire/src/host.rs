@@ -1,9 +1,10 @@
 //! The process that has the machine.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +80,13 @@ impl Leave {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.ring();
     }
+
+    /// Tells the violations of the device model, before the process ends, whoever is connected. Returns how
+    /// many there were.
+    pub fn violations(&self) -> usize {
+        self.shared.tell_violations();
+        lock(&self.shared.violations).len()
+    }
 }
 
 /// A process that is connected.
@@ -121,16 +129,28 @@ pub fn lock_of(socket: &Path) -> PathBuf {
     name.into()
 }
 
+/// Whether the file is the one at the path: that may be another process's by now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |of: Metadata| (of.dev(), of.ino());
+    let one = file.metadata().map(identity);
+    let other = std::fs::symlink_metadata(path).map(identity);
+    one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+}
+
 impl Host {
     /// Starts the machine that the settings describe, at the socket that they name. Answers none
     /// if there is one already.
     pub fn bind(path: &Path, settings: &Settings) -> io::Result<Option<Self>> {
         let place = lock_of(path);
-        let file = File::options().create(true).append(true).open(&place)?;
-        let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
-            Err((_, errno)) => return Err(errno.into()),
+        let lock = loop {
+            let file = File::options().create(true).append(true).open(&place)?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // A host that ended has removed it in between.
+                Ok(lock) if !is_at(&lock, &place) => {}
+                Ok(lock) => break lock,
+                Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
+                Err((_, errno)) => return Err(errno.into()),
+            }
         };
         // Whoever had the lock is gone, and so is whoever answered there.
         match std::fs::remove_file(path) {
@@ -212,6 +232,8 @@ impl Host {
             }
         }
         self.shared.tell_violations();
+        // This process has it yet.
+        let _ = std::fs::remove_file(lock_of(&self.path));
         Ok(lock(&self.shared.violations).len())
     }
 

@@ -1,13 +1,18 @@
 //! Serves one simulated machine to several processes; see `cargo xtask with-sim`.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx5_sim::settings::Settings;
-use mlx5_sim_wire::{Host, Wire};
+use mlx5_sim_wire::{Host, Leave, Wire, lock_of};
+use nix::errno::Errno;
 use nix::libc;
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::SignalFd;
 
 const USAGE: &str = "\
 usage: mlx5-sim-wire SOCKET [--sim LIST] [--stay]
@@ -15,6 +20,9 @@ usage: mlx5-sim-wire SOCKET [--sim LIST] [--stay]
 Serves a simulated machine at SOCKET to all processes with MLX5_SIM=wire=SOCKET, until
 none has been there for ten seconds, or for ever with --stay. LIST is what to simulate,
 as MLX5_SIM has it: link=roce,devices=2. Says \"ready\" once the machine is there.
+
+Ctrl-C and SIGTERM end it at once: programs that are there lose their devices. However it
+ends, the exit status is 1 if a driver did what none may, and standard error says what.
 
 If another process serves a machine there, that one stays as it is: this one says so, and
 ends. It fails if --sim wants another machine, or if --stay is given.
@@ -61,7 +69,7 @@ fn wait_for_the_other(path: &Path) -> io::Result<Wire> {
         match Wire::connect(path) {
             Ok(other) => return Ok(other),
             Err(errno) if begun.elapsed() > LINGER => return Err(errno.into()),
-            Err(_) => std::thread::sleep(RETRY),
+            Err(_) => thread::sleep(RETRY),
         }
     }
 }
@@ -106,13 +114,47 @@ fn hurry() {
     }
 }
 
+/// What ends a machine from outside.
+fn signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
+}
+
+/// Ends the process when a signal comes, which is blocked: as the signal does, but that the socket goes,
+/// and violations are told.
+fn end_by_signal(path: PathBuf, leave: Leave) -> io::Result<()> {
+    let source = SignalFd::new(&signals())?;
+    let end = move || {
+        let signal = loop {
+            match source.read_signal() {
+                Ok(Some(told)) => break Signal::try_from(told.ssi_signo as i32),
+                Ok(None) | Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        };
+        // It may have ended by itself just now.
+        let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(lock_of(&path));
+        if leave.violations() > 0 {
+            exit(1);
+        }
+        let _ = signals().thread_unblock();
+        let _ = signal.map(raise);
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(end).map(drop)
+}
+
 /// Answers how often a driver did what it never must.
 fn serve(arguments: &Arguments) -> Result<usize, String> {
     let failed = |error: io::Error| error.to_string();
     // Threads that start later inherit it.
     hurry();
+    let blocked = signals().thread_block();
+    blocked.map_err(|errno| errno.to_string())?;
     let host = Host::bind(&arguments.path, &arguments.settings).map_err(failed)?;
-    if host.is_none() {
+    if let Some(host) = &host {
+        end_by_signal(arguments.path.clone(), host.leave()).map_err(failed)?;
+    } else {
+        let _ = signals().thread_unblock();
         let other = wait_for_the_other(&arguments.path).map_err(failed)?;
         leave_to(&other, arguments)?;
     }

@@ -1,9 +1,17 @@
 //! The command line of `mlx5-sim-wire`. What it serves is in `wire.rs`.
 
+use std::error::Error;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::num::NonZero;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
-use mlx5_sim_wire::Served;
+use mlx5_sim_wire::{Served, Wire};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
@@ -97,6 +105,70 @@ fn one_that_comes_second_is_refused_what_would_change_the_machine() {
         assert_eq!(text(&told.stderr), said);
     }
     assert_eq!(machine.end().expect("it ends"), 0);
+}
+
+/// Starts a machine that stays, and waits until it is there.
+fn staying(name: &str, settings: &str) -> (Child, PathBuf) {
+    let socket = std::env::temp_dir().join(format!("mlx5-{name}-{}", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
+    command.arg(&socket).args(["--stay", "--sim", settings]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut ready = String::new();
+    let stdout = child.stdout.take().expect("its output");
+    BufReader::new(stdout).read_line(&mut ready).expect("a line");
+    assert_eq!(ready, "ready\n");
+    (child, socket)
+}
+
+fn ended_by(child: Child, signal: Signal) -> Output {
+    kill(Pid::from_raw(child.id() as i32), signal).expect("it is there");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_nothing() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let (child, socket) = staying("ended", "");
+        // Somebody is there, and does not keep it.
+        let _wire = Wire::connect(&socket).expect("a machine");
+        let ended = ended_by(child, signal);
+        assert_eq!(ended.status.signal(), Some(signal as i32), "{ended:?}");
+        assert!(!socket.exists() && !mlx5_sim_wire::lock_of(&socket).exists(), "{ended:?}");
+    }
+}
+
+#[test]
+fn what_a_driver_did_is_told_and_fails_it_however_it_ends() {
+    let (child, socket) = staying("violated", "memory=checked");
+    let wire = Wire::connect(&socket).expect("a machine");
+    send_what_is_gone(wire).expect("the driver is content");
+    let ended = ended_by(child, Signal::SIGTERM);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(text(&ended.stderr).contains("violation: "), "{ended:?}");
+    assert!(!socket.exists() && !mlx5_sim_wire::lock_of(&socket).exists());
+}
+
+/// Sends from memory that was unmapped while it was registered.
+fn send_what_is_gone(wire: Wire) -> Result<(), Box<dyn Error>> {
+    let context = mlx5::devices_on(Arc::new(wire))?.remove(0).open()?;
+    let (pd, mut cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
+    let (length, rights) =
+        (NonZero::new(4096).expect("more"), ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+    // SAFETY: the kernel chooses a place where nothing is.
+    let gone = unsafe { mmap_anonymous(None, length, rights, MapFlags::MAP_PRIVATE)? };
+    // SAFETY: for this test's memory; that it goes too early is what it is about.
+    let memory = unsafe { pd.reg_mr(gone.as_ptr().cast(), 4096, mlx5::Access::default())? };
+    let mut qp = pd.create_qp::<mlx5::transport::Rc>(&cq, &cq).build()?;
+    let (options, psn) = (mlx5::ConnectOptions::default(), mlx5::Psn::default());
+    let port = context.local_port(1, None)?;
+    let itself = qp.endpoint(&port, psn, &options);
+    qp.connect(&port, psn, &itself, &options)?;
+    // SAFETY: nobody uses it but the device.
+    unsafe { munmap(gone, 4096)? };
+    let from = memory.sge(..8)?;
+    qp.post(|batch| batch.wr(1, mlx5::SendFlags::SIGNALED).send().sge(from))?;
+    while cq.poll(1, |completion| assert!(completion.status().is_err()))? == 0 {}
+    Ok(())
 }
 
 /// The nice value of a process.
