@@ -17,18 +17,30 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// What the names of programs for it begin with; also the folder of its C library.
 const PREFIX: &str = "aarch64-linux-gnu";
 
-/// Debian's release, and its backports, which have a Rust that is new enough.
-const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
+/// Suites with a Rust that is new enough: Debian's backports beside the release that they are for, or else the
+/// next release. The last of each is taken from first.
+const SUITES: [&[&str]; 2] = [&["trixie", "trixie-backports"], &["forky"]];
 
 /// What is unpacked with all that it depends on.
 const PACKAGES: [&str; 4] =
     ["rustc", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 
-/// Rust's own library for the target. What it depends on is there.
+/// Rust's own library for the target. What it depends on is there. It is of the compiler's version.
 const LIBRARY: &str = "libstd-rust-dev:arm64";
 
 /// The emulator. It needs no library.
 const EMULATOR: &str = "qemu-aarch64";
+
+/// Our crates' symbols have the names by which machine code is looked for. Rust 1.97 has others, and calls the
+/// option for these unstable.
+const NAMES: &str = "\
+case \" $* \" in
+*\" --crate-name mlx5\"*)
+    export RUSTC_BOOTSTRAP=1
+    set -- \"$@\" -C symbol-mangling-version=legacy -Z unstable-options
+    ;;
+esac
+";
 
 /// Compiler, linker and emulator, unpacked in the cache.
 #[derive(Debug)]
@@ -42,11 +54,17 @@ impl Toolchain {
     /// Fetches what is not in the cache.
     pub(super) fn fetch(cache: &Cache) -> Result<Self, Failure> {
         let root = cache.part("toolchain", |folder| {
-            eprintln!("aarch64: fetching compiler, linker and emulator of {}", SUITES[1]);
-            let apt = Apt::foreign(&folder.join("apt"), &SUITES, &["arm64"])?;
-            apt.unpack(Some(SUITES[1]), &PACKAGES, folder)?;
-            apt.unpack_one(Some(SUITES[1]), LIBRARY, folder)?;
-            remove(&folder.join("apt"))?;
+            let lists = folder.join("apt");
+            let (apt, suite) = first(|suites, suite| {
+                remove(&lists)?;
+                let apt = Apt::foreign(&lists, suites, &["arm64"])?;
+                let versions = (apt.version(suite, PACKAGES[0])?, apt.version(suite, LIBRARY)?);
+                Ok((apt, versions))
+            })?;
+            eprintln!("aarch64: fetching compiler, linker and emulator of {suite}");
+            apt.unpack(Some(suite), &PACKAGES, folder)?;
+            apt.unpack_one(Some(suite), LIBRARY, folder)?;
+            remove(&lists)?;
             // The package has an emulator for each of thirty architectures.
             for path in files(&folder.join("usr/bin"))? {
                 let name = name_of(&path);
@@ -72,10 +90,11 @@ impl Toolchain {
         let program = |name: &str| shown(root.program(name));
         let gcc = program(&format!("{PREFIX}-gcc"));
         let lines = [
-            ("rustc", format!("{loader} {} \"$@\"", program("rustc"))),
-            ("ld", format!("{loader} {} \"$@\"", program(&format!("{PREFIX}-ld")))),
+            ("rustc", NAMES, format!("{loader} {} \"$@\"", program("rustc"))),
+            ("ld", "", format!("{loader} {} \"$@\"", program(&format!("{PREFIX}-ld")))),
             (
                 "gcc",
+                "",
                 format!(
                     "{loader} --argv0 {gcc} {gcc} -wrapper {} -B {}/ --sysroot={} \"$@\"",
                     loader.replace(' ', ","),
@@ -84,9 +103,9 @@ impl Toolchain {
                 ),
             ),
         ];
-        for (name, line) in lines {
+        for (name, before, line) in lines {
             let path = self.scripts().join(name);
-            let text = format!("#!/bin/sh\nexec {line}\n");
+            let text = format!("#!/bin/sh\n{before}exec {line}\n");
             if fs::read_to_string(&path).is_ok_and(|there| there == text) {
                 continue;
             }
@@ -132,6 +151,28 @@ impl Toolchain {
     }
 }
 
+/// Asks for suites until one has compiler and library of one version. Debian builds for each architecture by
+/// itself, so that for days one may have a newer Rust than another.
+fn first<T>(
+    ask: impl Fn(&[&str], &str) -> Result<(T, (String, String)), Failure>,
+) -> Result<(T, &'static str), Failure> {
+    let mut told = Vec::new();
+    for suites in SUITES {
+        let suite = suites[suites.len() - 1];
+        match ask(suites, suite) {
+            Ok((found, (compiler, library))) if compiler == library => return Ok((found, suite)),
+            Ok((_, (compiler, library))) => {
+                told.push(format!("{suite} has rustc {compiler} and {LIBRARY} {library}"));
+            }
+            Err(failure) => told.push(format!("{suite}: {failure}")),
+        }
+    }
+    let told = told.join("; ");
+    Err(Failure::Packages(format!(
+        "Debian has no Rust of one version for both architectures today, try again in some days: {told}"
+    )))
+}
+
 /// Names libraries of this machine's toolchain, where cargo has started this program.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
@@ -144,4 +185,28 @@ fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of the workspace");
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target"), |target| root.join(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(one: &str, other: &str) -> Result<((), (String, String)), Failure> {
+        Ok(((), (one.to_owned(), other.to_owned())))
+    }
+
+    #[test]
+    fn a_suite_whose_architectures_differ_is_passed_over() {
+        let same = first(|_, _| versions("2", "2"));
+        assert_eq!(same.expect("the first").1, "trixie-backports");
+        let next = first(|_, suite| versions("2", if suite == "forky" { "2" } else { "1" }));
+        assert_eq!(next.expect("the second").1, "forky");
+        let next = first(|_, suite| match suite {
+            "forky" => versions("2", "2"),
+            _ => Err(Failure::Unfetched("404".into())),
+        });
+        assert_eq!(next.expect("the second").1, "forky");
+        let none = first(|_, _| versions("2", "1")).expect_err("they differ").to_string();
+        assert!(none.contains("forky has rustc 2 and libstd-rust-dev:arm64 1"), "{none}");
+    }
 }

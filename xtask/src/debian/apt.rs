@@ -64,6 +64,16 @@ impl Apt {
         Ok(depends(&record))
     }
 
+    /// The version of a package that would be fetched.
+    pub(crate) fn version(&self, release: &str, package: &str) -> Result<String, Failure> {
+        let mut command = self.command("apt-get");
+        command.arg(format!("--target-release={release}"));
+        let told = run(command.args(["download", "--quiet=2", "--print-uris", package]))?;
+        version(&told).ok_or_else(|| {
+            Failure::Packages(format!("apt-get names no file of {package}:\n{}", told.trim()))
+        })
+    }
+
     /// Fetches a package alone, and unpacks it into `root`. A package that the lists do not have is
     /// another failure than one that cannot be fetched.
     pub(crate) fn unpack_one(
@@ -171,6 +181,13 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The version in the name of the file that apt would fetch: the address comes first, then
+/// `NAME_VERSION_ARCHITECTURE.deb`.
+fn version(told: &str) -> Option<String> {
+    let file = told.split_whitespace().nth(1)?;
+    file.strip_suffix(".deb")?.split('_').nth(1).map(str::to_owned)
+}
+
 /// The names in a package's record that it depends on; of alternatives the first.
 fn depends(record: &str) -> Vec<String> {
     let line = record.lines().find_map(|line| line.strip_prefix("Depends: "));
@@ -267,6 +284,14 @@ mod tests {
         assert_eq!(archives.of("three").ok(), Some("http://c/debian/"));
         let nowhere = Archives { targets: TARGETS.into(), codename: "four".into() };
         assert!(nowhere.of("three").is_err());
+    }
+
+    #[test]
+    fn the_version_of_a_package_is_in_the_name_of_its_file() {
+        let told =
+            "'http://a/rustc_1.97.1%2bdfsg1_amd64.deb' rustc_1.97.1+dfsg1_amd64.deb 1 SHA256:0\n";
+        assert_eq!(version(told).as_deref(), Some("1.97.1+dfsg1"));
+        assert_eq!((version(""), version("'http://a/b' b.txt 1")), (None, None));
     }
 
     #[test]
