@@ -262,3 +262,10 @@ fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
         assert_eq!(all.len(), left);
     }
 }
+
+#[test]
+fn counts_are_told_in_words() {
+    let counts = Counts { received: 9, bad: 1, sent: 8, failed: 2, not_sent: 3, starved: 4 };
+    let told = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
+    assert_eq!(counts.to_string(), told);
+}
