@@ -8,6 +8,7 @@ mod medians;
 mod missed;
 mod peer;
 mod plot;
+mod programs;
 mod report;
 mod rival;
 mod threads;
@@ -21,6 +22,7 @@ use bars::{OVER_OURS, Verdict};
 use builds::Build;
 use latency::Latency;
 use peer::Peer;
+use programs::ProgramRow;
 use rival::Rival;
 use threads::Crowd;
 
@@ -38,6 +40,11 @@ pub(crate) struct Arguments {
     /// than it was
     #[arg(long)]
     check: bool,
+
+    /// Measure the programs of perftest, the pingpongs and UCX over either libibverbs, and nothing
+    /// else. Writes nothing
+    #[arg(long, conflicts_with_all = ["short", "check"])]
+    programs: bool,
 
     /// Keep what was measured before of other ways to build, for which the benchmark is built six times
     #[arg(long)]
@@ -165,6 +172,7 @@ struct Pair {
 #[derive(Clone, Debug, Default)]
 struct Measured {
     rows: Vec<Row>,
+    programs: Vec<ProgramRow>,
     pairs: Vec<Pair>,
     holdings: Vec<Holding>,
     crowd: Crowd,
@@ -203,6 +211,9 @@ impl Measured {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.programs {
+        return programs::measure().map(drop);
+    }
     let bench = program("mlx5-bench", Profile::Release)?;
     let simulator = shared_library("mlx5-sim-preload", Profile::Release)?;
     let peer = Peer::build(bench, simulator)?;
@@ -238,6 +249,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     (measured.builds, measured.elsewhere) = (builds, elsewhere);
     measured.lines = peer.lines()?;
     measured.lines.agree(&measured)?;
+    measured.programs = programs::measure()?;
     peer.time(ROUNDS, &[], &mut measured)?;
     measured.holdings = peer.memory()?;
     measured.crowd = peer.threads()?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::bars::{Against, Verdict};
 use super::peer::PROCESSES;
-use super::{CANNOT, Lines, Measured, OVER_OURS, Rival, Row, builds, latency, plot};
+use super::{CANNOT, Lines, Measured, OVER_OURS, Rival, Row, builds, latency, plot, programs};
 
 /// The rows, as `docs/benchmarks.json` has them.
 pub(super) fn json(measured: &Measured) -> String {
@@ -52,6 +52,7 @@ pub(super) fn json(measured: &Measured) -> String {
     let mut text = String::from("[\n");
     let rows = rows.chain(cannot).chain(holdings).chain(measured.crowd.json(false));
     let rows = rows.chain(measured.elsewhere.json(true));
+    let rows = rows.chain(programs::json(&measured.programs));
     let rows = rows.chain(latency::json(&measured.latencies)).chain(builds::json(&measured.builds));
     let rows: Vec<Value> = rows.collect();
     for (i, row) in rows.iter().enumerate() {
@@ -108,6 +109,7 @@ pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     let _ = write!(text, "{}", INTRODUCTION);
     machine(&mut text, measured);
+    programs::markdown(&mut text, &measured.programs);
     for section in SECTIONS {
         bars(&mut text, verdicts, section);
     }

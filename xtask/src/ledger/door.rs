@@ -1,6 +1,7 @@
 //! Programs beside the simulated device, with a time limit.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -227,9 +228,34 @@ fn without_the_simulator(said: &str) -> String {
     kept
 }
 
+/// Whether a process listens on a TCP port. A connection would be taken for the client's.
+pub(crate) fn is_listened_to(port: u16) -> bool {
+    let place = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(table).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let here = words.next().is_some_and(|address| address.ends_with(&place));
+            here && words.nth(1) == Some(LISTENS)
+        })
+    })
+}
+
+/// `TCP_LISTEN` of the kernel's tables.
+const LISTENS: &str = "0A";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_listened_to_while_a_listener_has_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("its number").port();
+        assert!(is_listened_to(port));
+        drop(listener);
+        assert!(!is_listened_to(port));
+    }
 
     #[test]
     fn violations_are_told_from_the_rest() {

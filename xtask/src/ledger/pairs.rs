@@ -1,11 +1,10 @@
 //! Two programs on one simulated machine, which send to each other: rdma-core's, perftest's,
 //! UCX's, ours.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::door::{DEVICE, Door, Ended, Link, SECOND};
+use super::door::{DEVICE, Door, Ended, Link, SECOND, is_listened_to};
 use super::rows::{MACHINE, Outcome, Reason, Row};
 use super::suites::{INTEROP, PERFTEST, PINGPONG, UCX};
 use crate::build::{self, Profile};
@@ -365,35 +364,10 @@ fn meet(
         .or_else(|| missing.then(|| format!("the second says no \"{}\"", pair.said))))
 }
 
-/// Whether anybody waits for connections on a port of TCP: to try would be to connect.
-fn is_listened_to(port: u16) -> bool {
-    let place = format!(":{port:04X}");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        let table = fs::read_to_string(table).unwrap_or_default();
-        table.lines().any(|line| {
-            let mut words = line.split_whitespace().skip(1);
-            let here = words.next().is_some_and(|address| address.ends_with(&place));
-            here && words.nth(1) == Some(LISTENS)
-        })
-    })
-}
-
-/// `TCP_LISTEN`, as the tables have it.
-const LISTENS: &str = "0A";
-
 #[cfg(test)]
 mod tests {
     use super::super::suites;
     use super::*;
-
-    #[test]
-    fn a_port_is_listened_to_while_somebody_listens() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("its number").port();
-        assert!(is_listened_to(port));
-        drop(listener);
-        assert!(!is_listened_to(port));
-    }
 
     #[test]
     fn a_sample_is_a_third_and_has_each_way() {
