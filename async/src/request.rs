@@ -44,7 +44,8 @@ fn result<K>((completion, verdict, keep): Outcome<K>) -> Result<Done<K>, Failed<
 /// A posted request. Awaiting it gives back what was kept, once the request has completed.
 ///
 /// Dropping it neither cancels the request nor loses another's completion: what was kept stays until
-/// the device is done with it, and is dropped then.
+/// the device is done with it, and is dropped then. Leaking it leaks what was kept, and keeps nobody
+/// from posting.
 #[must_use = "the request is posted; await it to hear of its completion"]
 pub struct Request<K> {
     slots: Arc<Slots<K>>,
