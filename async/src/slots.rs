@@ -14,10 +14,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use mlx5::OwnedCompletion;
+use mlx5::{CompletionError, OwnedCompletion};
 
 use crate::error::{Ended, Full};
 use crate::line::{Line, Ticket};
@@ -124,10 +124,16 @@ struct Table<K> {
     is_lost: bool,
 }
 
+/// The first error of a queue pair that is not a flush: why the others fail. Both sides of it have
+/// this.
+pub(crate) type Cause = Arc<OnceLock<CompletionError>>;
+
 /// The slots of one queue.
 pub(crate) struct Slots<K> {
     table: Mutex<Table<K>>,
     capacity: u32,
+    /// None of a shared queue, whose queue pairs fail one by one.
+    cause: Option<Cause>,
 }
 
 /// What a slot is for.
@@ -263,6 +269,11 @@ impl<K> Drop for Slots<K> {
 impl<K> Slots<K> {
     /// Creates the slots of a queue that holds `capacity` requests.
     pub(crate) fn new(capacity: u32) -> Self {
+        Self::with_cause(capacity, None)
+    }
+
+    /// Creates the slots of a queue of a queue pair.
+    pub(crate) fn with_cause(capacity: u32, cause: Option<Cause>) -> Self {
         let table = Table {
             slots: (0..capacity).map(|_| Slot::default()).collect(),
             free: (0..capacity).rev().collect(),
@@ -282,7 +293,12 @@ impl<K> Slots<K> {
             end: None,
             is_lost: false,
         };
-        Self { table: Mutex::new(table), capacity }
+        Self { table: Mutex::new(table), capacity, cause }
+    }
+
+    /// The first error of the queue pair, if there was one.
+    pub(crate) fn first_error(&self) -> Option<CompletionError> {
+        self.cause.as_ref()?.get().copied()
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -394,6 +410,12 @@ impl<K> Slots<K> {
         let slot = table.slots.get_mut(number as usize).ok_or(Stray)?;
         if slot.state != State::Posted {
             return Err(Stray);
+        }
+        // Kept for those that are flushed then, also if nobody hears of this request.
+        if let Err(error) = completion.as_completion().status()
+            && let Some(cause) = self.cause.as_ref().filter(|_| failed && !error.is_flushed())
+        {
+            cause.get_or_init(|| error);
         }
         // What the first part that failed says is the cause; those behind it are flushed.
         if slot.verdict == Verdict::Done {
