@@ -227,6 +227,30 @@ mod tests {
     }
 
     #[test]
+    fn identifier_does_not_come_back_before_four_billion_uses_of_its_slot() {
+        let mut requests = Requests::new(1);
+        let first = requests.insert(0).unwrap();
+        assert_eq!(requests.take(first), Some(0));
+        // As many uses as programs reach within seconds.
+        for number in 1..=1 << 17 {
+            let id = requests.insert(number).unwrap();
+            assert_ne!(id, first, "after {number} uses");
+            assert_eq!(requests.get(first), None);
+            assert_eq!((requests.take(first), requests.take(id)), (None, Some(number)));
+        }
+        // All bits of a generation count.
+        for bit in 0..u32::BITS {
+            requests.slots[0].generation = (1 << bit) - 1;
+            let before = requests.insert(1).unwrap();
+            assert_eq!(requests.take(before), Some(1));
+            let id = requests.insert(2).unwrap();
+            assert!(id != first && id != before, "generation {:#x}", 1_u64 << bit);
+            assert_eq!((requests.take(first), requests.take(before)), (None, None));
+            assert_eq!(requests.take(id), Some(2));
+        }
+    }
+
+    #[test]
     fn draining_takes_everything_and_dropping_drops_it() {
         let value = Rc::new(());
         let mut requests = Requests::new(8);

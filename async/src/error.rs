@@ -113,12 +113,26 @@ impl fmt::Display for RefusedBecause {
     }
 }
 
+/// What an error says of the queue pair's first one.
+struct First(Option<CompletionError>);
+
+impl fmt::Display for First {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(first) => write!(f, "; the first error of the queue pair: {first}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A request was not posted. It has what was to be kept.
 pub struct Refused<K> {
     /// What was to be kept.
     pub keep: K,
     /// Why.
     pub because: RefusedBecause,
+    /// The first error of the queue pair, if one of its requests had failed by then.
+    pub first: Option<CompletionError>,
 }
 
 impl<K> fmt::Debug for Refused<K> {
@@ -129,7 +143,7 @@ impl<K> fmt::Debug for Refused<K> {
 
 impl<K> fmt::Display for Refused<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not posted: {}", self.because)
+        write!(f, "not posted: {}{}", self.because, First(self.first))
     }
 }
 
@@ -165,6 +179,9 @@ pub struct Failed<K> {
     pub keep: Option<K>,
     /// Why.
     pub because: FailedBecause,
+    /// The first error of the queue pair, if one of its requests had failed by then: of a request that
+    /// was flushed, the cause.
+    pub first: Option<CompletionError>,
 }
 
 impl<K> Failed<K> {
@@ -183,7 +200,10 @@ impl<K> fmt::Debug for Failed<K> {
 
 impl<K> fmt::Display for Failed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the request failed: {}", self.because)
+        // Of the one that failed first it is said already.
+        let own = matches!(self.because, FailedBecause::Completion(own) if Some(own) == self.first);
+        let first = self.first.filter(|_| !own);
+        write!(f, "the request failed: {}{}", self.because, First(first))
     }
 }
 

@@ -54,13 +54,17 @@
 //! keeps stays alive, until it has completed: no other request gets its completion. Dropping a future
 //! that waits for room leaves the line, and passes its turn on.
 //!
+//! A future that is leaked (`std::mem::forget`) leaks its slot and what it keeps, and takes no room
+//! from others: nothing waits for a result to be taken by a future.
+//!
 //! # Time limits
 //! A future waits as long as the device takes; the executor may limit that, and drop it. A pump has a
 //! limit of its own once its hub was shut down: [`Pump::shutdown_timeout`].
 //!
 //! # Allocations
 //! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, besides
-//! the line of tasks that wait for room, which keeps what it has grown to.
+//! the line of tasks that wait for room, and slots for requests beyond those that the queue holds
+//! whose futures have not taken their results. Both keep what they have grown to.
 //!
 //! # Several tasks
 //! All handles can be used by several threads at a time. A queue pair is locked while a request is

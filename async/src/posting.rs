@@ -78,7 +78,7 @@ pub(crate) fn try_post<K>(
         Ok(slot) => post(slots, slot, attempt),
         Err(full) => Err((kept, full.into())),
     };
-    outcome.map_err(|(keep, because)| refused(keep, because))
+    outcome.map_err(|(keep, because)| refused(slots, keep, because))
 }
 
 /// Posts, once there is room.
@@ -95,7 +95,7 @@ pub(crate) async fn post_in_turn<K>(
         let taken = poll_fn(|cx| slots.poll_take(cx, &mut line.ticket, want, &mut kept)).await;
         let slot = match taken {
             Ok(slot) => slot,
-            Err(full) => return Err(refused(kept, full.into())),
+            Err(full) => return Err(refused(slots, kept, full.into())),
         };
         let (keep, because) = match post(slots, slot, &mut attempt) {
             Ok(slot) => return Ok(slot),
@@ -105,16 +105,16 @@ pub(crate) async fn post_in_turn<K>(
         // had room. It waits for a completion, if any is to come.
         let (now, any) = slots.progress();
         if !is_full(&because) || (now == completed && !any) {
-            return Err(refused(keep, because));
+            return Err(refused(slots, keep, because));
         }
         kept = keep;
         line.ticket.refused_at = Some(completed);
     }
 }
 
-fn refused<K>(keep: Option<K>, because: RefusedBecause) -> Refused<K> {
+fn refused<K>(slots: &Slots<K>, keep: Option<K>, because: RefusedBecause) -> Refused<K> {
     match keep {
-        Some(keep) => Refused { keep, because },
+        Some(keep) => Refused { keep, because, first: slots.first_error() },
         // A slot that is given back has what was put there when it was taken.
         None => unreachable!("a slot that was not posted lost what it kept"),
     }

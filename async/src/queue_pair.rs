@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mlx5::{QueuePairTransport, SendFlags, Sge, Wr};
+use mlx5::{CompletionError, QueuePairTransport, SendFlags, Sge, Wr};
 
 use crate::error::{Ended, Refused};
 use crate::posting::{post_in_turn, try_post};
@@ -27,8 +27,8 @@ use crate::wakes::Wakes;
 /// down the hub.
 ///
 /// A queue pair on which a request fails is in the error state: each of its other requests is
-/// flushed, and so fails as well. [`AsyncQueuePair::close`] returns it, to be reset and connected
-/// anew.
+/// flushed, and so fails as well. [`AsyncQueuePair::first_error`] says why.
+/// [`AsyncQueuePair::close`] returns it, to be reset and connected again.
 pub struct AsyncQueuePair<T: QueuePairTransport, K> {
     handles: Arc<Handles<T, K>>,
 }
@@ -182,9 +182,17 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     async fn receive_in_turn(&self, keep: K, sge: Sge, to: To) -> Result<u32, Refused<K>> {
         let Leaving(shared) = &Leaving(self.shared());
         if let Err(because) = shared.can_receive() {
-            return Err(Refused { keep, because });
+            return Err(Refused { keep, because, first: shared.first_error() });
         }
         post_in_turn(&shared.receive, keep, Want::one(to), |slot| shared.recv(slot, sge)).await
+    }
+
+    /// Returns the error of the request that failed first, without those that were flushed: why the
+    /// queue pair is in the error state. It is kept also if the request's future was dropped, and is
+    /// part of the later errors of the queue pair. Errors of receives from a shared queue are not: they
+    /// are results of that queue.
+    pub fn first_error(&self) -> Option<CompletionError> {
+        self.shared().first_error()
     }
 
     /// Number of the queue pair in the device.

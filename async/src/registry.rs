@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use mlx5::{AsyncEvent, WorkCompletion};
 
 use crate::error::Ended;
+use crate::slots::MOST;
 use crate::wakes::{Place, Waiting, Wakes};
 
 /// What a completion belongs to, in the request's identifier: the queue, its side, whether it is the
@@ -28,10 +29,13 @@ pub(crate) struct Name {
 impl Name {
     const RECEIVE: u64 = 1 << 31;
     const LAST: u64 = 1 << 30;
-    /// A queue has fewer slots than that: the device's queues hold 32768 requests at most.
-    pub(crate) const SLOTS: u32 = Self::LAST as u32;
+    /// A queue has fewer slots than that.
+    pub(crate) const SLOTS: u32 = MOST;
+
+    const FITS: () = assert!(Self::SLOTS as u64 <= Self::LAST, "the bits of a slot are its own");
 
     pub(crate) fn wr_id(self) -> u64 {
+        const { Self::FITS };
         let flag = |set, bit| if set { bit } else { 0 };
         u64::from(self.queue) << 32
             | flag(self.receive, Self::RECEIVE)

@@ -29,7 +29,10 @@ impl<K> fmt::Debug for Done<K> {
 }
 
 /// Whether it was done.
-fn result<K>((completion, verdict, keep): Outcome<K>) -> Result<Done<K>, Failed<K>> {
+fn result<K>(
+    slots: &Slots<K>,
+    (completion, verdict, keep): Outcome<K>,
+) -> Result<Done<K>, Failed<K>> {
     let because = match (verdict, completion.as_completion().status()) {
         (Verdict::Unused, _) => FailedBecause::Unused,
         (Verdict::Failed, Err(error)) => FailedBecause::Completion(error),
@@ -38,13 +41,14 @@ fn result<K>((completion, verdict, keep): Outcome<K>) -> Result<Done<K>, Failed<
             None => unreachable!("a slot that is done has what it keeps until its result is taken"),
         },
     };
-    Err(Failed { keep, because })
+    Err(Failed { keep, because, first: slots.first_error() })
 }
 
 /// A posted request. Awaiting it gives back what was kept, once the request has completed.
 ///
 /// Dropping it neither cancels the request nor loses another's completion: what was kept stays until
-/// the device is done with it, and is dropped then.
+/// the device is done with it, and is dropped then. Leaking it leaks what was kept, and keeps nobody
+/// from posting.
 #[must_use = "the request is posted; await it to hear of its completion"]
 pub struct Request<K> {
     slots: Arc<Slots<K>>,
@@ -72,8 +76,12 @@ impl<K> Future for Request<K> {
         let Some(slot) = self.slot else { return Poll::Pending };
         let outcome = match self.slots.poll_outcome(cx, slot) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(outcome)) => result(outcome),
-            Poll::Ready(Err(end)) => Err(Failed { keep: None, because: FailedBecause::Lost(end) }),
+            Poll::Ready(Ok(outcome)) => result(&self.slots, outcome),
+            Poll::Ready(Err(end)) => Err(Failed {
+                keep: None,
+                because: FailedBecause::Lost(end),
+                first: self.slots.first_error(),
+            }),
         };
         self.slot = None;
         Poll::Ready(outcome)
@@ -109,12 +117,14 @@ impl<K> Completions<K> {
 
     /// Waits for the next completion; `None` when no more will come.
     pub async fn next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
-        poll_fn(|cx| self.slots.poll_ready(cx, self.of, &mut self.place)).await.map(result)
+        let Self { slots, of, place } = self;
+        let outcome = poll_fn(|cx| slots.poll_ready(cx, *of, place)).await?;
+        Some(result(slots, outcome))
     }
 
     /// Returns the next completion, if there is one already.
     pub fn try_next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
-        self.slots.next_ready(self.of).map(result)
+        self.slots.next_ready(self.of).map(|outcome| result(&self.slots, outcome))
     }
 }
 
@@ -129,7 +139,8 @@ impl<K> Stream for Completions<K> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Self { slots, of, place } = self.get_mut();
-        slots.poll_ready(cx, *of, place).map(|outcome| outcome.map(result))
+        let outcome = slots.poll_ready(cx, *of, place);
+        outcome.map(|outcome| outcome.map(|outcome| result(slots, outcome)))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Queue pairs of a hub that are not connected yet.
 
 use std::fmt;
+use std::io::{self, Read, Write};
 
-use mlx5::{QueuePair, QueuePairTransport, Sge};
+use mlx5::{ConnectOptions, Connected, LocalPort, QueuePair, QueuePairTransport, Sge};
 
 use crate::error::{Ended, Refused};
 use crate::queue_pair::AsyncQueuePair;
@@ -71,6 +72,29 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
     /// Posts a receive request, whose completion goes to [`AsyncQueuePair::receives`].
     pub fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.handles.0.try_post_recv(keep, sge)
+    }
+
+    /// Connects the queue pair to that of a peer at the other end of `stream`, as
+    /// [`QueuePair::connect_over`] does, and makes it a queue pair whose requests are awaited. The hub
+    /// knows it from before the peer can send, so no message of the peer is missed. To have receives
+    /// for these, bring it to INIT ([`Seat::with`], [`QueuePair::init`]) and post them before.
+    ///
+    /// It blocks until the peer has connected.
+    ///
+    /// # Errors
+    /// Those of [`QueuePair::connect_over`]. The queue pair is closed then.
+    pub fn connect_over(
+        mut self,
+        stream: impl Read + Write,
+        port: &LocalPort,
+        options: &ConnectOptions,
+    ) -> io::Result<AsyncQueuePair<T, K>>
+    where
+        T: Connected,
+    {
+        let connected = self.with(|qp| qp.connect_over(stream, port, options));
+        connected.map_err(io::Error::other)??;
+        Ok(self.adopt())
     }
 
     /// Makes it a queue pair whose requests are awaited.

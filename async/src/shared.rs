@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use mlx5::{ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr};
+use mlx5::{CompletionError, ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr};
 
 use crate::error::{Ended, Refused, RefusedBecause};
 use crate::posting::try_post;
 use crate::registry::{Name, Registry, Route};
-use crate::slots::{Slots, To, Want};
+use crate::slots::{Cause, Slots, To, Want};
 use crate::wakes::{Place, Wakes, discard};
 
 /// A queue pair with its slots.
@@ -33,7 +33,9 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         qp: mlx5::QueuePair<T>,
         receives: Option<Arc<dyn Route>>,
     ) -> Self {
-        let [send, receive] = sides(&qp).map(|capacity| Arc::new(Slots::new(capacity)));
+        let cause = Cause::default();
+        let slots = |capacity| Arc::new(Slots::with_cause(capacity, Some(Arc::clone(&cause))));
+        let [send, receive] = sides(&qp).map(slots);
         if receives.is_some() {
             receive.need_drain();
         }
@@ -145,7 +147,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
     /// Posts a receive request for the stream, if there is room at once.
     pub(crate) fn try_post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         if let Err(because) = self.can_receive() {
-            return Err(Refused { keep, because });
+            return Err(Refused { keep, because, first: self.first_error() });
         }
         let want = Want::one(To::Stream);
         let posted = try_post(&self.receive, keep, want, |slot| self.recv(slot, sge));
@@ -153,6 +155,10 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
             self.leave_if_over();
         }
         posted.map(drop)
+    }
+
+    pub(crate) fn first_error(&self) -> Option<CompletionError> {
+        self.send.first_error()
     }
 
     pub(crate) fn qp_num(&self) -> u32 {

@@ -1,21 +1,30 @@
 //! The slots of one queue: where a posted request waits for its completion.
 //!
-//! All slots are created with the queue. A request takes one slot from when it is posted until its
-//! result is taken, and as much room as it has parts until it has completed: the queue holds at most
-//! as many parts as the device's queue holds requests. Each transition is one critical section, and
+//! The slots that a queue usually needs are created with it. A request takes one slot from when it is
+//! posted until its result is taken, and as much room as it has parts until it has completed: the
+//! queue holds at most as many parts as the device's queue holds requests.
+//!
+//! Results for streams, which one task reads, count as well: the queue is full until some are read.
+//! Results for futures do not, because a future that is leaked never takes its result: if all slots
+//! have such results, another is added. So a leak costs memory, as everywhere, and stops nobody.
+//!
+//! Each transition is one critical section, and
 //! nothing of the caller's (a waker, a kept value) is called or dropped inside one. Wakers are cloned
 //! inside.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use mlx5::OwnedCompletion;
+use mlx5::{CompletionError, OwnedCompletion};
 
 use crate::error::{Ended, Full};
 use crate::line::{Line, Ticket};
 use crate::wakes::{Waiting, Wakes, discard, wake};
+
+/// A queue has fewer slots than that: the names of requests have so many bits for them.
+pub(crate) const MOST: u32 = 1 << 30;
 
 /// Who gets the result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +61,21 @@ struct Slot<K> {
     waker: Option<Waker>,
 }
 
+impl<K> Default for Slot<K> {
+    fn default() -> Self {
+        Self {
+            state: State::Free,
+            to: To::Stream,
+            abandoned: false,
+            parts: 0,
+            keep: None,
+            completion: OwnedCompletion::default(),
+            verdict: Verdict::Done,
+            waker: None,
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -73,12 +97,16 @@ struct Ready {
 }
 
 struct Table<K> {
-    slots: Box<[Slot<K>]>,
+    slots: Vec<Slot<K>>,
     free: Vec<u32>,
+    /// Requests and results of streams that there may be.
+    capacity: u32,
     /// Parts that may still be posted.
     room: u32,
     /// Requests with the device.
     posted: u32,
+    /// Results for streams that were not taken yet.
+    unread: u32,
     /// Requests that have completed.
     completed: u64,
     line: Line,
@@ -96,10 +124,16 @@ struct Table<K> {
     is_lost: bool,
 }
 
+/// The first error of a queue pair that is not a flush: why the others fail. Both sides of it have
+/// this.
+pub(crate) type Cause = Arc<OnceLock<CompletionError>>;
+
 /// The slots of one queue.
 pub(crate) struct Slots<K> {
     table: Mutex<Table<K>>,
     capacity: u32,
+    /// None of a shared queue, whose queue pairs fail one by one.
+    cause: Option<Cause>,
 }
 
 /// What a slot is for.
@@ -117,7 +151,7 @@ impl<K> Table<K> {
     /// if none is with the device whose completion could be waited for.
     fn has_room(&self, parts: u32, refused_at: Option<u64>) -> bool {
         let may_differ = refused_at != Some(self.completed) || self.posted == 0;
-        self.room >= parts && !self.free.is_empty() && may_differ
+        self.room >= parts && self.posted + self.unread < self.capacity && may_differ
     }
 
     /// The first in the line, if its request may be tried, or if it has to hear of the end.
@@ -148,6 +182,7 @@ impl<K> Table<K> {
                 let ready = self.ready(known.then_some(qp_num));
                 ready.slots.push_back(number);
                 ready.waiting.wake(wakes);
+                self.unread += 1;
             }
         }
         wakes.add(self.next_in_line());
@@ -172,6 +207,7 @@ impl<K> Table<K> {
     /// The next result for a stream, and whom its taking wakes.
     fn next_ready(&mut self, of: Option<u32>) -> Option<(Outcome<K>, Option<Waker>)> {
         let number = self.ready(of).slots.pop_front()?;
+        self.unread -= 1;
         Some((self.outcome(number), self.next_in_line()))
     }
 
@@ -181,7 +217,7 @@ impl<K> Table<K> {
     }
 
     fn take(&mut self, want: Want, keep: &mut Option<K>) -> Option<u32> {
-        let number = self.free.pop()?;
+        let number = self.free.pop().or_else(|| self.grow())?;
         self.room -= want.parts;
         self.posted += 1;
         let slot = &mut self.slots[number as usize];
@@ -191,6 +227,13 @@ impl<K> Table<K> {
         slot.parts = want.parts;
         slot.verdict = Verdict::Done;
         slot.keep = keep.take();
+        Some(number)
+    }
+
+    /// Adds a slot: futures have the results of all others.
+    fn grow(&mut self) -> Option<u32> {
+        let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < MOST)?;
+        self.slots.push(Slot::default());
         Some(number)
     }
 
@@ -226,21 +269,18 @@ impl<K> Drop for Slots<K> {
 impl<K> Slots<K> {
     /// Creates the slots of a queue that holds `capacity` requests.
     pub(crate) fn new(capacity: u32) -> Self {
-        let slot = |_| Slot {
-            state: State::Free,
-            to: To::Stream,
-            abandoned: false,
-            parts: 0,
-            keep: None,
-            completion: OwnedCompletion::default(),
-            verdict: Verdict::Done,
-            waker: None,
-        };
+        Self::with_cause(capacity, None)
+    }
+
+    /// Creates the slots of a queue of a queue pair.
+    pub(crate) fn with_cause(capacity: u32, cause: Option<Cause>) -> Self {
         let table = Table {
-            slots: (0..capacity).map(slot).collect(),
+            slots: (0..capacity).map(|_| Slot::default()).collect(),
             free: (0..capacity).rev().collect(),
+            capacity,
             room: capacity,
             posted: 0,
+            unread: 0,
             completed: 0,
             line: Line::default(),
             ready: Ready {
@@ -253,7 +293,12 @@ impl<K> Slots<K> {
             end: None,
             is_lost: false,
         };
-        Self { table: Mutex::new(table), capacity }
+        Self { table: Mutex::new(table), capacity, cause }
+    }
+
+    /// The first error of the queue pair, if there was one.
+    pub(crate) fn first_error(&self) -> Option<CompletionError> {
+        self.cause.as_ref()?.get().copied()
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -365,6 +410,12 @@ impl<K> Slots<K> {
         let slot = table.slots.get_mut(number as usize).ok_or(Stray)?;
         if slot.state != State::Posted {
             return Err(Stray);
+        }
+        // Kept for those that are flushed then, also if nobody hears of this request.
+        if let Err(error) = completion.as_completion().status()
+            && let Some(cause) = self.cause.as_ref().filter(|_| failed && !error.is_flushed())
+        {
+            cause.get_or_init(|| error);
         }
         // What the first part that failed says is the cause; those behind it are flushed.
         if slot.verdict == Verdict::Done {

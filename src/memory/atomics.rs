@@ -44,8 +44,10 @@ impl MemoryRegion {
     /// wrote *before* are seen as well is a matter of order. With `Ordering::Acquire` the processor
     /// performs later loads after this one: on x86-64 as any loads, on aarch64 by `ldar`. That
     /// suffices for memory that device and processors share coherently, but Linux does not rely on
-    /// it for devices: its `dma_rmb` is `dmb oshld`. [`MessageRing`](super::MessageRing) and
-    /// [`MessageSlots`](super::MessageSlots) use that barrier, and check what else order takes.
+    /// it for devices: its `dma_rmb` is `dmb oshld`. Whether the device itself wrote them in order,
+    /// [`QueuePair::data_in_order`](crate::QueuePair::data_in_order) says.
+    /// [`MessageRing`](super::MessageRing) and [`MessageSlots`](super::MessageSlots) need no order:
+    /// each of their messages has a check.
     ///
     /// An atomic request of the device (compare and swap, fetch and add) is atomic to the
     /// processor only where [`DeviceAttr::atomic_cap`](crate::DeviceAttr::atomic_cap) is `Global`;

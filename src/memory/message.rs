@@ -1,41 +1,35 @@
 //! Messages that a peer writes into a region: a ring of them, and slots of which the last counts.
 //!
-//! The peer writes a message together with a number, by one RDMA write. The reader sees by the
-//! number that the message is complete. Three things make that order hold:
+//! The peer writes a message with its number and a check of both, by one RDMA write. No order of
+//! the bytes is assumed, because none is promised: the InfiniBand specification leaves the order
+//! inside of a request open (o9-20), firmware may set the relaxed-ordering attribute of every
+//! write on the PCI bus (`PCI_WR_ORDERING=force_relax`), adaptive routing may place packets out of
+//! order, and a device promises otherwise only for one queue pair
+//! ([`data_in_order`](crate::QueuePair::data_in_order)), while a region takes writes from all of
+//! its protection domain. So the reader copies a message, computes the check of its copy, and takes
+//! it only if that is the one which arrived. A copy in which words are missing, or of another
+//! message, has another check.
 //!
-//! * The writing device sends the bytes of a request in ascending order, and the reading device
-//!   places them so: on a reliable or unreliable connection, without out-of-order placement
-//!   (`MLX5DV_QP_CREATE_OOO_DP`, which this driver does not offer). The InfiniBand specification
-//!   leaves the order inside of a request open (o9-20); ConnectX keeps it, as programs that poll
-//!   memory rely on. That is not proven on silicon by this project.
-//! * PCI Express keeps the order of writes, unless their relaxed-ordering attribute is set. So a
-//!   region with `RELAXED_ORDERING` is refused.
-//! * The processor loads the number first and the message after it. On x86-64 loads are performed
-//!   in program order. On aarch64 they are not: an acquire load orders later loads after it, and
-//!   `barrier::from_device` (`dmb oshld`, as Linux' `dma_rmb`) does so for what a device outside of
-//!   the inner shareable domain wrote. Both are used: the acquire load for the compiler and for
-//!   peers that are threads of this machine, the barrier for the device.
+//! One thing is assumed: an aligned word of eight bytes arrives as a whole. A transfer on the PCI
+//! bus is never cut inside of one.
 
 use super::{Access, MemoryRegion, Plain, mr::copy::Words};
 use crate::error::{Error, ErrorKind};
 use mlx5_doorbell::barrier;
 use mlx5_wqe::{RemoteAddress, RemoteSlice};
-use std::{
-    borrow::Borrow,
-    fmt,
-    marker::PhantomData,
-    sync::atomic::{AtomicU64, Ordering::Acquire},
-};
+use std::{borrow::Borrow, fmt, marker::PhantomData, sync::atomic::Ordering::Acquire};
 use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
-/// A message of a [`MessageRing`] as it lies in memory: the message and its number. The writer posts
-/// [`MessageFrame::as_bytes`] by one RDMA write.
+/// A message of a [`MessageRing`] as it lies in memory: its number, the message, and a check of both.
+/// The writer posts [`MessageFrame::as_bytes`] by one RDMA write.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C, packed)]
 pub struct MessageFrame<T> {
-    value: T,
     /// One more than the number of messages before it, little-endian; 0 in an empty slot.
     number: [u8; 8],
+    value: T,
+    /// The check of both, little-endian.
+    check: [u8; 8],
 }
 
 impl<T: Plain> MessageFrame<T> {
@@ -52,47 +46,71 @@ impl<T> fmt::Debug for MessageFrame<T> {
     }
 }
 
-/// Bytes of a number.
+/// Bytes of a number, and of a check.
 const NUMBER: usize = size_of::<u64>();
 
-/// Bytes of a message, which keep the numbers behind aligned.
-const fn message_size<T>() -> usize {
+/// Bytes of a message with its number and its check: a multiple of 8, which keeps numbers aligned.
+const fn stride<T>() -> usize {
     let size = size_of::<T>();
     assert!(size > 0 && size.is_multiple_of(NUMBER), "a message takes a multiple of 8 bytes");
-    size
+    size + 2 * NUMBER
+}
+
+/// Returns the check of a message with its number.
+///
+/// Each step maps words to words one to one, so messages that differ in one word have different
+/// checks. Messages that differ in several have the same one by a chance of 1 in 2⁶⁴. The value is
+/// part of what peers exchange: both sides compute it in the same way.
+fn check<T: Plain>(number: u64, value: &T) -> u64 {
+    // An odd number without a pattern: multiplication by it has an inverse.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, _) = IntoBytes::as_bytes(value).as_chunks::<NUMBER>();
+    let mix = |state: u64, word: u64| {
+        let mixed = (state ^ word).wrapping_mul(FACTOR);
+        mixed ^ mixed >> 32
+    };
+    words.iter().fold(mix(FACTOR, number), |state, word| mix(state, u64::from_le_bytes(*word)))
+}
+
+/// Copies the message of a slot, which starts at byte `start`. Returns it with its number, if its
+/// check is right, or the number alone.
+fn copy<T: Plain>(
+    operation: &'static str,
+    words: &Words<'_>,
+    start: usize,
+) -> Result<(u64, Option<T>), Error> {
+    let slot = words.as_words().and_then(|all| all.get(start / NUMBER..));
+    let Some(slot) = slot.and_then(|slot| slot.get(..stride::<T>() / NUMBER)) else {
+        return Err(Error::invalid(operation, "the region has other memory than at first".into()));
+    };
+    let number = u64::from_le(slot[0].load(Acquire));
+    let mut value = T::new_zeroed();
+    words.read(start + NUMBER, value.as_mut_bytes());
+    let arrived = u64::from_le(slot[slot.len() - 1].load(Acquire));
+    // The copy is done before the caller tells the peer that the slot is free.
+    barrier::from_device();
+    Ok((number, (check(number, &value) == arrived).then_some(value)))
 }
 
 /// Returns the memory of a region that peers write messages to, and how many `stride` bytes fit.
-fn messages<'a>(
-    operation: &'static str,
-    region: &'a MemoryRegion,
-    stride: usize,
-) -> Result<(Words<'a>, usize), Error> {
+/// Empties it.
+fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Result<usize, Error> {
     let wrong = |what: String| Err(Error::invalid(operation, what));
     let words = region.own(operation, 0, region.len())?;
     if !region.access().contains(Access::REMOTE_WRITE) {
         return wrong("no peer may write the region: register it with REMOTE_WRITE".into());
     }
-    if region.access().contains(Access::RELAXED_ORDERING) {
-        return wrong(
-            "RELAXED_ORDERING lets a number arrive before its message: register the region without"
-                .into(),
-        );
-    }
     if words.as_words().is_none() {
         return wrong("the memory does not start at a multiple of 8 bytes".into());
     }
-    match region.len() / stride {
-        0 => wrong(format!("a region of {} bytes has no room for {stride} bytes", region.len())),
-        count => Ok((words, count)),
+    let slots = region.len() / stride;
+    if slots == 0 {
+        return wrong(format!("a region of {} bytes has no room for {stride} bytes", region.len()));
     }
-}
-
-/// Loads a number that a device writes. Later loads are performed after it.
-fn load(word: &AtomicU64) -> u64 {
-    let number = u64::from_le(word.load(Acquire));
-    barrier::from_device();
-    number
+    for slot in 0..slots {
+        words.write(slot * stride, &[0; NUMBER]);
+    }
+    Ok(slots)
 }
 
 /// Messages that one peer writes into a region, read in order.
@@ -141,8 +159,9 @@ fn load(word: &AtomicU64) -> u64 {
 /// ```
 ///
 /// # Order
-/// The writer's message must be one RDMA write on a reliable or unreliable connection. The number
-/// lies behind the message, and is loaded before it, with a barrier for the device in between.
+/// The writer's message must be one RDMA write on a reliable or unreliable connection. Its bytes may
+/// arrive in any order: a message is taken only when its check, which is part of the write, says
+/// that it is whole. So any region will do, also one with `RELAXED_ORDERING`.
 pub struct MessageRing<T, R = MemoryRegion> {
     region: R,
     slots: usize,
@@ -151,19 +170,15 @@ pub struct MessageRing<T, R = MemoryRegion> {
 }
 
 impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
-    const STRIDE: usize = message_size::<T>() + NUMBER;
+    const STRIDE: usize = stride::<T>();
 
     /// Makes a region into a ring, with as many slots as fit, and empties them. `R` is a reference,
     /// the region itself, or an `Arc` of it.
     ///
     /// # Errors
-    /// If no peer may write the region, it has `RELAXED_ORDERING` or foreign memory, or no slot
-    /// fits.
+    /// If no peer may write the region, it has foreign memory, or no slot fits.
     pub fn new(region: R) -> Result<Self, Error> {
-        let (words, slots) = messages("message ring", region.borrow(), Self::STRIDE)?;
-        for slot in 0..slots {
-            words.write(slot * Self::STRIDE + Self::STRIDE - NUMBER, &[0; NUMBER]);
-        }
+        let slots = messages("message ring", region.borrow(), Self::STRIDE)?;
         Ok(Self { region, slots, taken: 0, message: PhantomData })
     }
 
@@ -188,7 +203,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         Ok(self.region().remote_slice(..self.slots * Self::STRIDE)?.cast()?)
     }
 
-    /// Takes the next message, if it is there.
+    /// Takes the next message, if it is there as a whole. A peer that writes the right number with a
+    /// wrong check is waited for as one that writes nothing.
     ///
     /// # Errors
     /// If the peer wrote more messages than there were free slots, so that some are lost, or wrote
@@ -197,37 +213,22 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         const WHAT: &str = "message ring";
         let region = self.region();
         let words = region.own(WHAT, 0, region.len())?;
-        let start = (self.taken % self.slots as u64) as usize * Self::STRIDE;
-        let Some(word) =
-            words.as_words().and_then(|all| all.get((start + Self::STRIDE) / NUMBER - 1))
-        else {
-            return Err(Error::invalid(WHAT, "the region has other memory than at first".into()));
-        };
-        let (found, wanted) = (load(word), self.taken + 1);
-        if found != wanted {
-            // What lies there from the lap before; 0 from the start.
-            if found == wanted.saturating_sub(self.slots as u64) {
-                return Ok(None);
-            }
-            let cause = format!(
-                "slot {} has number {found} instead of {wanted}: the peer wrote more messages than \
-                 were free, or something else",
-                (wanted - 1) % self.slots as u64
-            );
-            return Err(Error::new(WHAT, ErrorKind::WrongState, cause));
+        let (slots, wanted) = (self.slots as u64, self.taken + 1);
+        let slot = self.taken % slots;
+        let (found, value) = copy(WHAT, &words, slot as usize * Self::STRIDE)?;
+        if found == wanted {
+            self.taken += u64::from(value.is_some());
+            return Ok(value);
         }
-        let mut value = T::new_zeroed();
-        words.read(start, value.as_mut_bytes());
-        // The copy is done before the caller can tell the peer that the slot is free.
-        barrier::from_device();
-        // A peer that overran the slot meanwhile may have torn the copy. That is noticed here only
-        // once the number behind the message has arrived; a peer that keeps to its room never does.
-        if load(word) != wanted {
-            let cause = "the peer wrote a message that was not taken yet";
-            return Err(Error::new(WHAT, ErrorKind::WrongState, cause));
+        // The number of the lap before; 0 from the start.
+        if found == wanted.saturating_sub(slots) {
+            return Ok(None);
         }
-        self.taken = wanted;
-        Ok(Some(value))
+        let cause = format!(
+            "slot {slot} has number {found} instead of {wanted}: the peer wrote more messages than \
+             were free, or something else"
+        );
+        Err(Error::new(WHAT, ErrorKind::WrongState, cause))
     }
 }
 
@@ -251,7 +252,7 @@ pub struct MessageRingWriter<T> {
 impl<T: Plain> MessageRingWriter<T> {
     /// Makes the writer of an empty ring. There can be one.
     pub fn new(slots: RemoteSlice<MessageFrame<T>>) -> Self {
-        const { assert!(size_of::<MessageFrame<T>>() == message_size::<T>() + NUMBER) };
+        const { assert!(size_of::<MessageFrame<T>>() == stride::<T>()) };
         Self { slots, written: 0, taken: 0 }
     }
 
@@ -273,7 +274,8 @@ impl<T: Plain> MessageRingWriter<T> {
         }
         let to = self.slots.at((self.written % self.slots.len() as u64) as usize).ok()?;
         self.written += 1;
-        Some((to, MessageFrame { value, number: self.written.to_le_bytes() }))
+        let check = check(self.written, &value).to_le_bytes();
+        Some((to, MessageFrame { number: self.written.to_le_bytes(), value, check }))
     }
 
     /// Learns how many messages the reader has taken. Their slots are free again. An older number
@@ -301,15 +303,16 @@ impl<T> fmt::Debug for MessageRingWriter<T> {
     }
 }
 
-/// A value of [`MessageSlots`] as it lies in memory: between two copies of its version. The writer
-/// posts [`SlotFrame::as_bytes`] by one RDMA write.
+/// A value of [`MessageSlots`] as it lies in memory: its version, the value, and a check of both. The
+/// writer posts [`SlotFrame::as_bytes`] by one RDMA write.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C, packed)]
 pub struct SlotFrame<T> {
-    /// The version, little-endian; 0 in an empty slot.
-    begin: [u8; 8],
+    /// Little-endian; 0 in an empty slot.
+    version: [u8; 8],
     value: T,
-    end: [u8; 8],
+    /// The check of both, little-endian.
+    check: [u8; 8],
 }
 
 impl<T: Plain> SlotFrame<T> {
@@ -321,7 +324,7 @@ impl<T: Plain> SlotFrame<T> {
 
 impl<T> fmt::Debug for SlotFrame<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = u64::from_le_bytes(self.begin);
+        let version = u64::from_le_bytes(self.version);
         f.debug_struct("SlotFrame").field("version", &version).finish_non_exhaustive()
     }
 }
@@ -351,9 +354,8 @@ impl<T> fmt::Debug for SlotFrame<T> {
 /// ```
 ///
 /// # Order
-/// As for [`MessageRing`]. The reader loads the version behind the value, the value, and the version
-/// before it, in this order. Since the device writes in ascending order, equal versions mean that
-/// no write fell into the copy.
+/// As for [`MessageRing`]: the bytes may arrive in any order, and a copy into which a write fell has
+/// another check.
 pub struct MessageSlots<T, R = MemoryRegion> {
     region: R,
     slots: usize,
@@ -361,16 +363,12 @@ pub struct MessageSlots<T, R = MemoryRegion> {
 }
 
 impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
-    const STRIDE: usize = message_size::<T>() + 2 * NUMBER;
+    const STRIDE: usize = stride::<T>();
 
     /// Makes a region into slots, as many as fit, and empties them. Errors as those of
     /// [`MessageRing::new`].
     pub fn new(region: R) -> Result<Self, Error> {
-        let (words, slots) = messages("message slots", region.borrow(), Self::STRIDE)?;
-        for slot in 0..slots {
-            words.write(slot * Self::STRIDE, &[0; NUMBER]);
-            words.write((slot + 1) * Self::STRIDE - NUMBER, &[0; NUMBER]);
-        }
+        let slots = messages("message slots", region.borrow(), Self::STRIDE)?;
         Ok(Self { region, slots, value: PhantomData })
     }
 
@@ -400,20 +398,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
         }
         let region = self.region();
         let words = region.own(WHAT, 0, region.len())?;
-        let start = slot * Self::STRIDE;
-        let frame = words
-            .as_words()
-            .and_then(|all| all.get(start / NUMBER..(start + Self::STRIDE) / NUMBER));
-        let Some([begin, .., end]) = frame else {
-            return Err(Error::invalid(WHAT, "the region has other memory than at first".into()));
-        };
-        let version = load(end);
-        let mut value = T::new_zeroed();
-        words.read(start + NUMBER, value.as_mut_bytes());
-        // The value is loaded before the version in front of it.
-        barrier::from_device();
-        let complete = version != 0 && load(begin) == version;
-        Ok(complete.then_some((version, value)))
+        let (version, value) = copy(WHAT, &words, slot * Self::STRIDE)?;
+        Ok(value.filter(|_| version != 0).map(|value| (version, value)))
     }
 }
 
@@ -430,7 +416,7 @@ impl<T: Plain> MessageSlotWriter<T> {
     /// # Errors
     /// If there is no such slot.
     pub fn new(slots: RemoteSlice<SlotFrame<T>>, slot: usize) -> Result<Self, Error> {
-        const { assert!(size_of::<SlotFrame<T>>() == message_size::<T>() + 2 * NUMBER) };
+        const { assert!(size_of::<SlotFrame<T>>() == stride::<T>()) };
         Ok(Self { slot: slots.at(slot)?, version: 0, value: PhantomData })
     }
 
@@ -439,11 +425,11 @@ impl<T: Plain> MessageSlotWriter<T> {
         self.version
     }
 
-    /// Returns a value between its versions, and where to write it, by one RDMA write.
+    /// Returns a value with its version, and where to write it, by one RDMA write.
     pub fn push(&mut self, value: T) -> (RemoteAddress, SlotFrame<T>) {
         self.version += 1;
-        let version = self.version.to_le_bytes();
-        (self.slot, SlotFrame { begin: version, value, end: version })
+        let check = check(self.version, &value).to_le_bytes();
+        (self.slot, SlotFrame { version: self.version.to_le_bytes(), value, check })
     }
 }
 

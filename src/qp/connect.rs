@@ -170,6 +170,13 @@ impl<T: Connected> QueuePair<T> {
     /// them, and then connect. The time limit is that of the stream, for example
     /// [`TcpStream::set_read_timeout`](std::net::TcpStream::set_read_timeout).
     ///
+    /// # A thread that polls meanwhile
+    /// The peer may send before this call has returned here. A thread that polls the completion
+    /// queue then gets a completion of a queue pair that the program may not have registered yet.
+    /// Register it before the call: its number ([`QueuePair::qp_num`]) and its tag are there since
+    /// it was created. A queue pair that several threads use goes to the polling thread first
+    /// ([`QueuePair::into_shared`]), and connects by [`SharedQueuePair::connect_over`].
+    ///
     /// # Errors
     /// Errors of the stream. [`InvalidData`](io::ErrorKind::InvalidData) if the peer sent something
     /// else than an endpoint. For others [`io::Error::get_ref`] has the [`Error`]. Bring the queue

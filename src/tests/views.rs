@@ -145,7 +145,7 @@ fn arrive(region: &MemoryRegion, to: RemoteAddress, bytes: &[u8]) {
 fn messages_are_taken_in_order_over_many_laps() {
     let (_simulator, pd) = domain();
     for slots in 1..5 {
-        let region = pd.memory(24 * slots + 7).access(WRITABLE).register().unwrap();
+        let region = pd.memory(32 * slots + 7).access(WRITABLE).register().unwrap();
         let mut ring = MessageRing::<[u64; 2], _>::new(region).unwrap();
         assert_eq!(ring.slots(), slots);
         let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
@@ -169,7 +169,7 @@ fn messages_are_taken_in_order_over_many_laps() {
 #[test]
 fn a_writer_stops_at_a_full_ring_and_believes_no_nonsense() {
     let (_simulator, pd) = domain();
-    let region = pd.memory(64).access(WRITABLE).register().unwrap();
+    let region = pd.memory(96).access(WRITABLE).register().unwrap();
     let ring = MessageRing::<u64, _>::new(&region).unwrap();
     let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
     for _ in 0..4 {
@@ -182,23 +182,94 @@ fn a_writer_stops_at_a_full_ring_and_believes_no_nonsense() {
     assert!(writer.push(1).is_some() && writer.push(1).is_none());
 }
 
+/// Writes those words of a frame that `which` has, as a device that keeps no order.
+fn arrive_words(region: &MemoryRegion, to: RemoteAddress, frame: &[u8], which: u32) {
+    for (index, word) in frame.chunks_exact(8).enumerate() {
+        if which & 1 << index != 0 {
+            let to = RemoteAddress { addr: to.addr + 8 * index as u64, ..to };
+            arrive(region, to, word);
+        }
+    }
+}
+
 #[test]
-fn a_message_without_its_number_is_not_there_yet() {
+fn torn_message_is_not_taken_whichever_words_have_arrived() {
     let (_simulator, pd) = domain();
-    let region = pd.memory(64).access(WRITABLE).register().unwrap();
+    const WORDS: u32 = 5;
+    for which in 0..1 << WORDS {
+        let region = pd.memory(80).access(WRITABLE).register().unwrap();
+        let mut ring = MessageRing::<[u64; 3], _>::new(&region).unwrap();
+        let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
+        // Each lap finds the words of the lap before.
+        for lap in 0..3 {
+            for slot in 0..2 {
+                let value = [1, 2, 3].map(|word| word << 32 | lap << 8 | slot);
+                let (to, frame) = writer.push(value).unwrap();
+                arrive_words(&region, to, frame.as_bytes(), which);
+                if which != (1 << WORDS) - 1 {
+                    assert_eq!(ring.take(), Ok(None), "lap {lap}, words {which:#b}");
+                }
+                arrive_words(&region, to, frame.as_bytes(), !which);
+                assert_eq!(ring.take(), Ok(Some(value)), "lap {lap}, words {which:#b}");
+                writer.taken(ring.taken()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn message_of_another_place_in_the_ring_is_not_taken() {
+    let (_simulator, pd) = domain();
+    let region = pd.memory(96).access(WRITABLE).register().unwrap();
     let mut ring = MessageRing::<u64, _>::new(&region).unwrap();
     let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
-    let (to, frame) = writer.push(0x1234).unwrap();
-    arrive(&region, to, &frame.as_bytes()[..8]);
+    let (to, first) = writer.push(7).unwrap();
+    let (_, second) = writer.push(7).unwrap();
+    // The same value and its check, with the number of another message.
+    let mixed = [&first.as_bytes()[..16], &second.as_bytes()[16..]].concat();
+    arrive(&region, to, &mixed);
     assert_eq!(ring.take(), Ok(None));
+    arrive(&region, to, first.as_bytes());
+    assert_eq!(ring.take(), Ok(Some(7)));
+}
+
+#[test]
+fn number_older_than_the_lap_before_is_an_error_and_no_empty_slot() {
+    let (_simulator, pd) = domain();
+    let region = pd.memory(48).access(WRITABLE).register().unwrap();
+    let mut ring = MessageRing::<u64, _>::new(&region).unwrap();
+    let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
+    let mut frames = Vec::new();
+    // Three laps of two slots.
+    for value in 0..6 {
+        let (to, frame) = writer.push(value).unwrap();
+        arrive(&region, to, frame.as_bytes());
+        assert_eq!(ring.take(), Ok(Some(value)));
+        writer.taken(ring.taken()).unwrap();
+        frames.push((to, frame));
+    }
+    assert_eq!(ring.take(), Ok(None));
+    // Message 7 is next. Its slot had messages 1, 3 and 5, and was empty at first.
+    for older in [0, 2] {
+        let (to, frame) = &frames[older];
+        arrive(&region, *to, frame.as_bytes());
+        let error = ring.take().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongState);
+        let number = older + 1;
+        assert!(error.to_string().contains(&format!("number {number} instead of 7")), "{error}");
+    }
+    arrive(&region, frames[0].0, &[0; 8]);
+    assert!(ring.take().unwrap_err().to_string().contains("number 0 instead of 7"));
+    // What was wrong once may come right.
+    let (to, frame) = writer.push(8).unwrap();
     arrive(&region, to, frame.as_bytes());
-    assert_eq!(ring.take(), Ok(Some(0x1234)));
+    assert_eq!(ring.take(), Ok(Some(8)));
 }
 
 #[test]
 fn a_peer_that_overruns_the_ring_is_found_out() {
     let (_simulator, pd) = domain();
-    let region = pd.memory(64).access(WRITABLE).register().unwrap();
+    let region = pd.memory(96).access(WRITABLE).register().unwrap();
     let mut ring = MessageRing::<u64, _>::new(&region).unwrap();
     let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
     for _ in 0..2 {
@@ -216,15 +287,15 @@ fn a_peer_that_overruns_the_ring_is_found_out() {
 #[test]
 fn old_contents_of_a_region_are_no_messages() {
     let (_simulator, pd) = domain();
-    let region = pd.memory(64).access(WRITABLE).register().unwrap();
-    region.typed::<u64>().unwrap().write(0, &[1, 1, 2, 2, 3, 3, 4, 4]).unwrap();
+    let region = pd.memory(96).access(WRITABLE).register().unwrap();
+    region.typed::<u64>().unwrap().write(0, &[1; 12]).unwrap();
     assert_eq!(MessageRing::<u64, _>::new(&region).unwrap().take(), Ok(None));
-    region.typed::<u64>().unwrap().write(0, &[9; 8]).unwrap();
+    region.typed::<u64>().unwrap().write(0, &[9; 12]).unwrap();
     assert_eq!(MessageSlots::<u64, _>::new(&region).unwrap().read(0), Ok(None));
 }
 
 #[test]
-fn memory_that_keeps_no_order_or_that_no_peer_may_write_is_no_ring() {
+fn memory_that_no_peer_may_write_is_no_ring() {
     let (_simulator, pd) = domain();
     let refused = |access: Access, len: usize| {
         let region = pd.memory(len).access(access).register().unwrap();
@@ -232,14 +303,17 @@ fn memory_that_keeps_no_order_or_that_no_peer_may_write_is_no_ring() {
         let slots = MessageSlots::<u64, _>::new(&region).unwrap_err();
         (ring.to_string(), slots.to_string())
     };
-    for (access, len, why) in [
-        (Access::LOCAL_WRITE | Access::REMOTE_READ, 64, "REMOTE_WRITE"),
-        (WRITABLE | Access::RELAXED_ORDERING, 64, "RELAXED_ORDERING"),
-        (WRITABLE, 15, "no room"),
-    ] {
+    for (access, len, why) in
+        [(Access::LOCAL_WRITE | Access::REMOTE_READ, 64, "REMOTE_WRITE"), (WRITABLE, 23, "no room")]
+    {
         let (ring, slots) = refused(access, len);
         assert!(ring.contains(why) && slots.contains(why), "{ring}; {slots}");
     }
+    // The order in which bytes arrive does not matter.
+    let relaxed = WRITABLE | Access::RELAXED_ORDERING;
+    let region = pd.memory(64).access(relaxed).register().unwrap();
+    assert_eq!(MessageRing::<u64, _>::new(&region).unwrap().slots(), 2);
+    assert_eq!(MessageSlots::<u64, _>::new(&region).unwrap().len(), 2);
 }
 
 #[test]
@@ -257,18 +331,25 @@ fn a_slot_has_the_last_whole_value() {
         assert_eq!(writer.version(), version);
     }
     assert_eq!((slots.read(2), slots.read(4)), (Ok(None), Ok(None)));
-    // A write that has begun, up to each word.
-    let (to, frame) = writer.push([4; 4]);
-    for words in 1..6 {
-        arrive(&region, to, &frame.as_bytes()[..words * 8]);
-        assert_eq!(slots.read(3), Ok(None), "{words} words");
+    // A write of which some words have arrived.
+    for which in 1..(1 << 6) - 1 {
+        let (version, old) = slots.read(3).unwrap().unwrap();
+        let (to, frame) = writer.push([version << 32 | 1; 4]);
+        arrive_words(&region, to, frame.as_bytes(), which);
+        assert_eq!(slots.read(3), Ok(None), "words {which:#b} over version {version} of {old:?}");
+        arrive(&region, to, frame.as_bytes());
+        assert_eq!(slots.read(3), Ok(Some((version + 1, [version << 32 | 1; 4]))));
     }
-    arrive(&region, to, frame.as_bytes());
-    assert_eq!(slots.read(3), Ok(Some((4, [4; 4]))));
     let error = MessageSlotWriter::new(slots.remote_slice().unwrap(), 85).unwrap_err();
     assert!(error.to_string().contains("elements 85..86"), "{error}");
     let error = slots.read(slots.len()).unwrap_err();
     assert!(error.to_string().contains("slot 85 of 85"), "{error}");
+}
+
+/// A number for a test of random order, and the next state.
+fn random(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*state >> 33) as usize
 }
 
 #[test]
@@ -279,15 +360,18 @@ fn a_reader_beside_a_writer_sees_whole_values_alone() {
     const LAST: u64 = 20_000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let mut writer = MessageSlotWriter::new(slots.remote_slice().unwrap(), 0).unwrap();
+            let (words, mut state) = (region.atomics().unwrap(), 1);
+            let mut order: [usize; 18] = std::array::from_fn(|word| word);
             for version in 1..=LAST {
-                // Word by word in ascending order, as the device does it.
-                let words = region.atomics().unwrap();
-                for (index, value) in std::iter::once(version)
-                    .chain([version * 3; 16])
-                    .chain(std::iter::once(version))
-                    .enumerate()
-                {
-                    words[index].store(value.to_le(), Ordering::Release);
+                let (_, frame) = writer.push([version * 3; 16]);
+                // Word by word in an order of its own, as a device may do it that keeps none.
+                for left in (1..order.len()).rev() {
+                    order.swap(left, random(&mut state) % (left + 1));
+                }
+                for word in order {
+                    let bytes = frame.as_bytes()[word * 8..][..8].try_into().unwrap();
+                    words[word].store(u64::from_ne_bytes(bytes), Ordering::Release);
                 }
             }
         });

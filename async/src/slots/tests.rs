@@ -134,7 +134,7 @@ fn two_futures_get_their_own_results_in_any_order() {
 }
 
 #[test]
-fn a_dropped_future_keeps_its_slot_and_what_it_keeps_until_the_request_has_completed() {
+fn a_dropped_future_keeps_its_room_and_what_it_keeps_until_the_request_has_completed() {
     for order in orders(&[1, 1, 1]) {
         let drops = Arc::new(AtomicUsize::new(0));
         let slots = Slots::new(1);
@@ -154,7 +154,7 @@ fn a_dropped_future_keeps_its_slot_and_what_it_keeps_until_the_request_has_compl
             }
             let gone = drops.load(SeqCst);
             assert_eq!(gone == 1, completed && abandoned, "{order:?}: dropped {gone} times");
-            assert!(second.is_none() || (completed && abandoned), "{order:?}: the slot was taken");
+            assert!(second.is_none() || completed, "{order:?}: the room was taken");
         }
         let second = second.or_else(|| slots.try_take(ONE, &mut Some(Kept(Arc::default()))).ok());
         let second = second.expect("the slot is free again");
@@ -633,25 +633,48 @@ fn streams_of_one_queue_pair_take_its_results_and_leave_the_rest_to_the_others()
 }
 
 #[test]
-fn whoever_takes_a_result_wakes_the_next_in_the_line() {
-    for way in ["await", "stream", "drop"] {
+fn result_for_a_stream_has_its_place_until_it_is_read_and_one_for_a_future_has_none() {
+    for (want, has_place) in [(STREAM, true), (ONE, false)] {
         let slots = Slots::new(1);
-        let want = if way == "stream" { STREAM } else { ONE };
-        let number = slots.try_take(want, &mut Some(())).unwrap();
+        let number = slots.try_take(want, &mut Some("first")).unwrap();
         let (mut waiting, mut ticket) = (Polling::new(), Ticket::default());
-        waiting.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+        waiting.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("second")));
         done(&slots, number);
-        assert!(!waiting.is_awake(), "{way}: its result has the place");
-        match way {
-            "await" => {
-                let taken = slots.poll_outcome(&Context::from_waker(Waker::noop()), number);
-                assert!(taken.is_ready());
-            }
-            "stream" => assert!(slots.next_ready(None).is_some()),
-            _ => slots.abandon(number),
+        assert_eq!(waiting.is_awake(), !has_place, "{want:?}");
+        if has_place {
+            assert_eq!(kept(slots.next_ready(None).unwrap()), "first");
         }
-        assert!(waiting.is_awake(), "{way}");
+        waiting.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("second")));
+        let second = waiting.result.unwrap().unwrap();
+        // One that is never taken neither gets nor gives the result of another.
+        assert_eq!(second != number, !has_place, "{want:?}");
+        done(&slots, second);
+        let mut own = Polling::new();
+        own.poll(|cx| slots.poll_outcome(cx, second));
+        assert_eq!(own.result.map(|taken| kept(taken.unwrap())), Some("second"), "{want:?}");
     }
+}
+
+#[test]
+fn slots_are_added_only_while_results_keep_all_others() {
+    let slots = Slots::new(2);
+    let mut held = Vec::new();
+    for round in 0..4 {
+        let taken = [0, 1].map(|_| slots.try_take(ONE, &mut Some(round)).unwrap());
+        assert_eq!(slots.try_take(ONE, &mut Some(round)), Err(Full::Now), "both are posted");
+        taken.iter().for_each(|number| done(&slots, *number));
+        held.extend(taken);
+        assert_eq!(slots.table().slots.len(), held.len());
+    }
+    held.iter().for_each(|number| slots.abandon(*number));
+    for round in 0..4 {
+        let taken = [0, 1].map(|_| slots.try_take(ONE, &mut Some(round)).unwrap());
+        for number in taken {
+            done(&slots, number);
+            slots.abandon(number);
+        }
+    }
+    assert_eq!(slots.table().slots.len(), held.len());
 }
 
 #[test]

@@ -380,17 +380,21 @@ fn what_somebody_posts_by_hand_completes_no_request_of_another_queue_pair() {
 }
 
 #[test]
-fn a_forgotten_future_keeps_its_slot_and_nothing_else() {
+fn leaked_futures_take_room_from_nobody_and_submit_does_not_wait_for_them() {
     let mut rig = Rig::stepped();
     let before = rig.queue_pairs();
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
     let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
     let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge));
-    std::mem::forget(submit(0).unwrap());
-    rig.settle();
-    let requests: Vec<_> = (1..16).map(|number| submit(number).unwrap()).collect();
+    // Three times as many as the queue holds.
+    for number in 0..48 {
+        let request = rig.block_on(qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)));
+        std::mem::forget(request.unwrap());
+        rig.settle();
+    }
+    let requests: Vec<_> = (0..16).map(|number| submit(number).unwrap()).collect();
     assert_eq!(submit(16).unwrap_err().because, RefusedBecause::Full);
-    for (request, number) in requests.into_iter().zip(1..) {
+    for (request, number) in requests.into_iter().zip(0..) {
         assert_eq!(rig.block_on(request).unwrap().keep, number);
     }
     drop(rig.block_on(qp.close()).unwrap());
@@ -398,6 +402,38 @@ fn a_forgotten_future_keeps_its_slot_and_nothing_else() {
     rig.hub.shutdown();
     rig.settle();
     assert!(rig.pump.is_none(), "it has stopped");
+}
+
+#[test]
+fn results_that_futures_keep_are_their_own_however_many_are_posted_meanwhile() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let mut kept = Vec::new();
+    for number in 0..48 {
+        let request = rig.block_on(qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)));
+        kept.push(request.unwrap());
+    }
+    for (request, number) in kept.into_iter().zip(0..48).rev() {
+        assert_eq!(rig.block_on(request).unwrap().keep, number);
+    }
+}
+
+#[test]
+fn results_that_no_stream_reads_fill_the_queue() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let post = |number| qp.try_post(number, NONE, |wr| wr.rdma_write(to).sge(sge));
+    (0..16).for_each(|number| post(number).unwrap());
+    rig.settle();
+    assert_eq!(post(16).unwrap_err().because, RefusedBecause::Full);
+    let submitted = qp.try_submit(16, NONE, |wr| wr.rdma_write(to).sge(sge));
+    assert_eq!(submitted.unwrap_err().because, RefusedBecause::Full);
+    let mut sends = qp.sends();
+    assert_eq!(sends.try_next().unwrap().unwrap().keep, 0);
+    post(16).unwrap();
+    assert_eq!(post(17).unwrap_err().because, RefusedBecause::Full);
 }
 
 /// Its drop panics.

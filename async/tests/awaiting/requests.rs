@@ -211,3 +211,57 @@ fn a_failed_request_says_why_and_gives_back_what_it_kept() {
     assert_eq!(failed.keep, Some("mine"));
     assert!(matches!(failed.because, FailedBecause::Completion(_)), "{failed}");
 }
+
+#[test]
+fn first_error_is_kept_where_its_request_was_dropped_and_is_part_of_later_errors() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let denied = mlx5::RemoteAddress { rkey: !to.rkey, ..to };
+    let submit = |to, keep| qp.try_submit(keep, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
+    assert_eq!(qp.first_error(), None);
+    drop(submit(denied, 1));
+    let behind = submit(to, 2);
+    let receive = rig.block_on(qp.submit_recv(3, Sge::default())).unwrap();
+    rig.settle();
+    let first = qp.first_error().expect("a request failed");
+    assert!(!first.is_flushed(), "{first}");
+    let said = format!("; the first error of the queue pair: {first}");
+    for (request, keep) in [(behind, 2), (receive, 3)] {
+        let failed = rig.block_on(request).unwrap_err();
+        assert!(failed.is_flushed() && failed.keep == Some(keep), "{failed}");
+        assert_eq!(failed.first, Some(first));
+        assert!(failed.to_string().ends_with(&said), "{failed}");
+    }
+    // A later request is refused, or flushed.
+    match qp.try_submit(4, NONE, |wr| wr.rdma_write(to).sge(sge)) {
+        Ok(request) => assert_eq!(rig.block_on(request).unwrap_err().first, Some(first)),
+        Err(refused) => {
+            assert_eq!(refused.first, Some(first));
+            assert!(refused.to_string().ends_with(&said), "{refused}");
+        }
+    }
+    // The handle that closes it has it, too.
+    let other = qp.clone();
+    drop(rig.block_on(other.close()).unwrap());
+    assert_eq!(qp.first_error(), Some(first));
+}
+
+#[test]
+fn first_error_is_none_of_a_queue_pair_that_was_closed_and_of_another_one() {
+    let mut rig = Rig::stepped();
+    let [one, other]: [Queue<u32>; 2] = [0, 1].map(|_| rig.hub.adopt(rig.loopback()).unwrap());
+    let mut to = rig.memory.remote(4096..).unwrap();
+    to.rkey = !to.rkey;
+    let sge = rig.memory.sge(..8).unwrap();
+    let request = one.try_submit(1, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
+    let failed = rig.block_on(request).unwrap_err();
+    assert_eq!(failed.first, one.first_error());
+    // Its own text says it once.
+    assert!(failed.first.is_some() && !failed.to_string().contains("the first error"), "{failed}");
+    let receive = rig.block_on(other.submit_recv(1, Sge::default())).unwrap();
+    drop(rig.block_on(other.clone().close()).unwrap());
+    let flushed = rig.block_on(receive).unwrap_err();
+    assert!(flushed.is_flushed() && flushed.first.is_none(), "{flushed}");
+    assert_eq!(other.first_error(), None);
+}

@@ -1,12 +1,19 @@
 //! Queue pairs that are not connected yet: whatever becomes of them, what was posted comes back.
 
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use mlx5::{MemoryRegion, QueuePair, SendFlags, Sge, transport::Rc};
+use mlx5::{ConnectOptions, MemoryRegion, QueuePair, SendFlags, Sge, transport::Rc};
 use mlx5_async::{Ended, FailedBecause, RefusedBecause, Seat};
 
 use crate::rig::{Queue, Rig};
+
+/// The longest that a peer may take.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// What a receive keeps.
 type Keep = Arc<MemoryRegion>;
@@ -148,4 +155,49 @@ fn a_queue_pair_that_was_reset_with_receives_posted_is_destroyed_when_it_is_clos
     let mut seat = rig.hub.reserve::<_, Keep>(rig.loopback()).unwrap();
     seat.with(QueuePair::reset).unwrap().unwrap();
     drop(rig.block_on(seat.adopt().close()).unwrap());
+}
+
+#[test]
+fn seat_that_connects_over_a_stream_gets_what_the_peer_sends_at_once() {
+    let mut rig = Rig::stepped();
+    let (port, options) = (rig.context.local_port(1, None).unwrap(), ConnectOptions::default());
+    let build = || rig.hub.create_qp::<Rc>(&rig.pd).max_send_wr(4).max_recv_wr(4);
+    let (mut qp, own) = (build().build().unwrap(), Arc::new(rig.pd.allocate(64).unwrap()));
+    qp.init(&port, &options).unwrap();
+    let seat = rig.hub.reserve(qp).unwrap();
+    seat.post_recv(Arc::clone(&own), own.whole().unwrap()).unwrap();
+    let mut peer = build().max_inline_data(8).build().unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    here.set_read_timeout(Some(LIMIT)).unwrap();
+    there.set_read_timeout(Some(LIMIT)).unwrap();
+    let qp: Queue<Keep> = thread::scope(|scope| {
+        scope.spawn(|| {
+            peer.connect_over(&there, &port, &options).unwrap();
+            peer.post(|batch| {
+                batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"at once!");
+            })
+            .unwrap();
+        });
+        seat.connect_over(&here, &port, &options).unwrap()
+    });
+    let mut receives = qp.receives();
+    let done = rig.block_on(receives.next()).unwrap().unwrap();
+    let mut bytes = [0; 8];
+    done.keep.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"at once!");
+}
+
+#[test]
+fn seat_whose_peer_hangs_up_is_closed_with_the_reason() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let (port, options) = (rig.context.local_port(1, None).unwrap(), ConnectOptions::default());
+    let seat: Seat<Rc, Keep> =
+        rig.hub.reserve(rig.hub.create_qp::<Rc>(&rig.pd).build().unwrap()).unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    drop(there);
+    let error = seat.connect_over(&here, &port, &options).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe), "{error}");
+    rig.settle();
+    assert_eq!(rig.queue_pairs(), before);
 }

@@ -298,6 +298,22 @@ fn a_watched_connection_hears_of_the_end() {
 }
 
 #[test]
+fn watched_connection_knows_its_end_before_anything_is_flushed() {
+    let machine = Machine::roce();
+    let [(mut client, ours), (server, theirs)] = machine.connected();
+    let watched = server.watched().expect("a thread");
+    // While this thread has the control half, the other one cannot flush.
+    let control = watched.qp().lock_control();
+    client.disconnect().expect("disconnected");
+    assert!(watched.wait_ended(Some(LIMIT)).expect("the end"), "flushed first, known afterwards");
+    assert_ne!(control.state(), QueueState::Error);
+    drop(control);
+    client.wait_disconnected(Some(LIMIT)).expect("agreed");
+    drop((watched, client, ours, theirs));
+    machine.end();
+}
+
+#[test]
 fn a_watched_connection_says_by_which_error_it_ended() {
     let machine = Machine::roce();
     let by = |watched: &Watched| {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mlx5_uapi::Errno;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::kernel::lock;
+use crate::kernel::signal::Signal;
 
 /// Events of one object that were read: what its destruction reports.
 pub(crate) type Reported = Arc<AtomicU32>;
@@ -30,7 +30,7 @@ struct Queued {
 /// An event file: records, and a descriptor that is readable while there are some.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    signal: EventFd,
+    signal: Signal,
     /// What a read with too little room for the next record is answered with.
     no_room: Errno,
     queued: Mutex<Queued>,
@@ -38,9 +38,7 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     pub(crate) fn new(no_room: Errno) -> Result<Arc<Self>, Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let signal = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Arc::new(Self { signal, no_room, queued: Mutex::default() }))
+        Ok(Arc::new(Self { signal: Signal::new()?, no_room, queued: Mutex::default() }))
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -54,13 +52,7 @@ impl EventQueue {
 
     /// The descriptor follows the queue: it is readable when a read would not answer EAGAIN.
     fn signal(&self, queued: &Queued) {
-        // An eventfd that cannot be written is full, and one that cannot be read is empty: both
-        // are what was wanted.
-        if queued.closed || !queued.events.is_empty() {
-            let _ = self.signal.write(1);
-        } else {
-            let _ = self.signal.read();
-        }
+        self.signal.set(queued.closed || !queued.events.is_empty());
     }
 
     pub(crate) fn push(&self, record: &[u8], reported: Option<&Reported>) {
@@ -143,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_is_readable_and_fails() {
-        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("a pipe");
         queue.close();
         assert!(readable(&queue));
         assert_eq!(queue.read(&mut [0; 16]), Err(Errno::EIO));
@@ -152,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_record_that_waits_is_not_added_again() {
-        let queue = EventQueue::new(Errno::ENOSPC).expect("eventfd");
+        let queue = EventQueue::new(Errno::ENOSPC).expect("a pipe");
         let (one, other) = (Reported::default(), Reported::default());
         for of in [&one, &other, &one] {
             queue.push_once(&[1, 2, 3], of);

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_descriptor_is_readable_exactly_while_events_wait() {
-        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("a pipe");
         let route = Subscription::new(Some(Arc::clone(&queue)), 7).expect("queue");
         assert!(!readable(&queue));
         route.completion();
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_handle_of_a_queue_pair_hears_of_it_until_it_is_destroyed() {
-        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("a pipe");
         let route = |name| Subscription::new(Some(Arc::clone(&queue)), name).expect("queue");
         let (one, other) = (route(1), route(2));
         let hub = EventHub::new(Vec::new());
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_ended_object_reports_what_was_read_and_takes_the_rest_along() {
-        let queue = EventQueue::new(Errno::EINVAL).expect("eventfd");
+        let queue = EventQueue::new(Errno::EINVAL).expect("a pipe");
         let one = Subscription::new(Some(Arc::clone(&queue)), 1).expect("queue");
         let other = Subscription::new(Some(Arc::clone(&queue)), 2).expect("queue");
         one.completion();

@@ -42,6 +42,7 @@ mod rates;
 mod raw_qp;
 mod rings;
 mod rules;
+mod signal;
 mod simple;
 mod specs;
 mod srq;

@@ -116,7 +116,7 @@ fn flags_of_four_bytes_are_written_by_the_peer(bed: &Bed) -> Outcome {
 fn a_ring_carries_messages_over_many_laps_in_their_order(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     let a = &mut pair.a;
-    let region = pair.b.pd.memory(7 * 40).access(RIGHTS).register()?;
+    let region = pair.b.pd.memory(7 * 48).access(RIGHTS).register()?;
     let mut ring = MessageRing::<[u64; 4], _>::new(region)?;
     let mut writer = MessageRingWriter::new(ring.remote_slice()?);
     let (mut sent, mut outstanding) = (0_u64, VecDeque::new());
@@ -124,9 +124,9 @@ fn a_ring_carries_messages_over_many_laps_in_their_order(bed: &Bed) -> Outcome {
         let mut batch = a.qp.wr_start();
         let mut posted = 0;
         while let Some((to, frame)) = writer.push([sent, sent * 3, !sent, 0]) {
-            let at = writer.written() as usize % 7 * 40;
+            let at = writer.written() as usize % 7 * 48;
             a.mr.write_at(at, frame.as_bytes())?;
-            batch.wr(sent, SendFlags::SIGNALED).rdma_write(to).sge(a.mr.sge(at..at + 40)?);
+            batch.wr(sent, SendFlags::SIGNALED).rdma_write(to).sge(a.mr.sge(at..at + 48)?);
             outstanding.push_back(sent);
             sent += 1;
             posted += 1;

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::rdma_cm::EventResp;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::kernel::lock;
+use crate::kernel::signal::Signal;
 
 /// An event that waits to be read.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,13 @@ pub(super) struct Pending {
 /// The queue of an open file, and a descriptor that is readable while there are events.
 #[derive(Debug)]
 pub(super) struct Channel {
-    signal: EventFd,
+    signal: Signal,
     queued: Mutex<VecDeque<Pending>>,
 }
 
 impl Channel {
     pub(super) fn new() -> Result<Self, Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let signal = EventFd::from_value_and_flags(0, flags)?;
-        Ok(Self { signal, queued: Mutex::default() })
+        Ok(Self { signal: Signal::new()?, queued: Mutex::default() })
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -44,13 +42,7 @@ impl Channel {
     fn with<T>(&self, work: impl FnOnce(&mut VecDeque<Pending>) -> T) -> T {
         let mut queued = lock(&self.queued);
         let result = work(&mut queued);
-        // An eventfd that cannot be written is full, and one that cannot be read is empty: both are
-        // what was wanted.
-        if queued.is_empty() {
-            let _ = self.signal.read();
-        } else {
-            let _ = self.signal.write(1);
-        }
+        self.signal.set(!queued.is_empty());
         result
     }
 
