@@ -70,7 +70,7 @@ fn wait_for_the_other(path: &Path) -> io::Result<Wire> {
     loop {
         match Wire::connect(path) {
             Ok(other) => return Ok(other),
-            Err(errno) if begun.elapsed() > LINGER => return Err(errno.into()),
+            Err(error) if begun.elapsed() > LINGER => return Err(io::Error::other(error)),
             Err(_) => thread::sleep(RETRY),
         }
     }

@@ -3,10 +3,11 @@
 mod limited;
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZero;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -114,6 +115,13 @@ fn one_that_comes_second_is_refused_what_would_change_the_machine() {
     assert_eq!(machine.end().expect("it ends"), 0);
 }
 
+/// A path in the folder for temporary files at which nothing is.
+fn unused_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("mlx5-staying-{}-{number}", std::process::id()))
+}
+
 /// A machine that stays, served by a process that is killed when this is dropped.
 struct Staying {
     /// None once it is waited for.
@@ -125,14 +133,14 @@ struct Staying {
 
 impl Staying {
     /// Starts one by the program and arguments of `command`, and waits until it is there.
-    fn start(mut command: Command, settings: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mlx5-staying-{}-{number}", std::process::id());
-        let socket = std::env::temp_dir().join(name);
+    fn start(command: Command, settings: &str) -> Self {
+        Self::start_at(unused_path(), command, settings).expect("it runs")
+    }
+
+    fn start_at(socket: PathBuf, mut command: Command, settings: &str) -> io::Result<Self> {
         command.arg(&socket).args(["--stay", "--sim", settings]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it runs");
+        let mut child = command.spawn()?;
         let (process, stdout) = (child.id(), child.stdout.take().expect("its output"));
         let machine = Self { child: Some(child), process, socket };
         let ready = within(process, move || {
@@ -140,7 +148,7 @@ impl Staying {
             BufReader::new(stdout).read_line(&mut line).map(|_| line)
         });
         assert_eq!(ready.expect("a line"), "ready\n");
-        machine
+        Ok(machine)
     }
 
     /// Ends it by a signal.
@@ -249,6 +257,77 @@ fn a_signal_ends_it_as_process_1_of_a_container() {
         assert_eq!(ended.status.code(), Some(128 + signal as i32), "{signal}: {ended:?}");
         assert!(machine.leaves_nothing(), "{signal}: {ended:?}");
     }
+}
+
+/// What is said to a program that cannot reach a machine; it does not say to start one.
+fn refused(socket: &Path) -> String {
+    let said = Wire::connect(socket).expect_err("it is not let in").to_string();
+    assert!(said.contains(&socket.display().to_string()) && !said.contains("cargo run"), "{said}");
+    said
+}
+
+#[test]
+fn a_program_outside_of_its_pid_namespace_is_refused_by_name() {
+    let Some(command) = first_of_a_namespace() else { return };
+    let mut machine = Staying::start(command, "");
+    machine.process = child_of(machine.process);
+    let said = refused(&machine.socket);
+    assert!(said.contains("is in another PID namespace (ESRCH"), "{said}");
+    let ended = machine.ended_by(Signal::SIGTERM);
+    assert!(text(&ended.stderr).contains("process 0: not let in: ESRCH"), "{ended:?}");
+}
+
+/// A user that owns nothing.
+const OTHER: u32 = 65534;
+
+/// Whether this process is of root, which alone can act as another user.
+fn can_be_another_user() -> bool {
+    let can = nix::unistd::geteuid().is_root();
+    if !can {
+        eprintln!("SKIP: only root can act as another user");
+    }
+    can
+}
+
+#[test]
+fn a_program_of_a_user_that_may_not_connect_is_refused_by_name() {
+    if !can_be_another_user() {
+        return;
+    }
+    let machine = Staying::start(program(), "");
+    let owners = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(&machine.socket, owners).expect("a socket of this user");
+    let said = std::thread::scope(|scope| {
+        let as_another = || {
+            // SAFETY: the call takes numbers. The system call itself changes the user of this thread
+            // alone, which ends here.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
+            assert_eq!(changed, 0);
+            refused(&machine.socket)
+        };
+        scope.spawn(as_another).join().expect("no panic")
+    });
+    assert!(said.contains("this user may not connect to") && said.contains("(EACCES"), "{said}");
+}
+
+#[test]
+fn a_program_whose_memory_the_host_may_not_reach_is_refused_by_name() {
+    if !can_be_another_user() {
+        return;
+    }
+    let folder = unused_path();
+    std::fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::chown(&folder, Some(OTHER), Some(OTHER)).expect("root may");
+    let mut command = program();
+    command.uid(OTHER).gid(OTHER);
+    match Staying::start_at(folder.join("socket"), command, "") {
+        Ok(machine) => {
+            let said = refused(&machine.socket);
+            assert!(said.contains("may not reach the memory of this one (EPERM"), "{said}");
+        }
+        Err(error) => eprintln!("SKIP: user {OTHER} cannot run {PROGRAM}: {error}"),
+    }
+    std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
 #[test]
