@@ -47,12 +47,7 @@ const USAGE: &str = "usage: two_processes serve|call ADDRESS [SOCKET]";
 
 /// Opens the device of the simulated machine that is served at a socket.
 fn simulated(socket: &str) -> Result<Context, Box<dyn Error>> {
-    let machine = Wire::connect(Path::new(socket)).map_err(|errno| {
-        format!(
-            "no simulated machine is served at {socket} ({errno}); start one in the checkout \
-             with `cargo run -p mlx5-sim-wire -- {socket} --stay`"
-        )
-    })?;
+    let machine = Wire::connect(Path::new(socket))?;
     Ok(mlx5::devices_on(Arc::new(machine))?.first().ok_or("no device")?.open()?)
 }
 

@@ -228,7 +228,8 @@ impl Process {
         (self.number as u64) << NUMBER_SHIFT | address & ADDRESS
     }
 
-    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Errno> {
+    /// Reads from its memory.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Errno> {
         read(self.pid, address, to)
     }
 

@@ -2,13 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx5_sim::{CmCounts, Fault};
 use mlx5_sim_wire::Served;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// The longest that anything may take; far longer than it does.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -132,8 +134,19 @@ impl Process {
     pub(crate) fn end(mut self) -> (bool, String) {
         let deadline = Instant::now() + DEADLINE;
         while self.next(deadline).is_some() {}
-        let status = self.child.wait().expect("a child to wait for");
+        let status = self.ended(deadline);
         (status.success(), self.said.join("\n"))
+    }
+
+    /// Waits for the end of the process, whose outputs are closed.
+    fn ended(&mut self, deadline: Instant) -> ExitStatus {
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child to wait for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} hangs; it said {:#?}", self.name, self.said);
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits for the end, which must be a success; gives all that it said.
@@ -161,9 +174,8 @@ impl Process {
 
     /// Stops it, as a program that hangs.
     pub(crate) fn stop(&self) {
-        let id = self.child.id().to_string();
-        let stopped = Command::new("kill").args(["-STOP", &id]).status();
-        assert!(stopped.expect("a program `kill`").success(), "{}", self.name);
+        let process = Pid::from_raw(self.child.id() as i32);
+        kill(process, Signal::SIGSTOP).unwrap_or_else(|errno| panic!("{}: {errno}", self.name));
     }
 
     /// Kills it, without a chance to tidy up.

@@ -45,14 +45,7 @@ pub(crate) fn withheld(limit: Duration) -> String {
 /// The kernel of this machine, or of a simulated one.
 fn kernel(wire: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
     let Some(socket) = wire else { return Ok(Arc::new(LinuxKernel::new())) };
-    let wire = Wire::connect(&socket).map_err(|errno| {
-        let socket = socket.display();
-        format!(
-            "no simulated machine is served at {socket} ({errno}); start one in the checkout \
-             with `cargo run -p mlx5-sim-wire -- {socket} --stay`"
-        )
-    })?;
-    Ok(Arc::new(wire))
+    Ok(Arc::new(Wire::connect(&socket)?))
 }
 
 /// Does what the command line says; a failure is told in words, on standard error.

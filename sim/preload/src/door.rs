@@ -135,12 +135,8 @@ fn machine(settings: Settings) -> Option<Machine> {
     };
     let machine = match Machine::connect(path) {
         Ok(machine) => machine,
-        Err(errno) => {
-            let path = path.display();
-            say!(
-                "no machine at {path}: {errno}; start one in the checkout with \
-                 `cargo run -p mlx5-sim-wire -- {path} --stay`"
-            );
+        Err(error) => {
+            say!("{error}");
             // A program that goes on would find the real machine, or none, and be content.
             // SAFETY: ends the process without running what the program left to be run.
             unsafe { libc::_exit(2) }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mlx5_sim::engine::DrainAt;
 use mlx5_sim::kernel::SysfsEntry;
 use mlx5_sim::{SimConfig, Simulator};
-use mlx5_sim_wire::{Wire, WireCmFile};
+use mlx5_sim_wire::{Unreached, Wire, WireCmFile};
 use mlx5_uapi::{CmFile, DeviceFile, Errno, Kernel};
 
 /// A machine.
@@ -30,7 +30,7 @@ impl Machine {
         Self::Own { simulator, kernel }
     }
 
-    pub(crate) fn connect(path: &Path) -> Result<Self, Errno> {
+    pub(crate) fn connect(path: &Path) -> Result<Self, Unreached> {
         Wire::connect(path).map(Self::Shared)
     }
 

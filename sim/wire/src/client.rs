@@ -26,7 +26,10 @@ use nix::sys::socket::{
 };
 
 use crate::message::{self, Ask, Message, to_bytes, to_words};
+use crate::unreached::Unreached;
 
+/// What the host reads of a process that it lets in: any value that memory does not often have.
+const SEEN: u64 = 0x6d6c_7835_7369_6d77;
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
 
@@ -112,6 +115,14 @@ fn allow(pid: i32) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, pid, 0, 0, 0) };
 }
 
+/// A socket that is connected to the host at a path.
+fn connected(path: &Path) -> Result<OwnedFd, Errno> {
+    let kind = SockType::SeqPacket;
+    let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(socket)
+}
+
 /// A connection to a machine that several processes share.
 #[derive(Clone)]
 pub struct Wire {
@@ -136,17 +147,23 @@ impl Wire {
     /// With `MLX5_SIM_WIRE_KILL=N` in its environment the process is killed (`SIGKILL`) instead of
     /// asking the host for the N-th time, which is about its N-th call into the kernel: a test kills a
     /// program at each of its steps.
-    pub fn connect(path: &Path) -> Result<Self, Errno> {
-        let kind = SockType::SeqPacket;
-        let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    pub fn connect(path: &Path) -> Result<Self, Unreached> {
+        let socket = connected(path).map_err(|errno| Unreached::by_socket(path, errno))?;
+        Self::let_in(socket).map_err(|errno| Unreached::by_host(path, errno))
+    }
+
+    /// Asks the host to be let in.
+    fn let_in(socket: OwnedFd) -> Result<Self, Errno> {
         let host = getsockopt(&socket, sockopt::PeerCredentials)?;
         allow(host.pid());
         let (events, turn) = (Mutex::default(), Mutex::default());
         let left = std::env::var("MLX5_SIM_WIRE_KILL").ok().and_then(|left| left.parse().ok());
         let left = AtomicU64::new(left.unwrap_or(0));
         let line = Line { socket, events, turn, pid: std::process::id(), left };
-        let hello = line.ask_well(Ask::Hello, &[message::VERSION], &[])?;
+        // The host reads it, to see that it can.
+        let word = SEEN;
+        let seen = [message::VERSION, (&raw const word).expose_provenance() as u64, SEEN];
+        let hello = line.ask_well(Ask::Hello, &seen, &[])?;
         Ok(Self {
             line: Arc::new(line),
             number: hello.numbers[0],

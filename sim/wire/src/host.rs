@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use mlx5_sim::Simulator;
-use mlx5_sim::kernel::{ProcessCmFile, ProcessFile, SysfsEntry};
+use mlx5_sim::kernel::{ProcessCmFile, ProcessFile, SharedPages, SysfsEntry};
 use mlx5_sim::processes::Process;
 use mlx5_sim::settings::Settings;
 use mlx5_uapi::names::NamedCall;
@@ -79,6 +79,11 @@ impl Leave {
     pub fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.ring();
+    }
+
+    /// Returns the numbers of the processes that are connected.
+    pub(crate) fn connected(&self) -> Vec<i32> {
+        lock(&self.shared.clients).values().map(|client| client.process.pid()).collect()
     }
 
     /// Tells the violations of the device model, before the process ends, whoever is connected. Returns how
@@ -264,6 +269,7 @@ impl Host {
                 Ok(process) => process,
                 Err(errno) => {
                     say!("process {pid}: not let in: {errno}");
+                    refuse(socket, errno);
                     continue;
                 }
             };
@@ -286,6 +292,16 @@ impl Host {
             }
         }
     }
+}
+
+/// Answers the first question of a process that is not let in, whenever it comes.
+fn refuse(socket: OwnedFd, errno: Errno) {
+    let answer = move || {
+        let _ = message::receive(socket.as_raw_fd());
+        let _ = message::send(socket.as_raw_fd(), &Message::failure(errno), None);
+    };
+    // Without a thread for it the process hears that the host hung up.
+    let _ = thread::Builder::new().name("refused".to_owned()).spawn(answer);
 }
 
 impl Shared {
@@ -363,16 +379,27 @@ impl<'a> Connection<'a> {
     }
 
     fn hello(&self, socket: i32, numbers: &[u64]) -> Result<(), Errno> {
-        match self.shared.simulator.shared_pages() {
-            Some(pages) if numbers[0] == VERSION => {
-                self.shared.tell_violations();
-                let so_far = lock(&self.shared.violations).len() as u64;
-                let answer = Message::numbers(&[self.client.number, so_far]);
-                let answer = answer.with(self.shared.settings.clone().into_bytes());
-                message::send(socket, &answer, Some(pages.as_fd()))
+        let pages = match self.let_in(numbers) {
+            Ok(pages) => pages,
+            Err(errno) => {
+                say!("process {}: not let in: {errno}", self.client.process.pid());
+                return message::send(socket, &Message::failure(errno), None);
             }
-            _ => message::send(socket, &Message::failure(Errno::EPROTO), None),
-        }
+        };
+        self.shared.tell_violations();
+        let so_far = lock(&self.shared.violations).len() as u64;
+        let answer = Message::numbers(&[self.client.number, so_far]);
+        let answer = answer.with(self.shared.settings.clone().into_bytes());
+        message::send(socket, &answer, Some(pages.as_fd()))
+    }
+
+    /// The file of pages, for a process of this version whose memory can be reached.
+    fn let_in(&self, numbers: &[u64]) -> Result<&SharedPages, Errno> {
+        let pages = self.shared.simulator.shared_pages();
+        let pages = pages.filter(|_| numbers[0] == VERSION).ok_or(Errno::EPROTO)?;
+        let mut word = [0; 8];
+        self.client.process.read(numbers[1], &mut word)?;
+        if u64::from_ne_bytes(word) == numbers[2] { Ok(pages) } else { Err(Errno::EFAULT) }
     }
 
     fn event_file(&mut self, socket: i32, numbers: &[u64]) -> Result<(), Errno> {

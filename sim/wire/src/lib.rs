@@ -16,10 +16,12 @@ mod client;
 mod host;
 mod message;
 mod served;
+mod unreached;
 
 pub use client::{Wire, WireCmFile, WireFile};
 pub use host::{Host, Leave, lock_of};
 pub use served::Served;
+pub use unreached::Unreached;
 
 /// Units of work that a program which ends can have left behind, and more.
 const LEFT_BEHIND: usize = 100_000;

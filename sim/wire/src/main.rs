@@ -4,15 +4,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, exit};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx5_sim::settings::Settings;
 use mlx5_sim_wire::{Host, Leave, Wire, lock_of};
-use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SigSet, Signal, raise};
-use nix::sys::signalfd::SignalFd;
+use nix::sys::signal::{SigHandler, SigSet, Signal, raise};
 
 const USAGE: &str = "\
 usage: mlx5-sim-wire SOCKET [--sim LIST] [--stay]
@@ -21,7 +20,8 @@ Serves a simulated machine at SOCKET to all processes with MLX5_SIM=wire=SOCKET,
 none has been there for ten seconds, or for ever with --stay. LIST is what to simulate,
 as MLX5_SIM has it: link=roce,devices=2. Says \"ready\" once the machine is there.
 
-Ctrl-C and SIGTERM end it at once: programs that are there lose their devices. However it
+Ctrl-C and SIGTERM end it at once, also where it was started with both ignored, as nohup
+does, or as process 1 of a container: programs that are there lose their devices. However it
 ends, the exit status is 1 if a driver did what none may, and standard error says what.
 
 If another process serves a machine there, that one stays as it is: this one says so, and
@@ -34,6 +34,8 @@ asks for the nice value -10, which root gets. Started with a nice value, it keep
 
 /// How long it waits for somebody to come.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long a signal waits until violations are said.
+const SAYING: Duration = Duration::from_secs(2);
 /// How long it waits between two tries to reach another.
 const RETRY: Duration = Duration::from_millis(10);
 /// The nice value that it would like.
@@ -68,7 +70,7 @@ fn wait_for_the_other(path: &Path) -> io::Result<Wire> {
     loop {
         match Wire::connect(path) {
             Ok(other) => return Ok(other),
-            Err(errno) if begun.elapsed() > LINGER => return Err(errno.into()),
+            Err(error) if begun.elapsed() > LINGER => return Err(io::Error::other(error)),
             Err(_) => thread::sleep(RETRY),
         }
     }
@@ -119,28 +121,39 @@ fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// Ends the process when a signal comes, which is blocked: as the signal does, but that the socket goes,
-/// and violations are told.
+/// Ends the process at the first signal, which is blocked: as the signal does, but that socket and
+/// lock go, and violations are said.
 fn end_by_signal(path: PathBuf, leave: Leave) -> io::Result<()> {
-    let source = SignalFd::new(&signals())?;
     let end = move || {
-        let signal = loop {
-            match source.read_signal() {
-                Ok(Some(told)) => break Signal::try_from(told.ssi_signo as i32),
-                Ok(None) | Err(Errno::EINTR) => {}
-                Err(_) => return,
-            }
-        };
-        // It may have ended by itself just now.
+        // It fails for a set of no signals alone.
+        let signal = signals().wait().unwrap_or(Signal::SIGTERM);
+        // The machine may have ended by itself just now.
         let _ = fs::remove_file(&path);
         let _ = fs::remove_file(lock_of(&path));
-        if leave.violations() > 0 {
+        if has_violations(leave) {
             exit(1);
         }
-        let _ = signals().thread_unblock();
-        let _ = signal.map(raise);
+        end_by(signal)
     };
     thread::Builder::new().name("signals".to_owned()).spawn(end).map(drop)
+}
+
+/// Says the violations, and returns whether there are any. A thread that still says them after the time
+/// for that waits for a reader of standard error: there are some.
+fn has_violations(leave: Leave) -> bool {
+    let (count, said) = mpsc::channel();
+    thread::spawn(move || count.send(leave.violations()));
+    said.recv_timeout(SAYING).map_or(true, |violations| violations > 0)
+}
+
+/// Ends the process by the default action of a signal, whatever action was inherited. The kernel takes
+/// none for process 1 of a container, which exits with the status that shells have for the signal.
+fn end_by(signal: Signal) -> ! {
+    // SAFETY: the default action is no code of this process.
+    let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
+    let _ = signals().thread_unblock();
+    let _ = raise(signal);
+    exit(128 + signal as i32)
 }
 
 /// Answers how often a driver did what it never must.

@@ -3,12 +3,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mlx5_sim::Simulator;
 use mlx5_sim::settings::Settings;
 
 use crate::host::{Host, Leave, lock_of};
+
+/// How long the end waits for programs to disconnect.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A machine at a socket of its own, served by a thread of this process: for tests that start
 /// programs.
@@ -29,6 +34,8 @@ pub struct Served {
     socket: PathBuf,
     simulator: Simulator,
     leave: Leave,
+    /// Disconnected once the thread has ended.
+    ended: Receiver<()>,
     /// None once it has been joined.
     thread: Option<JoinHandle<io::Result<usize>>>,
 }
@@ -48,8 +55,13 @@ impl Served {
         let host = Host::bind(&socket, settings)?.ok_or(io::ErrorKind::AddrInUse)?;
         let (simulator, leave) = (host.simulator().clone(), host.leave());
         let thread = thread::Builder::new().name("mlx5-served".into());
-        let thread = Some(thread.spawn(move || host.serve(None))?);
-        Ok(Self { socket, simulator, leave, thread })
+        let (ends, ended) = channel();
+        let serve = move || {
+            let _ends = ends;
+            host.serve(None)
+        };
+        let thread = Some(thread.spawn(serve)?);
+        Ok(Self { socket, simulator, leave, ended, thread })
     }
 
     /// Returns where programs find the machine.
@@ -66,8 +78,19 @@ impl Served {
 
     /// Waits until all programs have disconnected, and ends the machine. Returns how many violations of
     /// the device model there were; standard error has them.
-    pub fn end(mut self) -> io::Result<usize> {
+    ///
+    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) if a program is still connected after a minute.
+    pub fn end(self) -> io::Result<usize> {
+        self.end_within(LIMIT)
+    }
+
+    fn end_within(mut self, limit: Duration) -> io::Result<usize> {
         self.leave.leave();
+        if self.ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            let programs = self.leave.connected();
+            let what = format!("processes are still connected after {limit:?}: {programs:?}");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        }
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(violations)) => violations,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -84,5 +107,21 @@ impl Drop for Served {
         for file in [lock_of(&self.socket), self.socket.clone()] {
             let _ = std::fs::remove_file(file);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wire;
+
+    #[test]
+    fn a_program_that_stays_connected_ends_the_wait_with_its_number() {
+        let machine = Served::start(&"".parse().expect("settings")).expect("a machine");
+        let wire = Wire::connect(machine.socket()).expect("it is served");
+        let error = machine.end_within(Duration::from_millis(1)).expect_err("one is connected");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().ends_with(&format!("[{}]", std::process::id())), "{error}");
+        drop(wire);
     }
 }

@@ -1,21 +1,29 @@
 //! The command line of `mlx5-sim-wire`. What it serves is in `wire.rs`.
 
+mod limited;
+
 use std::error::Error;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZero;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use mlx5_sim_wire::{Served, Wire};
+use limited::{output, within};
+use mlx5_sim_wire::{Served, Wire, lock_of};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, signal};
 use nix::unistd::Pid;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mlx5-sim-wire");
+
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
-    command.args(arguments).output().expect("it runs")
+    output(Command::new(PROGRAM).args(arguments)).expect("it runs")
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -107,45 +115,248 @@ fn one_that_comes_second_is_refused_what_would_change_the_machine() {
     assert_eq!(machine.end().expect("it ends"), 0);
 }
 
-/// Starts a machine that stays, and waits until it is there.
-fn staying(name: &str, settings: &str) -> (Child, PathBuf) {
-    let socket = std::env::temp_dir().join(format!("mlx5-{name}-{}", std::process::id()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
-    command.arg(&socket).args(["--stay", "--sim", settings]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut ready = String::new();
-    let stdout = child.stdout.take().expect("its output");
-    BufReader::new(stdout).read_line(&mut ready).expect("a line");
-    assert_eq!(ready, "ready\n");
-    (child, socket)
+/// A path in the folder for temporary files at which nothing is.
+fn unused_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("mlx5-staying-{}-{number}", std::process::id()))
 }
 
-fn ended_by(child: Child, signal: Signal) -> Output {
-    kill(Pid::from_raw(child.id() as i32), signal).expect("it is there");
-    child.wait_with_output().expect("it ends")
+/// A machine that stays, served by a process that is killed when this is dropped.
+struct Staying {
+    /// None once it is waited for.
+    child: Option<Child>,
+    /// The process that serves, which the child may have started.
+    process: u32,
+    socket: PathBuf,
+}
+
+impl Staying {
+    /// Starts one by the program and arguments of `command`, and waits until it is there.
+    fn start(command: Command, settings: &str) -> Self {
+        Self::start_at(unused_path(), command, settings).expect("it runs")
+    }
+
+    fn start_at(socket: PathBuf, mut command: Command, settings: &str) -> io::Result<Self> {
+        command.arg(&socket).args(["--stay", "--sim", settings]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let (process, stdout) = (child.id(), child.stdout.take().expect("its output"));
+        let machine = Self { child: Some(child), process, socket };
+        let ready = within(process, move || {
+            let mut line = String::new();
+            BufReader::new(stdout).read_line(&mut line).map(|_| line)
+        });
+        assert_eq!(ready.expect("a line"), "ready\n");
+        Ok(machine)
+    }
+
+    /// Ends it by a signal.
+    fn ended_by(&mut self, signal: Signal) -> Output {
+        kill(Pid::from_raw(self.process as i32), signal).expect("it is there");
+        let child = self.child.take().expect("it is waited for once");
+        within(self.process, move || child.wait_with_output().expect("it ends"))
+    }
+
+    fn leaves_nothing(&self) -> bool {
+        !self.socket.exists() && !lock_of(&self.socket).exists()
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = kill(Pid::from_raw(self.process as i32), Signal::SIGKILL);
+            let _ = child.kill();
+            let _ = child.wait();
+            for file in [&lock_of(&self.socket), &self.socket] {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+}
+
+/// The program, with what it says kept.
+fn program() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.stderr(Stdio::piped());
+    command
+}
+
+const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+
+/// The program, as a process that starts with its ending signals ignored or blocked, as scripts, nohup
+/// and other programs leave them.
+fn started(ignored: bool, blocked: bool) -> Command {
+    let mut command = program();
+    let prepare = move || {
+        for ending in ENDING {
+            let handler = if ignored { SigHandler::SigIgn } else { SigHandler::SigDfl };
+            // SAFETY: neither handler is code of this process.
+            unsafe { signal(ending, handler) }?;
+        }
+        let set: SigSet = ENDING.into_iter().collect();
+        let how = if blocked { SigmaskHow::SIG_BLOCK } else { SigmaskHow::SIG_UNBLOCK };
+        Ok(pthread_sigmask(how, Some(&set), None)?)
+    };
+    // SAFETY: the closure makes system calls alone, which are safe between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    command
 }
 
 #[test]
 fn a_signal_ends_it_and_leaves_nothing() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let (child, socket) = staying("ended", "");
-        // Somebody is there, and does not keep it.
-        let _wire = Wire::connect(&socket).expect("a machine");
-        let ended = ended_by(child, signal);
-        assert_eq!(ended.status.signal(), Some(signal as i32), "{ended:?}");
-        assert!(!socket.exists() && !mlx5_sim_wire::lock_of(&socket).exists(), "{ended:?}");
+    for (ignored, blocked) in [(false, false), (true, false), (false, true), (true, true)] {
+        for signal in ENDING {
+            let mut machine = Staying::start(started(ignored, blocked), "");
+            // A program is connected, and does not keep the machine.
+            let _wire = Wire::connect(&machine.socket).expect("a machine");
+            let ended = machine.ended_by(signal);
+            let how = format!("{signal}, ignored: {ignored}, blocked: {blocked}: {ended:?}");
+            assert_eq!(ended.status.signal(), Some(signal as i32), "{how}");
+            assert!(machine.leaves_nothing(), "{how}");
+        }
     }
+}
+
+/// What starts a program as process 1 of a namespace of its own; none where the kernel refuses it.
+fn first_of_a_namespace() -> Option<Command> {
+    let mut words = vec!["--pid", "--fork", "--kill-child"];
+    if !nix::unistd::geteuid().is_root() {
+        words.extend(["--user", "--map-root-user"]);
+    }
+    let mut command = Command::new("unshare");
+    let refused = match output(command.args(&words).arg("true")) {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(text(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("the program unshare of the package util-linux: {error}")),
+    };
+    if let Some(why) = refused {
+        eprintln!("SKIP: no PID namespace can be made here: {why}");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(words).arg(PROGRAM).stderr(Stdio::piped());
+    Some(command)
+}
+
+/// The only child of a process.
+fn child_of(process: u32) -> u32 {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = std::fs::read_to_string(path).expect("its children");
+    children.trim().parse().expect("one child")
+}
+
+#[test]
+fn a_signal_ends_it_as_process_1_of_a_container() {
+    for signal in ENDING {
+        let Some(command) = first_of_a_namespace() else { return };
+        let mut machine = Staying::start(command, "");
+        machine.process = child_of(machine.process);
+        let ended = machine.ended_by(signal);
+        assert_eq!(ended.status.code(), Some(128 + signal as i32), "{signal}: {ended:?}");
+        assert!(machine.leaves_nothing(), "{signal}: {ended:?}");
+    }
+}
+
+/// What is said to a program that cannot reach a machine; it does not say to start one.
+fn refused(socket: &Path) -> String {
+    let said = Wire::connect(socket).expect_err("it is not let in").to_string();
+    assert!(said.contains(&socket.display().to_string()) && !said.contains("cargo run"), "{said}");
+    said
+}
+
+#[test]
+fn a_program_outside_of_its_pid_namespace_is_refused_by_name() {
+    let Some(command) = first_of_a_namespace() else { return };
+    let mut machine = Staying::start(command, "");
+    machine.process = child_of(machine.process);
+    let said = refused(&machine.socket);
+    assert!(said.contains("is in another PID namespace (ESRCH"), "{said}");
+    let ended = machine.ended_by(Signal::SIGTERM);
+    assert!(text(&ended.stderr).contains("process 0: not let in: ESRCH"), "{ended:?}");
+}
+
+/// A user that owns nothing.
+const OTHER: u32 = 65534;
+
+/// Whether this process is of root, which alone can act as another user.
+fn can_be_another_user() -> bool {
+    let can = nix::unistd::geteuid().is_root();
+    if !can {
+        eprintln!("SKIP: only root can act as another user");
+    }
+    can
+}
+
+#[test]
+fn a_program_of_a_user_that_may_not_connect_is_refused_by_name() {
+    if !can_be_another_user() {
+        return;
+    }
+    let machine = Staying::start(program(), "");
+    let owners = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(&machine.socket, owners).expect("a socket of this user");
+    let said = std::thread::scope(|scope| {
+        let as_another = || {
+            // SAFETY: the call takes numbers. The system call itself changes the user of this thread
+            // alone, which ends here.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
+            assert_eq!(changed, 0);
+            refused(&machine.socket)
+        };
+        scope.spawn(as_another).join().expect("no panic")
+    });
+    assert!(said.contains("this user may not connect to") && said.contains("(EACCES"), "{said}");
+}
+
+#[test]
+fn a_program_whose_memory_the_host_may_not_reach_is_refused_by_name() {
+    if !can_be_another_user() {
+        return;
+    }
+    let folder = unused_path();
+    std::fs::create_dir(&folder).expect("a folder");
+    std::os::unix::fs::chown(&folder, Some(OTHER), Some(OTHER)).expect("root may");
+    let mut command = program();
+    command.uid(OTHER).gid(OTHER);
+    match Staying::start_at(folder.join("socket"), command, "") {
+        Ok(machine) => {
+            let said = refused(&machine.socket);
+            assert!(said.contains("may not reach the memory of this one (EPERM"), "{said}");
+        }
+        Err(error) => eprintln!("SKIP: user {OTHER} cannot run {PROGRAM}: {error}"),
+    }
+    std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
 #[test]
 fn what_a_driver_did_is_told_and_fails_it_however_it_ends() {
-    let (child, socket) = staying("violated", "memory=checked");
-    let wire = Wire::connect(&socket).expect("a machine");
+    let mut machine = Staying::start(program(), "memory=checked");
+    let wire = Wire::connect(&machine.socket).expect("a machine");
     send_what_is_gone(wire).expect("the driver is content");
-    let ended = ended_by(child, Signal::SIGTERM);
+    let ended = machine.ended_by(Signal::SIGTERM);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(text(&ended.stderr).contains("violation: "), "{ended:?}");
-    assert!(!socket.exists() && !mlx5_sim_wire::lock_of(&socket).exists());
+    assert!(machine.leaves_nothing());
+}
+
+#[test]
+fn a_signal_ends_it_also_while_no_process_reads_its_standard_error() {
+    let (reader, full) = std::io::pipe().expect("a pipe");
+    let set = |flags| fcntl(&full, FcntlArg::F_SETFL(flags)).expect("a pipe has flags");
+    set(OFlag::O_NONBLOCK);
+    while (&full).write(&[0; 4096]).is_ok() {}
+    set(OFlag::empty());
+    let mut command = Command::new(PROGRAM);
+    command.stderr(full.try_clone().expect("a descriptor"));
+    let mut machine = Staying::start(command, "memory=checked");
+    let wire = Wire::connect(&machine.socket).expect("a machine");
+    send_what_is_gone(wire).expect("the driver is content");
+    let ended = machine.ended_by(Signal::SIGTERM);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(machine.leaves_nothing());
+    drop(reader);
 }
 
 /// Sends from memory that was unmapped while it was registered.
@@ -181,18 +392,15 @@ fn nice_of(process: u32) -> i32 {
 
 #[test]
 fn a_nice_value_that_it_is_started_with_stays() {
-    let socket = std::env::temp_dir().join(format!("mlx5-nice-{}", std::process::id()));
-    let mut command = Command::new("nice");
-    command.args(["-n", "5", env!("CARGO_BIN_EXE_mlx5-sim-wire")]).arg(&socket).arg("--stay");
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs");
-    let mut ready = String::new();
-    let stdout = child.stdout.take().expect("its output");
-    BufReader::new(stdout).read_line(&mut ready).expect("a line");
-    let nice = nice_of(child.id());
-    child.kill().expect("it is there");
-    child.wait().expect("it ends");
-    for file in [mlx5_sim_wire::lock_of(&socket), socket] {
-        std::fs::remove_file(file).expect("a machine was served there");
-    }
-    assert_eq!((&*ready, nice), ("ready\n", (nice_of(std::process::id()) + 5).min(19)));
+    let nice = (nice_of(std::process::id()) + 5).min(19);
+    let mut command = program();
+    let prepare = move || {
+        // SAFETY: the call takes numbers, and changes nothing in memory.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call, which is safe between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    let machine = Staying::start(command, "");
+    assert_eq!(nice_of(machine.process), nice);
 }

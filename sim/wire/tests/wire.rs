@@ -11,7 +11,7 @@ use mlx5::{
     RemoteAddress, SendFlags, devices_on,
 };
 use mlx5_sim::Fault;
-use mlx5_sim_wire::{Served, Wire};
+use mlx5_sim_wire::{Served, Unreached, Wire};
 use mlx5_uapi::cmd::{context, mr, pd};
 use mlx5_uapi::mlx5::{AllocUcontextReqV2, LibCaps, UcontextFlags};
 use mlx5_uapi::verbs::AccessFlags;
@@ -31,7 +31,7 @@ impl Machine {
         Ok(Self(Served::start_at(name, &settings.parse()?)?))
     }
 
-    fn connect(&self) -> Result<Arc<Wire>, Errno> {
+    fn connect(&self) -> Result<Arc<Wire>, Unreached> {
         Wire::connect(self.0.socket()).map(Arc::new)
     }
 
@@ -198,5 +198,7 @@ fn a_device_that_is_pulled_out_is_gone_for_every_process() -> Outcome {
 #[test]
 fn without_a_host_there_is_nothing_to_connect_to() {
     let wire = Wire::connect(&std::env::temp_dir().join("mlx5-wire-nobody"));
-    assert_eq!(wire.map(drop), Err(Errno::ENOENT));
+    let error = wire.expect_err("no machine");
+    assert_eq!(error.errno(), Errno::ENOENT);
+    assert!(error.to_string().contains("no simulated machine is served at"), "{error}");
 }

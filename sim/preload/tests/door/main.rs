@@ -82,7 +82,7 @@ fn nobody_serves() -> Result<(), Failed> {
     let settings = format!("wire={}", socket.display());
     let output = output(&mut command("devices_are_found", &settings));
     let said = said(&output);
-    let what = said.contains(&format!("no machine at {}: ", socket.display()));
+    let what = said.contains(&format!("no simulated machine is served at {} (", socket.display()));
     let how = format!("`cargo run -p mlx5-sim-wire -- {} --stay`", socket.display());
     check(output.status.code() == Some(2) && what && said.contains(&how), &output)
 }
