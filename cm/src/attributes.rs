@@ -1,8 +1,8 @@
 //! The attributes of a queue pair that the kernel returns, and what they are set on.
 
 use mlx5::{
-    AccessFlags, AckTimeout, AhAttr, DeviceAttr, Gid, GlobalRoute, Mtu, Psn, QpAttributes,
-    QpNumber, QueuePair, QueuePairTransport, QueueState, RetryCount, RnrTimer, XrcTarget,
+    AccessFlags, AckTimeout, AhAttr, Context, Gid, GlobalRoute, Mtu, Psn, QpAttributes, QpNumber,
+    QueuePair, QueuePairTransport, QueueState, RetryCount, RnrTimer, XrcTarget,
 };
 use mlx5_uapi::verbs::{AhAttr as KernelPath, QpAttr, QpAttrMask};
 
@@ -17,8 +17,8 @@ pub trait Prepare {
     fn number(&self) -> u32;
     /// Whether it has a shared receive queue.
     fn is_shared(&self) -> bool;
-    /// Its device.
-    fn device_attr(&self) -> DeviceAttr;
+    /// The context that it was created in.
+    fn context(&self) -> Context;
 }
 
 impl<T: QueuePairTransport> Prepare for QueuePair<T> {
@@ -38,8 +38,8 @@ impl<T: QueuePairTransport> Prepare for QueuePair<T> {
         self.has_srq()
     }
 
-    fn device_attr(&self) -> DeviceAttr {
-        self.context().query_device()
+    fn context(&self) -> Context {
+        QueuePair::context(self)
     }
 }
 
@@ -60,8 +60,8 @@ impl Prepare for XrcTarget {
         true
     }
 
-    fn device_attr(&self) -> DeviceAttr {
-        self.domain().context().query_device()
+    fn context(&self) -> Context {
+        self.domain().context()
     }
 }
 

@@ -8,7 +8,6 @@ use mlx5::transport::Rc;
 use mlx5::{Device, Kernel, LinuxKernel, QueuePair, QueueState, RetryCount};
 use mlx5_uapi::rdma_cm::PortSpace;
 
-use crate::attributes::Prepare;
 use crate::channel::EventChannel;
 use crate::connection::{Connection, ConnectionFailed};
 use crate::error::Error;
@@ -125,10 +124,11 @@ impl Resolved {
 
     fn connect_with(&self, qp: &mut QueuePair<Rc>, private_data: &[u8]) -> Result<Remote, Error> {
         let deadline = Deadline::after(self.settings.timeout).or(self.end);
+        self.id.check_device("connect", qp)?;
         if qp.state() == QueueState::Reset {
             self.id.init(qp)?;
         }
-        let device = qp.device_attr();
+        let device = qp.context().query_device();
         let wanted = self.settings.param(qp).private_data(private_data);
         let param = wanted
             .responder_resources(

@@ -263,9 +263,10 @@ impl Id {
     }
 
     /// Brings a queue pair to INIT, where receives can be posted. It is one of the
-    /// [`device`](Id::device).
+    /// [`device`](Id::device), and refused if it is not.
     pub fn init(&self, qp: &mut impl Prepare) -> Result<(), Error> {
         let attributes = self.qp_attributes(QueueState::Init)?;
+        self.check_device("init", qp)?;
         qp.modify(&attributes).map_err(|error| Error::driver("init", error))
     }
 
@@ -304,7 +305,7 @@ impl Id {
         }
         let mut rtr = self.qp_attributes(QueueState::ReadyToReceive)?;
         let mut rts = self.qp_attributes(QueueState::ReadyToSend)?;
-        let device = qp.device_attr();
+        let device = qp.context().query_device();
         let responder = param.responder_resources.min(device.max_qp_rd_atom.min(255) as u8);
         let responder = rtr.max_dest_rd_atomic.map_or(responder, |asked| asked.min(responder));
         let initiator = param.initiator_depth.min(device.max_qp_init_rd_atom.min(255) as u8);
@@ -429,6 +430,30 @@ impl Id {
                  its own (`ip link set ... vf N node_guid`, `devlink port function set`)",
             )),
         }
+    }
+
+    /// Fails if a queue pair is of another device than the one that the identifier is bound to.
+    pub(crate) fn check_device(
+        &self,
+        operation: &'static str,
+        qp: &impl Prepare,
+    ) -> Result<(), Error> {
+        let Some(bound) = self.other_device(qp)? else { return Ok(()) };
+        let what = format!(
+            "a queue pair of {}, where the address leads over {bound}: create it on the device that \
+             `device()` returns",
+            qp.context().name()
+        );
+        Err(Error::new(operation, ErrorKind::InvalidArgument, what))
+    }
+
+    /// The name of the device that the identifier is bound to, if a queue pair is of another.
+    pub(crate) fn other_device(&self, qp: &impl Prepare) -> Result<Option<String>, Error> {
+        let own = qp.context().query_device().node_guid;
+        let bound = Guid(u64::from_be_bytes(self.query(QueryOption::Addr)?.node_guid));
+        // The kernel names it by its GUID alone.
+        let name = || self.device().map_or_else(|_| bound.to_string(), |it| it.name().to_owned());
+        Ok((bound != own).then(name))
     }
 
     fn query(&self, option: QueryOption) -> Result<mlx5_uapi::rdma_cm::QueryAddrResp, Error> {

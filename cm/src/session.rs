@@ -405,10 +405,12 @@ impl Session {
 
 /// Fails if the way to the peer leads over another device than the queue pair's.
 fn same_device(peer: &Resolved, qp: &QueuePair<Rc>) -> Result<(), Error> {
-    if peer.device()?.guid() == qp.context().query_device().node_guid {
-        return Ok(());
-    }
-    let what = "the address is reached over another device now: make another session there";
+    let Some(other) = peer.id().other_device(qp)? else { return Ok(()) };
+    let what = format!(
+        "the address is reached over {other} now, and the queue pair is one of {}: make another \
+         session there",
+        qp.context().name()
+    );
     Err(Error::new("reconnect", ErrorKind::DeviceGone, what))
 }
 

@@ -105,6 +105,12 @@ impl Context {
         &self.inner.info.name
     }
 
+    /// The device, to open it again or to read its [counters](Device::hw_counter): as it was when the
+    /// context was opened.
+    pub fn device(&self) -> Device {
+        Device { kernel: Arc::clone(&self.inner.kernel), info: self.inner.info.clone() }
+    }
+
     /// The answer of the kernel's driver to opening the device. Only `max_sq_desc_sz` is not as it
     /// came: it is no longer than a request can be.
     pub fn driver_limits(&self) -> &AllocUcontextResp {

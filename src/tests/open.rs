@@ -24,6 +24,21 @@ fn a_device_is_listed_with_what_sysfs_tells() {
 }
 
 #[test]
+fn a_context_knows_its_device() {
+    let simulator = Simulator::new(infiniband().devices(2));
+    let context = devices_on(simulator.kernel()).unwrap()[1].open().unwrap();
+    let device = context.device();
+    assert_eq!((device.name(), device.guid()), ("mlx5_1", context.query_device().node_guid));
+    // It is opened apart from the context, and reads what the kernel says now.
+    let again = device.open().unwrap();
+    assert_ne!(again, context);
+    assert_eq!(again.name(), "mlx5_1");
+    assert_eq!(device.hw_counter(1, "local_ack_timeout_err"), Some(0));
+    drop((context, again));
+    assert_eq!(simulator.violations(), []);
+}
+
+#[test]
 fn a_context_says_what_the_device_can() {
     let simulator = Simulator::new(infiniband().ports([PortConfig::INFINIBAND; 2]));
     let context = open(&simulator);

@@ -10,3 +10,4 @@ mod kills;
 mod mortal;
 mod rig;
 mod spaces;
+mod wire;

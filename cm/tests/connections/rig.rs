@@ -45,11 +45,16 @@ impl Machine {
         Self { simulator: Simulator::new(Self::config(PortConfig::ROCE, 3).step(true)) }
     }
 
+    /// One of a configuration.
+    pub(crate) fn of(config: SimConfig) -> Self {
+        Self { simulator: Simulator::new(config) }
+    }
+
     fn with_retries(port: PortConfig, retries: u32) -> Self {
         Self { simulator: Simulator::new(Self::config(port, retries)) }
     }
 
-    fn config(port: PortConfig, retries: u32) -> SimConfig {
+    pub(crate) fn config(port: PortConfig, retries: u32) -> SimConfig {
         let cm = CmConfig { response_ms: 20, retries, timewait_ms: 1 };
         SimConfig::new().ports([port]).cm(cm)
     }
@@ -105,7 +110,9 @@ impl Machine {
     #[track_caller]
     pub(crate) fn end(self) {
         assert_eq!(self.simulator.cm_counts(), CmCounts::default());
-        assert_eq!(self.simulator.object_counts(0), Default::default());
+        for device in 0..self.simulator.config().devices {
+            assert_eq!(self.simulator.object_counts(device), Default::default());
+        }
         assert_eq!(self.simulator.violations(), []);
     }
 }

@@ -9,6 +9,7 @@ use crate::config::SimConfig;
 use crate::dma::{Dma, DmaFault};
 use crate::engine::DeviceId;
 use crate::engine::fault::{Fault, Faults, ForcedFailure, HostileEntry, Violation};
+use crate::engine::state::counts::Retries;
 use crate::engine::state::cq::Cq;
 use crate::engine::state::ethernet::Ethernet;
 use crate::engine::state::event::{Event, EventSink};
@@ -80,6 +81,7 @@ pub struct Device {
     pub(crate) sink: Option<Box<dyn EventSink>>,
     pub(crate) faults: Faults,
     pub(crate) violations: Vec<Violation>,
+    pub(crate) retries: Retries,
     pub(crate) stalled: bool,
     pub(crate) fatal: bool,
     pub(crate) removed: bool,
@@ -134,6 +136,7 @@ impl Device {
             sink: None,
             faults: Faults::default(),
             violations: Vec::new(),
+            retries: Retries::default(),
             stalled: false,
             fatal: false,
             removed: false,

@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     /// No receive WQE: try again after the time of this code.
     NotReady(u8),
     Nak(Nak),
+    /// A packet is missing.
+    Gap,
     /// Nothing at all.
     Silence,
 }

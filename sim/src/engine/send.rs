@@ -52,6 +52,8 @@ pub(super) const ACK_UNIT: u64 = 4096;
 const MIN_MTU: u32 = 256;
 /// The retry count that has no end.
 const INFINITE: u8 = 7;
+/// Packets of a message that leave before the answer to one of them is back.
+const UNDER_WAY: u32 = 64;
 
 impl Engine {
     fn qp(&self, device: DeviceId, qpn: u32) -> Option<&Qp> {
@@ -163,8 +165,12 @@ impl Engine {
                 return PROTECTION;
             }
             self.devices[device].corrupt_packet(&mut buffer);
+            let lost = peer.is_some_and(|(target, _)| self.is_lost(device, target));
             let answer = match (&origin, peer) {
-                (Some(origin), Some((target, remote))) if !self.is_lost(device, target) => {
+                (Some(origin), Some(peer)) if lost && transport.is_reliable() => {
+                    self.show_gap(device, peer, transport.peer(), origin, packets - number - 1)
+                }
+                (Some(origin), Some((target, remote))) if !lost => {
                     let packet = Packet {
                         origin,
                         request,
@@ -186,6 +192,23 @@ impl Engine {
         }
         self.packet = buffer;
         Outcome::Done(0)
+    }
+
+    /// A packet was lost: what the receiver says to those of the message that leave after it.
+    fn show_gap(
+        &mut self,
+        device: DeviceId,
+        (target, remote): (DeviceId, u32),
+        listener: Transport,
+        origin: &Origin,
+        after: u32,
+    ) -> Answer {
+        let arrives = (0..after.min(UNDER_WAY)).any(|_| !self.is_lost(device, target));
+        if !arrives || !self.devices[target].listens(remote, listener, origin) {
+            return Answer::Silence;
+        }
+        self.count(target, remote, |counts| counts.out_of_sequence += 1);
+        Answer::Gap
     }
 
     pub(super) fn read(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
@@ -319,18 +342,22 @@ impl Engine {
             Answer::NotReady(_) if attributes.rnr_retry == INFINITE => {
                 qp.wait = Wait::Ready;
                 self.devices[device].watched.insert(qpn);
+                self.count(device, qpn, |counts| counts.rnr_nak_retry_err += 1);
                 Outcome::Later
             }
             Answer::NotReady(code) => {
                 if qp.rnr_retries >= attributes.rnr_retry {
+                    self.count(device, qpn, |counts| counts.req_rnr_retries_exceeded += 1);
                     return Outcome::Failed(Syndrome::RnrRetryExceeded, vendor::RNR);
                 }
                 qp.rnr_retries += 1;
+                self.count(device, qpn, |counts| counts.rnr_nak_retry_err += 1);
                 let timer = u64::from(RNR_TIMER[usize::from(code & 31)]) * RNR_UNIT;
                 self.retry_at(device, qpn, now + timer.min(longest))
             }
-            Answer::Ack | Answer::Silence => {
-                if attributes.ack_timeout == 0 {
+            Answer::Ack | Answer::Silence | Answer::Gap => {
+                let gap = answer == Answer::Gap;
+                if attributes.ack_timeout == 0 && !gap {
                     qp.wait = Wait::Forever;
                     return Outcome::Later;
                 }
@@ -338,10 +365,18 @@ impl Engine {
                 // counts.
                 if qp.executed.is_empty() {
                     if qp.retries >= attributes.retry_count {
+                        self.count(device, qpn, |counts| {
+                            counts.req_transport_retries_exceeded += 1
+                        });
                         return Outcome::Failed(Syndrome::RetryExceeded, vendor::RETRY);
                     }
                     qp.retries += 1;
                 }
+                if gap {
+                    self.count(device, qpn, |counts| counts.packet_seq_err += 1);
+                    return self.retry_at(device, qpn, now);
+                }
+                self.count(device, qpn, |counts| counts.local_ack_timeout_err += 1);
                 let timer = ACK_UNIT << (attributes.ack_timeout & 31);
                 self.retry_at(device, qpn, now + timer.min(longest))
             }

@@ -165,6 +165,10 @@ impl Engine {
             if lost {
                 return self.ask_again(device, qpn, now);
             }
+            let (again, by, remote) = (qp.answer_retries > 0, first.by, qp.attributes.remote_qpn);
+            if let Some(by) = by.filter(|_| again) {
+                self.count(by, remote, |counts| counts.duplicate_request += 1);
+            }
             let this = &mut self.devices[device];
             if let Some(qp) = this.qps.get_mut(qpn) {
                 qp.answer_retries = 0;
@@ -188,12 +192,14 @@ impl Engine {
         if qp.answer_retries >= attributes.retry_count {
             let (opcode, index, blocks) = (first.opcode, first.index, first.blocks);
             qp.executed.clear();
+            self.count(device, qpn, |counts| counts.req_transport_retries_exceeded += 1);
             let syndrome = Syndrome::RetryExceeded;
             return self.fail(device, qpn, opcode, index, blocks, syndrome, vendor::RETRY);
         }
         qp.answer_retries += 1;
         first.due = now + (ACK_UNIT << (attributes.ack_timeout & 31)).min(longest);
         self.wire.answers.insert((first.due, device, qpn));
+        self.count(device, qpn, |counts| counts.local_ack_timeout_err += 1);
     }
 
     /// Delivers a packet of so many bytes that nobody acknowledges, at once or later.

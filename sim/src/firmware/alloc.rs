@@ -66,7 +66,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Of the counters, that of frames without a buffer counts.
+    /// Of the counters, those of frames without a buffer and of what was sent again count.
     pub(super) fn query_q_counter(
         &mut self,
         device: &mut Device,
@@ -77,9 +77,18 @@ impl Firmware {
         if set != 0 && !self.counter_sets.used.contains(&set) {
             return Err(Error::NotFound.into());
         }
-        out.set_out_of_buffer(device.out_of_buffer(set as u8));
+        let set = set as u8;
+        let retries = device.retry_counts_of_set(set);
+        out.set_out_of_buffer(device.out_of_buffer(set))
+            .set_out_of_sequence(retries.out_of_sequence)
+            .set_duplicate_request(retries.duplicate_request)
+            .set_rnr_nak_retry_err(retries.rnr_nak_retry_err)
+            .set_packet_seq_err(retries.packet_seq_err)
+            .set_local_ack_timeout_err(retries.local_ack_timeout_err)
+            .set_req_transport_retries_exceeded(retries.req_transport_retries_exceeded);
         if input.clear() {
-            device.clear_out_of_buffer(set as u8);
+            device.clear_out_of_buffer(set);
+            device.clear_retry_counts(set);
         }
         Ok(())
     }

@@ -241,6 +241,7 @@ fn engine_attributes(context: &QpContext, link_layer: LinkLayer) -> QpAttributes
         remote_write: context.rwe(),
         remote_atomic: context.rae(),
         drain_sigerr: context.drain_sigerr(),
+        counter_set: context.counter_set_id() as u8,
         path: engine_path(path, link_layer),
         ..QpAttributes::default()
     }

@@ -72,6 +72,26 @@ fn interface(hca: &Hca, port: u8) -> Result<String, Errno> {
     Ok(format!("{kind}{}", hca.interface(port)))
 }
 
+/// The counters of a port, as far as the model has what they count.
+fn counters(hca: &Hca, port: u8) -> [(&'static str, u32); 9] {
+    let engine = hca.fabric.lock();
+    let device = engine.device(hca.id);
+    let retries = device.retry_counts(port);
+    [
+        // Queues of user space have no counter set of their own here.
+        ("out_of_buffer", device.out_of_buffer(0)),
+        ("out_of_sequence", retries.out_of_sequence),
+        ("duplicate_request", retries.duplicate_request),
+        ("rnr_nak_retry_err", retries.rnr_nak_retry_err),
+        ("packet_seq_err", retries.packet_seq_err),
+        // An answer to a read comes whole, or not at all.
+        ("implied_nak_seq_err", 0),
+        ("local_ack_timeout_err", retries.local_ack_timeout_err),
+        ("req_transport_retries_exceeded", retries.req_transport_retries_exceeded),
+        ("req_rnr_retries_exceeded", retries.req_rnr_retries_exceeded),
+    ]
+}
+
 fn guid(number: u64) -> String {
     let [a, b, c, d] = [48, 32, 16, 0].map(|shift| number >> shift & 0xffff);
     format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
@@ -188,9 +208,9 @@ impl Tree {
         self.file(format!("{base}/sm_sl"), facts.context.sm_sl());
         self.file(format!("{base}/lid_mask_count"), facts.context.lmc());
         self.file(format!("{base}/cap_mask"), format!("{:#010x}", facts.context.cap_mask1()));
-        // Queues of user space have no counter set of their own here.
-        let dropped = hca.fabric.lock().device(hca.id).out_of_buffer(0);
-        self.file(format!("{base}/hw_counters/out_of_buffer"), dropped);
+        for (name, count) in counters(hca, number) {
+            self.file(format!("{base}/hw_counters/{name}"), count);
+        }
         for (index, key) in facts.pkeys.iter().enumerate() {
             self.file(format!("{base}/pkeys/{index}"), format!("{key:#06x}"));
         }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// A number that does not fit its field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,11 +80,61 @@ limited! {
     /// The number of retries. As a number of RNR retries, [`RetryCount::MAX`] means without limit.
     RetryCount(u8) <= 7, "retry count";
     /// How long to wait for an acknowledgement: 4.096 µs · 2ⁿ; 0 means without limit.
+    /// [`AckTimeout::at_least`] takes a [`Duration`].
     AckTimeout(u8) <= 31, "acknowledge timeout";
     /// How long a peer waits after it finds no receive posted: a row of the RNR NAK timer table of
     /// the InfiniBand specification (1 is 0.01 ms, 12 is 0.64 ms, 31 is 491.52 ms, and 0 is 655.36
     /// ms).
     RnrTimer(u8) <= 31, "RNR NAK timer";
+}
+
+/// Nanoseconds of the acknowledge timeout 0, if it were one.
+const ACK_UNIT: u64 = 4096;
+
+impl AckTimeout {
+    /// Returns the shortest timeout that is not below a time: the next of 8.192 µs, 16.384 µs, and so
+    /// on. Fails above [`AckTimeout::MAX`], which is 8796 seconds. It is never the one without limit.
+    ///
+    /// ```
+    /// use mlx5::{AckTimeout, ConnectOptions};
+    /// use std::time::Duration;
+    ///
+    /// let timeout = AckTimeout::at_least(Duration::from_millis(100))?;
+    /// assert_eq!(timeout.get(), 15);
+    /// assert_eq!(timeout.duration(), Some(Duration::from_nanos(134_217_728)));
+    /// let options = ConnectOptions::default().timeout(timeout);
+    /// # Ok::<(), mlx5::OutOfRange>(())
+    /// ```
+    pub const fn at_least(time: Duration) -> Result<Self, OutOfRange> {
+        let mut timeout = 1;
+        while timeout <= Self::MAX.0 {
+            if (ACK_UNIT << timeout) as u128 >= time.as_nanos() {
+                return Ok(Self(timeout));
+            }
+            timeout += 1;
+        }
+        let seconds = time.as_secs();
+        let value = if seconds > u32::MAX as u64 { u32::MAX } else { seconds as u32 };
+        let max = (ACK_UNIT << Self::MAX.0) / 1_000_000_000;
+        Err(OutOfRange { what: "acknowledge timeout in seconds", value, max: max as u32 })
+    }
+
+    /// Returns the time; `None` without limit.
+    pub const fn duration(self) -> Option<Duration> {
+        match self.0 {
+            0 => None,
+            timeout => Some(Duration::from_nanos(ACK_UNIT << timeout)),
+        }
+    }
+}
+
+/// As [`AckTimeout::at_least`].
+impl TryFrom<Duration> for AckTimeout {
+    type Error = OutOfRange;
+
+    fn try_from(time: Duration) -> Result<Self, OutOfRange> {
+        Self::at_least(time)
+    }
 }
 
 /// Those that are cut to the bits of their field.

@@ -1,5 +1,6 @@
 use super::*;
 use mlx5_uapi::write_cmd::QueryQpResp;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 const HANDLE: u32 = 0x77;
@@ -166,6 +167,34 @@ fn limits_take_the_greatest_value_and_refuse_the_next() {
         RetryCount::try_from(8).unwrap_err().to_string(),
         "retry count 8 is too large: at most 7"
     );
+}
+
+#[test]
+fn an_acknowledge_timeout_is_not_shorter_than_the_time_that_it_stands_for() {
+    let ns = Duration::from_nanos;
+    for (time, timeout) in [
+        (0, 1),
+        (1, 1),
+        (8192, 1),
+        (8193, 2),
+        (16_384, 2),
+        (67_108_864, 14),
+        (67_108_865, 15),
+        (4096 << 31, 31),
+    ] {
+        let found = AckTimeout::at_least(ns(time)).unwrap();
+        assert_eq!(found.get(), timeout, "{time}");
+        assert!(found.duration().unwrap() >= ns(time));
+        assert_eq!(AckTimeout::try_from(ns(time)), Ok(found));
+    }
+    assert_eq!(AckTimeout::new(0).unwrap().duration(), None);
+    assert_eq!(AckTimeout::MAX.duration(), Some(ns(4096 << 31)));
+    for (time, seconds) in [(ns((4096 << 31) + 1), 8796), (Duration::MAX, u32::MAX)] {
+        let refused = AckTimeout::at_least(time).unwrap_err();
+        assert_eq!((refused.value, refused.max), (seconds, 8796));
+    }
+    let text = AckTimeout::at_least(Duration::from_secs(9000)).unwrap_err().to_string();
+    assert_eq!(text, "acknowledge timeout in seconds 9000 is too large: at most 8796");
 }
 
 #[test]

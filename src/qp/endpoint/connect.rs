@@ -97,7 +97,8 @@ options! {
     /// Maximum packet size, if it shall be less than both ports support. Default: the smaller of
     /// both, to which a larger one is lowered.
     path_mtu: Option<Mtu> = None;
-    /// Acknowledge timeout. Default: 14, which is 67 ms.
+    /// Acknowledge timeout. Default: 14, which is 67 ms. [`AckTimeout::at_least`] returns that of a
+    /// time.
     timeout: AckTimeout = const { literal(AckTimeout::new(14)) };
     /// Number of retries. Default: 7, the maximum.
     retry_cnt: RetryCount = RetryCount::MAX;

@@ -1,6 +1,7 @@
 //! What a device remembers: one file for each part of it, without behaviour that needs another part.
 
 pub(crate) mod compress;
+pub(crate) mod counts;
 pub(crate) mod cq;
 pub(crate) mod drain;
 pub(crate) mod ethernet;

@@ -215,6 +215,8 @@ pub struct QpAttributes {
     pub drain_sigerr: bool,
     /// Reports the end of a drain that MODIFY asked for.
     pub notify_drained: bool,
+    /// The set of counters that it counts in.
+    pub counter_set: u8,
     /// The way to the other side (RC, UC).
     pub path: AddressPath,
 }
@@ -238,6 +240,7 @@ impl Default for QpAttributes {
             remote_atomic: false,
             drain_sigerr: false,
             notify_drained: false,
+            counter_set: 0,
             path: AddressPath::default(),
         }
     }

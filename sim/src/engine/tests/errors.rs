@@ -5,8 +5,8 @@ use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
 use super::rig::{Pair, RIGHTS, Rig, Wqe, data, pattern};
-use crate::Fault;
-use crate::engine::{Access, Event, QpState, Transport};
+use crate::engine::{Access, Event, QpState, RetryCounts, Transport};
+use crate::{Fault, SimConfig};
 
 fn failed_write(rig: &Rig, p: &mut Pair, wqe: &Wqe) -> Syndrome {
     let index = p.a.post(wqe);
@@ -288,7 +288,58 @@ fn lost_packets_are_sent_again_until_the_retry_count() {
     p.cq_b.expect();
 
     rig.lock().device_mut(0).inject(Fault::DropPackets(4));
-    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RetryExceeded);
+    let short = Wqe::new(Opcode::Send).inline(b"x");
+    assert_eq!(failed_write(&rig, &mut p, &short), Syndrome::RetryExceeded);
+}
+
+/// What was counted since the last look.
+fn counted(rig: &Rig, device: usize) -> RetryCounts {
+    let mut engine = rig.lock();
+    let counts = engine.device(device).retry_counts(1);
+    assert_eq!(engine.device(device).retry_counts(2), RetryCounts::default(), "another port");
+    assert_eq!(engine.device(device).retry_counts_of_set(0), counts);
+    engine.device_mut(device).clear_retry_counts(0);
+    counts
+}
+
+#[test]
+fn lost_packets_are_counted_by_how_the_loss_was_noticed() {
+    let rig = Rig::new(SimConfig::new().devices(2));
+    let mut p = rig.pair_of(Transport::Rc, 0, 1);
+    let (from, to) = (rig.region(0, 1024), rig.region(1, 1024));
+    let none = RetryCounts::default();
+    let mut send = |lost, length| {
+        p.b.post_receive(&[data(to.at(0), 1024, to.key)]);
+        rig.lock().device_mut(0).inject(Fault::DropPackets(lost));
+        p.a.post(&Wqe::new(Opcode::Send).data(from.at(0), length, from.key));
+        rig.run();
+        [counted(&rig, 0), counted(&rig, 1)]
+    };
+    assert_eq!(send(0, 1024), [none; 2]);
+    // Of four packets the last arrives, and shows that others are missing.
+    let sender = RetryCounts { packet_seq_err: 1, ..none };
+    let receiver = RetryCounts { out_of_sequence: 1, ..none };
+    assert_eq!(send(3, 1024), [sender, receiver]);
+    // After a whole message there is none that shows it.
+    let sender = RetryCounts { local_ack_timeout_err: 1, ..none };
+    assert_eq!(send(4, 1024), [sender, none]);
+    let sender = RetryCounts { local_ack_timeout_err: 3, ..none };
+    assert_eq!(send(3, 1), [sender, none]);
+    // The last timeout is none that the request was sent again for.
+    let sender = RetryCounts { req_transport_retries_exceeded: 1, ..sender };
+    assert_eq!(send(4, 1), [sender, none]);
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_counted_at_the_sender() {
+    let rig = Rig::new(SimConfig::new().devices(2));
+    let mut p = rig.pair_of(Transport::Rc, 0, 1);
+    let send = Wqe::new(Opcode::Send).inline(b"x");
+    assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RnrRetryExceeded);
+    let retries =
+        RetryCounts { rnr_nak_retry_err: 2, req_rnr_retries_exceeded: 1, ..Default::default() };
+    assert_eq!(counted(&rig, 0), retries);
+    assert_eq!(counted(&rig, 1), RetryCounts::default());
 }
 
 #[test]

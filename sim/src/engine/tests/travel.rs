@@ -303,6 +303,12 @@ fn a_reliable_connection_hides_loss() {
         assert_eq!(into.memory.read(0, 8), count.to_ne_bytes());
     }
     assert_eq!(to.memory.read(0, 8), 50u64.to_ne_bytes());
+    let engine = rig.lock();
+    let [sender, receiver] = [0, 1].map(|device| engine.device(device).retry_counts(1));
+    assert!(sender.local_ack_timeout_err > 0, "{sender:?}");
+    // Some of the lost packets were acknowledgements.
+    let again = receiver.duplicate_request;
+    assert!(again > 0 && again <= sender.local_ack_timeout_err, "{receiver:?}");
 }
 
 /// Sends eight datagrams, and answers the numbers of those that arrived, in their order.

@@ -1,5 +1,6 @@
 //! What ports and functions count.
 
+use mlx5_prm::cmd::alloc::QueryQCounterIn;
 use mlx5_prm::cmd::port::{
     AccessRegIn, AccessRegMode, QueryVportCounterIn, RegisterId, TrafficCounterPair,
 };
@@ -7,7 +8,7 @@ use mlx5_prm::cmd::{CommandInput, CommandStatus};
 use mlx5_prm::fields::get_bits;
 
 use super::Rig;
-use crate::engine::{FramesTo, Traffic};
+use crate::engine::{FramesTo, RetryCounts, Traffic};
 use crate::{PortConfig, SimConfig};
 
 fn frames(first: u64) -> FramesTo {
@@ -51,6 +52,34 @@ fn a_port_counts_what_the_wire_carried() {
     let rfc = [104 * received, 41, 6, 5, 0, 104 * sent, 31, 7, 0, 42, 43, 32, 33];
     assert_eq!(group(&mut rig, 1), rfc);
     assert_eq!(group(&mut rig, 2), [0; 13]);
+}
+
+#[test]
+fn a_counter_set_has_what_its_queue_pairs_sent_again() {
+    let mut rig = Rig::new(SimConfig::new());
+    let counted = RetryCounts {
+        out_of_sequence: 1,
+        duplicate_request: 2,
+        rnr_nak_retry_err: 3,
+        packet_seq_err: 4,
+        local_ack_timeout_err: 5,
+        req_transport_retries_exceeded: 6,
+        req_rnr_retries_exceeded: 7,
+    };
+    for set in [0, 1] {
+        *rig.fabric.lock().device_mut(0).retries.of(1, set) = counted;
+    }
+    let mut query = QueryQCounterIn::request();
+    query.set_clear(true);
+    let out = rig.run(&query);
+    assert_eq!(
+        [out.out_of_sequence(), out.duplicate_request(), out.rnr_nak_retry_err()],
+        [1, 2, 3]
+    );
+    assert_eq!([out.packet_seq_err(), out.local_ack_timeout_err()], [4, 5]);
+    assert_eq!(out.req_transport_retries_exceeded(), 6);
+    assert_eq!(rig.run(&query).packet_seq_err(), 0, "it was cleared");
+    assert_eq!(rig.fabric.lock().device(0).retry_counts_of_set(1), counted, "and no other");
 }
 
 #[test]

@@ -232,7 +232,10 @@ impl Call<'_> {
         if remote.is_none() && !group && !self.network.is_near(&destination.gid()) {
             return Err(Errno::ENETUNREACH);
         }
-        let first = self.network.first();
+        let way = match remote {
+            Some(remote) => self.network.way_to(remote),
+            None => self.network.first(),
+        };
         let id = self.table.own(self.channel, number)?;
         id.destination = Some(destination);
         if remote.is_none() && !group {
@@ -242,14 +245,13 @@ impl Call<'_> {
             self.table.wait(number, time, Wait::Address);
             return Ok(());
         }
-        // The address of this machine that leads there: a packet to one of its own comes from it.
-        id.place = id.place.or(remote).or(first);
+        id.place = id.place.or(way);
         id.remote = remote;
-        let place = id.place.ok_or(Errno::ENODEV)?;
+        let place = id.place.ok_or(Errno::ENETUNREACH)?;
         if let Some(source) = id.source.filter(Address::is_any) {
             let gid = match remote {
-                Some(_) => Some(destination.gid()),
-                None => self.network.address(place),
+                Some(remote) if remote == place => Some(destination.gid()),
+                _ => self.network.address(place, &destination.gid()),
             };
             id.source = Some(source.at(gid.ok_or(Errno::ENODEV)?));
         }

@@ -61,6 +61,30 @@ impl Network {
         })
     }
 
+    /// The port from which packets go to another one, if nothing says which.
+    ///
+    /// The devices of a machine stand for hosts that a wire connects. So it is a port of another
+    /// device: a machine with one device alone has nowhere else to send from. Linux would keep a
+    /// packet to an address of its own within the device; a program that wants that binds its
+    /// identifier to the address.
+    pub(super) fn way_to(&self, to: Place) -> Option<Place> {
+        let engine = self.fabric.lock();
+        let devices = engine.devices();
+        if devices.len() == 1 {
+            return Some(to);
+        }
+        let layer = devices.get(to.device)?.port(to.port)?.link_layer;
+        devices.iter().filter(|device| device.id() != to.device && !device.is_removed()).find_map(
+            |device| {
+                let ports = [to.port].into_iter().chain(1..=device.ports().len() as u8);
+                let mut ports = ports.filter(|number| {
+                    device.port(*number).is_some_and(|port| port.link_layer == layer)
+                });
+                Some(Place { device: device.id(), port: ports.next()? })
+            },
+        )
+    }
+
     /// The first port of the first device: where datagrams to groups go by default.
     pub(super) fn first(&self) -> Option<Place> {
         let engine = self.fabric.lock();
@@ -98,10 +122,15 @@ impl Network {
         })
     }
 
-    /// The first address of a port, as a GID.
-    pub(super) fn address(&self, place: Place) -> Option<Gid> {
+    /// The first address of a port that packets to a GID may come from, as a GID: an IPv4 address for
+    /// one of IPv4.
+    pub(super) fn address(&self, place: Place, to: &Gid) -> Option<Gid> {
         let engine = self.fabric.lock();
-        let [a, b, c, d] = engine.devices().get(place.device)?.port(place.port)?.ipv4;
+        let port = engine.devices().get(place.device)?.port(place.port)?;
+        if std::net::Ipv6Addr::from(*to).to_ipv4_mapped().is_none() {
+            return Some(port.gid(0)?.gid);
+        }
+        let [a, b, c, d] = port.ipv4;
         Some(std::net::Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().octets())
     }
 

@@ -2,7 +2,7 @@
 
 use mlx5_uapi::rdma_cm::{
     BindIp, Command, CommandId, Header, IdOption, JoinMcast, Query, QueryOption, leave_mcast,
-    set_option,
+    query_addr, set_option,
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -89,6 +89,40 @@ fn ports_have_the_addresses_that_they_are_given() {
         assert_eq!(program.bind(id, HERE, 9), Err(Errno::EADDRNOTAVAIL));
         program.resolve_addr(id, given[1], 9).expect("resolving");
         program.expect(EventType::AddrResolved);
+    }
+}
+
+/// The devices of a machine stand for hosts that a wire connects.
+#[test]
+fn an_address_is_reached_from_another_device_unless_the_source_says_otherwise() {
+    let (here, there) = ("10.0.0.1", "10.0.0.3");
+    for link in [PortConfig::ROCE, PortConfig::INFINIBAND] {
+        let config = |devices| SimConfig::new().devices(devices).ports([link]).step(true);
+        let resolve = |machine: &Simulator, source: Option<&str>, destination: &str| {
+            let program = Program::start(machine);
+            let id = program.create(CLIENT, PortSpace::Tcp);
+            if let Some(source) = source {
+                program.bind(id, source, 0).expect("bound");
+            }
+            program.resolve_addr(id, destination, 9)?;
+            program.expect(EventType::AddrResolved);
+            let bound = query_addr(&*program.0, id, QueryOption::Addr).expect("bound");
+            Ok((bound.ibdev_index, <[u8; 4]>::try_from(&bound.src_addr[4..8]).expect("IPv4")))
+        };
+        let machine = Simulator::new(config(3));
+        assert_eq!(resolve(&machine, None, here), Ok((1, [10, 0, 0, 3])));
+        assert_eq!(resolve(&machine, Some("0.0.0.0"), here), Ok((1, [10, 0, 0, 3])));
+        assert_eq!(resolve(&machine, None, there), Ok((0, [10, 0, 0, 1])));
+        assert_eq!(resolve(&machine, Some("10.0.0.5"), here), Ok((2, [10, 0, 0, 5])));
+        assert_eq!(resolve(&machine, Some(here), here), Ok((0, [10, 0, 0, 1])));
+        machine.remove_device(1);
+        assert_eq!(resolve(&machine, None, here), Ok((2, [10, 0, 0, 5])));
+        // A wire that leads nowhere is not taken for a way within the device.
+        machine.remove_device(2);
+        assert_eq!(resolve(&machine, None, here), Err(Errno::ENETUNREACH));
+        assert_eq!(resolve(&machine, Some(here), here), Ok((0, [10, 0, 0, 1])));
+        let alone = Simulator::new(config(1));
+        assert_eq!(resolve(&alone, None, here), Ok((0, [10, 0, 0, 1])));
     }
 }
 
