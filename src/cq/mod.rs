@@ -163,6 +163,8 @@ impl CqInner {
 
     /// Returns the index behind the last CQE that names `index`, as of now.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
+        #[cfg(test)]
+        crate::testing::step();
         if self.attention.is_handed_over() {
             // Nothing here knows what was consumed.
             return None;
@@ -480,6 +482,8 @@ impl CompletionQueue {
     /// Handles an empty poll: counts it, and checks the device at times.
     #[inline(always)]
     fn found_nothing(&mut self) {
+        #[cfg(test)]
+        crate::testing::step();
         self.until_check -= 1;
         if self.until_check == 0 {
             self.check_alive();

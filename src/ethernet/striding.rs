@@ -542,12 +542,10 @@ impl Inbound for Striding {
         let _ = queue.reap();
         queue.qp.reset()?;
         let EthernetQueue { qp, send_cq, in_flight, store, .. } = queue;
-        let sent = send_cq.poll(usize::MAX, |_| {});
+        let (_, polled) = qp.forget_unfinished([send_cq], |_, _| {})?;
         store.drop_outgoing();
         store.counters.failed.add(in_flight.retire(in_flight.put(), &store.mode));
-        let forgotten = qp.forget();
-        sent.map_err(invalid)?;
-        forgotten?;
+        polled.map_err(invalid)?;
         queue.qp.activate(queue.port)
     }
 }
