@@ -4,7 +4,7 @@
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::store::Store;
 use super::{EthernetError, EthernetQueue};
-use crate::cq::{CompletionQueue, Completions};
+use crate::cq::CompletionQueue;
 use crate::error::Error;
 use crate::flow::{FlowRule, Rule};
 use mlx5_cq::WorkCompletion;
@@ -124,7 +124,7 @@ impl GiveBack for Single {
 /// Completions of packets, one by one, and how many more a burst may have.
 #[derive(Debug)]
 pub struct Burst<'q> {
-    completions: Completions<'q>,
+    cq: &'q mut CompletionQueue,
     left: u32,
 }
 
@@ -134,7 +134,7 @@ impl Inbound for Single {
 
     #[inline(always)]
     fn cursor<'q>(cq: &'q mut CompletionQueue, _: &Store<Self>, burst: u32) -> Burst<'q> {
-        Burst { completions: cq.completions_now(), left: burst }
+        Burst { cq, left: burst }
     }
 
     #[inline(always)]
@@ -145,7 +145,7 @@ impl Inbound for Single {
         loop {
             cursor.left = cursor.left.checked_sub(1)?;
             // SAFETY: by the caller's contract.
-            let completion = unsafe { cursor.completions.next_detached() }?;
+            let completion = unsafe { cursor.cq.next_of_burst() }?;
             let slot = Slot::at(completion.wr_id() as usize);
             let length = completion.byte_count();
             if completion.is_success() && length <= store.buffers.size() {
@@ -171,7 +171,9 @@ impl Inbound for Single {
     }
 
     #[inline(always)]
-    fn end(_: &mut EthernetQueue<Self>) {}
+    fn end(queue: &mut EthernetQueue<Self>) {
+        queue.recv_cq.end_burst();
+    }
 
     #[inline(always)]
     fn drop_packet(&self, slot: Slot) {

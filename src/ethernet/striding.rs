@@ -736,6 +736,22 @@ mod tests {
         assert_eq!(queue.counts(), Counts { received: 9, bad: 27, ..Counts::default() });
     }
 
+    #[test]
+    fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
+        let simulator = simulator();
+        let mut queue = queue(&simulator);
+        let rounds = 3 * queue.recv_cq.capacity() as u16;
+        for counter in 0..rounds {
+            tell(&simulator, &queue, counter % 8, 1, 60);
+            let found = queue.receive(|mut packets| {
+                let found = packets.next().is_some();
+                std::mem::forget(packets);
+                found
+            });
+            assert_eq!(found, Ok(true), "{counter} of {rounds}");
+        }
+    }
+
     /// Numbers from a seed (xorshift64).
     struct Random(u64);
 

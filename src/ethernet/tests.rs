@@ -366,3 +366,21 @@ fn late_completions(at: usize, completions: u16, receive: bool) -> bool {
     );
     steps.get() > at
 }
+
+#[test]
+fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
+    let simulator = stepped();
+    let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+    let mut queue = builder.build().unwrap();
+    let rounds = 3 * queue.recv_cq.capacity() as u16;
+    for counter in 0..rounds {
+        tell(&simulator, &queue, counter);
+        let found = queue.receive(|mut packets| {
+            let found = packets.next().is_some();
+            std::mem::forget(packets);
+            found
+        });
+        assert_eq!(found, Ok(true), "{counter} of {rounds}");
+    }
+}
