@@ -1,4 +1,5 @@
-//! A device file with memory and UAR pages only, and a kernel that alters the calls of another.
+//! A device file with memory and UAR pages only, a kernel that alters the calls of another, and a device that acts
+//! between two steps of the driver.
 
 use mlx5_uapi::{
     Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
@@ -8,6 +9,7 @@ use mlx5_uapi::{
 };
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
+    cell::RefCell,
     os::fd::RawFd,
     ptr::NonNull,
     sync::{
@@ -299,4 +301,36 @@ impl DeviceFile for AlteredFile {
         // SAFETY: the caller's contract; calls are passed on to that file.
         unsafe { self.file.event_file(fd) }
     }
+}
+
+thread_local! {
+    /// Called at each step of this thread.
+    static STEP: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+/// A point at which a device may write completions that the code has not looked at.
+pub(crate) fn step() {
+    // Taken out: a step takes none itself.
+    if let Some(mut act) = STEP.take() {
+        act();
+        STEP.set(Some(act));
+    }
+}
+
+/// Runs `work` while `act` is called at each [`step`] of this thread.
+pub(crate) fn with_steps<R>(act: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
+    STEP.set(Some(Box::new(act)));
+    let result = work();
+    STEP.set(None);
+    result
+}
+
+/// A kernel that takes a step before each call, and one after it.
+pub(crate) fn stepping(kernel: Arc<dyn Kernel>) -> Arc<Altered> {
+    Altered::new(kernel, |call| {
+        step();
+        let result = call.pass();
+        step();
+        result
+    })
 }

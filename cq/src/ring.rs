@@ -87,6 +87,8 @@ pub struct Ring<Q> {
     resizes: u32,
     /// Of a [`StridePoll`].
     lent: Lent,
+    /// Polls that find nothing until [`Ring::found_nothing`] says that it is time to look around.
+    countdown: u32,
 }
 
 /// Called for each signature error CQE.
@@ -110,6 +112,28 @@ impl<Q> Ring<Q> {
         barrier::from_device();
         self.state.set_consumed(self.consumer);
         self.record.set_consumer(self.consumer);
+    }
+
+    /// Whether all CQEs that were passed are published.
+    #[inline(always)]
+    pub fn is_published(&self) -> bool {
+        self.consumer == self.state.consumed()
+    }
+
+    /// Counts a poll that found nothing. Says whether the owner is to look around: after as many as it
+    /// [asked for](Ring::look_after), and at the first one after the poll came to the end of the ring. The ring was
+    /// not full since a poll found nothing, unless it came there.
+    #[inline(always)]
+    pub fn found_nothing(&mut self) -> bool {
+        self.countdown = self.countdown.wrapping_sub(1);
+        self.countdown == 0
+    }
+
+    /// Has [`Ring::found_nothing`] say so after so many polls that find nothing. Returns after how many it would have
+    /// said so.
+    #[inline(always)]
+    pub fn look_after(&mut self, polls: u32) -> u32 {
+        core::mem::replace(&mut self.countdown, polls)
     }
 
     /// Passes so many CQEs of the fast path.
@@ -184,6 +208,7 @@ impl<Q: Queue> Ring<Q> {
             run: Run::new(state.compression()),
             resizes: 0,
             lent: Lent::not(first),
+            countdown: u32::MAX,
             stride: state.stride(),
             step: 1,
             consumer,
@@ -411,6 +436,7 @@ impl<Q: Queue> Ring<Q> {
         let next = descriptor.as_ptr().wrapping_byte_add(self.stride);
         if next == self.end.as_ptr() {
             self.owner ^= u32::from(OWNER);
+            self.countdown = 1;
             return self.first;
         }
         // SAFETY: the address is inside the buffer, or inside the expanded CQEs of a run.
@@ -435,7 +461,11 @@ impl<Q: Queue> Ring<Q> {
         self.first = self.state.descriptor(0);
         self.end = end_of(&ring_buffer, self.first);
         self.next = self.state.descriptor(consumer);
-        self.owner = ring_buffer.owner(consumer).into();
+        let owner = ring_buffer.owner(consumer).into();
+        if owner != self.owner {
+            self.countdown = 1;
+        }
+        self.owner = owner;
         (self.stride, self.step, self.marks) = (self.state.stride(), 1, Kind::PLAIN);
     }
 

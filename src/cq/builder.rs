@@ -168,10 +168,10 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// Whether polls that find nothing ask once in a while (each million times) whether the device is still
-    /// there and the queue overran: a system call, and with DEVX a firmware command. Default: true. Without,
-    /// no poll makes a system call, and fails for either only once an asynchronous event was read, or
-    /// another call failed, that tells of it.
+    /// Whether polls that find nothing ask at times whether the device is still there (each million times) and
+    /// the queue overran (when as many completed as the queue holds): a system call, and with DEVX, if an
+    /// asynchronous event waits, a firmware command. Default: true. Without, no poll makes a system call, and
+    /// fails for either only once an asynchronous event was read, or another call failed, that tells of it.
     pub fn checks(mut self, checks: bool) -> Self {
         self.checks = checks;
         self
@@ -334,10 +334,13 @@ impl<'a> CompletionQueueBuilder<'a> {
             events,
             checks: self.checks,
         });
+        ring.look_after(CompletionQueue::ALIVE_CHECK);
         Ok(CompletionQueue {
+            empty_at: ring.consumer(),
             ring,
             inner,
-            until_check: CompletionQueue::ALIVE_CHECK,
+            until_next: CompletionQueue::ALIVE_CHECK,
+            in_vain: false,
             last_error: PollError::DeviceGone,
         })
     }

@@ -34,7 +34,19 @@ impl CompletionQueue {
     #[inline]
     pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
         self.ready()?;
-        Ok(self.completions_now())
+        // If this one is leaked, the next poll publishes what it passed: one that finds nothing looks around, and
+        // another one like this sees that one before it may have been leaked.
+        let countdown = self.ring.look_after(1);
+        if countdown == 1 && !self.ring.is_published() {
+            self.publish_leaked();
+        }
+        Ok(Completions { count: 0, countdown, queue: self })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn publish_leaked(&mut self) {
+        self.ring.publish();
     }
 
     /// Handles what is to be handled before a poll.
@@ -46,10 +58,26 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// As [`CompletionQueue::completions`], of a queue that is [ready](CompletionQueue::ready).
+    /// Returns the next completion of a burst, of a queue that was [ready](CompletionQueue::ready) at its start.
+    /// [`CompletionQueue::end_burst`] ends it.
+    ///
+    /// # Safety
+    /// The completion is not used after the next use of the queue.
     #[inline(always)]
-    pub(crate) fn completions_now(&mut self) -> Completions<'_> {
-        Completions { count: 0, queue: self }
+    pub(crate) unsafe fn next_of_burst<'other>(&mut self) -> Option<WorkCompletion<'other>> {
+        let next = self.ring.next()?;
+        // SAFETY: the types differ in their lifetime alone, for which the caller answers.
+        Some(unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(next) })
+    }
+
+    /// Publishes the completions of a burst.
+    #[inline(always)]
+    pub(crate) fn end_burst(&mut self) {
+        if self.ring.is_published() {
+            self.found_nothing();
+        } else {
+            self.ring.publish();
+        }
     }
 
     /// Polls at most so many packets that share receives, of a queue that is [ready](CompletionQueue::ready).
@@ -107,6 +135,8 @@ impl CompletionQueue {
 pub struct Completions<'a> {
     queue: &'a mut CompletionQueue,
     count: usize,
+    /// Empty polls until the queue would have looked around.
+    countdown: u32,
 }
 
 impl fmt::Debug for Completions<'_> {
@@ -128,18 +158,6 @@ impl Completions<'_> {
         next
     }
 
-    /// As [`Completions::next`], for a caller that returns a completion on one of its paths only, which
-    /// the borrow checker does not accept yet.
-    ///
-    /// # Safety
-    /// The completion is not used after the next use of `self`.
-    #[inline(always)]
-    pub(crate) unsafe fn next_detached<'other>(&mut self) -> Option<WorkCompletion<'other>> {
-        let next = self.next()?;
-        // SAFETY: the types differ in their lifetime alone, for which the caller answers.
-        Some(unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(next) })
-    }
-
     /// Returns the number of completions, or why there were none.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.count;
@@ -154,6 +172,7 @@ impl Drop for Completions<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.count == 0 {
+            self.queue.ring.look_after(self.countdown);
             self.queue.found_nothing();
         } else {
             self.queue.ring.publish();

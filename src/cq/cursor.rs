@@ -114,10 +114,19 @@ impl CompletionCursor {
             None => self.next_slow(),
         };
         if !self.found {
+            self.publish_passed();
             return None;
         }
         self.count += 1;
         Some(self.queue.ring.found())
+    }
+
+    /// Publishes the completions of a poll that goes on and has found all: whoever steps on without end would fill
+    /// the queue.
+    #[cold]
+    #[inline(never)]
+    fn publish_passed(&mut self) {
+        self.queue.ring.publish();
     }
 
     /// [`CompletionCursor::next`] off the fast path. An error is told by `start`.

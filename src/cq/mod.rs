@@ -149,6 +149,12 @@ impl CqInner {
         ring_id(self.id)
     }
 
+    /// The consumer index that the device knows.
+    #[cfg(test)]
+    pub(crate) fn published(&self) -> u32 {
+        self.state.consumed()
+    }
+
     /// Keeps `index` until no CQE in the queue can name it.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
         let end = self.end_of(index).unwrap_or_else(|| self.state.consumed());
@@ -163,6 +169,8 @@ impl CqInner {
 
     /// Returns the index behind the last CQE that names `index`, as of now.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
+        #[cfg(test)]
+        crate::testing::step();
         if self.attention.is_handed_over() {
             // Nothing here knows what was consumed.
             return None;
@@ -263,8 +271,12 @@ impl Drop for CqInner {
 pub struct CompletionQueue {
     ring: Ring<QueuePairRecords>,
     pub(crate) inner: Arc<CqInner>,
-    /// Empty polls until the next check whether the device is still there.
-    until_check: u32,
+    /// The consumer index when polls that found nothing last looked around.
+    empty_at: u32,
+    /// Polls that find nothing between that and the next look, while nothing completes.
+    until_next: u32,
+    /// Whether events wait that nothing reads, and the last one that was looked for was none of an overrun.
+    in_vain: bool,
     /// Why the last poll failed, if it did.
     last_error: PollError,
 }
@@ -285,6 +297,10 @@ impl CompletionQueue {
     /// Number of empty polls between two checks whether the device is still there, unless the queue
     /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
+    /// The same, after which a ring that may have been full is looked at again: events arrive late. The numbers
+    /// grow from here on. The second is for programs that leave events unread, for which each look is a firmware
+    /// command: while completions arrive every few microseconds, there is none.
+    const FIRST_LOOKS: [u32; 2] = [1 << 8, 1 << 12];
 
     /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
     /// device wrote for a completion (the message of a receive, the result of a read) is in memory
@@ -451,6 +467,8 @@ impl CompletionQueue {
         if self.inner.attention.is_handed_over() {
             return 0;
         }
+        // Those that an iterator passed which was leaked are none of the queue pair's.
+        self.ring.publish();
         // Threads that look for the last completion of a queue wait.
         let _buffer = self.inner.buffer();
         // SAFETY: `RingState::end_of` is called only with this lock held.
@@ -477,24 +495,45 @@ impl CompletionQueue {
             .release_but(self.ring.consumer(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
-    /// Handles an empty poll: counts it, and checks the device at times.
+    /// Handles an empty poll: counts it, and looks around at times.
     #[inline(always)]
     fn found_nothing(&mut self) {
-        self.until_check -= 1;
-        if self.until_check == 0 {
-            self.check_alive();
+        #[cfg(test)]
+        crate::testing::step();
+        if self.ring.found_nothing() {
+            self.look_around();
         }
     }
 
+    /// Looks for what polls do not see: completions that an iterator passed which was leaked, an overrun, a device
+    /// that is gone.
     #[cold]
     #[inline(never)]
-    fn check_alive(&mut self) {
-        self.until_check = Self::ALIVE_CHECK;
-        // Publishes CQEs of an iterator that was never dropped.
+    fn look_around(&mut self) {
         self.ring.publish();
-        if self.inner.checks {
+        let consumer = self.ring.consumer();
+        let completed = consumer.wrapping_sub(std::mem::replace(&mut self.empty_at, consumer));
+        // A queue overruns when it is full, and since a poll found nothing as many completed then.
+        let was_full = completed >= self.inner.state.size();
+        let until_now = self.until_next;
+        self.until_next = match (was_full, completed) {
+            (true, _) => Self::FIRST_LOOKS[usize::from(self.in_vain)],
+            (false, 0) => until_now.saturating_mul(16).min(Self::ALIVE_CHECK),
+            (false, _) => Self::ALIVE_CHECK,
+        };
+        self.ring.look_after(self.until_next);
+        if !self.inner.checks {
+            return;
+        }
+        if completed == 0 && until_now == Self::ALIVE_CHECK {
             self.inner.context.check_alive();
             self.inner.check_overrun();
+        } else if was_full && !self.in_vain || completed == 0 {
+            // The kernel reports an overrun by an event, which only the program reads.
+            self.in_vain = self.inner.context.has_events();
+            if self.in_vain {
+                self.inner.check_overrun();
+            }
         }
     }
 

@@ -44,6 +44,9 @@ impl CompletionQueue {
         let to = RingBuffer { start: buffer.as_non_null(), log_size, stride };
         // The firmware computes what was not polled from the doorbell record.
         self.ring.publish();
+        // The queue may have been full at its other size: the next poll that finds nothing looks.
+        self.empty_at = self.ring.consumer().wrapping_sub(2 * MAX_ENTRIES);
+        self.ring.look_after(1);
         // SAFETY: the buffer is new and has the size given.
         unsafe { to.clear_from(self.ring.consumer()) };
         let driver = abi::ResizeCq {

@@ -4,11 +4,10 @@
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::store::Store;
 use super::{EthernetError, EthernetQueue};
-use crate::cq::{CompletionQueue, Completions};
+use crate::cq::CompletionQueue;
 use crate::error::Error;
 use crate::flow::{FlowRule, Rule};
-use crate::qp::WhyNotDone;
-use mlx5_cq::{CompletionOpcode, WorkCompletion};
+use mlx5_cq::WorkCompletion;
 use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
@@ -125,7 +124,7 @@ impl GiveBack for Single {
 /// Completions of packets, one by one, and how many more a burst may have.
 #[derive(Debug)]
 pub struct Burst<'q> {
-    completions: Completions<'q>,
+    cq: &'q mut CompletionQueue,
     left: u32,
 }
 
@@ -135,7 +134,7 @@ impl Inbound for Single {
 
     #[inline(always)]
     fn cursor<'q>(cq: &'q mut CompletionQueue, _: &Store<Self>, burst: u32) -> Burst<'q> {
-        Burst { completions: cq.completions_now(), left: burst }
+        Burst { cq, left: burst }
     }
 
     #[inline(always)]
@@ -146,7 +145,7 @@ impl Inbound for Single {
         loop {
             cursor.left = cursor.left.checked_sub(1)?;
             // SAFETY: by the caller's contract.
-            let completion = unsafe { cursor.completions.next_detached() }?;
+            let completion = unsafe { cursor.cq.next_of_burst() }?;
             let slot = Slot::at(completion.wr_id() as usize);
             let length = completion.byte_count();
             if completion.is_success() && length <= store.buffers.size() {
@@ -172,7 +171,9 @@ impl Inbound for Single {
     }
 
     #[inline(always)]
-    fn end(_: &mut EthernetQueue<Self>) {}
+    fn end(queue: &mut EthernetQueue<Self>) {
+        queue.recv_cq.end_burst();
+    }
 
     #[inline(always)]
     fn drop_packet(&self, slot: Slot) {
@@ -220,26 +221,19 @@ impl Inbound for Single {
         let _ = queue.reap();
         queue.qp.reset()?;
         let EthernetQueue { qp, recv_cq, send_cq, in_flight, store, .. } = queue;
-        // Completions that wait name buffers; so do the requests without one.
+        // Completions name buffers; so do the requests without one, once they are forgotten.
         let reclaim = |wr_id: u64| store.mode.free.push(Slot::at(wr_id as usize));
-        let received = recv_cq.poll(usize::MAX, |completion| reclaim(completion.wr_id()));
-        let sent = send_cq.poll(usize::MAX, |_| {});
-        let not_done = qp.quiesce(&mut [recv_cq, send_cq], |completion| {
-            if completion.opcode() == CompletionOpcode::Receive {
+        let (unfinished, polled) = qp.forget_unfinished([recv_cq, send_cq], |cq, completion| {
+            // What completes on the first one is a receive, whatever message the device says that it was.
+            if cq == 0 {
                 reclaim(completion.wr_id());
             }
-        });
-        let not_done = not_done.map_err(invalid)?;
+        })?;
+        let receives = unfinished.iter().filter(|request| request.receive);
+        receives.for_each(|request| reclaim(request.wr_id));
         store.drop_outgoing();
-        let unknown = not_done.iter().filter(|request| request.why == WhyNotDone::Unknown);
-        for request in unknown.filter(|request| request.receive) {
-            reclaim(request.wr_id);
-        }
         store.counters.failed.add(in_flight.retire(in_flight.put(), &store.mode));
-        // Their buffers are free now: another restart after an error must not find them again.
-        let forgotten = qp.forget();
-        received.and(sent).map_err(invalid)?;
-        forgotten?;
+        polled.map_err(invalid)?;
         queue.qp.activate(queue.port)?;
         queue.post_receives(queue.receiver.most).map_err(invalid)
     }

@@ -1,13 +1,15 @@
 //! Queues of packets that fail, or whose device lies.
 
 use super::*;
-use crate::testing::{Altered, AlteredCall};
+use crate::testing::{Altered, AlteredCall, stepping, with_steps};
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_sim::{Fault, PortConfig, SimConfig, Simulator};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::write_cmd::WriteCommand;
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use zerocopy::IntoBytes;
@@ -268,4 +270,117 @@ fn counts_are_told_in_words() {
     let counts = Counts { received: 9, bad: 1, sent: 8, failed: 2, not_sent: 3, starved: 4 };
     let told = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
     assert_eq!(counts.to_string(), told);
+}
+
+/// Has the device complete every receive that is posted, and returns where the packets lie.
+fn packets_in_all_receives(simulator: &Simulator, queue: &mut EthernetQueue) -> Vec<*const u8> {
+    let (mut found, mut counter) = (Vec::new(), 0);
+    let posted = |queue: &EthernetQueue| queue.qp.caps().max_recv_wr - queue.qp.free_receives();
+    // Without what is missing being posted again, there is an end.
+    queue.receiver.worth_a_doorbell = usize::MAX;
+    let before = posted(queue);
+    // Those that completed before.
+    queue
+        .receive(|packets| packets.for_each(|packet| found.push((packet.as_ptr(), packet.keep()))))
+        .unwrap();
+    counter += (before - posted(queue)) as u16;
+    while posted(queue) != 0 {
+        tell(simulator, queue, counter);
+        counter += 1;
+        let burst = queue.receive(|packets| {
+            packets.for_each(|mut packet| {
+                packet[0] = 0xaa;
+                found.push((packet.as_ptr(), packet.keep()));
+            });
+        });
+        burst.unwrap();
+    }
+    found
+        .into_iter()
+        .map(|(place, kept)| {
+            std::mem::forget(kept);
+            place
+        })
+        .collect()
+}
+
+/// Whoever has a buffer has it alone: neither a frame nor a receive has that of another one.
+#[test]
+fn a_completion_at_any_step_of_a_restart_gives_no_buffer_to_two() {
+    for receive in [true, false] {
+        for completions in [1, 3] {
+            let mut at = 0;
+            while late_completions(at, completions, receive) {
+                at += 1;
+            }
+            assert!(at > 12, "only {at} steps");
+        }
+    }
+}
+
+/// Restarts a queue while the device completes so many receives or sends at one step. False if there are fewer steps.
+fn late_completions(at: usize, completions: u16, receive: bool) -> bool {
+    let simulator = stepped();
+    let kernel = stepping(simulator.kernel());
+    let context = crate::devices_on(kernel).unwrap().remove(0).open().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(8).frames(8).sends(8);
+    let mut queue = builder.multi_packet(false).build().unwrap();
+    let all =
+        queue.free_buffers() + (queue.qp.caps().max_recv_wr - queue.qp.free_receives()) as usize;
+    let sent = (0..4).map(|_| {
+        let mut frame = queue.frame().unwrap();
+        frame.resize(60);
+        frame
+    });
+    let sent: Vec<Frame> = sent.collect();
+    assert_eq!(queue.send(sent), Ok(4));
+    let (number, steps) = (queue.qp.qp_num(), Rc::new(Cell::new(0)));
+    let cqn = if receive { queue.recv_cq.cqn() } else { queue.send_cq.cqn() };
+    let opcode = if receive { CqeOpcode::ResponderSend } else { CqeOpcode::Requester };
+    let (device, counted) = (simulator.clone(), Rc::clone(&steps));
+    let act = move || {
+        if counted.replace(counted.get() + 1) == at {
+            let mut engine = device.fabric().lock();
+            let device = engine.device_mut(0);
+            for counter in 0..completions {
+                let mut entry = device.completion(number, opcode, 0, counter);
+                entry.byte_count.set(60);
+                assert!(device.inject_completion(cqn, entry.as_bytes().try_into().unwrap(), &[]));
+            }
+        }
+    };
+    let restarted = with_steps(act, || queue.restart());
+    let mut frames: Vec<Frame> = std::iter::from_fn(|| queue.frame()).collect();
+    if restarted.is_err() {
+        queue.restart().expect("nothing completes late any more");
+        frames.extend(std::iter::from_fn(|| queue.frame()));
+    }
+    let mut places = packets_in_all_receives(&simulator, &mut queue);
+    places.extend(frames.iter().map(|frame| frame.as_ptr()));
+    let context = format!("{completions} at step {at}, receive: {receive}, restart: {restarted:?}");
+    assert_eq!(places.len(), all, "{context}");
+    assert_eq!(
+        places.iter().collect::<BTreeSet<_>>().len(),
+        all,
+        "{context}: a buffer has two owners"
+    );
+    steps.get() > at
+}
+
+#[test]
+fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
+    let simulator = stepped();
+    let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+    let mut queue = builder.build().unwrap();
+    let rounds = 3 * queue.recv_cq.capacity() as u16;
+    for counter in 0..rounds {
+        tell(&simulator, &queue, counter);
+        let found = queue.receive(|mut packets| {
+            let found = packets.next().is_some();
+            std::mem::forget(packets);
+            found
+        });
+        assert_eq!(found, Ok(true), "{counter} of {rounds}");
+    }
 }

@@ -151,9 +151,14 @@ impl Link {
         if self.is_gone() || self.forked() {
             return;
         }
-        if !matches!(wait_readable(self.async_fd(), Some(Duration::ZERO)), Ok(false)) {
+        if self.has_events() {
             self.ask_whether_gone();
         }
+    }
+
+    /// Whether an asynchronous event waits, or it is not known that none does.
+    pub(crate) fn has_events(&self) -> bool {
+        !matches!(wait_readable(self.async_fd(), Some(Duration::ZERO)), Ok(false))
     }
 
     #[cold]

@@ -365,6 +365,45 @@ impl<T: QueuePairTransport> QueuePair<T> {
         if self.was_reset { self.start_over() } else { Ok(()) }
     }
 
+    /// Polls `cqs`, the completion queues of a queue pair in RESET that have completions of no other one, passes
+    /// each completion to `each` with the place of its queue among them, and [forgets](QueuePair::forget) the requests that have none. Only then it
+    /// returns those: no completion can name them any more, and no other call returns them again.
+    ///
+    /// What `each` got and what is returned are all requests. On an error nothing is forgotten. An error of
+    /// polling comes with the requests if none of their completions is left.
+    pub(crate) fn forget_unfinished<const N: usize>(
+        &mut self,
+        mut cqs: [&mut CompletionQueue; N],
+        mut each: impl FnMut(usize, WorkCompletion<'_>),
+    ) -> Result<(Vec<NotDone>, Result<(), PollError>), Error> {
+        let mut unfinished = Vec::new();
+        let mut found_nothing = false;
+        loop {
+            let (mut count, mut polled) = (0, Ok(()));
+            for (place, cq) in cqs.iter_mut().enumerate() {
+                match cq.poll(usize::MAX, |completion| each(place, completion)) {
+                    Ok(more) => count += more,
+                    Err(error) => polled = polled.and(Err(error)),
+                }
+            }
+            unfinished.clear();
+            if self.was_reset {
+                self.control.inner.add_unknown(&mut unfinished);
+            }
+            match self.forget() {
+                Ok(()) => return Ok((unfinished, polled)),
+                // A completion has arrived since they were polled. Each is of another request.
+                Err(_) if count != 0 || !found_nothing => found_nothing = count == 0,
+                Err(error) => {
+                    return Err(match polled {
+                        Ok(()) => error,
+                        Err(polled) => Error::invalid("forget", polled.to_string()),
+                    });
+                }
+            }
+        }
+    }
+
     /// Stops the queue pair: moves it to the error state, and polls `cqs`, its completion queues,
     /// until every request has completed. Returns the requests that were not done, in order of
     /// completion. `each` gets every completion that is polled, also those of other queue pairs.

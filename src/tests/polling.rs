@@ -2,10 +2,16 @@
 
 use super::states::{Bed, Pair};
 use super::*;
+use crate::testing::{Altered, AlteredCall};
+use crate::transport::Rc;
+use mlx5_prm::cmd::CommandOpcode;
 use mlx5_sim::Fault;
+use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::wait::wait_readable;
 use mlx5_wqe::SendFlags;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Posts what completes on both sides.
@@ -78,4 +84,226 @@ fn a_queue_that_is_sound_is_not_taken_for_one_that_overran() {
     assert_eq!(cq.wait(false, Some(Duration::from_millis(20))), Ok(false));
     assert_eq!(cq.poll(1, |_| panic!("nothing was posted")), Ok(0));
     assert!(matches!(events.next(), Ok(Some(AsyncEvent::PortError(1)))));
+}
+
+/// A queue pair that writes to another one's memory, and completes on a queue of four.
+struct Writer {
+    simulator: Simulator,
+    near: QueuePair<Rc>,
+    _far: QueuePair<Rc>,
+    memory: MemoryRegion,
+    posted: u64,
+    /// How often the device was asked what became of a completion queue.
+    asked: Arc<AtomicUsize>,
+}
+
+/// Whether a call asks the device about a completion queue.
+fn asks(call: &mut AlteredCall<'_>) -> bool {
+    call.method == method::DEVX_OBJ_QUERY
+        && call.input(attr::devx_obj_query::CMD_IN)[..2]
+            == (CommandOpcode::QUERY_CQ.0 as u16).to_be_bytes()
+}
+
+impl Writer {
+    fn new() -> (Self, Context, CompletionQueue) {
+        let simulator = Simulator::new(infiniband());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let kernel = Altered::new(simulator.kernel(), move |call| {
+            counted.fetch_add(usize::from(asks(call)), Relaxed);
+            call.pass()
+        });
+        let context = devices_on(kernel).unwrap().remove(0).open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let (cq, other) =
+            (context.create_cq(3).build().unwrap(), context.create_cq(3).build().unwrap());
+        assert_eq!(cq.capacity(), 3);
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let memory = pd.memory(4096).access(rights).register().unwrap();
+        let make = |cq| pd.create_qp::<Rc>(cq, cq).max_inline_data(8).build().unwrap();
+        let (mut near, mut far) = (make(&cq), make(&other));
+        let (port, psn) = (context.local_port(1, None).unwrap(), Psn::default());
+        let options = ConnectOptions::default();
+        let (here, there) =
+            (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
+        near.connect(&port, psn, &there, &options).unwrap();
+        far.connect(&port, psn, &here, &options).unwrap();
+        (Self { simulator, near, _far: far, memory, posted: 0, asked }, context, cq)
+    }
+
+    /// Has so many writes complete.
+    fn write(&mut self, count: u64) {
+        let to = self.memory.remote(0..8).unwrap();
+        for _ in 0..count {
+            let wr_id = self.posted;
+            let write = |batch: &mut Batch<'_, Rc>| {
+                batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(to).inline_data(b"8 bytes!");
+            };
+            self.near.post(write).unwrap();
+            self.posted += 1;
+        }
+        self.simulator.run_until_idle();
+    }
+}
+
+/// The device stops at a queue of four that nothing consumes.
+#[test]
+fn completions_of_leaked_iterators_are_published_by_the_next_poll_of_any_form() {
+    type Form = fn(&mut CompletionQueue) -> usize;
+    let leaks: [Form; 3] = [
+        |cq| {
+            let mut completions = cq.completions().unwrap();
+            let count = std::iter::from_fn(|| completions.next().map(drop)).count();
+            std::mem::forget(completions);
+            count
+        },
+        |cq| {
+            let mut completions = cq.completions().unwrap().into_iter();
+            let count = completions.by_ref().count();
+            std::mem::forget(completions);
+            count
+        },
+        // One is left.
+        |cq| {
+            let mut completions = cq.completions().unwrap();
+            let found = usize::from(completions.next().is_some());
+            std::mem::forget(completions);
+            found
+        },
+    ];
+    let polls: [Form; 6] = [
+        |cq| cq.poll(16, |_| {}).unwrap(),
+        |cq| cq.poll_fast(16, |_, _| {}).0,
+        |cq| usize::from(!cq.poll_nothing()),
+        |cq| cq.try_poll(16, |_| Ok::<_, PollError>(())).unwrap(),
+        |cq| cq.completions().unwrap().finish().unwrap(),
+        |cq| cq.poll_into(&mut [OwnedCompletion::default(); 4]).unwrap(),
+    ];
+    for (number, leak) in leaks.iter().enumerate() {
+        // Nothing else polls in between.
+        let (mut writer, _context, mut cq) = Writer::new();
+        for round in 0..40 {
+            writer.write(1);
+            assert_eq!(leak(&mut cq), 1, "leak {number}, round {round}");
+        }
+        // All that were written are passed, and a poll finds nothing.
+        for (form, poll) in polls.iter().enumerate() {
+            let (mut writer, _context, mut cq) = Writer::new();
+            writer.write(1);
+            assert_eq!(leak(&mut cq), 1);
+            assert_eq!(cq.inner.published(), 0);
+            assert_eq!(poll(&mut cq), 0, "leak {number}, poll {form}");
+            assert_eq!(cq.inner.published(), 1, "leak {number}, poll {form}");
+        }
+    }
+    let (mut writer, _context, cq) = Writer::new();
+    let shared = cq.into_shared();
+    for round in 0..40 {
+        writer.write(1);
+        assert_eq!(leaks[0](&mut shared.lock()), 1, "round {round}");
+    }
+    writer.write(1);
+    leaks[0](&mut shared.lock());
+    assert_eq!(shared.poll(16, |_| {}), Ok(0));
+    assert_eq!(shared.lock().inner.published(), 41);
+}
+
+#[test]
+fn a_cursor_that_is_never_ended_publishes_when_it_finds_nothing() {
+    let (mut writer, _context, cq) = Writer::new();
+    let mut cursor = cq.into_cursor();
+    writer.write(1);
+    assert!(cursor.start().unwrap().is_some());
+    for round in 1..40 {
+        assert!(cursor.next().is_none());
+        writer.write(1);
+        assert_eq!(cursor.next().map(|completion| completion.wr_id()), Some(round));
+    }
+    assert_eq!(cursor.end(), 40);
+}
+
+#[test]
+fn a_reset_after_completions_were_leaked_needs_one_poll() {
+    for purges in [false, true] {
+        let (mut writer, _context, mut cq) = Writer::new();
+        writer.write(1);
+        let mut completions = cq.completions().unwrap();
+        assert!(completions.next().is_some());
+        std::mem::forget(completions);
+        writer.near.reset().unwrap();
+        assert_eq!(writer.near.forget().map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        if purges {
+            assert_eq!(writer.near.purge(&mut cq), Ok(0));
+        } else {
+            assert_eq!(cq.poll(1, |_| panic!("it was passed")), Ok(0));
+        }
+        writer.near.forget().unwrap();
+    }
+}
+
+/// Also of a queue that was not empty before, and one that is emptied in several polls.
+#[test]
+fn an_overrun_is_told_by_the_poll_after_the_first_that_finds_nothing() {
+    for before in 0..9 {
+        for at_once in [1, 2, 16] {
+            let (mut writer, _context, mut cq) = Writer::new();
+            for _ in 0..before {
+                writer.write(1);
+                assert_eq!(cq.poll(16, |_| {}), Ok(1));
+            }
+            writer.write(6);
+            let mut count = 0;
+            loop {
+                match cq.poll(at_once, |_| {}) {
+                    Ok(0) => break,
+                    polled => count += polled.unwrap(),
+                }
+            }
+            assert_eq!(count, 4);
+            let next = cq.poll(at_once, |_| {});
+            assert_eq!(next, Err(PollError::Overrun), "{at_once} after {before}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_emptied_in_time_asks_the_device_nothing() {
+    for unread in [false, true] {
+        let (mut writer, context, mut cq) = Writer::new();
+        if unread {
+            writer.simulator.set_port_active(0, 1, false);
+            writer.simulator.set_port_active(0, 1, true);
+            assert!(wait_readable(context.async_events().as_fd(), None).unwrap());
+        }
+        for _ in 0..400 {
+            writer.write(1);
+            while cq.poll(16, |_| {}) == Ok(0) {}
+            // So long does the next one take.
+            for _ in 0..100 {
+                assert_eq!(cq.poll(16, |_| {}), Ok(0));
+            }
+        }
+        // With an event that nothing reads, it is asked once whether that is one of an overrun.
+        assert_eq!(writer.asked.load(Relaxed), usize::from(unread));
+    }
+}
+
+/// The event arrives when the queue was found empty already.
+#[test]
+fn an_overrun_whose_event_is_late_is_told_soon() {
+    for unread in [false, true] {
+        let (mut writer, context, mut cq) = Writer::new();
+        if unread {
+            writer.simulator.set_port_active(0, 1, false);
+            assert!(wait_readable(context.async_events().as_fd(), None).unwrap());
+            writer.simulator.set_port_active(0, 1, true);
+        }
+        writer.write(4);
+        assert_eq!(cq.poll(16, |_| {}), Ok(4));
+        assert_eq!(cq.poll(16, |_| {}), Ok(0));
+        writer.simulator.inject(0, Fault::OverrunCq(cq.cqn()));
+        let polls = (0..1 << 20).find(|_| cq.poll(16, |_| {}).is_err());
+        assert!(polls.unwrap() <= 1 << (if unread { 12 } else { 8 }), "{polls:?}");
+        assert_eq!(cq.poll(16, |_| {}), Err(PollError::Overrun));
+    }
 }
