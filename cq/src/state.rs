@@ -11,6 +11,7 @@ use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, Format, MiniFormat, OP_OWN_INITIAL, OPCODE_SHIFT, OWNER,
 };
+use mlx5_prm::doorbell::completion_queue_record::CONSUMER_MASK;
 
 /// Offset of the number of CQEs of a compressed run, in its title.
 pub(crate) const COUNT: usize = offset_of!(Cqe, byte_count);
@@ -277,6 +278,14 @@ impl RingState {
         self.consumed.load(Acquire)
     }
 
+    /// Returns the consumer index of a queue that was handed over: a program that polls it itself
+    /// stores 24 bits of its own in the doorbell record.
+    pub fn consumed_elsewhere(&self) -> u32 {
+        let here = self.consumed();
+        let ahead = self.record.consumer().wrapping_sub(here) & CONSUMER_MASK;
+        here.wrapping_add(ahead)
+    }
+
     #[inline(always)]
     pub(crate) fn set_consumed(&self, entries: u32) {
         self.consumed.store(entries, Release);
@@ -302,15 +311,26 @@ impl RingState {
     /// Requires that the device writes no more CQEs of that queue, and that the buffer is not
     /// replaced meanwhile.
     pub fn end_of(&self, index: u32) -> Option<u32> {
+        self.end_behind(|| self.consumed(), index)
+    }
+
+    /// As [`RingState::end_of`], of a queue that was handed over.
+    pub fn end_of_elsewhere(&self, index: u32) -> Option<u32> {
+        self.end_behind(|| self.consumed_elsewhere(), index)
+    }
+
+    /// Returns the index behind the last CQE that names user index `index`, from the consumer index
+    /// on that `consumed` returns.
+    fn end_behind(&self, consumed: impl Fn() -> u32, index: u32) -> Option<u32> {
         let ring_buffer = self.ring_buffer();
-        let mut position = self.consumed();
+        let mut position = consumed();
         let mut end = None;
         loop {
             let op_own = ring_buffer.op_own(position);
             barrier::from_device();
             let (takes, user_index) = ring_buffer.extent(position, op_own);
             // The device may already have overwritten a CQE that the poller has passed.
-            let consumed = self.consumed();
+            let consumed = consumed();
             if (position.wrapping_sub(consumed) as i32) < 0 {
                 position = consumed;
                 continue;

@@ -24,6 +24,11 @@ impl Word {
         // because the device (or the thread of a simulated one) may read the word at any time.
         unsafe { self.0.as_ref() }.store(value.to_be(), Relaxed);
     }
+
+    fn load(self) -> u32 {
+        // SAFETY: as in `store`.
+        u32::from_be(unsafe { self.0.as_ref() }.load(Relaxed))
+    }
 }
 
 /// The doorbell record of a queue pair, or of a receive queue without one.
@@ -77,9 +82,9 @@ impl fmt::Debug for QueuePairRecord {
 #[derive(Clone, Copy)]
 pub struct CompletionQueueRecord(NonNull<u8>);
 
-// SAFETY: the value is an address; every access through it is an atomic store.
+// SAFETY: the value is an address; every access through it is atomic.
 unsafe impl Send for CompletionQueueRecord {}
-// SAFETY: as for `Send`: only atomic stores go through it.
+// SAFETY: as for `Send`: only atomic accesses go through it.
 unsafe impl Sync for CompletionQueueRecord {}
 
 impl CompletionQueueRecord {
@@ -99,6 +104,12 @@ impl CompletionQueueRecord {
         // words.
         let word = unsafe { Word::at(self.0, cq::CONSUMER) };
         word.store(entries & cq::CONSUMER_MASK);
+    }
+
+    /// Loads the consumer index of 24 bits: a program that polls the queue itself stores its own there.
+    pub fn consumer(self) -> u32 {
+        // SAFETY: as in `set_consumer`.
+        unsafe { Word::at(self.0, cq::CONSUMER) }.load() & cq::CONSUMER_MASK
     }
 
     /// Stores the arm word.

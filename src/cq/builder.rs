@@ -327,6 +327,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             uar,
             deferred,
             buffer: Mutex::new(Some(buffer)),
+            stale: Mutex::default(),
             memory: self.memory,
             timestamps: self.timestamps,
             slot: Some(slot),

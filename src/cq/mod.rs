@@ -53,6 +53,9 @@ pub(crate) struct CqInner {
     deferred: Arc<Deferred<Arc<UserIndex>>>,
     /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
+    /// Of a queue that was handed over: queues that were reset since, and the index behind their
+    /// last CQE. The poll that takes the queue back removes these CQEs. Locked after `buffer`.
+    stale: Mutex<Vec<(u32, Arc<UserIndex>)>>,
     memory: MemorySource,
     timestamps: Timestamps,
     slot: Option<RecordSlot>,
@@ -157,27 +160,61 @@ impl CqInner {
 
     /// Keeps `index` until no CQE in the queue can name it.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
-        let end = self.end_of(index).unwrap_or_else(|| self.state.consumed());
+        let end = {
+            let _buffer = self.buffer();
+            self.end_of(index).unwrap_or_else(|| self.consumed())
+        };
         self.deferred.push(end, Arc::clone(index));
         self.attention.set_deferred();
     }
 
-    /// Whether the queue has CQEs of `index` that were not polled.
+    /// Whether polls will return CQEs of `index`, of which the device writes none any more.
     pub(crate) fn holds(&self, index: &UserIndex) -> bool {
-        self.end_of(index).is_some()
+        let _buffer = self.buffer();
+        self.end_of(index).is_some_and(|end| {
+            !self.stale().iter().any(|(until, stale)| *until == end && stale.get() == index.get())
+        })
     }
 
-    /// Returns the index behind the last CQE that names `index`, as of now.
+    /// As [`CqInner::holds`], but the CQEs in a queue that was handed over do not count: the poll that
+    /// takes it back removes them. Until then they stay, because a program may look at them.
+    pub(crate) fn holds_after_reset(&self, index: &Arc<UserIndex>) -> bool {
+        let _buffer = self.buffer();
+        let Some(end) = self.end_of(index) else { return false };
+        if !self.attention.is_handed_over() {
+            return true;
+        }
+        let consumed = self.consumed();
+        let mut stale = self.stale();
+        // What the program has passed, and what this end covers, is not kept.
+        stale.retain(|(until, other)| {
+            (until.wrapping_sub(consumed) as i32) > 0 && other.get() != index.get()
+        });
+        stale.push((end, Arc::clone(index)));
+        false
+    }
+
+    fn stale(&self) -> MutexGuard<'_, Vec<(u32, Arc<UserIndex>)>> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the index behind the last CQE that names `index`, as of now. The buffer is locked:
+    /// resizing, possibly on another thread, replaces it, and a poll may take the queue back.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
         #[cfg(test)]
         crate::testing::step();
-        if self.attention.is_handed_over() {
-            // Nothing here knows what was consumed.
-            return None;
+        match self.attention.is_handed_over() {
+            true => self.state.end_of_elsewhere(index.get()),
+            false => self.state.end_of(index.get()),
         }
-        // Resizing, possibly on another thread, replaces the buffer.
-        let _buffer = self.buffer();
-        self.state.end_of(index.get())
+    }
+
+    /// Returns the consumer index.
+    fn consumed(&self) -> u32 {
+        match self.attention.is_handed_over() {
+            true => self.state.consumed_elsewhere(),
+            false => self.state.consumed(),
+        }
     }
 
     fn buffer(&self) -> MutexGuard<'_, Option<QueueBuffer>> {
@@ -462,9 +499,10 @@ impl CompletionQueue {
         })
     }
 
-    /// Removes the completions of a queue pair that was reset, and returns their number.
-    pub(crate) fn purge(&mut self, index: &UserIndex) -> u32 {
-        if self.inner.attention.is_handed_over() {
+    /// Removes the completions of a queue pair that was reset, and returns their number. Of a queue
+    /// that was handed over, the poll that takes it back removes them.
+    pub(crate) fn purge(&mut self, index: &Arc<UserIndex>) -> u32 {
+        if !self.inner.holds_after_reset(index) {
             return 0;
         }
         // Those that an iterator passed which was leaked are none of the queue pair's.
@@ -488,11 +526,13 @@ impl CompletionQueue {
     /// the next poll may still use.
     pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
+        let consumed = match self.inner.attention.is_handed_over() {
+            true => self.inner.state.consumed_elsewhere(),
+            false => self.ring.consumer(),
+        };
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
         // meanwhile.
-        self.inner
-            .deferred
-            .release_but(self.ring.consumer(), |gone| last.contains(&Some(gone.as_non_null())));
+        self.inner.deferred.release_but(consumed, |gone| last.contains(&Some(gone.as_non_null())));
     }
 
     /// Handles an empty poll: counts it, and looks around at times.
@@ -547,7 +587,7 @@ impl CompletionQueue {
             return Err(PollError::Forked);
         }
         if attention.is_handed_over() {
-            attention.take_back();
+            self.take_back();
         }
         if let Some(corruption) = self.ring.corruption() {
             return Err(PollError::Corrupt(corruption));
@@ -570,6 +610,27 @@ impl CompletionQueue {
             return Err(PollError::Overrun);
         }
         Ok(())
+    }
+
+    /// Takes the queue back that was handed over: polls go on behind what the program has polled, and
+    /// without the completions of queues that were reset meanwhile.
+    #[cold]
+    fn take_back(&mut self) {
+        let Self { ring, inner, .. } = self;
+        // Threads that reset or destroy a queue wait.
+        let _buffer = inner.buffer();
+        ring.follow();
+        let mut stale = std::mem::take(&mut *inner.stale());
+        // In this order, because a purge moves the CQEs before its end.
+        let consumer = ring.consumer();
+        stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer) as i32);
+        for (end, index) in &stale {
+            // SAFETY: `RingState::end_of` is called only with this lock held.
+            unsafe {
+                ring.purge_until(index.get(), Some(*end), |counter| index.discard_receive(counter))
+            };
+        }
+        inner.attention.take_back();
     }
 
     /// Requests one event on the channel (`ibv_req_notify_cq`): at the next completion, or, with

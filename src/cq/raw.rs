@@ -20,9 +20,15 @@ pub struct RawCompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Hands the queue over to a program that polls it itself (`mlx5dv_init_obj`). From now on nothing
-    /// here reads or changes it: a queue pair that is destroyed or reset leaves its CQEs there, and a
-    /// resize is refused. A poll takes the queue back.
+    /// Hands the queue over to a program that looks at it, or polls it itself (`mlx5dv_init_obj`).
+    /// From now on nothing here changes it: a queue pair that is destroyed or reset leaves its CQEs
+    /// there, and a resize is refused.
+    ///
+    /// A poll takes the queue back. It goes on at the consumer index in the doorbell record, which a
+    /// program that polls itself moves, and returns no completion of queue pairs that were destroyed,
+    /// or that [`QueuePair::purge`](crate::QueuePair::purge) or leaving RESET was for, meanwhile.
+    /// Requests that the program has polled are not done here: later ones of a send queue end them,
+    /// receives stay outstanding.
     ///
     /// The pointers are valid until the queue is destroyed. What writes through them must follow the
     /// device's rules for completion queues.

@@ -97,6 +97,12 @@ impl QpInner {
         &self.pd
     }
 
+    /// Returns the number by which CQEs name the queue pair.
+    #[cfg(test)]
+    pub(crate) fn user_index(&self) -> u32 {
+        self.index.get()
+    }
+
     fn handle(&self) -> MutexGuard<'_, Option<u32>> {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -94,7 +94,8 @@ impl QpInner {
         send: &mut SendQueue<T>,
         receive: Option<&mut ReceiveQueue>,
     ) -> Result<(), Error> {
-        if self.has_completions() {
+        let mut cqs = [&self.send_cq, &self.recv_cq].into_iter();
+        if cqs.any(|cq| cq.holds_after_reset(&self.index)) {
             let what = "the completion queue still has completions from before the reset: poll \
                         them first, or remove them with `purge`";
             return Err(Error::busy("modify_qp", what));

@@ -587,7 +587,7 @@ impl WorkQueue {
         if !control.was_reset || control.state != WqState::Reset {
             return Ok(());
         }
-        if self.inner.cq.holds(&self.inner.index) {
+        if self.inner.cq.holds_after_reset(&self.inner.index) {
             let what = "the completion queue still has completions from before the reset: poll \
                         them first, or remove them with `purge`";
             return Err(Error::busy(MODIFY, what));

@@ -36,7 +36,7 @@ fn a_queue_that_was_handed_over_is_left_alone() {
     let before = bytes(&raw);
     pair.near.modify(&QpAttributes::new().qp_state(QueueState::Reset)).unwrap();
     assert_eq!(pair.near.purge(&mut bed.cq), Ok(0));
-    // Nobody here knows whether the completions were seen, so they do not hinder a new start.
+    // The poll that takes the queue back removes them, so they do not hinder a new start.
     let init = QpAttributes::new()
         .qp_state(QueueState::Init)
         .pkey_index(0)
@@ -64,6 +64,179 @@ fn a_poll_takes_a_queue_back() {
     assert_eq!(removed, 5);
     assert_eq!(bed.cq.poll(16, |_| ()), Ok(0));
     bed.cq.resize(1000).unwrap();
+}
+
+/// The identifiers of what is polled.
+fn polled(bed: &mut Bed) -> Vec<u64> {
+    let mut wr_ids = Vec::new();
+    bed.cq.poll(64, |wc| wr_ids.push(wc.wr_id())).unwrap();
+    wr_ids
+}
+
+/// What a program does that polls the queue itself: it stores its consumer index.
+fn consume(raw: &RawCompletionQueue, consumer: u32) {
+    // SAFETY: the consumer index of the doorbell record, which the queue keeps.
+    unsafe { raw.record.cast::<[u8; 4]>().write_volatile(consumer.to_be_bytes()) };
+}
+
+#[test]
+fn destroyed_queue_pair_leaves_its_successor_no_completion_in_a_handed_over_queue() {
+    let mut bed = Bed::stepped();
+    let mut former = bed.pair(None);
+    former.receive([7]);
+    former.send([1], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    let raw = bed.cq.hand_over().unwrap();
+    let before = bytes(&raw);
+    drop(former);
+    assert_eq!(bytes(&raw), before, "a program may look at them");
+    let mut next = bed.pair(None);
+    next.receive([8]);
+    next.send([2], SendFlags::SIGNALED);
+    assert_eq!(polled(&mut bed), [], "nothing of it is executed");
+    bed.simulator.run_until_idle();
+    let mut found = polled(&mut bed);
+    found.sort_unstable();
+    assert_eq!(found, [2, 8]);
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+#[test]
+fn reset_queue_pair_has_no_former_completion_in_a_queue_that_was_handed_over() {
+    for purge in [false, true] {
+        let mut bed = Bed::stepped();
+        let mut pair = bed.pair(None);
+        for round in 0..3 {
+            pair.receive([7]);
+            pair.send([1], SendFlags::SIGNALED);
+            bed.simulator.run_until_idle();
+            let raw = bed.cq.hand_over().unwrap();
+            let before = bytes(&raw);
+            for _ in 0..2 {
+                for qp in [&mut pair.near, &mut pair.far] {
+                    qp.reset().unwrap();
+                    if purge {
+                        assert_eq!(qp.purge(&mut bed.cq), Ok(0));
+                        assert_eq!(qp.free_send_blocks(), qp.caps().send_blocks, "forgotten");
+                    }
+                }
+                pair.connect();
+            }
+            assert_eq!(bytes(&raw), before, "a program may look at them");
+            pair.receive([8]);
+            pair.send([2], SendFlags::SIGNALED);
+            assert_eq!(polled(&mut bed), [], "round {round}: nothing of it is executed");
+            bed.simulator.run_until_idle();
+            let mut found = polled(&mut bed);
+            found.sort_unstable();
+            assert_eq!(found, [2, 8], "round {round}");
+        }
+        assert_eq!(bed.simulator.violations(), []);
+    }
+}
+
+/// Their last completions lie in another order than that of the resets, and between those of others.
+#[test]
+fn queue_pairs_that_were_reset_in_any_order_take_nothing_from_others() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut bed = Bed::stepped();
+        let mut pairs: Vec<_> = (0..4).map(|_| bed.pair(None)).collect();
+        for round in 0..4 {
+            for (number, pair) in (0..).zip(&mut pairs) {
+                pair.receive([100 * number + round]);
+                pair.send([1000 + 100 * number + round], SendFlags::SIGNALED);
+                bed.simulator.run_until_idle();
+            }
+        }
+        bed.cq.hand_over().unwrap();
+        for place in order {
+            pairs[place].near.reset().unwrap();
+            pairs[place].far.reset().unwrap();
+            pairs[place].connect();
+            // The device goes on with those that were reset.
+            pairs[place].receive([5000]);
+            pairs[place].send([5001], SendFlags::SIGNALED);
+            bed.simulator.run_until_idle();
+        }
+        let mut expected: Vec<u64> = (0..4).flat_map(|at| [300 + at, 1300 + at]).collect();
+        expected.extend([5000, 5001].repeat(3));
+        let mut found = polled(&mut bed);
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{order:?}");
+        assert_eq!(bed.simulator.violations(), []);
+    }
+}
+
+#[test]
+fn requests_of_a_shared_receive_queue_come_back_from_a_queue_that_was_handed_over() {
+    let mut bed = Bed::stepped();
+    let mut srq = bed.pd.create_srq(7).build().unwrap();
+    for reset in [true, false] {
+        let mut pair = bed.pair(Some(&srq));
+        for wr_id in 0..7 {
+            srq.recv(wr_id, Sge::default()).unwrap();
+        }
+        pair.send(0..7, SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        bed.cq.hand_over().unwrap();
+        if reset {
+            pair.far.reset().unwrap();
+            pair.near.reset().unwrap();
+            pair.connect();
+        } else {
+            drop(pair);
+        }
+        assert_eq!(srq.in_flight(), 7);
+        assert_eq!(polled(&mut bed), []);
+        assert_eq!(srq.in_flight(), 0, "reset: {reset}");
+    }
+}
+
+#[test]
+fn poll_goes_on_behind_what_a_program_polled_itself() {
+    let mut bed = Bed::stepped();
+    let mut pair = bed.pair(None);
+    for round in 1..=40 {
+        pair.receive(0..4);
+        pair.send(10..14, SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        let raw = bed.cq.hand_over().unwrap();
+        // The ring has 128 CQEs, so the first poll that finds some is on the second lap.
+        let polls = round % 20 == 0;
+        consume(&raw, 8 * round - if polls { 2 } else { 0 });
+        if polls {
+            let found = polled(&mut bed);
+            assert_eq!(found.iter().map(|wr_id| wr_id % 10).collect::<Vec<_>>(), [3, 3], "{round}");
+            assert_eq!(polled(&mut bed), []);
+        }
+        // Receives that the program polled stay outstanding until a reset.
+        pair.far.reset().unwrap();
+        pair.near.reset().unwrap();
+        pair.connect();
+    }
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+/// Otherwise a program that polls itself would keep the records of each queue pair that it had.
+#[test]
+fn user_index_is_used_again_once_a_program_has_polled_all_that_names_it() {
+    let bed = Bed::stepped();
+    let number = |pair: &super::states::Pair| pair.near.control.inner.user_index();
+    let mut former = bed.pair(None);
+    former.receive([7]);
+    former.send([1], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    let raw = bed.cq.hand_over().unwrap();
+    let freed = number(&former);
+    drop(former);
+    let early = bed.pair(None);
+    assert_ne!(number(&early), freed);
+    consume(&raw, 2);
+    let pairs = [bed.pair(None), bed.pair(None)];
+    let mut used: Vec<_> = pairs.iter().map(number).collect();
+    used.extend(pairs.iter().map(|pair| pair.far.control.inner.user_index()));
+    assert!(used.contains(&freed), "{used:?} have not {freed}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
         let (port, psn, options) = (&self.port, Psn::default(), ConnectOptions::default());
         let here = self.near.endpoint(port, psn, &options);
         let there = self.far.endpoint(port, psn, &options);
@@ -53,7 +53,16 @@ impl Pair {
 
 impl Bed {
     pub(super) fn new() -> Self {
-        let simulator = Simulator::new(SimConfig::new());
+        Self::on(SimConfig::new())
+    }
+
+    /// The device works only when the test runs it.
+    pub(super) fn stepped() -> Self {
+        Self::on(SimConfig::new().step(true))
+    }
+
+    fn on(config: SimConfig) -> Self {
+        let simulator = Simulator::new(config);
         let context = open(&simulator);
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(100).build().unwrap();

@@ -46,12 +46,32 @@ impl<Q: Queue> Ring<Q> {
     ///
     /// # Safety
     /// No thread calls [`RingState::end_of`](crate::RingState::end_of) meanwhile.
-    pub unsafe fn purge(&mut self, index: u32, mut discard: impl FnMut(u16)) -> u32 {
+    pub unsafe fn purge(&mut self, index: u32, discard: impl FnMut(u16)) -> u32 {
+        // SAFETY: by the caller's contract.
+        unsafe { self.purge_until(index, None, discard) }
+    }
+
+    /// As [`Ring::purge`], of the CQEs before the index `end`, if there is one.
+    ///
+    /// # Safety
+    /// As for [`Ring::purge`].
+    pub unsafe fn purge_until(
+        &mut self,
+        index: u32,
+        end: Option<u32>,
+        mut discard: impl FnMut(u16),
+    ) -> u32 {
         if self.corruption.is_some() {
             return 0;
         }
+        let room = match end {
+            Some(end) => (end.wrapping_sub(self.consumer()) as i32).max(0) as u32,
+            None => u32::MAX,
+        };
         let (mut scanned, mut removed, mut count) = (0, 0, 0);
-        while let Some(unit) = self.unit(scanned) {
+        while scanned < room
+            && let Some(unit) = self.unit(scanned)
+        {
             let at = self.consumer().wrapping_add(scanned);
             scanned += unit.slots;
             if unit.index == Some(index) {
@@ -74,6 +94,17 @@ impl<Q: Queue> Ring<Q> {
             self.compact(index, scanned, removed);
         }
         count
+    }
+
+    /// Goes on with a queue that was handed over: behind what another program polled.
+    pub fn follow(&mut self) {
+        let at = self.state.consumed_elsewhere();
+        if (at.wrapping_sub(self.consumer()) as i32) > 0 {
+            self.run.abandon();
+            self.consumer = at;
+            self.find_position();
+            self.publish();
+        }
     }
 
     /// Returns the CQE or run `ahead` slots from the consumer index on. `None` if there is none, or

@@ -276,3 +276,60 @@ fn random_rings_keep_what_is_of_other_queues() {
         assert_eq!(bed.ring.corruption(), None, "seed {seed}");
     }
 }
+
+#[test]
+fn purge_until_an_index_leaves_what_lies_behind_it() {
+    for end in 0..=7 {
+        let mut bed = Bed::new(3, 64);
+        let (reset, other) = (Outstanding::default(), Outstanding::default());
+        bed.register(RESET, &reset);
+        bed.register(OTHER, &other);
+        let indexes = [RESET, OTHER, RESET, OTHER, RESET, RESET, OTHER];
+        for (counter, index) in (0..).zip(indexes) {
+            let queue = if index == RESET { &reset } else { &other };
+            queue.send(counter, counter.into(), 0x0a);
+            bed.device.write(Entry::new(0, index, counter));
+        }
+        let before = indexes[..end].iter().filter(|index| **index == RESET).count() as u32;
+        // SAFETY: there is no other thread.
+        let removed = unsafe { bed.ring.purge_until(RESET, Some(end as u32), |_| ()) };
+        assert_eq!((removed, bed.ring.consumer()), (before, before), "{end}");
+        let left = (0..7).filter(|&at| at >= end || indexes[at] == OTHER);
+        let found: Vec<_> = std::iter::from_fn(|| bed.next_id()).collect();
+        assert!(left.map(|at| at as u64).eq(found.iter().copied()), "{end}: {found:?}");
+        assert_eq!(bed.ring.corruption(), None);
+    }
+}
+
+/// A poller in the middle of a run, which another program then polled to its end and beyond.
+#[test]
+fn ring_follows_the_doorbell_record_out_of_a_run() {
+    for start in [0, 6] {
+        let mut bed = Bed::compressed(3, 64, MiniFormat::Hash);
+        let other = Outstanding::default();
+        bed.register(OTHER, &other);
+        for counter in 0..start {
+            other.send(counter, 1, 0x0a);
+            bed.device.write(Entry::new(0, OTHER, counter));
+            assert_eq!(bed.next_id(), Some(1));
+        }
+        bed.ring.publish();
+        bed.ring.follow();
+        assert_eq!(bed.ring.consumer(), u32::from(start), "nothing else polled");
+        (20..24).for_each(|counter| other.receive(counter, counter.into()));
+        let minis: Vec<_> = (0..4).map(|at| mini([at as u8; 4], at)).collect();
+        write_run(&mut bed.device, Entry::new(RECEIVE, OTHER, 20), &minis);
+        for counter in [90, 91] {
+            other.send(counter, counter.into(), 0x0a);
+            bed.device.write(Entry::new(0, OTHER, counter));
+        }
+        assert_eq!(bed.next_id(), Some(20));
+        let behind = u32::from(start) + 5;
+        bed.scribble(u64::from(behind).rotate_left(32).to_be_bytes());
+        assert_eq!(bed.ring.state().end_of_elsewhere(OTHER), Some(behind + 1));
+        bed.ring.follow();
+        assert_eq!(bed.ring.consumer(), behind);
+        assert_eq!((bed.next_id(), bed.next_id()), (Some(91), None));
+        assert_eq!(bed.ring.corruption(), None);
+    }
+}

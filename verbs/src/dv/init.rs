@@ -1,8 +1,10 @@
 //! `mlx5dv_init_obj`: the parts of objects in memory, for programs that drive queues themselves.
 //!
 //! A queue pair, shared receive queue or work queue is then only created, modified and destroyed here. A
-//! completion queue is read no more here, also not for a queue pair that goes or is reset, unless the program
-//! polls it by `ibv_poll_cq` after all.
+//! completion queue is not changed here, also not for a queue pair that is destroyed or reset, until the program
+//! polls it by `ibv_poll_cq`: that goes on behind what the program has polled itself, as far as the doorbell record
+//! says, and finds no completion of such a queue pair. C's library removes nothing from a queue that was handed over,
+//! and its next poll fails at what names a destroyed queue pair.
 
 use super::devx::DevxObject;
 use crate::abi::mlx5dv::*;
