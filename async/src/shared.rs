@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use mlx5::{CompletionError, ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr};
+use mlx5::{
+    CompletionError, ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr,
+};
 
 use crate::error::{Ended, Refused, RefusedBecause};
 use crate::posting::try_post;

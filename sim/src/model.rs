@@ -39,6 +39,8 @@ pub struct Capabilities {
     pub block_4048: bool,
     /// Send queues that drain on signature errors.
     pub drain_sigerr: bool,
+    /// A queue pair tells whether it places the data of a request in order (`qp_data_in_order`).
+    pub data_in_order: bool,
     /// Completions with real-time timestamps.
     pub real_time: bool,
     /// Base-two logarithm of the queue pairs.
@@ -125,6 +127,8 @@ capabilities! {
     // Linux 5.13, "Add support of SQD2RTS" for rdma-core's signature pipelining; no source names
     // the models.
     drain_sigerr:         N,   N,   Y,   Y;
+    // rdma-core, "mlx5: Implement ibv_query_qp_data_in_order", June 2021; no source names the models.
+    data_in_order:        N,   N,   N,   Y;
     // DPDK, doc/guides/nics/mlx5.rst, "REAL_TIME_CLOCK_ENABLE", and its example for mt4125, a 6 Dx.
     real_time:            N,   N,   Y,   Y;
     // `ibv_devinfo -v` of a CX-5 (part 4119) in open-mpi/ompi pull request 6137: max_qp 262144; of

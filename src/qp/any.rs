@@ -285,6 +285,11 @@ impl AnyQueuePair {
         of_any!(self, qp => qp.has_srq())
     }
 
+    /// See [`QueuePair::data_in_order`].
+    pub fn data_in_order(&self) -> Result<bool, Error> {
+        of_any!(self, qp => qp.data_in_order())
+    }
+
     /// See [`QueuePair::drained`].
     pub fn drained(&self) -> Result<Drained, CancelError> {
         of_any!(self, qp => qp.drained())

@@ -152,7 +152,7 @@ impl ControlHalf {
     /// with DEVX. Posting may continue meanwhile.
     pub fn drained(&self) -> Result<Drained, CancelError> {
         self.inner.drain_epoch.prove(|| {
-            let DeviceState { state, counter } =
+            let DeviceState { state, counter, .. } =
                 self.device_state("query_qp (DEVX)").map_err(CancelError::Query)?;
             if state == QpState::SQD { Ok(counter) } else { Err(CancelError::NotDrained { state }) }
         })

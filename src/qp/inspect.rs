@@ -14,7 +14,13 @@ pub(crate) struct DeviceState {
     pub(crate) state: QpState,
     /// The block, free-running in 16 bits, at which the send queue will resume.
     pub(crate) counter: u16,
+    /// Whether it places data in order. Of a device with `qp_data_in_order`.
+    data_in_order: bool,
 }
+
+/// Whether the processor sees the data of a device that writes in order in this order. rdma-core's C
+/// library says so of x86 alone (`ibv_query_qp_data_in_order`).
+const PROCESSOR_KEEPS_ORDER: bool = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
 
 impl ControlHalf {
     /// Queries the device, whose state may have changed without the kernel. Needs DEVX.
@@ -32,7 +38,42 @@ impl ControlHalf {
         inner.context.devx_query(verb, handle, query.as_bytes(), answer.as_bytes_mut())?;
         let qpc = answer.qpc();
         let counter = qpc.hw_sq_wqebb_counter() as u16;
-        Ok(DeviceState { state: QpState(qpc.state()), counter })
+        let data_in_order = qpc.data_in_order();
+        Ok(DeviceState { state: QpState(qpc.state()), counter, data_in_order })
+    }
+
+    /// Asks whether the data of each request that arrives here is placed in ascending order, so that
+    /// a program may poll the last byte of a message instead of its completion
+    /// (`ibv_query_qp_data_in_order`). It says nothing of the order of different requests.
+    ///
+    /// `true` is a promise for a queue pair in RTS, of memory that the processor reads, and of regions
+    /// without [`Access::RELAXED_ORDERING`](crate::Access::RELAXED_ORDERING). `false` is none: the
+    /// device does not say so, there is no DEVX to ask it, the queue pair is in another state, or the
+    /// processor is no x86. Firmware that was told to relax the order of all writes
+    /// (`PCI_WR_ORDERING=force_relax`) is not asked about that.
+    ///
+    /// [`MessageRing`](crate::MessageRing) and [`MessageSlots`](crate::MessageSlots) need no such order.
+    ///
+    /// # Errors
+    /// If the device is gone, or does not answer.
+    pub fn data_in_order(&self) -> Result<bool, Error> {
+        Ok(PROCESSOR_KEEPS_ORDER && self.device_data_in_order()?)
+    }
+
+    /// As [`ControlHalf::data_in_order`], of the device alone: for memory that another device reads, or
+    /// with knowledge of the processor (`IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY`).
+    pub fn device_data_in_order(&self) -> Result<bool, Error> {
+        const VERB: &str = "query_qp_data_in_order (DEVX)";
+        let context = &self.inner.context;
+        context.check(VERB)?;
+        if self.state() != QueueState::ReadyToSend
+            || self.inner.qp_type == QpType::RawPacket
+            || !context.has_devx()
+            || !context.hca_cap(VERB)?.qp_data_in_order()
+        {
+            return Ok(false);
+        }
+        Ok(self.device_state(VERB)?.data_in_order)
     }
 }
 
@@ -50,6 +91,12 @@ pub(super) const fn state_at_device(state: QueueState) -> QpState {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
+    /// Asks whether the data of each request that arrives here is placed in ascending order. See
+    /// [`ControlHalf::data_in_order`].
+    pub fn data_in_order(&self) -> Result<bool, Error> {
+        self.control.data_in_order()
+    }
+
     /// Returns a copy of the send ring as the device reads it:
     /// [`QueuePairCaps`](super::QueuePairCaps)'s `send_blocks` blocks of 64 bytes, in device
     /// layout; the first one has block counter zero. Blocks that were never used are zero; others

@@ -651,3 +651,33 @@ fn a_queue_is_missing_or_the_device_is_gone() {
     assert!(std::error::Error::source(&failed).is_some());
     assert!(failed.to_string().ends_with("; 2 requests are not done or unknown"), "{failed}");
 }
+
+#[test]
+fn data_is_promised_in_order_only_in_rts_by_a_device_that_says_so_to_an_x86() {
+    let x86 = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
+    for (config, says_so) in [
+        (SimConfig::new(), true),
+        (SimConfig::new().devx(false), false),
+        (SimConfig::new().model(mlx5_sim::Model::ConnectX6), false),
+    ] {
+        let simulator = Simulator::new(config);
+        let context = open(&simulator);
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16).build().unwrap();
+        let (port, options) = (context.local_port(1, None).unwrap(), ConnectOptions::default());
+        let mut qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+        assert_eq!(qp.data_in_order(), Ok(false), "in RESET");
+        qp.init(&port, &options).unwrap();
+        assert_eq!(qp.data_in_order(), Ok(false), "in INIT");
+        let own = qp.endpoint(&port, Psn::default(), &options);
+        qp.connect(&port, Psn::default(), &own, &options).unwrap();
+        let (_, _, mut control) = qp.split();
+        assert_eq!(control.data_in_order(), Ok(x86 && says_so));
+        assert_eq!(control.device_data_in_order(), Ok(says_so));
+        control.modify(&QpAttributes::new().qp_state(QueueState::Error)).unwrap();
+        assert_eq!(control.device_data_in_order(), Ok(false), "in ERR");
+        simulator.remove_device(0);
+        let gone = control.device_data_in_order().map_err(|error| error.kind());
+        assert!(matches!(gone, Ok(false) | Err(ErrorKind::DeviceGone)), "{gone:?}");
+    }
+}

@@ -19,6 +19,7 @@ layouts! {
         event_on_vhca_state_allocated, set_event_on_vhca_state_allocated: 0x26, 1;
         event_on_vhca_state_invalid, set_event_on_vhca_state_invalid: 0x27, 1;
         vhca_id, set_vhca_id: 0x30, 16;
+        qp_data_in_order, set_qp_data_in_order: 0x62, 1;
         log_max_srq_sz, set_log_max_srq_sz: 0x80, 8;
         log_max_qp_sz, set_log_max_qp_sz: 0x88, 8;
         event_cap, set_event_cap: 0x90, 1;

@@ -60,6 +60,7 @@ layouts! {
         no_sq, set_no_sq: 0x50, 1;
         log_sq_size, set_log_sq_size: 0x51, 4;
         ts_format, set_ts_format: 0x58, 2;
+        data_in_order, set_data_in_order: 0x5a, 1;
         rlky, set_rlky: 0x5b, 1;
         ulp_stateless_offload_mode, set_ulp_stateless_offload_mode: 0x5c, 4;
         counter_set_id, set_counter_set_id: 0x60, 8;

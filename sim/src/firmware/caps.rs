@@ -202,6 +202,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_log_tag_matching_list_sz(limits.log_tags.into())
         .set_log_max_xrq(if limits.log_tags > 0 { log(limits.srqs) } else { 0 })
         .set_drain_sigerr(has.drain_sigerr)
+        .set_qp_data_in_order(has.data_in_order)
         .set_sigerr_cqe(true)
         .set_sho(true)
         .set_sigerr_domain_and_sig_type(has.block_signatures)

@@ -162,6 +162,8 @@ impl Firmware {
         *out.qpc_mut() = record.context;
         out.qpc_mut()
             .set_state(now.state as u32)
+            // This device always places data in ascending order; an older one does not say so.
+            .set_data_in_order(device.config().capabilities.data_in_order)
             .set_next_send_psn(now.next_send_psn)
             .set_next_rcv_psn(now.next_rcv_psn)
             .set_hw_sq_wqebb_counter(now.hw_sq_wqebb_counter.into())

@@ -207,3 +207,64 @@ pub unsafe extern "C" fn query_qp(
         init_attr.write(init);
     }))
 }
+
+/// What `ibv_query_qp_data_in_order` answers, where the device says this, if the flags let it be asked.
+fn in_order(flags: c_uint, ask: impl FnOnce() -> bool) -> c_int {
+    const CAPS: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS;
+    const DEVICE_ONLY: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+    let known = flags & !(CAPS | DEVICE_ONLY) == 0;
+    // C's library promises nothing of other processors.
+    let processor = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
+    if !known || !(processor || flags & DEVICE_ONLY != 0) || !ask() {
+        return 0;
+    }
+    match flags & CAPS != 0 {
+        // Whoever places the whole in order does so with each block of it.
+        true => {
+            (IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG | IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES)
+                as c_int
+        }
+        false => 1,
+    }
+}
+
+/// `ibv_query_qp_data_in_order`. The device's answer is the same for all operations. Of the receiving end
+/// of extended connections it is not asked: no promise.
+///
+/// # Safety
+/// `qp` was not destroyed.
+pub unsafe extern "C" fn query_qp_data_in_order(
+    qp: *mut ibv_qp,
+    _op: c_uint,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: by the contract.
+    let this = unsafe { QpObject::of(qp) };
+    in_order(flags, || {
+        let asked = this.with_control(|control| Ok(control.device_data_in_order()?));
+        // C's library takes any failure for no promise.
+        asked.unwrap_or(false)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_in_order_is_answered_as_the_flags_ask() {
+        const CAPS: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS;
+        const DEVICE_ONLY: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+        let x86 = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
+        for (flags, processor_counts, yes) in
+            [(0, true, 1), (CAPS, true, 3), (DEVICE_ONLY, false, 1), (CAPS | DEVICE_ONLY, false, 3)]
+        {
+            let expected = if x86 || !processor_counts { yes } else { 0 };
+            assert_eq!(in_order(flags, || true), expected, "flags {flags}");
+            assert_eq!(in_order(flags, || false), 0, "flags {flags}");
+        }
+        // A flag of a later release is no question that can be answered.
+        assert_eq!(in_order(4, || unreachable!("it is not asked")), 0);
+        assert_eq!(in_order(CAPS | 1 << 31, || unreachable!("it is not asked")), 0);
+    }
+}

@@ -113,7 +113,7 @@ macro_rules! libibverbs {
             }
 
             default "IBVERBS_1.14" {
-                ibv_query_qp_data_in_order => refuse::zero,
+                ibv_query_qp_data_in_order => qp::modify::query_qp_data_in_order,
             }
         }
     };

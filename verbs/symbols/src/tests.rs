@@ -39,7 +39,7 @@ fn a_name_has_one_default_node() {
 }
 
 /// What programs call of libibverbs and this library refuses.
-const REFUSED: [&str; 2] = ["ibv_query_qp_data_in_order", "ibv_resolve_eth_l2_from_gid"];
+const REFUSED: [&str; 1] = ["ibv_resolve_eth_l2_from_gid"];
 
 #[test]
 fn what_refuses_of_libibverbs_is_known() {

@@ -27,6 +27,7 @@ fn a_model_reports_what_the_table_gives_it() {
         assert_eq!(caps.sig_crc64_xp10(), has.crc64_xp10, "{model:?}");
         assert_eq!(caps.sig_block_4048(), has.block_4048, "{model:?}");
         assert_eq!(caps.drain_sigerr(), has.drain_sigerr, "{model:?}");
+        assert_eq!(caps.qp_data_in_order(), has.data_in_order, "{model:?}");
         assert_eq!(caps.tag_matching(), has.tag_matching, "{model:?}");
         assert_eq!(caps.log_max_qp(), has.log_qps.into(), "{model:?}");
         let real_time = TimestampFormatCap(caps.sq_ts_format()) != TimestampFormatCap::FREE_RUNNING;
