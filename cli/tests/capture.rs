@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, interrupted, mlx5, there_is};
+use common::{Ended, command, interrupted, mlx5, there_is};
 use std::process::{Command, Stdio};
 
 /// The kinds of the blocks of a pcapng file, of which no byte is left over.
@@ -57,8 +57,7 @@ fn tcpdump_reads_a_capture() {
     }
     // As behind `mlx5 capture |`.
     let words = ["-r", "-", "-tt", "--nano", "-e", "-n"];
-    let output = Command::new("tcpdump").args(words).stdin(Stdio::from(file)).output();
-    let output = output.expect("it runs");
+    let output = Command::new("tcpdump").args(words).stdin(Stdio::from(file)).ended();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("(Ethernet), snapshot length 70"), "{told}");

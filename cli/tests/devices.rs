@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::mlx5;
+use common::{Ended, mlx5};
+use std::process::{Command, Stdio};
 
 /// The value that `mlx5 info` gives for a name.
 fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -202,7 +203,7 @@ fn the_key_tells_which_part_of_which_block_is_corrupt() {
 #[test]
 fn too_many_open_files_have_a_hint_of_their_own() {
     let script = format!("ulimit -n 5; exec {} pingpong --sim -n 1", env!("CARGO_BIN_EXE_mlx5"));
-    let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).ended();
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("(ulimit -n)") && text.contains("hint: each device, "), "{text}");

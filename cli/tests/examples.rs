@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{mlx5, there_is};
+use common::{Ended, mlx5, there_is};
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -66,8 +66,7 @@ impl Home {
             .env_remove("MANPATH")
             .env("MANPAGER", "cat")
             .stdin(Stdio::null())
-            .output()
-            .expect("a shell");
+            .ended();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{line}: {}\n{err}", output.status);
         assert!(!err.contains("panicked") && !err.contains("mlx5: "), "{line}: {err}");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Run, mlx5, mlx5_with_input};
+use common::{Ended, Run, mlx5, mlx5_with_input};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -543,7 +543,7 @@ fn there_is(program: &str) -> bool {
 /// Runs a program on a text, and returns what it has to say.
 fn says(program: &str, words: &[&str], file: &Path) -> String {
     let mut command = Command::new(program);
-    let output = command.args(words).arg(file).stdin(Stdio::null()).output().expect("it runs");
+    let output = command.args(words).arg(file).stdin(Stdio::null()).ended();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(output.status.success(), "{program} {}: {text}", file.display());

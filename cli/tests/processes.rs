@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{command, interrupted};
+use common::{Ended, Limit, command, interrupted};
 use mlx5_sim_wire::Served;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -53,17 +53,22 @@ impl Machine {
         let mut server = self.command(&format!("{command} --timeout 60 --listen {address}"));
         let mut child =
             server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let limit = Limit::on(&child);
         let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         while !line.starts_with("listening") {
             line.clear();
             assert!(told.read_line(&mut line).expect("UTF-8") > 0, "it ended");
         }
-        (Server(child, told), address)
+        (Server(child, told, limit), address)
     }
 }
 
-struct Server(Child, BufReader<std::process::ChildStderr>);
+struct Server(
+    Child,
+    BufReader<std::process::ChildStderr>,
+    #[expect(dead_code, reason = "its end is what counts")] Limit,
+);
 
 impl Server {
     /// Waits for its end; returns its exit status and what it wrote to stderr since it listened.
@@ -98,7 +103,7 @@ fn a_peer_answers_every_operation_on_several_queue_pairs_and_threads() {
         let line = format!("perf --json - -n 20 --messages {messages} --connect {address} {line}");
         let sizes =
             if line.contains("fetch") || line.contains("swap") { "" } else { " --sizes 8,64" };
-        let output = machine.command(&(line.clone() + sizes)).output().expect("it runs");
+        let output = machine.command(&(line.clone() + sizes)).ended();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{line}: {err}");
         let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -138,6 +143,7 @@ fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
     let line = format!("perf --duration 3600 --op write --sizes 8 --connect {address}");
     let mut client = machine.command(&line);
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let _limit = Limit::on(&client);
     let mut told = BufReader::new(client.stderr.take().expect("a pipe"));
     let mut text = String::new();
     while !text.starts_with("measuring") {
@@ -183,7 +189,7 @@ fn a_peer_that_never_answers_is_given_up_when_the_time_is_over() {
     let address = listener.local_addr().expect("its number");
     for line in ["pingpong", "pingpong --ibv", "perf"] {
         let mut client = machine.command(&format!("{line} --timeout 1 --connect {address}"));
-        let output = client.output().expect("it runs");
+        let output = client.ended();
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{line}: {err}");
         assert!(err.contains("the other side has not answered for 1 s"), "{line}: {err}");
@@ -200,7 +206,7 @@ fn messages_bounce_between_processes() {
         let own = if line.contains("--ibv") { line } else { "" };
         let (server, address) = machine.listen(&format!("pingpong {own}"));
         let mut client = machine.command(&format!("pingpong {line} --connect {address}"));
-        let output = client.output().expect("it runs");
+        let output = client.ended();
         let out = String::from_utf8_lossy(&output.stdout);
         assert!(out.contains("every byte verified"), "{line}: {out}");
         assert_eq!(server.end().0, Some(0), "{line}");
@@ -212,7 +218,7 @@ fn messages_bounce_between_processes() {
 fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     let machine = Machine::serve("doctor");
     let (server, address) = machine.listen("pingpong");
-    let output = machine.command(&format!("doctor --peer {address}")).output().expect("it runs");
+    let output = machine.command(&format!("doctor --peer {address}")).ended();
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{out}");
     let line =
@@ -222,7 +228,7 @@ fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     assert_eq!(server.end().0, Some(0));
 
     // Nobody listens there any more.
-    let output = machine.command(&format!("doctor --peer {address}")).output().expect("it runs");
+    let output = machine.command(&format!("doctor --peer {address}")).ended();
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}");
     assert!(out.contains(&format!("  FAIL  messages to {address}: ")), "{out}");
@@ -235,7 +241,7 @@ fn a_link_of_a_machine_has_its_own_latency_or_is_cut() {
     let bounce = |from: u32, to: u32, count: u32| {
         let (server, address) = machine.listen(&format!("pingpong -d mlx5_{to}"));
         let line = format!("pingpong -d mlx5_{from} -n {count} --timeout 60 --connect {address}");
-        let output = machine.command(&line).output().expect("it runs");
+        let output = machine.command(&line).ended();
         drop(server);
         (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
     };
@@ -261,7 +267,7 @@ fn a_link_of_a_machine_has_its_own_latency_or_is_cut() {
 fn a_device_may_be_absent_from_the_start() {
     let mut doctor = command(&["doctor"]);
     doctor.env("LD_PRELOAD", library()).env("MLX5_SIM", "fault=remove");
-    let output = doctor.output().expect("it runs");
+    let output = doctor.ended();
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}");
     assert!(out.contains("  FAIL  no mlx5 device\n"), "{out}");

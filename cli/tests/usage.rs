@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, mlx5};
+use common::{Limit, command, mlx5};
 use std::process::Stdio;
 
 const COMMANDS: [&str; 9] =
@@ -155,6 +155,7 @@ fn a_reader_that_leaves_early_is_no_reason_to_panic() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut child =
             command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let _limit = Limit::on(&child);
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("it ends");
         let text = String::from_utf8_lossy(&output.stderr);

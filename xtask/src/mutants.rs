@@ -4,6 +4,7 @@ mod compile;
 mod draw;
 mod list;
 mod outcomes;
+mod packages;
 mod plant;
 mod reasons;
 mod report;
@@ -32,14 +33,15 @@ const BAR_OF_A_CHANGE: usize = 90;
 /// How long planting the bugs of changed lines may take, in minutes.
 const MINUTES_OF_A_CHANGE: u64 = 10;
 
-/// Plant bugs in the data path, cancel, keys, tags, packets and transitions, and see that tests notice
+/// Plant bugs in the driver, its packages and the doors for C, and see that tests notice
 ///
-/// cargo-mutants says what can be changed where, in wqe/src, cq/src, src/ethernet, src/flow,
-/// src/memory/mkey, src/pools, src/qp, src/rss, src/srq and src/tag_matching. A seeded sample, drawn of every file by its share, is built into one copy of the tree
-/// in target/mutants, where a variable of the environment chooses the bug that is on. With each bug run
-/// the tests that reach its function, those first that fail for others of the file, then the quick
-/// ones, until one fails: unit tests, those in wqe/tests and cq/tests, and the conformance suite. What
-/// cannot be chosen so, a constant say, is built by itself.
+/// cargo-mutants says what can be changed where, in wqe/src, cq/src, cm/src, async/src, verbs/src,
+/// sim/preload/src, src/ethernet, src/flow, src/memory/mkey, src/pools, src/qp, src/rss, src/srq and
+/// src/tag_matching. A seeded sample, drawn of every file by its share, is built into one copy of the
+/// tree in target/mutants, where a variable of the environment chooses the bug that is on. With each bug
+/// run the tests that reach its function, those first that fail for others of the file, then the quick
+/// ones, until one fails: the tests of these packages, and the conformance suite. What cannot be chosen
+/// so, a constant say, is built by itself.
 ///
 /// A test that does not end within ten times its usual time and a minute has noticed; one that fails
 /// must fail twice. A mutant that no test notices is missed, unless xtask/src/mutants/reasons.txt says

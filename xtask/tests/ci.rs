@@ -123,3 +123,26 @@ fn a_run_that_is_ended_says_in_which_step() {
     let table = ran.table();
     assert!(table[2].ends_with("two: FAILED, exit status 143"), "{table:?}");
 }
+
+#[test]
+fn a_command_that_runs_apart_ignores_sigint_and_has_no_terminal_and_folders_of_its_own() {
+    let ran = run(
+        "apart",
+        "begin 0 \"$1\"
+         outside=$HOME:${TMPDIR-} export outside
+         seen() { kill -INT $$; [ \"$HOME:$TMPDIR\" != \"$outside\" ]; [ -w \"$HOME\" ]; [ -w \"$TMPDIR\" ]; }
+         declare -fx seen
+         step 'apart' apart bash -ec 'seen; ! (: </dev/tty) 2>/dev/null; echo goes on'
+         apart false",
+    );
+    assert!(ran.said().contains("\ngoes on\n"), "{}", ran.said());
+    assert_eq!(ran.output.status.code(), Some(1), "what fails apart fails: {}", ran.said());
+}
+
+/// Without arguments it reads what it would run, and says how it is used.
+#[test]
+fn readme_has_the_commands_that_run_in_a_bare_debian() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let output = Command::new("bash").arg(root.join(".ci/bare")).output().expect("bash runs");
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -6,7 +6,9 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// What a run of the command left behind.
 pub(crate) struct Run {
@@ -51,6 +53,41 @@ impl Run {
     }
 }
 
+/// The longest that a program may take; far longer than it does.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Kills a program that a test waits for, if it has not ended when the limit is over. Keep it until the
+/// program has ended: then all that is read of the program ends, too, and the test fails.
+pub(crate) struct Limit(#[expect(dead_code, reason = "its end is what counts")] Sender<()>);
+
+impl Limit {
+    pub(crate) fn on(child: &Child) -> Self {
+        let (process, (held, dropped)) = (child.id(), channel());
+        std::thread::spawn(move || {
+            if dropped.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("process {process} hangs, and is killed");
+                let _ = kill(Pid::from_raw(process as i32), Signal::SIGKILL);
+            }
+        });
+        Self(held)
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) trait Ended {
+    /// Returns what it said and how it ended, which it must within the limit.
+    fn ended(&mut self) -> Output;
+}
+
+impl Ended for Command {
+    #[track_caller]
+    fn ended(&mut self) -> Output {
+        let child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let _limit = Limit::on(&child);
+        child.wait_with_output().expect("it ends")
+    }
+}
+
 /// The command with these words.
 pub(crate) fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5"));
@@ -62,7 +99,7 @@ pub(crate) fn command(words: &[&str]) -> Command {
 #[track_caller]
 pub(crate) fn mlx5(line: &str) -> Run {
     let words: Vec<&str> = line.split_whitespace().collect();
-    Run::of(command(&words).output().expect("it runs"))
+    Run::of(command(&words).ended())
 }
 
 /// Runs the command line with `input` on stdin.
@@ -75,6 +112,7 @@ pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
+    let _limit = Limit::on(&child);
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(input.as_bytes()).expect("it reads");
     drop(stdin);
@@ -85,6 +123,7 @@ pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
 #[track_caller]
 pub(crate) fn interrupted(mut command: Command, sign: &str) -> Run {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let _limit = Limit::on(&child);
     let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut err = String::new();
     while !err.lines().any(|line| line.starts_with(sign)) {

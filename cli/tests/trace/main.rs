@@ -5,7 +5,7 @@
 mod common;
 mod program;
 
-use common::{command, interrupted};
+use common::{Ended, Limit, command, interrupted};
 use libtest_mimic::{Arguments, Failed, Trial};
 use program::CASE;
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn trace(options: &str, case: &str) -> Output {
     let mut words: Vec<&str> = vec!["trace"];
     words.extend(options.split_whitespace());
     words.extend(["--", this.to_str().expect("a path of text")]);
-    on_simulator(command(&words), case).output().expect("it runs")
+    on_simulator(command(&words), case).ended()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -292,7 +292,7 @@ fn packets_are_decoded() {
     let this = std::env::current_exe().expect("the path of this program");
     let words = ["trace", "--json", "--interval", "10s", "--", this.to_str().expect("text")];
     let mut command = on_simulator(command(&words), "packets");
-    let output = command.env("MLX5_SIM", "link=roce,raw=on,devices=2").output().expect("it runs");
+    let output = command.env("MLX5_SIM", "link=roce,raw=on,devices=2").ended();
     assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
     let all = objects(&text(&output.stdout));
     assert_eq!(of_kind(&all, "lost").count(), 0);
@@ -433,7 +433,7 @@ fn summaries() {
 }
 
 /// A program that runs until its stdin ends.
-struct Running(Child);
+struct Running(Child, #[expect(dead_code, reason = "its end is what counts")] Limit);
 
 impl Running {
     fn start() -> Self {
@@ -441,11 +441,12 @@ impl Running {
         let mut command = on_simulator(Command::new(this), "runs");
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let limit = Limit::on(&child);
         let mut line = String::new();
         let out = child.stdout.as_mut().expect("a pipe");
         BufReader::new(out).read_line(&mut line).expect("text");
         assert_eq!(line, "ready\n");
-        Self(child)
+        Self(child, limit)
     }
 
     /// Ends it; it must end well.
@@ -469,7 +470,7 @@ fn a_running_process_goes_on() {
     let trace = |options: &str| {
         let mut words = vec!["trace", &pid, "--json"];
         words.extend(options.split_whitespace());
-        let output = command(&words).output().expect("it runs");
+        let output = command(&words).ended();
         assert!(output.status.success(), "{}", text(&output.stderr));
         objects(&text(&output.stdout))
     };
@@ -486,13 +487,14 @@ fn a_running_process_goes_on() {
     // A second tracer at a time is refused, and told of the first.
     let mut first = command(&["trace", &pid]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let _limit = Limit::on(&first);
     let mut told = BufReader::new(first.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.starts_with("tracing process") {
         line.clear();
         assert!(told.read_line(&mut line).expect("text") > 0, "it ended");
     }
-    let second = command(&["trace", &pid]).output().expect("it runs");
+    let second = command(&["trace", &pid]).ended();
     let err = text(&second.stderr);
     assert!(err.contains(&format!("process {} traces process {pid} already", first.id())), "{err}");
     nix::sys::signal::kill(
@@ -514,6 +516,7 @@ fn ctrl_c_leaves_the_program() {
     let running = Running::start();
     let mut words = command(&["trace", &running.0.id().to_string()]);
     let mut trace = words.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let _limit = Limit::on(&trace);
     let mut told = BufReader::new(trace.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.starts_with("tracing process") {
@@ -534,6 +537,7 @@ fn a_program_that_runs_on_is_named() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
+    let _limit = Limit::on(&trace);
     let mut input = trace.stdin.take().expect("a pipe");
     let mut out = BufReader::new(trace.stdout.take().expect("a pipe"));
     // The program has these pipes as well: they do not end with the trace.
@@ -554,7 +558,7 @@ fn a_program_that_runs_on_is_named() {
     // Who gives a number knows it.
     let running = Running::start();
     let pid = running.0.id().to_string();
-    let output = command(&["trace", "--duration", "0.1", &pid]).output().expect("it runs");
+    let output = command(&["trace", "--duration", "0.1", &pid]).ended();
     assert!(!text(&output.stderr).contains("runs on"), "{}", text(&output.stderr));
     running.end();
 }

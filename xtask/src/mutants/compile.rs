@@ -6,11 +6,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::packages::PACKAGES;
 use super::tree::Tree;
 use crate::failure::Failure;
 
+/// The package with tests of all others.
+const CONFORMANCE: &str = "mlx5-conformance";
+
 /// The packages whose tests run.
-const TESTED: [&str; 4] = ["mlx5-wqe", "mlx5-cq", "mlx5", "mlx5-conformance"];
+fn tested() -> impl Iterator<Item = &'static str> {
+    PACKAGES.iter().map(|package| package.name).chain([CONFORMANCE])
+}
 
 /// Tests of those packages that do not run what bugs are planted in, by a part of their path.
 const LEFT_OUT: [&str; 2] = ["/tests/documents/", "/tests/loom/"];
@@ -93,7 +99,7 @@ pub(super) fn tests(
         Some(names) => command.args(names.iter().flat_map(|name| ["--test", name])),
         None => command.args(["--lib", "--test", "*"]),
     };
-    command.args(TESTED.iter().flat_map(|package| ["--package", package]));
+    command.args(tested().flat_map(|package| ["--package", package]));
     command.current_dir(tree.root()).stdin(Stdio::null()).stderr(Stdio::null());
     command.env("CARGO_TARGET_DIR", tree.built());
     // Only the package that says which bug is on has need of it.
@@ -103,7 +109,7 @@ pub(super) fn tests(
     // With every check that the profile has; nobody debugs it. The simulated device is quick to run,
     // what changes with every bug quick to build.
     command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
-    for package in TESTED {
+    for package in tested() {
         command.arg(format!("--config=profile.dev.package.{package}.opt-level=0"));
     }
     let failed = |error| Failure::Run { program: cargo.clone(), error };

@@ -8,29 +8,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::packages::{PACKAGES, Package};
 use super::text::Place;
 use crate::failure::Failure;
 use crate::tool::{Tool, output};
 
 /// What names the mutants; another version has others.
 const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", cache: "mlx5-mutants" };
-
-/// Where mutants are planted.
-const PLANTED: [&str; 10] = [
-    "wqe/src/**",
-    "cq/src/**",
-    "src/ethernet/**",
-    "src/flow/**",
-    "src/memory/mkey/**",
-    "src/pools/**",
-    "src/qp/**",
-    "src/rss/**",
-    "src/srq/**",
-    "src/tag_matching/**",
-];
-
-/// The sources of the packages that these are of.
-const SOURCES: [&str; 3] = ["src", "wqe/src", "cq/src"];
 
 /// What is a test among that.
 const TESTS: [&str; 2] = ["**/tests.rs", "**/tests/**"];
@@ -67,7 +51,7 @@ pub(super) fn diff(root: &Path, base: &str) -> Result<Option<PathBuf>, Failure> 
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", "--find-renames"]);
     // Whole crates: a file that was moved from elsewhere has only the lines that changed.
-    command.args([base, "--"]).args(SOURCES);
+    command.args([base, "--"]).args(PACKAGES.iter().map(Package::sources));
     let diff = output(command)?;
     if diff.is_empty() {
         return Ok(None);
@@ -91,7 +75,8 @@ fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
     let program = MUTANTS.installed()?;
     let mut command = Command::new(&program);
     command.args(["mutants", "--list", "--json", "--no-config", "--workspace", "--dir"]).arg(root);
-    command.args(PLANTED.iter().flat_map(|pattern| ["--file", pattern]));
+    let planted = PACKAGES.iter().flat_map(Package::planted);
+    command.args(planted.flat_map(|pattern| ["--file".to_owned(), pattern]));
     command.args(TESTS.iter().flat_map(|pattern| ["--exclude", pattern]));
     command.args(["--exclude-re", DEBUG_TEXT]);
     command.args(arguments);

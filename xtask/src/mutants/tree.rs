@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::draw;
+use super::packages::PACKAGES;
 use crate::failure::Failure;
 
 /// What the outcome of a mutant depends on: the packages that are built, and their tests.
-const DEPENDED_ON: [&str; 10] = [
+const DEPENDED_ON: [&str; 13] = [
     "Cargo.",
     "src/",
     "wqe/",
     "cq/",
+    "cm/",
+    "async/",
+    "verbs/",
     "prm/",
     "doorbell/",
     "uapi/",
@@ -22,9 +26,6 @@ const DEPENDED_ON: [&str; 10] = [
     "tests/src/",
     "tests/suite/",
 ];
-
-/// The packages in which bugs are planted.
-const PACKAGES: [&str; 3] = ["", "wqe/", "cq/"];
 
 /// The package that says which bug is on.
 const SWITCH: &str = "mlx5-mutant";
@@ -100,11 +101,10 @@ impl Tree {
             files.push((name.clone(), text));
         }
         for package in PACKAGES {
-            let manifest =
-                files.iter_mut().find(|(name, _)| *name == format!("{package}Cargo.toml"));
-            if let Some((_, text)) = manifest {
-                let path = if package.is_empty() { "mutant" } else { "../mutant" };
-                let line = format!("\n[dependencies]\n{SWITCH} = {{ path = \"{path}\" }}\n");
+            let path = format!("{}Cargo.toml", package.folder);
+            if let Some((_, text)) = files.iter_mut().find(|(name, _)| *name == path) {
+                let up = package.up();
+                let line = format!("\n[dependencies]\n{SWITCH} = {{ path = \"{up}mutant\" }}\n");
                 *text = text.replacen("\n[dependencies]\n", &line, 1);
                 *text = text.replacen("members = [", "members = [\"mutant\", ", 1);
             }

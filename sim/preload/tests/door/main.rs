@@ -8,7 +8,10 @@ mod violations;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -53,7 +56,22 @@ fn command(case: &str, settings: &str) -> Command {
 }
 
 fn output(command: &mut Command) -> Output {
-    command.output().expect("this program runs")
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    ended(command.spawn().expect("this program runs"))
+}
+
+/// The longest that a program may take; far longer than it does.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits for a program, which is killed if the limit is over before it ends.
+fn ended(child: Child) -> Output {
+    let (process, (end, waits)) = (child.id(), channel());
+    thread::spawn(move || end.send(child.wait_with_output().expect("a child to wait for")));
+    waits.recv_timeout(LIMIT).unwrap_or_else(|_| {
+        // SAFETY: the call takes numbers.
+        unsafe { libc::kill(process as i32, libc::SIGKILL) };
+        panic!("process {process} hangs")
+    })
 }
 
 fn said(output: &Output) -> String {

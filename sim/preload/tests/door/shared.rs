@@ -1,12 +1,14 @@
 //! Several processes on one machine, which this program serves.
 
 use std::io::{BufRead, BufReader, pipe};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
 
 use libtest_mimic::{Failed, Trial};
 use mlx5_sim_wire::{Host, Served};
 
-use crate::{check, command, inside, output};
+use crate::{LIMIT, check, command, ended, inside, output};
 
 /// The case that has another meaning where processes share a machine.
 const ALONE: &str = "a_child_has_a_machine_of_its_own";
@@ -91,10 +93,9 @@ fn bounce(case: &str, settings: &str) -> Result<(), Failed> {
     };
     let one = start("begins", first.0, second.1);
     let other = start("answers", second.0, first.1);
-    let ended: Vec<Output> =
-        [one, other].map(|child| child.wait_with_output().expect("it ends")).into();
+    let all = [one, other].map(ended);
     machine.end()?;
-    ended.iter().try_for_each(|ended| check(ended.status.success(), ended))
+    all.iter().try_for_each(|ended| check(ended.status.success(), ended))
 }
 
 fn killed() -> Result<(), Failed> {
@@ -102,14 +103,15 @@ fn killed() -> Result<(), Failed> {
     let mut command = command("dies_with_objects", &machine.settings());
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program runs");
-    let mut said = String::new();
     let stdout = child.stdout.take().expect("its output");
-    BufReader::new(stdout).read_line(&mut said).expect("a line");
+    let (line, lines) = channel();
+    thread::spawn(move || line.send(BufReader::new(stdout).lines().next()));
+    let said = lines.recv_timeout(LIMIT);
     let counts = machine.0.simulator().object_counts(0);
     child.kill().expect("it is there");
     child.wait().expect("it ends");
     machine.end()?;
-    if said == "there\n" && counts.qps == 2 {
+    if matches!(&said, Ok(Some(Ok(line))) if line == "there") && counts.qps == 2 {
         return Ok(());
     }
     Err(format!("it said {said:?} and had {counts:?}").into())
