@@ -16,6 +16,7 @@ mod packets;
 mod page_faults;
 mod parts;
 mod paths;
+mod peers;
 mod polling;
 mod pool;
 mod queues;

@@ -2,8 +2,7 @@
 //!
 //! A [`Hub`] has one completion queue and the queue pairs that complete there. Its [`Pump`] takes
 //! each completion to the future or the stream that waits for it. Nothing here knows a runtime: the
-//! pump is a thread, or a task where the feature `tokio` is on: with it a pump is a future that tokio
-//! runs (`Pump::drive`).
+//! pump is a thread, or a task of tokio with the feature `tokio`.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};
@@ -70,8 +69,15 @@
 //! All handles can be used by several threads at a time. A queue pair is locked while a request is
 //! built, and one side of its slots for each step of a request. Wakers and what requests keep are
 //! called and dropped without a lock.
+//!
+//! # Features
+//! `tokio` is off by default. With it there are `Pump::drive`, the pump as a future that tokio runs,
+//! and `Readable` with its stream `Found`, for any descriptor that a task waits for: a completion
+//! channel, a listener, a `DeviceWatcher`. `cargo doc --open --all-features -p mlx5-async` shows them,
+//! as docs.rs does.
 
 #![deny(missing_debug_implementations)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
 

@@ -23,6 +23,7 @@ fn register(of: &impl AsFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 impl Pump {
     /// Runs until the hub is shut down, as a task of tokio, which needs its I/O driver
     /// (`enable_io`). Sleeps while nothing completes.
@@ -58,6 +59,7 @@ impl Pump {
 /// # }
 /// ```
 #[derive(Debug)]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub struct Readable<T> {
     readable: AsyncFd<OwnedFd>,
     inner: T,
@@ -117,6 +119,7 @@ impl<T: AsFd> Readable<T> {
 }
 
 /// The stream of what is found. See [`Readable::into_stream`].
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub struct Found<T, F> {
     of: Option<(Readable<T>, F)>,
 }

@@ -10,7 +10,10 @@ their queues.
 A command that needs a device uses the first mlx5 device of this machine, or the one
 that --device names. Where there is none, it uses a simulated ConnectX inside this
 process, which needs neither hardware nor privileges, and says so on stderr; doctor
-uses it only with --sim.";
+uses it only with --sim.
+
+Each of these commands writes JSON with --json, where the key simulated says whether
+the device is the simulated one.";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,14 +6,16 @@ mod scene;
 
 use crate::device::{Opened, PortArgs};
 use crate::failure::Failure;
+use crate::json::{self, JsonArgs};
 use crate::numbers::count;
 use crate::table::{Align, Table};
 use block::Part;
 use mlx5::CancelMode;
 use mlx5::mkey::{SignatureCaps, SignatureErrorKind};
 use scene::{Came, Scene, failure, response};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
@@ -25,7 +27,7 @@ the bad signature while it sends, after the response was posted; it drains the s
 queue and reports SQ_DRAINED. The target polls, checks the memory keys for the failed
 transfer, cancels its response, posts one that says \"failed\", and resumes the queue.
 The command shows the send ring before and after, the completions, and what the
-initiator received.
+initiator received. With --json: one object with all of it, written at the end.
 
 Target and initiator are two queue pairs on one port, in this process. It takes a
 device that can drain a send queue on a signature error (ConnectX-6 Dx or later,
@@ -61,6 +63,8 @@ pub(crate) struct Args {
     /// Post each response behind its own transfer, instead of all responses at the end
     #[arg(short, long)]
     interleaved: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     port: PortArgs,
 }
@@ -120,8 +124,17 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let port = args.port.open()?;
     check(&port.opened)?;
     let mut scene = Scene::new(&port, args)?;
-    let told = tell(&mut scene, args, &bad, out);
-    told.map_err(|failure| port.opened.because(failure))
+    // JSON has what the text has, and comes when all of it is known.
+    let told = match args.json.json {
+        true => tell(&mut scene, args, &bad, &mut io::sink()),
+        false => tell(&mut scene, args, &bad, out),
+    };
+    let mut document = told.map_err(|failure| port.opened.because(failure))?;
+    if args.json.json {
+        document["device"] = port.opened.device.name().into();
+        json::write(out, &json::of_device(document, port.opened.simulator.is_some()))?;
+    }
+    Ok(())
 }
 
 /// Refuses a device without the capabilities that this needs.
@@ -151,7 +164,7 @@ fn tell(
     args: &Args,
     bad: &BTreeSet<Bad>,
     out: &mut impl Write,
-) -> Result<(), Failure> {
+) -> Result<Value, Failure> {
     scene.store(bad, args.part)?;
     let each = if args.interleaved { "each behind its own transfer" } else { "behind all of them" };
     writeln!(
@@ -169,8 +182,9 @@ fn tell(
     }
     scene.post(args.interleaved)?;
     scene.wait_drained()?;
+    let mut drains = Vec::new();
     loop {
-        recover(scene, args, out)?;
+        drains.push(recover(scene, args, out)?);
         if scene.go_on()? == Came::Done {
             break;
         }
@@ -178,37 +192,59 @@ fn tell(
     writeln!(out, "\nCompletions at the target:")?;
     show_completions(scene, out)?;
     writeln!(out, "\nResponses at the initiator, as they came:")?;
-    for text in scene.responses()? {
+    let responses = scene.responses()?;
+    for text in &responses {
         writeln!(out, "   {text:?}")?;
     }
     writeln!(out, "\nData at the initiator, without signatures:")?;
+    let mut data = Vec::new();
     for transfer in 1..=args.transfers {
         let wrong = scene.wrong(transfer)?;
+        data.push(json!({ "transfer": transfer, "wrong_blocks": wrong }));
         let what = match wrong[..] {
             [] => "as it was stored".to_owned(),
             _ => format!("not what was stored, in block {}", list(&wrong)),
         };
         writeln!(out, "   transfer {transfer}: {what}")?;
     }
-    Ok(())
+    let corrupt = |bad: &Bad| json!({ "transfer": bad.transfer, "block": bad.block });
+    let completion = |told: &scene::Told| {
+        json!({
+            "wr_id": told.wr_id,
+            "opcode": told.opcode,
+            "status": told.status,
+            "cancelled": told.cancelled,
+        })
+    };
+    Ok(json!({
+        "command": "mlx5 cancel",
+        "transfers": args.transfers,
+        "blocks": args.blocks,
+        "corrupt": bad.iter().map(corrupt).collect::<Vec<_>>(),
+        "part": args.part.name(),
+        "drains": drains,
+        "completions": scene.told.iter().map(completion).collect::<Vec<_>>(),
+        "responses": responses,
+        "data": data,
+    }))
 }
 
-/// Handles a drained queue: poll, check the keys, cancel, resume.
-fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), Failure> {
+/// Handles a drained queue: poll, check the keys, cancel, resume. Returns what JSON has of it.
+fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<Value, Failure> {
     let drained = scene.qp.drained()?;
     writeln!(
         out,
         "\nSQ_DRAINED: the device stopped at block {} of the send ring.",
         drained.block()
     )?;
-    ring::show(out, &scene.qp, &drained, &scene.posted)?;
+    let before = ring::show(out, &scene.qp, &drained, &scene.posted)?;
 
     let polled = scene.poll()?;
     writeln!(out, "\nStep 1, poll; requests that have completed since: {polled}. Completions do")?;
     writeln!(out, "   not report the bad block; the keys do.")?;
 
     writeln!(out, "\nStep 2, check the keys:")?;
-    let failed = ask(scene, args, out)?;
+    let (failed, errors) = ask(scene, args, out)?;
 
     let wr_ids: Vec<u64> = failed.iter().map(|transfer| response(*transfer)).collect();
     writeln!(out, "\nStep 3, cancel the response of what failed, wr_id {}:", list(&wr_ids))?;
@@ -220,15 +256,28 @@ fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<(), F
         let wr_id = failure(*transfer);
         writeln!(out, "   posted instead: wr_id {wr_id}, \"transfer {transfer} failed\"")?;
     }
-    ring::show(out, &scene.qp, &drained, &scene.posted)?;
+    let after = ring::show(out, &scene.qp, &drained, &scene.posted)?;
 
     writeln!(out, "\nStep 4, resume: the queue resumes, in RTS.")?;
     scene.qp.resume()?;
-    Ok(())
+    let posted: Vec<u64> = failed.iter().map(|transfer| failure(*transfer)).collect();
+    Ok(json!({
+        "block": drained.block(),
+        "ring": before,
+        "polled": polled,
+        "signature_errors": errors,
+        "cancelled": ids,
+        "posted": posted,
+        "ring_after": after,
+    }))
 }
 
-/// Checks each key, and returns the transfers that failed.
-fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Failure> {
+/// Checks each key, and returns the transfers that failed, and how.
+fn ask(
+    scene: &Scene,
+    args: &Args,
+    out: &mut impl Write,
+) -> Result<(Vec<u16>, Vec<Value>), Failure> {
     let mut table = Table::new(&[
         ("transfer", Align::Right),
         ("key", Align::Left),
@@ -237,7 +286,7 @@ fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Fai
         ("actual", Align::Left),
         ("offset", Align::Left),
     ]);
-    let mut failed = Vec::new();
+    let (mut failed, mut errors) = (Vec::new(), Vec::new());
     for (transfer, key) in (1..=args.transfers).zip(&scene.keys) {
         let head = [transfer.to_string(), format!("{:#x}", key.lkey())];
         let Some(error) = key.check()? else {
@@ -255,6 +304,15 @@ fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Fai
             _ => "unknown".to_owned(),
         };
         let number = error.offset / block::SIGNED as u64 + 1;
+        errors.push(json!({
+            "transfer": transfer,
+            "key": key.lkey(),
+            "kind": kind,
+            "expected": error.expected,
+            "actual": error.actual,
+            "offset": error.offset,
+            "block": number,
+        }));
         table.row(head.into_iter().chain([
             kind,
             format!("{:#x}", error.expected),
@@ -267,7 +325,7 @@ fn ask(scene: &Scene, args: &Args, out: &mut impl Write) -> Result<Vec<u16>, Fai
         return Err(Failure::new("the send queue drained, but no key has a signature error")
             .hint("`mlx5 cancel --sim` shows what should happen"));
     }
-    Ok(failed)
+    Ok((failed, errors))
 }
 
 fn show_completions(scene: &Scene, out: &mut impl Write) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use crate::device::{self, DeviceArgs, Found, announce, describe, link_name};
 use crate::failure::Failure;
 use crate::info::sheet::{Json, Sheet, Table, Text};
+use crate::json::{self, JsonArgs};
 use mlx5::{
     AtomicCap, Context, Device, DeviceAttr, DeviceCapFlags, GidEntry, GidType, LinkLayer, Mtu,
     NodeType, PortAttr, mtu_bytes,
@@ -17,8 +18,9 @@ capabilities of queues and completions, and the GIDs and P_Keys of its ports.
 
 Without --device it shows every device.
 
-With --json: strings, numbers and booleans, under the names of the text. What a device does
-not have is null, or its name is missing.
+With --json: an array of devices, each with simulated: true or false, and strings, numbers
+and booleans under the names of the text. What a device does not have is null, or its name
+is missing.
 Rates are in Gb/s, clocks in kHz, registers of BlueFlame and MTUs in bytes. The ports of a
 device are an array, and gids and pkeys are arrays of each port.";
 
@@ -30,9 +32,8 @@ pub(crate) struct Args {
     /// Show limits, capabilities, GIDs and P_Keys, too
     #[arg(short, long)]
     verbose: bool,
-    /// Write JSON: an array of devices, with the names of the text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -43,10 +44,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     for (index, device) in devices.iter().enumerate() {
         announce(&describe(device, simulator.is_some()));
         let context = device.open()?;
-        if args.json {
+        if args.json.json {
             let mut document = Json::default();
             describe_device(&mut document, device, &context, args.verbose)?;
-            documents.push(document.into_value());
+            documents.push(json::of_device(document.into_value(), simulator.is_some()));
             continue;
         }
         if index > 0 {
@@ -54,8 +55,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         }
         describe_device(&mut Text(out), device, &context, args.verbose)?;
     }
-    if args.json {
-        writeln!(out, "{:#}", serde_json::Value::from(documents))?;
+    if args.json.json {
+        json::write(out, &documents.into())?;
     }
     Ok(())
 }

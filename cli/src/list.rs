@@ -2,6 +2,7 @@
 
 use crate::device::{DeviceArgs, Found, announce, state};
 use crate::failure::Failure;
+use crate::json::{self, JsonArgs};
 use crate::table::{Align, Table};
 use mlx5::{Device, LinkLayer, PortAttr};
 use serde_json::{Value, json};
@@ -11,14 +12,13 @@ use std::io::Write;
 pub(crate) const LONG_ABOUT: &str = "\
 Lists the mlx5 devices of this machine with part, firmware, and the state of their
 ports. Without a device it lists the simulated one, which the other commands use
-then. With --json: an array of devices, for programs.";
+then. With --json: an array of devices, each with simulated: true or false.";
 
 /// Options of `mlx5 list`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -29,9 +29,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Some(_) => "simulated, in this process",
         None => "of this machine",
     });
-    if args.json {
+    if args.json.json {
+        let document = |device| json::of_device(document(device), simulator.is_some());
         let devices: Vec<Value> = devices.iter().map(document).collect();
-        return Ok(writeln!(out, "{:#}", Value::from(devices))?);
+        return Ok(json::write(out, &devices.into())?);
     }
     let mut table = Table::new(&[
         ("DEVICE", Align::Left),

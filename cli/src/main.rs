@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod info;
 mod interrupt;
+mod json;
 mod link;
 mod list;
 mod man;

@@ -2,6 +2,7 @@
 
 use crate::device::{Port, PortArgs};
 use crate::failure::Failure;
+use crate::json::{self, JsonArgs};
 use crate::link::{
     EndArgs, Foreign, Goal, Initiator, Kind, Op, Phase, Session, Shape, Transport, datagram_limit,
     latency, pattern, program,
@@ -9,6 +10,8 @@ use crate::link::{
 use crate::numbers::{Size, Times, count, microseconds, parse_size, significant};
 use clap::builder::TypedValueParser;
 use mlx5::Mtu;
+use serde_json::{Value, json};
+use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
@@ -19,7 +22,7 @@ the quickest test of a device and a network. Each message is different.
 
 Both queue pairs are in this process, unless --listen or --connect is given. The
 addresses are printed in the text form of mlx5::Endpoint, which programs may exchange
-in any way they like.";
+in any way they like. With --json: one object, written once the messages are back.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,6 +67,8 @@ pub(crate) struct Args {
               .map(|mtu| mtu.parse::<u32>().expect("one of these")))]
     mtu: Option<u32>,
     #[command(flatten)]
+    json: JsonArgs,
+    #[command(flatten)]
     ends: EndArgs,
     #[command(flatten)]
     port: PortArgs,
@@ -79,6 +84,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.ibv && args.ends.is_local() {
         let cause = "--ibv needs another process: --listen, or --connect";
         return Err(Failure::usage(cause).hint("the program's own host is --connect localhost"));
+    }
+    if args.json.json && !args.ibv && args.ends.listens_at().is_some() {
+        let cause = "--json writes results, and the side that listens has none";
+        return Err(Failure::usage(cause).hint("give it to the side that connects"));
     }
     let port = args.port.open()?;
     let size = message_size(args, &port)?;
@@ -97,15 +106,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         return Ok(());
     };
     let initiator = &mut ends[0];
-    writeln!(out, "local   {}", initiator.local)?;
-    writeln!(out, "remote  {}", initiator.remote)?;
-    out.flush()?;
+    let ends: [&dyn Display; 2] = [&initiator.local, &initiator.remote];
+    let mut document = begin(args, &port, size, ends, out)?;
     let times = bounce(initiator, size, args.iters);
     let times = times.map_err(|failure| port.opened.because(failure))?;
     initiator.peer.part()?;
 
     let total = times.mean() * times.count() as f64 / 1e9;
     let gbits = 2.0 * 8.0 * size as f64 * times.count() as f64 / total.max(1e-9) / 1e9;
+    if args.json.json {
+        document["seconds"] = total.into();
+        document["gbit_per_second"] = gbits.into();
+        document["round_trip_ns"] = json!({
+            "mean": times.mean(),
+            "min": times.quantile(0.0),
+            "p50": times.quantile(0.5),
+            "p99": times.quantile(0.99),
+            "max": times.quantile(1.0),
+        });
+        return Ok(json::write(out, &document)?);
+    }
     writeln!(
         out,
         "{} messages of {} bytes went over {} and back in {} ms, {} Gbit/s; every byte verified",
@@ -128,6 +148,31 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says which ends there are, in text at once; returns what JSON has of them.
+fn begin(
+    args: &Args,
+    port: &Port,
+    size: usize,
+    [local, remote]: [&dyn Display; 2],
+    out: &mut impl Write,
+) -> Result<Value, Failure> {
+    if !args.json.json {
+        writeln!(out, "local   {local}\nremote  {remote}")?;
+        out.flush()?;
+    }
+    let document = json!({
+        "command": "mlx5 pingpong",
+        "device": port.opened.device.name(),
+        "port": port.local.port_num,
+        "local": local.to_string(),
+        "remote": remote.to_string(),
+        "transport": args.transport.name(),
+        "size": size,
+        "messages": args.iters,
+    });
+    Ok(json::of_device(document, port.opened.simulator.is_some()))
+}
+
 /// Bounces messages with one of rdma-core's programs.
 fn with_ibv(args: &Args, port: &Port, shape: Shape, out: &mut impl Write) -> Result<(), Failure> {
     args.ends.reach(port)?;
@@ -135,11 +180,14 @@ fn with_ibv(args: &Args, port: &Port, shape: Shape, out: &mut impl Write) -> Res
     let mtu = Mtu::from_raw(mtu.ilog2() as u8 - 7).expect("one of the sizes that there are");
     let waiter = args.ends.waiter(port, args.events)?;
     let mut foreign = Foreign::open(&args.ends, port, shape, mtu, waiter)?;
-    writeln!(out, "local   {}", foreign.local)?;
-    writeln!(out, "remote  {}", foreign.remote)?;
-    out.flush()?;
+    let ends: [&dyn Display; 2] = [&foreign.local, &foreign.remote];
+    let mut document = begin(args, port, shape.message, ends, out)?;
     let elapsed = foreign.bounce(shape.message, args.iters);
     let elapsed = elapsed.map_err(|failure| port.opened.because(failure))?;
+    if args.json.json {
+        document["seconds"] = elapsed.as_secs_f64().into();
+        return Ok(json::write(out, &document)?);
+    }
     writeln!(
         out,
         "{} messages of {} bytes went to {} and as many came back in {} ms; every byte verified",

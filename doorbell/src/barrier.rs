@@ -93,6 +93,7 @@ fn store_fence() {
 /// On x86-64 that barrier emits no instruction, so no other test would notice if a call were
 /// missing.
 #[cfg(feature = "watch")]
+#[cfg_attr(docsrs, doc(cfg(feature = "watch")))]
 pub mod watch {
     use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 

@@ -6,6 +6,7 @@
 //! The feature `watch` is for tests: `barrier::watch` tells somebody of each barrier that is passed.
 
 #![deny(missing_debug_implementations)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), no_std)]
 
 pub mod barrier;

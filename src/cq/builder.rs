@@ -3,7 +3,7 @@
 use super::{CompletionQueue, CqInner, Handle, PollError};
 use crate::context::Context;
 use crate::cq::CompletionChannel;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::link::{CqId, Watched};
 use crate::pools::{MemorySource, QueueBuffer, RecordSlot, UserIndex, memory_options};
 use mlx5_cq::{
@@ -200,12 +200,13 @@ impl<'a> CompletionQueueBuilder<'a> {
         let driver = &context.caps.driver;
         let can = QueryDeviceFlags::from_bits_retain(driver.flags);
         if self.padding && !can.contains(QueryDeviceFlags::CQE_128B_PAD) {
-            return unsupported("the device does not pad entries");
+            return unsupported("the device does not pad entries: omit `padding`");
         }
         if self.timestamps == Timestamps::RealTime {
             if !context.kernel_can(UcontextRespMask::REAL_TIME_TS) {
                 return unsupported(
-                    "the device, or its driver in the kernel, does not tell the time of day",
+                    "the device, or its driver in the kernel, does not tell the time of day: choose \
+                     other `timestamps`",
                 );
             }
             flags |= CreateCqFlags::REAL_TIME_TS;
@@ -215,14 +216,21 @@ impl<'a> CompletionQueueBuilder<'a> {
             MiniFormat::Checksum => CqeCompFormat::CSUM,
             MiniFormat::ChecksumStride => CqeCompFormat::CSUM_STRIDX,
         });
-        if let Some(format) = format {
+        if let (Some(asked), Some(format)) = (self.compression, format) {
             let formats = CqeCompFormat::from_bits_retain(driver.cqe_comp_caps.supported_format);
             if !formats.contains(format) {
-                return unsupported("the device does not compress completions in this format");
+                let what = format!(
+                    "the device does not compress completions in the format {asked:?}: omit \
+                     `compression`, or choose another"
+                );
+                return Err(Error::new(VERB, ErrorKind::NotSupported, what));
             }
             if self.cqe_size == CqeSize::Bytes128 && !can.contains(QueryDeviceFlags::CQE_128B_COMP)
             {
-                return unsupported("the device does not compress entries of 128 bytes");
+                return unsupported(
+                    "the device does not compress entries of 128 bytes: omit `compression`, or \
+                     `cqe_size`",
+                );
             }
         }
         Ok(abi::CreateCq {

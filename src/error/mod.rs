@@ -153,6 +153,16 @@ impl Error {
         Self { kind: ErrorKind::WrongState, cause: what.into(), ..self }
     }
 
+    /// If the kernel or the device lacks what the call needs, names what was asked for.
+    pub(crate) fn asked_for(self, what: &str) -> Self {
+        match self.kind {
+            ErrorKind::NotSupported => {
+                Self { cause: format!("{what}: {}", self.cause).into(), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Adds the errno.
     pub(crate) fn with_errno(self, errno: Errno) -> Self {
         Self { errno: Some(errno), ..self }
@@ -183,6 +193,10 @@ impl Error {
         }
     }
 }
+
+/// What queues of packets and flow rules ask for.
+pub(crate) const RAW_PACKETS: &str =
+    "raw packets (a simulated device has them with `SimConfig::raw_packets(true)`)";
 
 /// Errnos that the kernel returns before it does anything, or after it undid everything.
 const REFUSALS: &[Errno] = &[

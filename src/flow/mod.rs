@@ -13,7 +13,7 @@ pub use mlx5_uapi::flow::MatcherType;
 pub use rule::{Ethernet, Gre, Ipv4, Ipv6, Mpls, Ports, Rule, Vxlan};
 
 use crate::context::{Context, Inner};
-use crate::error::{DestroyError, Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind, RAW_PACKETS};
 use crate::qp::{QpInner, QueuePair};
 use crate::rss::{HashInner, HashQueuePair};
 use counters::CountersInner;
@@ -111,7 +111,7 @@ fn supported(verb: &'static str, context: &Arc<Inner>) -> Result<(), Error> {
     context.check(verb)?;
     if !(Context { inner: Arc::clone(context) }).query_device().ethernet.flow_rules {
         let what = "the device, its firmware or the kernel has no flow rules";
-        return Err(Error::not_supported(verb, what));
+        return Err(Error::not_supported(verb, what).asked_for(RAW_PACKETS));
     }
     Ok(())
 }
@@ -143,7 +143,8 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
             specs: &built.specs,
             counters: described,
         };
-        command::create(&*context.file, &request).map_err(|errno| context.fail(CREATE, errno))
+        command::create(&*context.file, &request)
+            .map_err(|errno| context.fail(CREATE, errno).asked_for(RAW_PACKETS))
     };
     let handle = match counters {
         Some(counters) => counters.describe_with(make)?,

@@ -64,7 +64,7 @@ impl ControlHalf {
         let (least, most) = caps.rate_limits;
         if limit.rate != 0 && !(least..=most).contains(&limit.rate) {
             let what = match most {
-                0 => "the device has no packet pacing".into(),
+                0 => "the device has no packet pacing: a `rate` of 0 is without limit".into(),
                 _ => format!("a rate of {} kb/s; the device has {least} to {most}", limit.rate),
             };
             let kind = if most == 0 { ErrorKind::NotSupported } else { ErrorKind::InvalidArgument };

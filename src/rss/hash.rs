@@ -3,7 +3,7 @@
 use super::IndirectionTable;
 use super::table::TableInner;
 use crate::context::{Context, Inner};
-use crate::error::{DestroyError, Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind, RAW_PACKETS};
 use crate::link::QpId;
 use crate::memory::ProtectionDomain;
 use mlx5_uapi::cmd::qp as command;
@@ -116,12 +116,15 @@ impl HashQueuePairBuilder<'_> {
         let caps = Context { inner: Arc::clone(&self.pd.context) }.query_device().ethernet;
         let lacks = |cause| Err(Error::new(CREATE, ErrorKind::NotSupported, cause));
         if !caps.hash_functions.contains(RxHashFunctions::TOEPLITZ) {
-            return lacks("the device computes no Toeplitz hash".to_owned());
+            return lacks(format!("{RAW_PACKETS}: the device computes no Toeplitz hash"));
         }
         let missing = self.fields.difference(caps.hash_fields);
         if !missing.is_empty() {
             let names: Vec<_> = missing.iter_names().map(|(name, _)| name).collect();
-            return lacks(format!("the device does not hash {}", names.join(", ")));
+            return lacks(format!(
+                "the device does not hash {}: choose other `fields`",
+                names.join(", ")
+            ));
         }
         Ok(())
     }
@@ -148,7 +151,8 @@ impl HashQueuePairBuilder<'_> {
                 ..CreateQpRss::default()
             },
         };
-        let made = context.run(CREATE, |file| command::create_hash(file, &request))?;
+        let made = context.run(CREATE, |file| command::create_hash(file, &request));
+        let made = made.map_err(|error| error.asked_for(RAW_PACKETS))?;
         let inner = HashInner {
             context: Arc::clone(context),
             handle: Mutex::new(Some(made.handle)),

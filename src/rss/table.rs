@@ -3,7 +3,7 @@
 use super::work_queue::WqInner;
 use super::{WorkQueue, WorkQueueTarget};
 use crate::context::{Context, Inner};
-use crate::error::{DestroyError, Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind, RAW_PACKETS};
 use mlx5_uapi::cmd::wq as command;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,7 +81,10 @@ impl Context {
         let most = self.query_device().ethernet.max_indirection_table_size;
         if entries > most as usize {
             let (kind, what) = match most {
-                0 => (ErrorKind::NotSupported, "the device has no indirection tables".into()),
+                0 => {
+                    let what = format!("{RAW_PACKETS}: the device has no indirection tables");
+                    (ErrorKind::NotSupported, what)
+                }
                 _ => (
                     ErrorKind::InvalidArgument,
                     format!("{entries} entries; the device supports at most {most}"),
@@ -91,7 +94,8 @@ impl Context {
         }
         let handles =
             queues.iter().map(|queue| queue.live(VERB)).collect::<Result<Vec<_>, Error>>()?;
-        let made = self.inner.run(VERB, |file| command::create_ind_table(file, &handles))?;
+        let made = self.inner.run(VERB, |file| command::create_ind_table(file, &handles));
+        let made = made.map_err(|error| error.asked_for(RAW_PACKETS))?;
         let inner = TableInner {
             context: Arc::clone(&self.inner),
             handle: Mutex::new(Some(made.handle)),

@@ -2,7 +2,7 @@
 
 use crate::context::{EthernetCaps, Inner};
 use crate::cq::{CompletionQueue, CompletionTarget, CqInner};
-use crate::error::{DestroyError, Error, ErrorKind};
+use crate::error::{DestroyError, Error, ErrorKind, RAW_PACKETS};
 use crate::link::{WatchId, Watched, WqId};
 use crate::memory::ProtectionDomain;
 use crate::pools::{
@@ -152,7 +152,7 @@ impl WorkQueueBuilder<'_> {
     fn check_strides(&self) -> Result<u32, Error> {
         let Some(Striding { stride, strides }) = self.striding else { return Ok(0) };
         let Some(caps) = EthernetCaps::new(&self.pd.context).striding else {
-            let what = "the device has no work queues with strides";
+            let what = "the device has no work queues with strides: omit `striding`";
             return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
         };
         let fits =
@@ -176,13 +176,21 @@ impl WorkQueueBuilder<'_> {
         }
         let caps = RawPacketCaps::from_bits_retain(context.caps.device.raw_packet_caps);
         for (flag, cap, what) in [
-            (WqFlags::CVLAN_STRIPPING, RawPacketCaps::CVLAN_STRIPPING, "cannot strip VLAN tags"),
+            (
+                WqFlags::CVLAN_STRIPPING,
+                RawPacketCaps::CVLAN_STRIPPING,
+                "cannot strip VLAN tags: omit `vlan_stripping`",
+            ),
             (
                 WqFlags::SCATTER_FCS,
                 RawPacketCaps::SCATTER_FCS,
-                "does not hand out the frame check sequence",
+                "does not hand out the frame check sequence: omit `scatter_fcs`",
             ),
-            (WqFlags::DELAY_DROP, RawPacketCaps::DELAY_DROP, "drops packets without a receive"),
+            (
+                WqFlags::DELAY_DROP,
+                RawPacketCaps::DELAY_DROP,
+                "drops packets without a receive: omit `delay_drop`",
+            ),
         ] {
             if self.flags.contains(flag) && !caps.contains(cap) {
                 let cause = format!("the device {what}");
@@ -267,7 +275,7 @@ impl WorkQueueBuilder<'_> {
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
             Err(errno) => {
-                let error = context.fail(CREATE, errno);
+                let error = context.fail(CREATE, errno).asked_for(RAW_PACKETS);
                 if error.in_doubt() {
                     buffer.keep();
                     slot.keep();

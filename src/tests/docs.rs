@@ -297,6 +297,36 @@ fn add_sources(folder: &Path, sources: &mut Vec<String>) {
     }
 }
 
+/// Rustdoc leaves out what a feature that is off hides.
+#[test]
+fn each_feature_of_a_package_is_in_its_documentation() {
+    let mut seen = Vec::new();
+    for entry in read_dir(root()).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(manifest) = read_to_string(folder.join("Cargo.toml")) else { continue };
+        let Some((_, features)) = manifest.split_once("\n[features]\n") else { continue };
+        let features = features.split("\n[").next().unwrap_or_default();
+        let package = folder.display();
+        for shown in ["all-features = true", r#"rustdoc-args = ["--cfg", "docsrs"]"#] {
+            assert!(manifest.contains(shown), "{package}: docs.rs shows it with {shown}");
+        }
+        let library = read_to_string(folder.join("src/lib.rs")).unwrap();
+        assert!(library.contains("cfg_attr(docsrs, feature(doc_cfg))"), "{package}");
+        let mut sources = Vec::new();
+        add_sources(&folder.join("src"), &mut sources);
+        for name in features.lines().filter_map(|line| line.split_once(" = ")).map(|pair| pair.0) {
+            let page = library.lines().take_while(|line| line.starts_with("//!"));
+            let is_told = page.into_iter().any(|line| line.contains(&format!("`{name}`")));
+            assert!(is_told, "{package}: the first page says nothing of `{name}`");
+            let marked = format!("cfg_attr(docsrs, doc(cfg(feature = \"{name}\")))");
+            assert!(sources.iter().any(|source| source.contains(&marked)), "{package}: {marked}");
+            seen.push(name.to_owned());
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["tokio", "watch"]);
+}
+
 /// The texts of errors that the page of troubleshooting has.
 fn error_texts(page: &str) -> BTreeSet<&str> {
     let headings = page.lines().filter_map(|line| line.strip_prefix("### "));

@@ -277,6 +277,28 @@ fn a_device_that_needs_the_header_inline_says_so_when_it_is_missing() {
     }
 }
 
+/// A simulated device has none unless that is asked for, and the kernel's answer alone says little.
+#[test]
+fn a_device_without_raw_packets_says_what_was_forgotten() {
+    let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]));
+    let context = devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let (pd, cq) = queues(&context);
+    let errors = [
+        pd.create_qp::<RawPacket>(&cq, &cq).build().map(drop).unwrap_err(),
+        pd.create_wq(&cq).build().map(drop).unwrap_err(),
+        context.create_ethernet_queue(1).build().map(drop).unwrap_err(),
+        context.create_matcher(crate::flow::MatchFields::new()).build().map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("raw packets") && text.contains("raw_packets(true)"), "{text}");
+    }
+    // One that lacks a capability of the process names that.
+    let denied = Error::kernel("create_qp", Errno::EPERM).to_string();
+    assert!(denied.contains("CAP_NET_RAW for raw packets"), "{denied}");
+}
+
 #[test]
 fn what_the_device_lacks_is_refused_by_name_without_a_call() {
     let simulator = Simulator::new(roce());
@@ -286,9 +308,9 @@ fn what_the_device_lacks_is_refused_by_name_without_a_call() {
     let qp = || pd.create_qp::<RawPacket>(&cq, &cq);
     let srq = pd.create_srq(4).build().unwrap();
     for (builder, text, kind) in [
-        (qp().vlan_stripping(true), "cannot strip VLAN tags", ErrorKind::NotSupported),
-        (qp().scatter_fcs(true), "frame check sequence", ErrorKind::NotSupported),
-        (qp().max_tso_header(64), "cannot cut packets", ErrorKind::NotSupported),
+        (qp().vlan_stripping(true), "tags: omit `vlan_stripping`", ErrorKind::NotSupported),
+        (qp().scatter_fcs(true), "sequence: omit `scatter_fcs`", ErrorKind::NotSupported),
+        (qp().max_tso_header(64), "(TSO): omit `max_tso_header`", ErrorKind::NotSupported),
         (qp().send_ops(SendOps::RDMA_READ), "RawPacket does not have", ErrorKind::NotSupported),
         (qp().srq(&srq), "no shared receive queue", ErrorKind::InvalidArgument),
         (qp().max_recv_wr(0).wqe_signature(true), "cannot be signed", ErrorKind::InvalidArgument),

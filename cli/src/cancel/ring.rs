@@ -6,17 +6,18 @@ use crate::table::{Align, Table};
 use mlx5::{Drained, QueuePair, transport::Rc};
 use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode};
 use mlx5_prm::zerocopy::FromBytes;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Shows the WQEs of the requests `posted`. The first one starts at the start of the ring, and none
-/// wraps.
+/// wraps. Returns what JSON has of them.
 pub(super) fn show(
     out: &mut impl Write,
     qp: &QueuePair<Rc>,
     drained: &Drained,
     posted: &[u64],
-) -> Result<(), Failure> {
+) -> Result<Vec<Value>, Failure> {
     let pending: BTreeMap<u16, bool> = qp
         .pending(drained)?
         .map(|request| (request.info.first(), request.info.cancelled()))
@@ -34,6 +35,7 @@ pub(super) fn show(
     let mut wr_ids = posted.iter();
     let (mut wr_id, mut state) = (0, "");
     let mut block = 0_u16;
+    let mut requests = Vec::new();
     loop {
         let bytes = ring.get(usize::from(block) * BLOCK..).unwrap_or_default();
         let Ok((control, _)) = ControlSegment::read_from_prefix(bytes) else { break };
@@ -53,6 +55,13 @@ pub(super) fn show(
             .collect();
         let here = if block == drained.block() { "  <- the device stopped here" } else { "" };
         let opcode = control.opcode().map_or("unknown", Opcode::name);
+        requests.push(json!({
+            "block": block,
+            "wr_id": wr_id,
+            "opcode": opcode,
+            "flags": told(control.fm_ce_se),
+            "state": state,
+        }));
         table.row([
             block.to_string(),
             wr_id.to_string(),
@@ -64,5 +73,6 @@ pub(super) fn show(
         ]);
         block += control.units().div_ceil(4).max(1) as u16;
     }
-    Ok(table.write(out, 3)?)
+    table.write(out, 3)?;
+    Ok(requests)
 }

@@ -6,10 +6,13 @@ use crate::device::{DeviceArgs, Opened, note, packets_refused};
 use crate::failure::Failure;
 use crate::files::{Output, is_dash};
 use crate::interrupt::Interrupt;
+use crate::json;
 use crate::numbers::{count, parse_seconds, parse_size};
 use mlx5::ethernet::EthernetQueue;
 use mlx5::flow::{Ethernet, FlowRule, Rule};
 use mlx5::{Clock, Device};
+use serde_json::json;
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -23,6 +26,8 @@ The packets go where they go without it: the device gives this program a copy.
 
 Ctrl-C ends a capture, with status 0 and a whole file. At its end stands how many packets
 the port dropped meanwhile because they came faster than they were written.
+
+With --json, which needs -w FILE, an object on stdout says at the end what was captured.
 
 It needs CAP_NET_RAW. The simulated device, which has no network, receives packets that
 this program sends to it: each is there as it is sent, and as it is received.";
@@ -52,6 +57,9 @@ pub(crate) struct Args {
     /// Bytes to keep of each packet, as 64, 4k: at least 1
     #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_snap)]
     snap: usize,
+    /// Write JSON to stdout: what was captured
+    #[arg(long, requires = "write")]
+    json: bool,
     /// Port of the device
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     port: u8,
@@ -86,12 +94,50 @@ pub(crate) fn run(
         let failure = Failure::usage("refusing to write a binary capture to a terminal");
         return Err(failure.hint("-w FILE writes a file; `mlx5 capture | tcpdump -r -` shows it"));
     }
+    if args.json && args.write.as_deref().is_some_and(is_dash) {
+        let failure = Failure::usage("--json and the capture cannot both be written to stdout");
+        return Err(failure.hint("-w FILE writes the capture to a file"));
+    }
     // Before there are other threads.
     let interrupt = Interrupt::watch()?;
     let opened = args.device.with_packets().open()?;
     let mut output = Output::create_or_stdout(args.write.as_deref())?;
-    capture(args, &opened, &interrupt, &mut output.writer(out))?;
-    output.finish()
+    let captured = capture(args, &opened, &interrupt, &mut output.writer(out))?;
+    output.finish()?;
+    if args.json {
+        let document = json!({
+            "command": "mlx5 capture",
+            "device": opened.device.name(),
+            "port": args.port,
+            "file": args.write.as_deref().map(|file| file.to_string_lossy()),
+            "packets": captured.packets,
+            "too_long": captured.too_long,
+            "dropped": captured.dropped,
+        });
+        json::write(out, &json::of_device(document, opened.simulator.is_some()))?;
+    }
+    Ok(())
+}
+
+/// What was captured, and what was not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Captured {
+    packets: u64,
+    /// Longer than a buffer.
+    too_long: u64,
+    /// For want of a receive; `None` where the kernel does not say.
+    dropped: Option<u64>,
+}
+
+impl fmt::Display for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { packets, too_long, dropped } = self;
+        write!(f, "{packets} packets captured, {too_long} longer than a buffer, ")?;
+        match dropped {
+            Some(dropped) => write!(f, "{dropped} dropped by the port for want of a receive"),
+            None => f.write_str("and this kernel does not tell how many the port dropped"),
+        }
+    }
 }
 
 fn capture(
@@ -99,7 +145,7 @@ fn capture(
     opened: &Opened,
     interrupt: &Interrupt,
     out: &mut impl Write,
-) -> Result<(), Failure> {
+) -> Result<Captured, Failure> {
     let snap = u32::try_from(args.snap).unwrap_or(u32::MAX);
     let mut listener = Listener::new(opened, args.port, RECEIVES, snap)?;
     let few = opened.simulator.is_some() && args.duration.is_none();
@@ -128,8 +174,9 @@ fn capture(
             _ => out.flush()?,
         }
     }
-    note(&listener.end(out)?);
-    Ok(())
+    let captured = listener.end(out)?;
+    note(&captured.to_string());
+    Ok(captured)
 }
 
 /// A queue that gets a copy of every packet of a port.
@@ -182,23 +229,16 @@ impl<'a> Listener<'a> {
         Ok(count)
     }
 
-    /// Writes the statistics; returns them in words.
-    fn end(&self, out: &mut impl Write) -> Result<String, Failure> {
+    /// Writes the statistics, and returns them.
+    fn end(&self, out: &mut impl Write) -> Result<Captured, Failure> {
         let counts = self.queue.counts();
-        let missed = match (self.before, dropped(self.device, self.port)) {
+        let dropped = match (self.before, dropped(self.device, self.port)) {
             // A counter of 32 bits on some devices: it may begin again.
             (Some(before), Some(after)) => Some(after.checked_sub(before).unwrap_or(after)),
             _ => None,
         };
-        pcapng::end(out, self.last, counts.received, counts.bad + missed.unwrap_or(0))?;
-        let missed = match missed {
-            Some(missed) => format!("{missed} dropped by the port for want of a receive"),
-            None => "and this kernel does not tell how many the port dropped".to_owned(),
-        };
-        Ok(format!(
-            "{} packets captured, {} longer than a buffer, {missed}",
-            self.written, counts.bad
-        ))
+        pcapng::end(out, self.last, counts.received, counts.bad + dropped.unwrap_or(0))?;
+        Ok(Captured { packets: self.written, too_long: counts.bad, dropped })
     }
 }
 
@@ -353,7 +393,7 @@ mod tests {
         simulator.run_until_idle();
         let mut out = Vec::new();
         assert_eq!(listener.burst(u64::MAX, &mut out).expect("packets"), 4);
-        let told = listener.end(&mut out).expect("memory");
+        let told = listener.end(&mut out).expect("memory").to_string();
         assert!(
             told.starts_with("4 packets captured, 0 longer than a buffer, 56 dropped"),
             "{told}"

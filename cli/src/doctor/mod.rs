@@ -6,10 +6,12 @@ mod machine;
 
 use crate::device::{Found, Opened, PortArgs, describe};
 use crate::failure::Failure;
+use crate::json::{self, JsonArgs};
 use crate::link::parse_address;
 use machine::Machine;
 use mlx5::Device;
 use mlx5_sim::Simulator;
+use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -21,7 +23,10 @@ MTU, NUMA, and which libibverbs a program in C would get. At the end it sends me
 from the device to itself, and with --peer to another machine, and verifies them.
 
 A machine without a device fails. The simulated device is checked only if --sim asks
-for it. It changes nothing. Exit status: 0 if nothing failed, 1 if something did.";
+for it. It changes nothing. Exit status: 0 if nothing failed, 1 if something did.
+
+With --json: one object with works, verdict, and the findings of each section, whose level
+is ok, warning or failure.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +45,8 @@ pub(crate) struct Args {
     /// Exchange messages with a machine that runs `mlx5 pingpong --listen` [default port: 18515]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     peer: Option<String>,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     port: PortArgs,
 }
@@ -84,33 +91,68 @@ impl Finding {
     }
 }
 
-/// The findings, written as they come.
+/// The findings, written as they come where no JSON is asked for.
 struct Report<'a, W> {
     out: &'a mut W,
-    warnings: usize,
-    failures: usize,
+    json: bool,
+    /// What was looked at, and what was found there.
+    sections: Vec<(String, Vec<Finding>)>,
 }
 
 impl<W: Write> Report<'_, W> {
     fn heading(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{text}")
+        self.sections.push((text.to_owned(), Vec::new()));
+        if self.json { Ok(()) } else { writeln!(self.out, "{text}") }
     }
 
     fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> io::Result<()> {
-        for Finding { level, text, remedy } in findings {
-            let mark = match level {
-                Level::Fine => "ok",
-                Level::Warning => "warn",
-                Level::Failure => "FAIL",
-            };
-            self.warnings += usize::from(level == Level::Warning);
-            self.failures += usize::from(level == Level::Failure);
-            writeln!(self.out, "  {mark:4}  {text}")?;
-            if let Some(remedy) = remedy {
-                writeln!(self.out, "        {remedy}")?;
+        for finding in findings {
+            if !self.json {
+                let mark = match finding.level {
+                    Level::Fine => "ok",
+                    Level::Warning => "warn",
+                    Level::Failure => "FAIL",
+                };
+                writeln!(self.out, "  {mark:4}  {}", finding.text)?;
+                if let Some(remedy) = &finding.remedy {
+                    writeln!(self.out, "        {remedy}")?;
+                }
+            }
+            if let Some((_, all)) = self.sections.last_mut() {
+                all.push(finding);
             }
         }
-        self.out.flush()
+        if self.json { Ok(()) } else { self.out.flush() }
+    }
+
+    fn count(&self, level: Level) -> usize {
+        let all = self.sections.iter().flat_map(|(_, findings)| findings);
+        all.filter(|finding| finding.level == level).count()
+    }
+
+    /// Ends the report.
+    fn end(self, works: bool, simulated: bool, verdict: &str) -> io::Result<()> {
+        if !self.json {
+            return writeln!(self.out, "verdict: {verdict}");
+        }
+        let finding = |Finding { level, text, remedy }: &Finding| {
+            let level = match level {
+                Level::Fine => "ok",
+                Level::Warning => "warning",
+                Level::Failure => "failure",
+            };
+            json!({ "level": level, "text": text, "remedy": remedy })
+        };
+        let section = |(of, findings): &(String, Vec<Finding>)| json!({ "of": of, "findings": findings.iter().map(finding).collect::<Vec<_>>() });
+        let document = json!({
+            "command": "mlx5 doctor",
+            "works": works,
+            "verdict": verdict,
+            "warnings": self.count(Level::Warning),
+            "failures": self.count(Level::Failure),
+            "sections": self.sections.iter().map(section).collect::<Vec<_>>(),
+        });
+        json::write(self.out, &json::of_device(document, simulated))
     }
 }
 
@@ -125,34 +167,33 @@ fn examine(
     find: impl FnOnce() -> Result<Found, Failure>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut report = Report { out, warnings: 0, failures: 0 };
+    let mut report = Report { out, json: args.json.json, sections: Vec::new() };
     report.heading("machine")?;
     report.add(machine.check())?;
     report.add([library::check(&machine.root)])?;
-    let of_machine = report.warnings;
+    let of_machine = report.count(Level::Warning);
     let Found { devices, simulator } = find()?;
-    let simulated = simulator.is_some();
     // Other commands simulate a device where there is none. Here it would hide what was asked.
-    match devices.into_iter().next().filter(|_| !simulated || args.port.device.wants_simulated()) {
+    let simulated = simulator.is_some() && args.port.device.wants_simulated();
+    match devices.into_iter().next().filter(|_| simulator.is_none() || simulated) {
         None => report.add([Finding::failure(
             "no mlx5 device",
             "do what stands above, or look at the simulated device: `mlx5 doctor --sim`",
         )])?,
         Some(device) => check(args, machine, device, simulator, &mut report)?,
     }
-    let Report { out, warnings, failures } = report;
+    let (warnings, failures) = (report.count(Level::Warning), report.count(Level::Failure));
     let count = |number: usize, what: &str| match number {
         1 => format!("1 {what}"),
         _ => format!("{number} {what}s"),
     };
-    // A simulated device that nobody asked for was not looked at.
-    let (works, fails) = match simulated && args.port.device.wants_simulated() {
+    let (works, fails) = match simulated {
         true => ("the simulated device works", "the simulated device does not work"),
         false => ("RDMA works here", "RDMA does not work here"),
     };
     if failures != 0 {
         let cause = format!("{}, {}", count(failures, "failure"), count(warnings, "warning"));
-        writeln!(out, "verdict: {fails}: {cause}")?;
+        report.end(false, simulated, &format!("{fails}: {cause}"))?;
         return Err(Failure::new(cause)
             .hint("each FAIL is followed by what to do; fix the first one first"));
     }
@@ -161,15 +202,15 @@ fn examine(
         true => (warnings - of_machine, of_machine),
         false => (warnings, 0),
     };
-    write!(out, "verdict: {works}")?;
+    let mut verdict = works.to_owned();
     if warnings > 0 {
-        write!(out, ", with {}", count(warnings, "warning"))?;
+        verdict += &format!(", with {}", count(warnings, "warning"));
     }
     if aside > 0 {
-        write!(out, "; it needs nothing of what the machine lacks ({})", count(aside, "warning"))?;
+        let lacks = count(aside, "warning");
+        verdict += &format!("; it needs nothing of what the machine lacks ({lacks})");
     }
-    writeln!(out)?;
-    Ok(())
+    Ok(report.end(true, simulated, &verdict)?)
 }
 
 /// Checks a device.

@@ -1,5 +1,6 @@
 //! A decoded structure.
 
+use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -116,6 +117,26 @@ impl Item {
             _ => None,
         });
         notes.collect()
+    }
+
+    /// The item for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let mut segment = "";
+        let (mut fields, mut notes) = (Vec::new(), Vec::new());
+        for row in &self.rows {
+            match row {
+                Row::Segment(name) => segment = name,
+                Row::Field { at, name, value, meaning } => fields.push(json!({
+                    "segment": segment,
+                    "at": at,
+                    "name": name,
+                    "value": value,
+                    "meaning": meaning,
+                })),
+                Row::Note(text) => notes.push(text),
+            }
+        }
+        json!({ "title": self.title, "fields": fields, "notes": notes })
     }
 
     /// Prints the item.

@@ -2,8 +2,10 @@
 
 use crate::device::{Port, PortArgs};
 use crate::dump::cqe;
+use crate::dump::listing::{self, Entry};
 use crate::dump::wqe::Addressing;
 use crate::failure::Failure;
+use crate::json::{self, JsonArgs};
 use crate::link::Patience;
 use mlx5::{
     Access, AddressHandle, BatchError, CompletionQueue, ConnectOptions, MemoryRegion,
@@ -11,6 +13,7 @@ use mlx5::{
     transport,
 };
 use mlx5_prm::wqe::BLOCK;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
@@ -21,11 +24,37 @@ const DEPTH: u32 = 16;
 const HALF: usize = 2048;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(args: &PortArgs, out: &mut impl Write) -> Result<(), Failure> {
+/// A ring or completions of one queue.
+struct Part {
+    title: String,
+    entries: Vec<Entry>,
+}
+
+pub(crate) fn run(args: &PortArgs, json: JsonArgs, out: &mut impl Write) -> Result<(), Failure> {
     let port = args.open()?;
-    connected(&port, out)?;
-    writeln!(out)?;
-    datagrams(&port, out)
+    let mut parts = Vec::from(connected(&port)?);
+    parts.extend(datagrams(&port)?);
+    if json.json {
+        let part =
+            |part: &Part| json!({ "title": part.title, "items": listing::to_json(&part.entries) });
+        let document = json!({
+            "command": "mlx5 dump",
+            "device": port.opened.device.name(),
+            "parts": parts.iter().map(part).collect::<Vec<Value>>(),
+        });
+        let simulated = port.opened.simulator.is_some();
+        return Ok(json::write(out, &json::of_device(document, simulated))?);
+    }
+    for (index, part) in parts.iter().enumerate() {
+        let before = if index > 0 { "\n" } else { "" };
+        writeln!(out, "{before}=== {}", part.title)?;
+        // Completions stand apart, as their title is about all of them.
+        if part.entries.iter().any(|entry| entry.at.is_none()) {
+            writeln!(out)?;
+        }
+        listing::write(out, &part.entries)?;
+    }
+    Ok(())
 }
 
 /// A queue pair with a completion queue and memory of its own.
@@ -73,27 +102,22 @@ impl<T: QueuePairTransport> End<T> {
     }
 
     /// Decodes the used blocks of the send ring.
-    fn show_ring(
-        &self,
-        out: &mut impl Write,
-        used: usize,
-        addressing: Addressing,
-    ) -> Result<(), Failure> {
+    fn ring(&self, title: String, used: usize, addressing: Addressing) -> Part {
         let ring = self.qp.send_ring();
-        super::ring(out, &ring[..used * BLOCK], Some(addressing))?;
-        Ok(())
+        Part { title, entries: super::ring(&ring[..used * BLOCK], Some(addressing)) }
     }
 }
 
-fn show_completions(out: &mut impl Write, came: &[OwnedCompletion]) -> Result<(), Failure> {
-    for completion in came {
-        writeln!(out)?;
-        cqe::completion(&completion.descriptor(), None).write(out)?;
-    }
-    Ok(())
+fn completions(title: impl Into<String>, came: &[OwnedCompletion]) -> Part {
+    let entry = |completion: &OwnedCompletion| {
+        let descriptor = completion.descriptor();
+        let item = Some(cqe::completion(&descriptor, None));
+        Entry { at: None, length: descriptor.len(), item }
+    };
+    Part { title: title.into(), entries: came.iter().map(entry).collect() }
 }
 
-fn connected(port: &Port, out: &mut impl Write) -> Result<(), Failure> {
+fn connected(port: &Port) -> Result<[Part; 3], Failure> {
     let options = ConnectOptions::default();
     let pd = port.opened.context.alloc_pd()?;
     let mut here = End::<transport::Rc>::new(port, &pd)?;
@@ -122,15 +146,15 @@ fn connected(port: &Port, out: &mut impl Write) -> Result<(), Failure> {
     let sent = here.completions(4)?;
     let received = there.completions(2)?;
 
-    writeln!(out, "=== send ring of RC queue pair {:#08x}", here.qp.qp_num())?;
-    here.show_ring(out, used, Addressing::Connected)?;
-    writeln!(out, "\n=== its completions")?;
-    show_completions(out, &sent)?;
-    writeln!(out, "\n=== completions of its peer {:#08x}", there.qp.qp_num())?;
-    show_completions(out, &received)
+    let [own, peer] = [here.qp.qp_num(), there.qp.qp_num()];
+    Ok([
+        here.ring(format!("send ring of RC queue pair {own:#08x}"), used, Addressing::Connected),
+        completions("its completions", &sent),
+        completions(format!("completions of its peer {peer:#08x}"), &received),
+    ])
 }
 
-fn datagrams(port: &Port, out: &mut impl Write) -> Result<(), Failure> {
+fn datagrams(port: &Port) -> Result<[Part; 3], Failure> {
     let options = ConnectOptions::default();
     let pd = port.opened.context.alloc_pd()?;
     let mut here = End::<transport::Ud>::new(port, &pd)?;
@@ -146,12 +170,12 @@ fn datagrams(port: &Port, out: &mut impl Write) -> Result<(), Failure> {
     let sent = here.completions(1)?;
     let received = there.completions(1)?;
 
-    writeln!(out, "=== send ring of UD queue pair {:#08x}", here.qp.qp_num())?;
-    here.show_ring(out, used, Addressing::Datagram)?;
-    writeln!(out, "\n=== its completion")?;
-    show_completions(out, &sent)?;
-    writeln!(out, "\n=== completion of the receiver {:#08x}", there.qp.qp_num())?;
-    show_completions(out, &received)
+    let [own, peer] = [here.qp.qp_num(), there.qp.qp_num()];
+    Ok([
+        here.ring(format!("send ring of UD queue pair {own:#08x}"), used, Addressing::Datagram),
+        completions("its completion", &sent),
+        completions(format!("completion of the receiver {peer:#08x}"), &received),
+    ])
 }
 
 fn send_datagram(

@@ -3,6 +3,7 @@
 mod cqe;
 mod hex;
 mod item;
+mod listing;
 mod live;
 mod wqe;
 
@@ -15,9 +16,12 @@ pub(crate) use wqe::{
 use crate::device::PortArgs;
 use crate::failure::Failure;
 use crate::files::is_dash;
+use crate::json::{self, JsonArgs};
 use crate::numbers::count;
 use clap::ValueEnum;
+use listing::Entry;
 use mlx5_prm::cqe::DESCRIPTOR;
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -31,7 +35,10 @@ The bytes come as hexadecimal text from the command line, from a file or from st
 in any usual format: plain, 0x-prefixed words, C arrays, xxd, hexdump -C, od -tx1,
 or what the kernel logs about a failed completion. The length of each request gives
 the start of the next. With --live, the command posts requests of every kind on a
-device, and decodes its ring and its completions.";
+device, and decodes its ring and its completions.
+
+With --json: one object, whose items have a title, fields and notes; of --live they are in
+parts, each with a title.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +70,8 @@ pub(crate) struct Args {
     /// Post requests of every kind on a device, and decode its queues
     #[arg(long, visible_alias = "demo")]
     live: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     port: PortArgs,
 }
@@ -98,7 +107,7 @@ const MOST: u64 = 64 << 20;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     if args.live {
-        return live::run(&args.port, out);
+        return live::run(&args.port, args.json, out);
     }
     let text = input(args)?;
     let bytes = hex::parse(&text).map_err(|problem| {
@@ -130,13 +139,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
         Transport::Raw => Addressing::Ethernet,
         Transport::Rc | Transport::Uc => Addressing::Connected,
     });
-    match kind {
-        Kind::Auto | Kind::Wqe => ring(out, &bytes, addressing)?,
-        Kind::Cqe => each(out, &bytes, stride.unwrap_or(DESCRIPTOR), |bytes| {
-            cqe::completion(bytes, addressing)
-        })?,
-        Kind::Recv => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::receive)?,
-        Kind::Srq => each(out, &bytes, stride.unwrap_or(bytes.len()), wqe::shared_receive)?,
+    let entries = match kind {
+        Kind::Auto | Kind::Wqe => ring(&bytes, addressing),
+        Kind::Cqe => {
+            each(&bytes, stride.unwrap_or(DESCRIPTOR), |bytes| cqe::completion(bytes, addressing))
+        }
+        Kind::Recv => each(&bytes, stride.unwrap_or(bytes.len()), wqe::receive),
+        Kind::Srq => each(&bytes, stride.unwrap_or(bytes.len()), wqe::shared_receive),
+    };
+    match args.json.json {
+        true => json::write(
+            out,
+            &json!({ "command": "mlx5 dump", "items": listing::to_json(&entries) }),
+        )?,
+        false => listing::write(out, &entries)?,
     }
     Ok(())
 }
@@ -190,38 +206,26 @@ fn read(from: impl Read, failed: &dyn Fn(io::Error) -> Failure) -> Result<String
 }
 
 /// Decodes consecutive send requests.
-fn ring(out: &mut impl Write, bytes: &[u8], addressing: Option<Addressing>) -> io::Result<()> {
+fn ring(bytes: &[u8], addressing: Option<Addressing>) -> Vec<Entry> {
+    let mut entries = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
         let length = send_length(rest).min(rest.len());
-        if at > 0 {
-            writeln!(out)?;
-        }
-        if rest[..length].iter().all(|byte| *byte == 0) {
-            writeln!(out, "{at:#06x}: {length} bytes of zeros, no request")?;
-        } else {
-            write!(out, "{at:#06x}: ")?;
-            wqe::send(&rest[..length], addressing).write(out)?;
-        }
+        let zeros = rest[..length].iter().all(|byte| *byte == 0);
+        let item = (!zeros).then(|| wqe::send(&rest[..length], addressing));
+        entries.push(Entry { at: Some(at), length, item });
         at += length;
     }
-    Ok(())
+    entries
 }
 
 /// Decodes completions or receive requests of `stride` bytes each.
-fn each(
-    out: &mut impl Write,
-    bytes: &[u8],
-    stride: usize,
-    decode: impl Fn(&[u8]) -> Item,
-) -> io::Result<()> {
-    for (index, entry) in bytes.chunks(stride).enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        write!(out, "{:#06x}: ", index * stride)?;
-        decode(entry).write(out)?;
-    }
-    Ok(())
+fn each(bytes: &[u8], stride: usize, decode: impl Fn(&[u8]) -> Item) -> Vec<Entry> {
+    let entry = |(index, bytes): (usize, &[u8])| Entry {
+        at: Some(index * stride),
+        length: bytes.len(),
+        item: Some(decode(bytes)),
+    };
+    bytes.chunks(stride).enumerate().map(entry).collect()
 }

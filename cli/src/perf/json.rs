@@ -19,11 +19,11 @@ pub(crate) fn document(
         "version": env!("CARGO_PKG_VERSION"),
         "build": if DEBUG { "debug" } else { "release" },
         "interrupted": interrupted,
+        "simulated": setting.simulated,
         "device": {
             "name": setting.device,
             "part": setting.part,
             "firmware": setting.firmware,
-            "simulated": setting.simulated,
             "port": setting.port,
             "link": setting.link,
             "mtu": setting.mtu,

@@ -54,7 +54,7 @@ Examples:
   mlx5 perf --raw --sizes 64 --batch 32        frames of Ethernet, 32 with a doorbell
   mlx5 perf --only rate --bidirectional        both ends send at the same time
   mlx5 perf --only latency --histogram         how the latencies are distributed
-  mlx5 perf --json - | jq .results             for programs
+  mlx5 perf --json | jq .results               for programs
   mlx5 perf --csv - > results.csv              for spreadsheets
   mlx5 perf --svg latency.svg                  for papers
 
@@ -124,8 +124,8 @@ pub(crate) struct Args {
     /// Measure one thing alone
     #[arg(long, value_enum)]
     only: Option<Only>,
-    /// Write results as JSON to a file, or with `-` to stdout in place of the table
-    #[arg(long, value_name = "FILE")]
+    /// Write JSON to stdout in place of the table, or to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write results as CSV to a file, or with `-` to stdout in place of the table
     #[arg(long, value_name = "FILE")]

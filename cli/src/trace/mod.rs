@@ -69,7 +69,8 @@ inserts, the headers in the request, the segment size of one that it cuts (mss),
 how many packets go with it. The completion of a received one says which checksums are
 right, which headers it has, and where it lies in a receive that has strides.
 
-With --json each line is an object with time, pid and event: request, completion, made,
+With --json each line is an object with time, pid, simulated (whether the process has
+simulated devices) and event: request, completion, made,
 changed, ended, lost, hidden or unreadable of a queue, whose number is named qp, cq, srq or
 wq, and with queue (send, recv) if it is a ring of one; process, with change (program,
 foreign, exited, killed), and its status or signal; and behind --summary sum, without
@@ -94,7 +95,7 @@ pub(crate) struct Args {
     /// The program to run, and its arguments
     #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
     program: Vec<OsString>,
-    /// Print one JSON object per line
+    /// Write JSON in place of the text, one object per line
     #[arg(long)]
     json: bool,
     /// Write to a file, apart from what the program prints, or with `-` to stdout

@@ -7,7 +7,7 @@ use crate::trace::queues::{Event, Kind, Name};
 use crate::trace::tracer::Told;
 use nix::unistd::Pid;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(crate) struct Printer {
     choice: Choice,
     counts: BTreeMap<(Pid, Name, String), Sum>,
     lost: BTreeMap<(Pid, Name), u64>,
+    /// Processes whose devices are simulated.
+    simulated: BTreeSet<Pid>,
     /// More than one process was seen, so lines say which.
     several: Option<Pid>,
     pub(crate) queues: u64,
@@ -54,7 +56,14 @@ pub(crate) struct Sums {
 impl Printer {
     /// Lines say of which process they are, unless it is the `first`.
     pub(crate) fn new(choice: Choice, first: Option<Pid>) -> Self {
-        Self { choice, counts: BTreeMap::new(), lost: BTreeMap::new(), several: first, queues: 0 }
+        Self {
+            choice,
+            counts: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            simulated: BTreeSet::new(),
+            several: first,
+            queues: 0,
+        }
     }
 
     fn wanted(&self, name: &Name, other: Option<u32>) -> bool {
@@ -74,6 +83,10 @@ impl Printer {
     ) -> io::Result<()> {
         match told {
             Told::Queue(event) => self.queue(out, time, pid, event),
+            Told::Simulated => {
+                self.simulated.insert(pid);
+                Ok(())
+            }
             Told::Program => self.process(out, time, pid, "runs another program", "program", None),
             Told::Foreign => {
                 let text = "is of another architecture: its calls cannot be read";
@@ -103,6 +116,7 @@ impl Printer {
             let mut line = json!({
                 "time": time.as_secs_f64(), "pid": pid.as_raw(),
                 "event": "process", "change": change,
+                "simulated": self.simulated.contains(&pid),
             });
             if let Some((name, value)) = how {
                 line[name] = value;
@@ -226,6 +240,7 @@ impl Printer {
         line.insert("time".to_owned(), json!(time.as_secs_f64()));
         line.insert("pid".to_owned(), json!(pid.as_raw()));
         line.insert("event".to_owned(), json!(kind));
+        line.insert("simulated".to_owned(), json!(self.simulated.contains(&pid)));
         line.insert(object.to_owned(), json!(name.number));
         if !ring.is_empty() && matches!(kind, "request" | "lost" | "hidden") {
             line.insert("queue".to_owned(), json!(ring));
@@ -269,6 +284,7 @@ impl Printer {
                 let mut line = json!({
                     "event": "sum", "pid": pid.as_raw(), "what": what,
                     "count": sum.count, "bytes": sum.bytes,
+                    "simulated": self.simulated.contains(pid),
                 });
                 line[object] = json!(name.number);
                 if !ring.is_empty() {

@@ -33,6 +33,8 @@ pub(crate) enum Told {
     Ended(Result<u8, i32>),
     /// It is of another architecture, so that its calls are not read.
     Foreign,
+    /// Its devices are simulated.
+    Simulated,
 }
 
 /// A call on its way.
@@ -61,6 +63,8 @@ struct Thread {
 struct Process {
     queues: Queues,
     foreign: bool,
+    /// It has a device that is simulated.
+    simulated: bool,
 }
 
 /// The threads and processes that are traced.
@@ -130,6 +134,7 @@ impl Tracer {
     pub(crate) fn read_notes(&mut self) -> bool {
         let Some(pid) = self.first else { return false };
         let Some(notes) = notes(pid) else { return false };
+        self.simulated(pid);
         let process = self.processes.entry(pid).or_default();
         let mut told = Vec::new();
         let noted = fs::read_to_string(notes).unwrap_or_default();
@@ -277,6 +282,14 @@ impl Tracer {
         }
     }
 
+    /// A process has a note of the preload library, whose devices are simulated.
+    fn simulated(&mut self, pid: Pid) {
+        let process = self.processes.entry(pid).or_default();
+        if !std::mem::replace(&mut process.simulated, true) {
+            self.told.push((pid, Told::Simulated));
+        }
+    }
+
     /// A thread makes a system call.
     fn entered(&mut self, thread: Pid, number: i64, [first, second, third, ..]: [u64; 6]) {
         let process = self.threads[&thread].process;
@@ -332,6 +345,7 @@ impl Tracer {
             return Some(Pending::Write { device, bytes });
         }
         let noted: Noted = String::from_utf8(bytes).ok()?.trim_end().parse().ok()?;
+        self.simulated(process);
         if noted.before {
             self.look_at(process);
         }

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         ("queues_alone", queues_alone),
         ("some_queues_alone", some_queues_alone),
         ("summaries", summaries),
+        ("a_device_that_another_process_simulates", a_device_that_another_process_simulates),
         ("a_running_process_goes_on", a_running_process_goes_on),
         ("ctrl_c_leaves_the_program", ctrl_c_leaves_the_program),
         ("a_program_that_runs_on_is_named", a_program_that_runs_on_is_named),
@@ -62,8 +63,12 @@ fn library() -> PathBuf {
 
 /// A command whose children are programs on a simulated device. The command itself is, too.
 fn on_simulator(mut command: Command, case: &str) -> Command {
-    command.env("LD_PRELOAD", library()).env("MLX5_SIM", "").env(CASE, case);
+    on_simulator_of(&mut command).env(CASE, case);
     command
+}
+
+fn on_simulator_of(command: &mut Command) -> &mut Command {
+    command.env("LD_PRELOAD", library()).env("MLX5_SIM", "")
 }
 
 /// `mlx5 trace OPTIONS -- CASE`.
@@ -91,6 +96,11 @@ fn objects(lines: &str) -> Vec<Value> {
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     // Whatever a line is about, it says so under the same name.
     assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
+    // What is known of a queue is known of a simulated one here.
+    for one in &all {
+        let simulated = one["simulated"].as_bool().unwrap_or_else(|| panic!("no key in {one}"));
+        assert!(simulated || one["event"] == "process", "{one}");
+    }
     all
 }
 
@@ -105,6 +115,14 @@ fn requests<'a>(all: &'a [Value], queue: &'a str) -> Vec<&'a Value> {
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The key says whether the command simulates the device: behind the library it cannot know.
+fn a_device_that_another_process_simulates() {
+    let mut command = command(&["list", "--json"]);
+    let output = on_simulator_of(&mut command).output().expect("it runs");
+    let devices: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(devices[0]["simulated"], false, "{devices}");
 }
 
 fn every_operation_is_decoded() {

@@ -149,12 +149,13 @@ impl MkeyBuilder<'_> {
             return Err(Error::no_devx(VERB));
         }
         if self.update_tag && !context.kernel_can(UcontextRespMask::MKEY_UPDATE_TAG) {
-            let what = "the kernel does not allow requests to change a key's variant (low byte): \
-                        Linux 6.1, or a stable release since October 2022, is required";
+            let what = "the kernel does not allow requests to change a key's variant (low byte), as \
+                        `update_tag` wants: Linux 6.1, or a stable release since October 2022, is \
+                        required";
             return Err(Error::not_supported(VERB, what));
         }
         if self.block_signature && !signature_caps(context)?.contains(SignatureCaps::BLOCKS) {
-            let what = "the device does not support signed memory keys";
+            let what = "the device does not support signed memory keys: omit `block_signature`";
             return Err(Error::not_supported(VERB, what));
         }
         let psvs = if self.block_signature {

@@ -2,7 +2,7 @@
 
 use super::{QueuePairBuilder, QueuePairCaps, QueuePairTransport, Tags, pipelining};
 use crate::context::Context;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, RAW_PACKETS};
 use crate::link::Watched;
 use crate::pools::{QueueBuffer, QueuePairRecords, ReceiveSide, RecordSlot};
 use crate::qp::{ControlHalf, PacketObjects, QpInner, QueuePair, ReceiveHalf, SendHalf};
@@ -239,7 +239,11 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
             Err(errno) => {
-                let error = context.fail(VERB, errno);
+                let kind = match T::SEPARATE {
+                    true => RAW_PACKETS.into(),
+                    false => format!("{} queue pairs", T::NAME),
+                };
+                let error = context.fail(VERB, errno).asked_for(&kind);
                 if error.in_doubt() {
                     buffer.keep();
                     slot.keep();

@@ -88,14 +88,14 @@ impl PacketOptions {
             |what| Err(Error::new(verb, ErrorKind::NotSupported, format!("the device {what}")));
         let stripping = caps.packets.contains(RawPacketCaps::CVLAN_STRIPPING);
         if flags.contains(QpCreateFlags::CVLAN_STRIPPING) && !stripping {
-            return lacks("cannot strip VLAN tags");
+            return lacks("cannot strip VLAN tags: omit `vlan_stripping`");
         }
         let fcs = caps.packets.contains(RawPacketCaps::SCATTER_FCS);
         if flags.contains(QpCreateFlags::SCATTER_FCS) && !fcs {
-            return lacks("does not hand out the frame check sequence");
+            return lacks("does not hand out the frame check sequence: omit `scatter_fcs`");
         }
         if self.max_tso_header != 0 && caps.max_tso == 0 {
-            return lacks("cannot cut packets into segments (TSO)");
+            return lacks("cannot cut packets into segments (TSO): omit `max_tso_header`");
         }
         Ok(())
     }

@@ -65,8 +65,8 @@ pub(super) fn check(context: &Inner) -> Result<(), Error> {
     const VERB: &str = "create_qp (signature pipelining)";
     let drains = context.hca_cap(VERB)?.drain_sigerr();
     if !drains {
-        let what = "the device cannot drain a send queue on a signature error: ConnectX-6 Dx or \
-                    later is required";
+        let what = "the device cannot drain a send queue on a signature error, as \
+                    `signature_pipelining` wants: ConnectX-6 Dx or later is required";
         return Err(Error::not_supported(VERB, what));
     }
     if !context.kernel_can(UcontextRespMask::SQD2RTS) {

@@ -1,0 +1,43 @@
+//! What was decoded, as text and as JSON.
+
+use super::Item;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// A request or a completion.
+pub(super) struct Entry {
+    /// Where it begins, if it is one of a ring.
+    pub(super) at: Option<usize>,
+    /// Bytes.
+    pub(super) length: usize,
+    /// What it is; `None` for zeros.
+    pub(super) item: Option<Item>,
+}
+
+/// Entries with a blank line between them.
+pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
+    for (index, entry) in entries.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        if let Some(at) = entry.at {
+            write!(out, "{at:#06x}: ")?;
+        }
+        match &entry.item {
+            Some(item) => item.write(out)?,
+            None => writeln!(out, "{} bytes of zeros, no request", entry.length)?,
+        }
+    }
+    Ok(())
+}
+
+/// The same for programs.
+pub(super) fn to_json(entries: &[Entry]) -> Vec<Value> {
+    let document = |entry: &Entry| {
+        let mut document = entry.item.as_ref().map_or_else(|| json!({}), Item::to_json);
+        document["at"] = json!(entry.at);
+        document["bytes"] = json!(entry.length);
+        document
+    };
+    entries.iter().map(document).collect()
+}
