@@ -298,6 +298,15 @@ impl ControlHalf {
             // Nothing may be posted once the device resets its counters.
             inner.gate.set_state(QueueState::Reset);
         }
+        if inner.qp_type == QpType::RawPacket
+            && before != QueueState::Reset
+            && matches!(to, QueueState::Reset | QueueState::Error)
+        {
+            // The kernel names to the device the states of both queues that it remembers, and the device refuses a
+            // wrong one. A queue that failed has told the kernel nothing: it asks when it is queried. Of some states
+            // it refuses the query, and has asked nevertheless; what else is wrong, the change tells.
+            let _ = self.query();
+        }
         let result = inner.context.run(VERB, |file| {
             if attributes.is_extended() {
                 command::modify_ex(file, &request, &ModifyQp::default()).map(drop)
