@@ -11,6 +11,8 @@ mod endpoint;
 mod inspect;
 mod multicast;
 mod objects;
+#[cfg(test)]
+mod outstanding;
 mod packet;
 mod post;
 mod raw;
@@ -31,6 +33,8 @@ pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
 pub use objects::PacketObjects;
+#[cfg(test)]
+pub(crate) use outstanding::Outstanding;
 pub use packet::RateLimit;
 pub use raw::RawQueuePair;
 pub use shared::SharedQueuePair;
