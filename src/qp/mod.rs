@@ -306,10 +306,7 @@ impl ControlHalf {
             && before != QueueState::Reset
             && matches!(to, QueueState::Reset | QueueState::Error)
         {
-            // The kernel names to the device the states of both queues that it remembers, and the device refuses a
-            // wrong one. A queue that failed has told the kernel nothing: it asks when it is queried. Of some states
-            // it refuses the query, and has asked nevertheless; what else is wrong, the change tells.
-            let _ = self.query();
+            self.refresh_packet_states();
         }
         let result = inner.context.run(VERB, |file| {
             if attributes.is_extended() {
