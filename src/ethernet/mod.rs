@@ -11,6 +11,8 @@ mod frame;
 mod headers;
 mod mode;
 mod outgoing;
+#[cfg(test)]
+mod random;
 mod receive;
 mod send;
 mod store;

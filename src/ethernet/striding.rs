@@ -571,7 +571,7 @@ impl EthernetQueue<Striding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ethernet::tests::spoil_sending;
+    use crate::ethernet::tests::{fail_sending, sends, spoil_sending};
     use crate::ethernet::{Counts, EthernetError};
     use mlx5_prm::cqe::CqeOpcode;
     use mlx5_prm::ethernet::striding::{FILLER, STRIDES_SHIFT};
@@ -734,6 +734,18 @@ mod tests {
             assert_eq!(lengths(&mut queue).unwrap(), [128]);
         }
         assert_eq!(queue.counts(), Counts { received: 9, bad: 27, ..Counts::default() });
+    }
+
+    /// The kernel has not heard that it failed.
+    #[test]
+    fn a_queue_whose_sending_failed_is_restarted() {
+        let simulator = simulator();
+        let mut queue = queue(&simulator);
+        for _ in 0..3 {
+            fail_sending(&simulator, &mut queue);
+            queue.restart().unwrap();
+            assert!(sends(&simulator, &mut queue));
+        }
     }
 
     #[test]

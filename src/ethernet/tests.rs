@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::testing::{Altered, AlteredCall, stepping, with_steps};
-use mlx5_prm::cqe::CqeOpcode;
+use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_sim::engine::QpState;
 use mlx5_sim::{Fault, PortConfig, SimConfig, Simulator};
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{attr, method};
@@ -382,5 +383,62 @@ fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
             found
         });
         assert_eq!(found, Ok(true), "{counter} of {rounds}");
+    }
+}
+
+/// Has a frame fail: the device moves the send queue to the error state, and tells the kernel nothing.
+pub(super) fn fail_sending<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) {
+    let (qpn, syndrome) = (Some(queue.qp.qp_num()), Syndrome::LocalQpOperation);
+    simulator.inject(0, Fault::FailRequest { qpn, syndrome, vendor: 0 });
+    let (before, mut frame) = (queue.counts().failed, queue.frame().unwrap());
+    frame.resize(60);
+    assert_eq!(queue.send([frame]), Ok(1));
+    simulator.run_until_idle();
+    assert_eq!(queue.reap(), Ok(1));
+    assert_eq!(queue.counts().failed, before + 1);
+}
+
+/// Sends a frame, and returns whether it was sent.
+pub(super) fn sends<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) -> bool {
+    let before = queue.counts().sent;
+    let mut frame = queue.frame().unwrap();
+    frame.resize(60);
+    assert_eq!(queue.send([frame]), Ok(1));
+    simulator.run_until_idle();
+    queue.reap().unwrap();
+    queue.counts().sent == before + 1
+}
+
+/// The kernel names the states that it remembers to the device, which refuses wrong ones. It refuses a query, and
+/// warns in its log, if no state follows from those that it finds.
+#[test]
+fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
+    for sending in [true, false] {
+        let simulator = stepped();
+        let kernel = Altered::new(simulator.kernel(), |call| {
+            let write = match call.method {
+                method::INVOKE_WRITE => call.number(attr::invoke_write::WRITE_CMD),
+                _ => None,
+            };
+            let result = call.pass();
+            assert!(write != Some(WriteCommand::QUERY_QP.0.into()) || result.is_ok());
+            result
+        });
+        let context = crate::devices_on(kernel).unwrap().remove(0).open().unwrap();
+        let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
+        let mut queue = builder.build().unwrap();
+        for _ in 0..3 {
+            if sending {
+                fail_sending(&simulator, &mut queue);
+            } else {
+                let rqn = queue.qp.raw_parts().unwrap().packet.rqn;
+                let mut engine = simulator.fabric().lock();
+                engine.device_mut(0).set_queue_state(rqn, QpState::Error).unwrap();
+            }
+            queue.restart().unwrap();
+            assert!(sends(&simulator, &mut queue));
+            tell(&simulator, &queue, 0);
+            assert_eq!(queue.receive(|packets| packets.for_each(|packet| drop(packet))), Ok(()));
+        }
     }
 }

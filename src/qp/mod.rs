@@ -11,6 +11,8 @@ mod endpoint;
 mod inspect;
 mod multicast;
 mod objects;
+#[cfg(test)]
+mod outstanding;
 mod packet;
 mod post;
 mod raw;
@@ -31,6 +33,8 @@ pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
 pub use objects::PacketObjects;
+#[cfg(test)]
+pub(crate) use outstanding::Outstanding;
 pub use packet::RateLimit;
 pub use raw::RawQueuePair;
 pub use shared::SharedQueuePair;
@@ -303,6 +307,12 @@ impl ControlHalf {
         if to == QueueState::Reset {
             // Nothing may be posted once the device resets its counters.
             inner.gate.set_state(QueueState::Reset);
+        }
+        if inner.qp_type == QpType::RawPacket
+            && before != QueueState::Reset
+            && matches!(to, QueueState::Reset | QueueState::Error)
+        {
+            self.refresh_packet_states();
         }
         let result = inner.context.run(VERB, |file| {
             if attributes.is_extended() {

@@ -1,8 +1,13 @@
 //! Raw packet queue pairs: bringing them to RTS, limiting their rate.
 
-use super::{ControlHalf, QpAttributes, QueuePair};
+use super::{ControlHalf, PacketObjects, QpAttributes, QueuePair};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind};
+use mlx5_prm::cmd::CommandInput;
+use mlx5_prm::cmd::ethernet::{
+    ModifySqIn, ModifySqOut, QueryRqIn, QueryRqOut, QuerySqIn, QuerySqOut,
+    QueueState as DeviceState,
+};
 use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::mlx5::{BurstInfo, ModifyQp};
 use mlx5_uapi::verbs::QpType;
@@ -43,6 +48,52 @@ impl QueuePair<RawPacket> {
 }
 
 impl ControlHalf {
+    /// Has the kernel ask the device for the states of the send and receive queue of a raw packet queue pair.
+    ///
+    /// With each change it names to the device the states that it remembers, and the device refuses a wrong one; a
+    /// queue that failed has told the kernel nothing. It asks when the queue pair is queried. What is wrong
+    /// besides, the change tells that follows.
+    #[cold]
+    pub(super) fn refresh_packet_states(&self) {
+        // From some states no state of the queue pair follows: the kernel asks, refuses the query, and warns in its
+        // log. So the send queue follows a receive queue that failed alone.
+        if let Ok((receive, send)) = self.packet_states()
+            && receive != DeviceState::RDY
+            && send != receive
+        {
+            let _ = self.move_send_queue(send, receive);
+        }
+        let _ = self.query();
+    }
+
+    /// The states of receive queue and send queue in the device. Needs DEVX, and both.
+    fn packet_states(&self) -> Result<(DeviceState, DeviceState), Error> {
+        const VERB: &str = "query_qp (DEVX)";
+        let (inner, handle) = (&self.inner, self.inner.live_handle(VERB)?);
+        let PacketObjects { rqn, sqn, .. } = inner.packet;
+        if rqn == 0 || sqn == 0 {
+            return Err(Error::new(VERB, ErrorKind::NotSupported, "it lacks a queue"));
+        }
+        let (mut query, mut answer) = (QueryRqIn::request(), QueryRqOut::default());
+        query.set_rqn(rqn);
+        inner.context.devx_query(VERB, handle, query.as_bytes(), answer.as_bytes_mut())?;
+        let receive = DeviceState(answer.rq_context().state());
+        let (mut query, mut answer) = (QuerySqIn::request(), QuerySqOut::default());
+        query.set_sqn(sqn);
+        inner.context.devx_query(VERB, handle, query.as_bytes(), answer.as_bytes_mut())?;
+        Ok((receive, DeviceState(answer.sq_context().state())))
+    }
+
+    /// Moves the send queue in the device.
+    fn move_send_queue(&self, from: DeviceState, to: DeviceState) -> Result<(), Error> {
+        const VERB: &str = "modify_qp (DEVX)";
+        let (inner, handle) = (&self.inner, self.inner.live_handle(VERB)?);
+        let (mut change, mut answer) = (ModifySqIn::request(), ModifySqOut::default());
+        change.set_sqn(inner.packet.sqn).set_sq_state(from.0).ctx_mut().set_state(to.0);
+        // SAFETY: the command names the queue pair's own send queue and no memory.
+        unsafe { inner.context.devx_modify(VERB, handle, change.as_bytes(), answer.as_bytes_mut()) }
+    }
+
     /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports have no
     /// rate limit.
     pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {

@@ -379,7 +379,23 @@ impl WqInner {
         let flag = WqFlags::CVLAN_STRIPPING;
         let flags = strip.map(|strip| (if strip { flag } else { WqFlags::empty() }, flag));
         let handle = self.live(MODIFY)?;
-        let change = || self.context.run(MODIFY, |file| command::modify(file, handle, to, flags));
+        let was = control.state;
+        let modify =
+            |states| self.context.run(MODIFY, |file| command::modify(file, handle, states, flags));
+        let change = || match modify((None, to)) {
+            // The kernel names the state that it remembers to the device, which refuses a wrong one. A queue that
+            // failed has told the kernel nothing. It is in the error state then, as mlx5e and DPDK name it.
+            Err(error)
+                if matches!(to, Some(WqState::Reset | WqState::Error))
+                    && was != WqState::Reset
+                    && !error.in_doubt()
+                    && matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Firmware) =>
+            {
+                let named = modify((Some(WqState::Error), to));
+                named.map_err(|second| if second.in_doubt() { second } else { error })
+            }
+            changed => changed,
+        };
         // What is posted to a queue that may be in RESET never completes.
         self.change(&mut control, to, change, |error| !error.in_doubt())
     }

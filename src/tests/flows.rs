@@ -349,7 +349,7 @@ fn a_work_queue_whose_change_is_refused_is_as_it_was() {
     let mut queue = pd.create_wq(&cq).build().unwrap();
     queue.start().unwrap();
     let sge = Sge { addr: 0x1000, length: 1514, lkey: 7 };
-    bed.objects().holds = Some(Errno::EINVAL);
+    bed.objects().holds = Some(Errno::ENOMEM);
     queue.reset().unwrap_err();
     assert_eq!(queue.state(), WqState::Ready);
     queue.recv(1, sge).unwrap();

@@ -106,6 +106,11 @@ fn asks(call: &mut AlteredCall<'_>) -> bool {
 
 impl Writer {
     fn new() -> (Self, Context, CompletionQueue) {
+        Self::on(3, None)
+    }
+
+    /// On a queue of so many completions, which are compressed or not.
+    fn on(entries: u32, compression: Option<CqeCompression>) -> (Self, Context, CompletionQueue) {
         let simulator = Simulator::new(infiniband());
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
@@ -115,9 +120,14 @@ impl Writer {
         });
         let context = devices_on(kernel).unwrap().remove(0).open().unwrap();
         let pd = context.alloc_pd().unwrap();
-        let (cq, other) =
-            (context.create_cq(3).build().unwrap(), context.create_cq(3).build().unwrap());
-        assert_eq!(cq.capacity(), 3);
+        let builder = context.create_cq(entries);
+        let builder = match compression {
+            Some(format) => builder.compression(format),
+            None => builder,
+        };
+        let cq = builder.build().unwrap();
+        let other = context.create_cq(3).build().unwrap();
+        assert_eq!(cq.capacity(), entries);
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.memory(4096).access(rights).register().unwrap();
         let make = |cq| pd.create_qp::<Rc>(cq, cq).max_inline_data(8).build().unwrap();
@@ -241,17 +251,19 @@ fn a_reset_after_completions_were_leaked_needs_one_poll() {
     }
 }
 
-/// Also of a queue that was not empty before, and one that is emptied in several polls.
+/// Also of a queue that was not empty before, one that is emptied in several polls, and a compressed one.
 #[test]
 fn an_overrun_is_told_by_the_poll_after_the_first_that_finds_nothing() {
-    for before in 0..9 {
+    for (before, compression) in
+        (0..40).map(|number| (number / 2, (number % 2 == 1).then_some(CqeCompression::Hash)))
+    {
         for at_once in [1, 2, 16] {
-            let (mut writer, _context, mut cq) = Writer::new();
+            let (mut writer, _context, mut cq) = Writer::on(15, compression);
             for _ in 0..before {
                 writer.write(1);
                 assert_eq!(cq.poll(16, |_| {}), Ok(1));
             }
-            writer.write(6);
+            writer.write(20);
             let mut count = 0;
             loop {
                 match cq.poll(at_once, |_| {}) {
@@ -259,9 +271,10 @@ fn an_overrun_is_told_by_the_poll_after_the_first_that_finds_nothing() {
                     polled => count += polled.unwrap(),
                 }
             }
-            assert_eq!(count, 4);
+            assert_eq!(count, 16);
             let next = cq.poll(at_once, |_| {});
-            assert_eq!(next, Err(PollError::Overrun), "{at_once} after {before}");
+            let context = format!("{at_once} after {before}, {compression:?}");
+            assert_eq!(next, Err(PollError::Overrun), "{context}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::transport::{RawPacket, Rc, Ud};
+use mlx5_prm::cqe::Syndrome;
 use mlx5_sim::Fault;
 use mlx5_sim::engine::{DrainAt, QpState};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
@@ -137,6 +138,40 @@ fn quiescing_a_queue_pair_of_packets_tells_its_receives() {
     assert_eq!(told, [(0, true), (1, true), (2, true)]);
     assert!(not_done.iter().all(|one| matches!(one.why, WhyNotDone::Failed(_))), "{not_done:?}");
     assert_eq!(other.free_receives(), 16 - 3, "another queue pair's are not its");
+}
+
+/// The kernel does not hear of it, and names the state before to the device, which refuses that.
+#[test]
+fn a_queue_pair_of_packets_whose_sending_failed_is_quiesced_reset_and_sends_again() {
+    let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
+    let context = open(&simulator);
+    let pd = context.alloc_pd().unwrap();
+    let mut cq = context.create_cq(64).build().unwrap();
+    let mut qp = pd.create_qp::<RawPacket>(&cq, &cq).max_inline_data(64).build().unwrap();
+    let send = |qp: &mut QueuePair<RawPacket>, cq: &mut CompletionQueue| {
+        let mut batch = qp.wr_start();
+        batch.wr(5, SendFlags::SIGNALED).send().inline_data(&[0; 60]);
+        batch.complete().unwrap();
+        let (deadline, mut sent) = (Instant::now() + DEADLINE, None);
+        while sent.is_none() {
+            assert!(Instant::now() < deadline);
+            cq.poll(1, |completion| sent = Some(completion.status().is_ok())).unwrap();
+        }
+        sent.unwrap()
+    };
+    for quiesces in [false, true, false, true] {
+        qp.activate(1).unwrap();
+        qp.recv(7, Sge::default()).unwrap();
+        assert!(send(&mut qp, &mut cq));
+        let (qpn, syndrome) = (Some(qp.qp_num()), Syndrome::LocalQpOperation);
+        simulator.inject(0, Fault::FailRequest { qpn, syndrome, vendor: 0 });
+        assert!(!send(&mut qp, &mut cq));
+        if quiesces {
+            let not_done = qp.quiesce_within(&mut [&mut cq], DEADLINE, |_| {}).unwrap();
+            assert_eq!(not_done.iter().map(|one| one.wr_id).collect::<Vec<_>>(), [7]);
+        }
+        qp.reset().unwrap();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::Altered;
+use mlx5_sim::engine::QpState;
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{attr, method};
 use mlx5_uapi::verbs::WqState;
@@ -77,6 +78,37 @@ fn a_work_queue_whose_start_is_in_doubt_is_started_again() {
     simulator.fail_call(1, Errno::ENOMEM);
     queue.start().unwrap_err();
     assert_eq!(queue.purge(&mut cq), Ok(0));
+}
+
+/// The kernel does not hear of it, and names the state before to the device, which refuses that.
+#[test]
+fn a_work_queue_that_failed_by_itself_is_reset_and_moved_to_the_error_state() {
+    let simulator = packets();
+    let context = open(&simulator);
+    let (pd, mut cq) = (context.alloc_pd().unwrap(), context.create_cq(16).build().unwrap());
+    let mut queue = pd.create_wq(&cq).build().unwrap();
+    for round in 0..4 {
+        queue.start().unwrap();
+        recv(&mut queue).unwrap();
+        let failed =
+            simulator.fabric().lock().device_mut(0).set_queue_state(queue.wq_num(), QpState::Error);
+        failed.unwrap();
+        if round % 2 == 1 {
+            queue.to_error().unwrap();
+            assert_eq!(queue.state(), WqState::Error);
+        }
+        queue.reset().unwrap();
+        queue.purge(&mut cq).unwrap();
+    }
+    // What is refused for another reason changes nothing.
+    queue.start().unwrap();
+    for errno in [Errno::EINVAL, Errno::ENOMEM] {
+        simulator.fail_call(1, errno);
+        queue.reset().unwrap_err();
+        assert_eq!(queue.state(), WqState::Ready);
+        recv(&mut queue).unwrap();
+    }
+    queue.reset().unwrap();
 }
 
 /// A program that has the parts may have posted to it meanwhile.

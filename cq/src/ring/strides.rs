@@ -226,7 +226,6 @@ impl<Q: Queue> Ring<Q> {
         if next == self.end {
             self.next = self.first;
             self.owner ^= u32::from(OWNER);
-            self.countdown = 1;
         }
         if expected == UNKNOWN {
             return None;

@@ -254,7 +254,14 @@ fn is_subject(
     let named = take(input, place);
     Ok(match state.objects.get(handle)? {
         Body::Cq(cq) => create == CommandOpcode::CREATE_CQ && cq.cqn == named,
-        Body::Qp(qp) => create == CommandOpcode::CREATE_QP && qp.qpn == named,
+        Body::Qp(qp) => match (&qp.raw, create) {
+            (None, CommandOpcode::CREATE_QP) => qp.qpn == named,
+            (Some(raw), CommandOpcode::CREATE_SQ) => raw.sq == Some(named),
+            (Some(raw), CommandOpcode::CREATE_RQ) => raw.rq == Some(named),
+            (Some(raw), CommandOpcode::CREATE_TIR) => raw.tir == Some(named),
+            (Some(raw), CommandOpcode::CREATE_TIS) => raw.tis == Some(named),
+            _ => false,
+        },
         Body::Srq(srq) => {
             let made_by = match srq.kind {
                 mlx5_uapi::verbs::SrqType::Xrc => CommandOpcode::CREATE_XRC_SRQ,

@@ -12,7 +12,7 @@ use mlx5_uapi::verbs::{QpCreateFlags, QpState};
 use crate::kernel::buffer::{self, QueueMemory};
 use crate::kernel::file::Context;
 use crate::kernel::hca::Hca;
-use crate::kernel::objects::raw::{Raw, rq_state, sq_state};
+use crate::kernel::objects::raw::Raw;
 use crate::kernel::rates::Rate;
 use crate::kernel::rings::Rings;
 
@@ -179,7 +179,7 @@ pub(crate) fn modify(
     let (receive, send) = match (from, to) {
         (_, QpState::Reset) => (Some(QueueState::RST), Some(QueueState::RST)),
         (_, QpState::Err) => (Some(QueueState::ERR), Some(QueueState::ERR)),
-        (QpState::Reset, QpState::Init) => (Some(QueueState::RDY), None),
+        (QpState::Reset, QpState::Init) => (Some(QueueState::RDY), Some(QueueState::RST)),
         (QpState::Init, QpState::Init | QpState::Rtr) => (None, None),
         (QpState::Rtr | QpState::Rts, QpState::Rts) => (None, Some(QueueState::RDY)),
         _ => return Err(Errno::EINVAL),
@@ -195,14 +195,16 @@ pub(crate) fn modify(
     raw.set_state(hca, receive, send, limit)
 }
 
-/// The state that the queues are in, where that differs from what the driver knows.
+/// The state of the queue pair that follows from those of its queues (`sqrq_state_to_qp_state` of mlx5_ib), which the
+/// driver remembers from then on. Of some, none follows: the driver warns, and refuses.
 pub(crate) fn state(hca: &Hca, raw: &Raw, known: QpState) -> Result<QpState, Errno> {
-    let is_error = |state: Option<QueueState>| state == Some(QueueState::ERR);
-    let send = raw.sq.map(|sqn| sq_state(hca, sqn)).transpose()?;
-    let receive = raw.rq.map(|rqn| rq_state(hca, rqn)).transpose()?;
-    Ok(match (is_error(send), is_error(receive)) {
-        (true, false) if raw.rq.is_some() => QpState::Sqe,
-        (true, _) | (_, true) => QpState::Err,
-        _ => known,
-    })
+    use QueueState as Is;
+    let [send, receive] = raw.ask(hca)?;
+    match (receive, send) {
+        (Some(Is::RST), Some(Is::RST) | None) => Ok(QpState::Reset),
+        (Some(Is::RDY), Some(Is::ERR)) => Ok(QpState::Sqe),
+        (Some(Is::ERR), Some(Is::ERR) | None) => Ok(QpState::Err),
+        (Some(Is::RDY), _) | (None, Some(_)) => Ok(known),
+        _ => Err(Errno::EINVAL),
+    }
 }

@@ -1,7 +1,7 @@
 //! Work queues, indirection tables, and the raw packet queue pairs that have one.
 
 use mlx5_prm::cmd::CommandInput;
-use mlx5_prm::cmd::ethernet::{CreateRqIn, ModifyRqIn, QueueState, modify_rq};
+use mlx5_prm::cmd::ethernet::{CreateRqIn, QueueState};
 use mlx5_prm::cmd::qp::TimestampFormat;
 use mlx5_prm::cmd::srq::WorkQueueType;
 use mlx5_prm::cmd::steering::{
@@ -24,7 +24,7 @@ use crate::kernel::file::{Context, OpenFile, State};
 use crate::kernel::hca::Hca;
 use crate::kernel::lock;
 use crate::kernel::objects::Body;
-use crate::kernel::objects::raw::{IndirectionTable, Raw, Wq, rq_state, set_rq_state};
+use crate::kernel::objects::raw::{IndirectionTable, Raw, Wq, modify_rq};
 use crate::kernel::raw_qp;
 use crate::kernel::rings::user_index;
 use crate::kernel::write_call::WriteCall;
@@ -189,15 +189,7 @@ pub(crate) fn modify(
     };
     let from = stated(WqAttrMask::CUR_STATE, request.curr_wq_state)?.unwrap_or(wq.state);
     let to = stated(WqAttrMask::STATE, request.wq_state)?.unwrap_or(from);
-    if from != wq.state && rq_state(&file.hca, wq.rqn)? != device_state(from) {
-        return Err(Errno::EINVAL);
-    }
-    if from == WqState::Error && to == WqState::Ready
-        || from == WqState::Reset && to == WqState::Error
-    {
-        return Err(Errno::EINVAL);
-    }
-    if mask.contains(WqAttrMask::FLAGS) {
+    let keep_vlan = if mask.contains(WqAttrMask::FLAGS) {
         let (flags, changed) = (
             WqFlags::from_bits_retain(request.flags),
             WqFlags::from_bits_retain(request.flags_mask),
@@ -205,13 +197,12 @@ pub(crate) fn modify(
         if changed != WqFlags::CVLAN_STRIPPING {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mut input = ModifyRqIn::request();
-        let now = rq_state(&file.hca, wq.rqn)?.0;
-        input.set_rqn(wq.rqn).set_rq_state(now).set_modify_bitmask(modify_rq::VSD);
-        input.ctx_mut().set_state(now).set_vsd(!flags.contains(WqFlags::CVLAN_STRIPPING));
-        file.hca.command(&input)?;
-    }
-    set_rq_state(&file.hca, wq.rqn, device_state(to))?;
+        Some(!flags.contains(WqFlags::CVLAN_STRIPPING))
+    } else {
+        None
+    };
+    // The driver takes the state from the program, or from its memory, and leaves the rest to the device.
+    modify_rq(&file.hca, wq.rqn, (device_state(from), device_state(to)), keep_vlan)?;
     wq.state = to;
     Ok(())
 }

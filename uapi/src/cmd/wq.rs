@@ -97,15 +97,20 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     Ok(events)
 }
 
-/// Changes the state of a work queue from what the kernel knows, or flags of it, or both (MODIFY_WQ).
+/// Changes the state of a work queue, or flags of it, or both (MODIFY_WQ). The kernel names the state `from` to the
+/// device; if there is none, the one that it remembers, which a queue that failed by itself is not in.
 pub fn modify(
     file: &dyn DeviceFile,
     handle: u32,
-    to: Option<WqState>,
+    (from, to): (Option<WqState>, Option<WqState>),
     flags: Option<(WqFlags, WqFlags)>,
 ) -> Result<(), Errno> {
     let mut request = ModifyWq { wq_handle: handle, ..ModifyWq::default() };
     let mut mask = WqAttrMask::empty();
+    if let Some(from) = from {
+        mask |= WqAttrMask::CUR_STATE;
+        request.curr_wq_state = from.raw();
+    }
     if let Some(to) = to {
         mask |= WqAttrMask::STATE;
         request.wq_state = to.raw();

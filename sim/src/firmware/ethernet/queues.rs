@@ -30,12 +30,12 @@ fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
     })
 }
 
-/// Moves a queue from one state to another. A driver that has not heard that a queue failed names the
-/// state before, and mlx5_ib never asks: such a queue is reset or ended all the same.
+/// Moves a queue from one state to another. The command names both, and is refused if the queue is not in the first:
+/// mlx5e names ERR to bring back a queue that failed (`mlx5e_health_sq_to_ready`, `mlx5e_rq_to_ready`), and so does
+/// DPDK (`mlx5_txq_devx_modify`).
 fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer {
     let is = state_of(device, number)?;
-    let failed = is == QueueState::ERR && QueueState(to) != QueueState::RDY;
-    if is.0 != from && !failed {
+    if is.0 != from {
         return Err(Failure::state(syndrome::TRANSITION));
     }
     let state = match (is, QueueState(to)) {
@@ -239,7 +239,12 @@ impl Firmware {
 
     pub(crate) fn modify_rq(&mut self, device: &mut Device, input: &ModifyRqIn) -> Answer {
         let context = self.ethernet.rqs.get_mut(&input.rqn()).ok_or(Error::NotFound)?;
-        change_state(device, input.rqn(), input.rq_state(), input.ctx().state())?;
+        let (from, to) = (input.rq_state(), input.ctx().state());
+        // There is nothing to flush.
+        if QueueState(from) == QueueState::RST && QueueState(to) == QueueState::ERR {
+            return Err(Failure::state(syndrome::TRANSITION));
+        }
+        change_state(device, input.rqn(), from, to)?;
         let config = device.rq_mut(input.rqn()).ok_or(Error::NotFound)?;
         let changes = |field: u64| input.modify_bitmask() & field != 0;
         let wanted = input.ctx();

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::ethernet::{
-    DestroyRqIn, DestroySqIn, ModifyRqIn, ModifySqIn, QueryRqIn, QuerySqIn, QueueState, modify_sq,
+    DestroyRqIn, DestroySqIn, ModifyRqIn, ModifySqIn, QueryRqIn, QuerySqIn, QueueState, modify_rq,
+    modify_sq,
 };
 use mlx5_prm::cmd::steering::{DestroyRqtIn, DestroyTirIn, DestroyTisIn};
 use mlx5_uapi::Errno;
@@ -26,6 +27,23 @@ pub(crate) struct Raw {
     pub(crate) loops_back: bool,
     /// The limit of its send queue's rate.
     pub(crate) rate: Mutex<Rate>,
+    /// The states that the driver remembers.
+    pub(crate) states: Mutex<States>,
+}
+
+/// The states of a raw packet queue pair's queues as the driver remembers them: those that it set, and those that it
+/// found when it was last queried. It names them to the device with each change, and does not ask before
+/// (`modify_raw_packet_qp_sq` and `_rq` of mlx5_ib).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct States {
+    pub(crate) send: QueueState,
+    pub(crate) receive: QueueState,
+}
+
+impl Default for States {
+    fn default() -> Self {
+        Self { send: QueueState::RST, receive: QueueState::RST }
+    }
 }
 
 impl Raw {
@@ -68,7 +86,7 @@ impl Raw {
         }
     }
 
-    /// Moves what there is of queues to a state, each from the one that it is in. A send queue that is
+    /// Moves what there is of queues to a state, each from the one that is remembered. A send queue that is
     /// ready may get another limit of its rate; any other loses the one that it had.
     pub(crate) fn set_state(
         &self,
@@ -77,12 +95,14 @@ impl Raw {
         send: Option<QueueState>,
         limit: Option<Rate>,
     ) -> Result<(), Errno> {
+        let known = &mut *lock(&self.states);
         if let (Some(rqn), Some(state)) = (self.rq, receive) {
-            set_rq_state(hca, rqn, state)?;
+            modify_rq(hca, rqn, (known.receive, state), None)?;
+            known.receive = state;
         }
         if let (Some(sqn), Some(state)) = (self.sq, send) {
             let mut input = ModifySqIn::request();
-            input.set_sqn(sqn).set_sq_state(sq_state(hca, sqn)?.0).ctx_mut().set_state(state.0);
+            input.set_sqn(sqn).set_sq_state(known.send.0).ctx_mut().set_state(state.0);
             let old = *lock(&self.rate);
             let changed = limit.filter(|limit| state == QueueState::RDY && *limit != old);
             if let Some(limit) = changed {
@@ -100,26 +120,46 @@ impl Raw {
                 self.forget_rate(hca);
                 *lock(&self.rate) = changed.unwrap_or_default();
             }
+            known.send = state;
         }
         Ok(())
     }
+
+    /// Asks the device for the states of what queues there are, and remembers them.
+    pub(crate) fn ask(&self, hca: &Hca) -> Result<[Option<QueueState>; 2], Errno> {
+        let known = &mut *lock(&self.states);
+        let send = self.sq.map(|sqn| sq_state(hca, sqn)).transpose()?;
+        known.send = send.unwrap_or(known.send);
+        let receive = self.rq.map(|rqn| rq_state(hca, rqn)).transpose()?;
+        known.receive = receive.unwrap_or(known.receive);
+        Ok([send, receive])
+    }
 }
 
-pub(crate) fn sq_state(hca: &Hca, sqn: u32) -> Result<QueueState, Errno> {
+fn sq_state(hca: &Hca, sqn: u32) -> Result<QueueState, Errno> {
     let mut input = QuerySqIn::request();
     input.set_sqn(sqn);
     Ok(QueueState(hca.command(&input)?.sq_context().state()))
 }
 
-pub(crate) fn rq_state(hca: &Hca, rqn: u32) -> Result<QueueState, Errno> {
+fn rq_state(hca: &Hca, rqn: u32) -> Result<QueueState, Errno> {
     let mut input = QueryRqIn::request();
     input.set_rqn(rqn);
     Ok(QueueState(hca.command(&input)?.rq_context().state()))
 }
 
-pub(crate) fn set_rq_state(hca: &Hca, rqn: u32, state: QueueState) -> Result<(), Errno> {
+/// Moves a receive queue from one state to another, and has it keep VLAN tags or not.
+pub(crate) fn modify_rq(
+    hca: &Hca,
+    rqn: u32,
+    (from, to): (QueueState, QueueState),
+    keep_vlan: Option<bool>,
+) -> Result<(), Errno> {
     let mut input = ModifyRqIn::request();
-    input.set_rqn(rqn).set_rq_state(rq_state(hca, rqn)?.0).ctx_mut().set_state(state.0);
+    input.set_rqn(rqn).set_rq_state(from.0).ctx_mut().set_state(to.0);
+    if let Some(keep) = keep_vlan {
+        input.set_modify_bitmask(modify_rq::VSD).ctx_mut().set_vsd(keep);
+    }
     hca.command(&input).map(drop)
 }
 

@@ -18,7 +18,7 @@ use mlx5_uapi::{Errno, sysfs};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::rig::{Memory, Region, Session, TestCq, TestQp, data, init, request, rtr, rts, to};
-use crate::engine::RateLimit;
+use crate::engine::{QpState as EngineState, RateLimit};
 use crate::frame::samples::{GROUP, ethernet, plain, tcp4, udp4};
 use crate::{PortConfig, SimConfig, Simulator};
 
@@ -226,6 +226,61 @@ fn the_states_are_those_of_two_queues() {
     assert_eq!(pair.cq.expect().0, CqeOpcode::RequesterError);
     let answer = qp::query(&*bench.one.file, pair.qp.qp.handle, QpAttrMask::STATE);
     assert_eq!(answer.expect("a QP").qp_state, QpState::Sqe.raw());
+}
+
+/// The driver names the states that it remembers to the device, which knows better, and asks only when it is queried.
+#[test]
+fn a_send_queue_that_failed_is_reset_once_the_driver_was_queried() {
+    let bench = Bench::new();
+    let mut pair = Pair::new(&bench);
+    let query = |qp: &TestQp| {
+        let answer = qp::query(&*bench.one.file, qp.qp.handle, QpAttrMask::STATE);
+        answer.map(|answer| QpState::from_raw(answer.qp_state).expect("a state"))
+    };
+    let fail = |pair: &mut Pair| {
+        send(&bench.one, &mut pair.qp, &pair.sent, &[0; 10]);
+        assert_eq!(pair.cq.expect().0, CqeOpcode::RequesterError);
+    };
+    for end in [QpState::Reset, QpState::Err] {
+        fail(&mut pair);
+        assert_eq!(query(&pair.qp), Ok(QpState::Sqe));
+        bench.one.modify(&to(&pair.qp, end)).expect("a state that it was asked for");
+        if end == QpState::Err {
+            assert_eq!(query(&pair.qp), Ok(QpState::Err));
+            bench.one.modify(&to(&pair.qp, QpState::Reset)).expect("RESET");
+        }
+        pair.qp.start_over();
+        ready(&bench.one, &pair.qp);
+        fail(&mut pair);
+        // The receive queue obeys, the send queue does not, and there is no such state.
+        assert_eq!(bench.one.modify(&to(&pair.qp, end)), Err(Errno::EINVAL));
+        assert_eq!(query(&pair.qp).is_ok(), end == QpState::Err);
+        bench.one.modify(&to(&pair.qp, QpState::Reset)).expect("RESET");
+        pair.qp.start_over();
+        ready(&bench.one, &pair.qp);
+    }
+}
+
+/// The driver takes the state from the program, and remembers one if it names none.
+#[test]
+fn a_work_queue_that_failed_is_reset_by_its_state() {
+    let bench = Bench::new();
+    let queue = work_queue(&bench.two);
+    let modify = |from, to| wq::modify(&*bench.two.file, queue.wq.handle, (from, Some(to)), None);
+    let (reset, ready, error) = (WqState::Reset, WqState::Ready, WqState::Error);
+    for end in [reset, error] {
+        modify(None, ready).expect("ready");
+        let mut engine = bench.sim.fabric().lock();
+        let rqn = queue.wq.wq_num;
+        engine.device_mut(0).set_queue_state(rqn, EngineState::Error).expect("a queue");
+        drop(engine);
+        assert_eq!(modify(None, end), Err(Errno::EINVAL));
+        assert_eq!(modify(Some(ready), end), Err(Errno::EINVAL));
+        assert_eq!(modify(Some(error), ready), Err(Errno::EINVAL));
+        modify(Some(error), end).expect("from the state that it is in");
+        modify(None, reset).expect("from the state that is remembered");
+        assert_eq!(modify(None, error), Err(Errno::EINVAL));
+    }
 }
 
 #[test]
@@ -576,7 +631,8 @@ fn a_hash_queue_pair_spreads_packets_over_work_queues() {
     let session = &bench.two;
     let mut queues = [0; 4].map(|_: u32| work_queue(session));
     for queue in &queues {
-        wq::modify(&*session.file, queue.wq.handle, Some(WqState::Ready), None).expect("ready");
+        wq::modify(&*session.file, queue.wq.handle, (None, Some(WqState::Ready)), None)
+            .expect("ready");
     }
     let handles = [0, 1, 2, 3].map(|n: usize| queues[n].wq.handle);
     let table = wq::create_ind_table(&*session.file, &handles).expect("a table");

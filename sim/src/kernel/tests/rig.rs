@@ -349,6 +349,12 @@ impl TestQp {
         self.memory.write(RECORD_OFFSET + queue_pair_record::RECEIVE, &counter);
     }
 
+    /// Begins again, after a reset.
+    pub(crate) fn start_over(&mut self) {
+        (self.sent, self.received) = (0, 0);
+        self.memory.write(RECORD_OFFSET, &[0; 8]);
+    }
+
     /// Writes a WQE of one block behind its control segment, and the record; the doorbell.
     pub(crate) fn write(&mut self, wqe: &[u8]) -> [u8; 8] {
         let block = u32::from(self.sent) % SEND_BLOCKS;

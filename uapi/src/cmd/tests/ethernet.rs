@@ -36,6 +36,12 @@ fn a_work_queue_is_made_with_its_ring_and_starts_by_a_modification() {
         })
         .then(|call| {
             let request: write_cmd::ModifyWq = core_in(call);
+            assert_eq!((request.attr_mask, request.wq_handle), (3, 5));
+            assert_eq!((request.curr_wq_state, request.wq_state), (2, 0));
+            Ok(())
+        })
+        .then(|call| {
+            let request: write_cmd::ModifyWq = core_in(call);
             assert_eq!((request.attr_mask, request.wq_state), (4, 0));
             assert_eq!((request.flags, request.flags_mask), (0, 1));
             Err(Errno::EOPNOTSUPP)
@@ -65,9 +71,11 @@ fn a_work_queue_is_made_with_its_ring_and_starts_by_a_modification() {
     // SAFETY: the script does not use the memory.
     let made = unsafe { wq::create(&file, &what) };
     assert_eq!(made, Ok(wq::Wq { handle: 5, wq_num: 0x77, max_wr: 16, max_sge: 1 }));
-    assert_eq!(wq::modify(&file, 5, Some(verbs::WqState::Ready), None), Ok(()));
+    use verbs::WqState::{Error, Ready, Reset};
+    assert_eq!(wq::modify(&file, 5, (None, Some(Ready)), None), Ok(()));
+    assert_eq!(wq::modify(&file, 5, (Some(Error), Some(Reset)), None), Ok(()));
     let no_stripping = Some((verbs::WqFlags::empty(), verbs::WqFlags::CVLAN_STRIPPING));
-    assert_eq!(wq::modify(&file, 5, None, no_stripping), Err(Errno::EOPNOTSUPP));
+    assert_eq!(wq::modify(&file, 5, (None, None), no_stripping), Err(Errno::EOPNOTSUPP));
     assert_eq!(wq::destroy(&file, 5), Ok(3));
     file.done();
 }
