@@ -273,6 +273,73 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
+/// Guards give `&mut`, so safe code can swap the halves of two queue pairs.
+#[test]
+fn queue_pair_with_a_half_of_another_one_changes_no_state() {
+    let mut bed = Bed::stepped();
+    let one = bed.pair(None);
+    let other = bed.pair(None);
+    let (a, b) = (one.near.into_shared(), other.near.into_shared());
+    let mut far = one.far;
+    for wr_id in 0..4 {
+        far.recv(wr_id, Sge::default()).unwrap();
+    }
+    let send = |wr_id| {
+        a.post(|batch| batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
+    };
+    (10..13).for_each(send);
+    let port = &one.port;
+    let (options, endpoint) =
+        (ConnectOptions::default(), far.endpoint(port, Psn::default(), &ConnectOptions::default()));
+    // Both queue pairs have the control half of the other one, or a half that posts.
+    let swaps: [fn(&SharedQueuePair<Rc>, &SharedQueuePair<Rc>); 3] = [
+        |a, b| std::mem::swap(&mut *a.lock_control(), &mut *b.lock_control()),
+        |a, b| std::mem::swap(&mut *a.lock_send(), &mut *b.lock_send()),
+        |a, b| std::mem::swap(&mut *a.lock_receive().unwrap(), &mut *b.lock_receive().unwrap()),
+    ];
+    for (place, swap) in swaps.iter().enumerate() {
+        let refused = |error: Error| {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{place}: {error}");
+            assert!(error.to_string().contains("swap them back"), "{place}: {error}");
+        };
+        let fault = |error: QuiesceError| match error.error {
+            QuiesceFault::Call(error) => refused(error),
+            fault => panic!("{place}: {fault}"),
+        };
+        // B may leave RESET, A is at work.
+        b.reset().unwrap();
+        swap(&a, &b);
+        for qp in [&a, &b] {
+            fault(qp.quiesce_within(&mut [&mut bed.cq], Duration::ZERO, |_| ()).unwrap_err());
+            let init = qp.init(port, &options);
+            match place {
+                0 => {
+                    refused(init.unwrap_err());
+                    refused(qp.purge(&mut bed.cq).unwrap_err());
+                    refused(qp.to_error().unwrap_err());
+                    refused(qp.reset().unwrap_err());
+                    refused(qp.query().unwrap_err());
+                    refused(qp.connect(port, Psn::default(), &endpoint, &options).unwrap_err());
+                }
+                // Of a live queue pair, the table of transitions says no before.
+                _ => assert_eq!(init.unwrap_err().kind(), ErrorKind::InvalidArgument, "{place}"),
+            }
+        }
+        if place != 0 {
+            refused(b.init(port, &options).unwrap_err());
+            refused(b.purge(&mut bed.cq).unwrap_err());
+        }
+        swap(&a, &b);
+    }
+    send(13);
+    bed.simulator.run_until_idle();
+    let mut found = bed.poll(8);
+    found.sort_unstable();
+    assert_eq!(found, [0, 1, 2, 3, 10, 11, 12, 13]);
+    b.init(port, &options).unwrap();
+    assert_eq!(bed.simulator.violations(), []);
+}
+
 #[test]
 fn a_shared_datagram_queue_pair_is_activated() {
     let bed = Bed::new();
