@@ -216,6 +216,13 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.inner.start_over(&mut send.queue, receive)
     }
 
+    /// Whether the send half, the receive half and the control half are locked.
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> [bool; 3] {
+        let receive = self.receive.as_ref().is_some_and(|half| half.try_lock().is_none());
+        [self.send.try_lock().is_none(), receive, self.control.try_lock().is_none()]
+    }
+
     /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
         self.own_control("query_qp")?.query()

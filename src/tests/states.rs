@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::transport::{RawPacket, Rc, Ud};
+use mlx5_prm::cqe::CqeOpcode;
 use mlx5_sim::Fault;
 use mlx5_sim::engine::{DrainAt, QpState};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
@@ -9,9 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 /// How long a test waits for what must come.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pairs of queue pairs that complete on one queue. The device works by itself.
 pub(super) struct Bed {
@@ -74,6 +76,15 @@ impl Bed {
             Some(srq) => builder.srq(srq),
             None => builder.max_recv_wr(16),
         })
+    }
+
+    /// A pair that completes on another queue.
+    fn pair_on(&self, cq: &CompletionQueue) -> Pair {
+        let make = || self.pd.create_qp::<Rc>(cq, cq).max_inline_data(8).build().unwrap();
+        let port = self.context.local_port(1, None).unwrap();
+        let mut pair = Pair { near: make(), far: make(), port };
+        pair.connect();
+        pair
     }
 
     pub(super) fn pair_with<'a>(
@@ -271,6 +282,67 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "it is connected");
     }
     assert_eq!(bed.simulator.violations(), []);
+}
+
+/// What is posted while a queue pair is quiesced would be flushed after the list was made.
+#[test]
+fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
+    let mut bed = Bed::new();
+    let Pair { mut near, far: _far, .. } = bed.pair(None);
+    near.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
+    let near = near.into_shared();
+    let mut looked = 0;
+    let not_done = near
+        .quiesce(&mut [&mut bed.cq], |_| {
+            looked += 1;
+            assert_eq!(near.is_locked(), [true; 3]);
+        })
+        .unwrap();
+    assert_eq!((looked, not_done.len()), (1, 1));
+    assert_eq!(near.is_locked(), [false; 3]);
+}
+
+/// A queue pair whose completions the device withholds, on two queues on which others complete: while one is
+/// polled, the other one gets a completion.
+#[test]
+fn quiescing_within_a_time_ends_under_the_traffic_of_others() {
+    for limit in [Duration::ZERO, Duration::from_millis(20)] {
+        let mut bed = Bed::stepped();
+        let mut other = bed.context.create_cq(100).build().unwrap();
+        let make = |send: &CompletionQueue, receive: &CompletionQueue| {
+            let builder = bed.pd.create_qp::<Rc>(send, receive).max_inline_data(8);
+            builder.max_recv_wr(4).build().unwrap()
+        };
+        let port = bed.context.local_port(1, None).unwrap();
+        let mut silent = Pair { near: make(&bed.cq, &other), far: make(&bed.cq, &bed.cq), port };
+        silent.connect();
+        silent.send([7], SendFlags::SIGNALED);
+        let mut busy = [bed.pair(None), bed.pair_on(&other)];
+        let cqns = [bed.cq.cqn(), other.cqn()];
+        let (simulator, mut posted) = (&bed.simulator, [0; 2]);
+        let mut complete = |which: usize| {
+            busy[which].send([which as u64], SendFlags::SIGNALED);
+            let mut engine = simulator.fabric().lock();
+            let device = engine.device_mut(0);
+            let number = busy[which].near.qp_num();
+            let entry = device.completion(number, CqeOpcode::Requester, 0, posted[which]);
+            let entry = entry.as_bytes().try_into().unwrap();
+            assert!(device.inject_completion(cqns[which], entry, &[]));
+            posted[which] += 1;
+        };
+        complete(0);
+        let (mut seen, start) = (0, Instant::now());
+        let cqs = &mut [&mut bed.cq, &mut other];
+        let error = silent.near.quiesce_within(cqs, limit, |wc| {
+            assert!(start.elapsed() < DEADLINE, "it does not end");
+            complete(1 - wc.wr_id() as usize);
+            seen += 1;
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.error, QuiesceFault::TimedOut(limit));
+        assert!(error.not_done.iter().map(|one| one.wr_id).eq([7]), "{error:?}");
+        assert!(seen > 0);
+    }
 }
 
 /// Guards give `&mut`, so safe code can swap the halves of two queue pairs.
