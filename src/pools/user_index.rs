@@ -344,7 +344,7 @@ impl UserIndex {
         if let Some(tags) = &self.queue.tags {
             tags.retire_receive(counter);
         } else if let ReceiveSide::Shared(records) = &self.queue.receive {
-            records.retire(counter);
+            records.discard(counter);
         }
     }
 

@@ -124,7 +124,7 @@ impl QpInner {
     }
 
     /// Adds the requests without a completion to `list`.
-    fn add_unknown(&self, list: &mut Vec<NotDone>) {
+    pub(super) fn add_unknown(&self, list: &mut Vec<NotDone>) {
         let records = self.index.records();
         let unknown = |wr_id, receive| NotDone { wr_id, receive, why: WhyNotDone::Unknown };
         list.extend(records.send.wr_ids_in_flight().map(|wr_id| unknown(wr_id, false)));

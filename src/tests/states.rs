@@ -284,6 +284,107 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
+#[test]
+fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
+    let mut bed = Bed::stepped();
+    let mut pair = bed.pair(None);
+    pair.receive(10..13);
+    pair.send([1], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    assert_eq!(bed.cq.poll(2, |_| ()), Ok(2));
+    // The completions of 2 and 11 wait; 3 is not executed.
+    pair.send([2], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    pair.send([3], SendFlags::SIGNALED);
+    let told = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
+        assert!(list.iter().all(|one| one.why == WhyNotDone::Unknown), "{list:?}");
+        list.iter().map(|one| (one.wr_id, one.receive)).collect()
+    };
+    assert_eq!(told(AnyQueuePair::from(pair.near).destroy().unwrap()), [(2, false), (3, false)]);
+    assert_eq!(told(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
+    assert_eq!(bed.cq.poll(16, |_| panic!("no poll returns them after")), Ok(0));
+}
+
+/// What becomes of connections that took from a shared receive queue and were not polled to the end.
+#[test]
+fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pairs() {
+    const BUFFERS: u64 = 15;
+    let ways: [fn(Bed, Pair) -> Bed; 5] = [
+        |mut bed, pair| {
+            drop(pair);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+        |mut bed, pair| {
+            assert_eq!(pair.far.destroy().unwrap(), [], "its own queues have none");
+            drop(pair.near);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+        |bed, pair| {
+            drop(pair);
+            let Bed { context, pd, cq, simulator } = bed;
+            drop(cq);
+            let cq = context.create_cq(100).build().unwrap();
+            Bed { context, pd, cq, simulator }
+        },
+        |mut bed, mut pair| {
+            for qp in [&mut pair.near, &mut pair.far] {
+                qp.reset().unwrap();
+                qp.purge(&mut bed.cq).unwrap();
+            }
+            bed
+        },
+        |mut bed, pair| {
+            bed.cq.hand_over().unwrap();
+            drop(pair);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let mut bed = Bed::stepped();
+        let mut srq = bed.pd.create_srq(BUFFERS as u32).build().unwrap();
+        let mut free: Vec<u64> = (0..BUFFERS).collect();
+        for round in 0..4 {
+            for wr_id in free.drain(..) {
+                srq.recv(wr_id, Sge::default()).unwrap();
+            }
+            let mut pair = bed.pair(Some(&srq));
+            // More at a time, and from another place, in each round.
+            pair.send(0..3 * round + 2, SendFlags::SIGNALED);
+            bed.simulator.run_until_idle();
+            bed = way(bed, pair);
+            free = srq.take_discarded();
+            assert_eq!(free.len() as u64, 3 * round + 2, "way {number}, round {round}");
+            assert_eq!(srq.in_flight() as u64, BUFFERS - free.len() as u64, "way {number}");
+            assert_eq!(srq.take_discarded(), [], "way {number}");
+            free.sort_unstable();
+            free.dedup();
+            assert_eq!(free.len() as u64, 3 * round + 2, "way {number}: each one once");
+        }
+        assert_eq!(bed.simulator.violations(), []);
+    }
+}
+
+/// A program that never asks, as one in C, keeps no list that grows.
+#[test]
+fn discarded_requests_are_kept_as_many_as_the_queue_holds() {
+    let mut bed = Bed::stepped();
+    let mut srq = bed.pd.create_srq(7).build().unwrap();
+    for _ in 0..5 {
+        for wr_id in 0..7 {
+            srq.recv(wr_id, Sge::default()).unwrap();
+        }
+        let mut pair = bed.pair(Some(&srq));
+        pair.send(0..7, SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        drop(pair);
+        assert_eq!((bed.cq.poll(64, |_| ()), srq.in_flight()), (Ok(0), 0));
+    }
+    assert!((7..=8).contains(&srq.take_discarded().len()));
+}
+
 /// What is posted while a queue pair is quiesced would be flushed after the list was made.
 #[test]
 fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
