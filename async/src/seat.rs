@@ -64,8 +64,10 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
         let shared = &*self.handles.0;
         let Some(qp) = shared.qp().take() else { return Err(Ended::Destroyed) };
         let mut lent = Lent { shared, qp: None };
+        // Not by its number, which a queue pair of another device may have as well.
+        let same = (qp.context(), qp.id());
         let (qp, done) = work(qp);
-        lent.qp = Some(qp).filter(|qp| qp.qp_num() == shared.qp_num());
+        lent.qp = Some(qp).filter(|qp| (qp.context(), qp.id()) == same);
         Ok(done)
     }
 

@@ -693,6 +693,20 @@ impl CompletionQueue {
     }
 }
 
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // A child may lack the CQEs; the parent has its own.
+        if self.inner.attention.is_forked() || self.ring.corruption().is_some() {
+            return;
+        }
+        if self.inner.attention.is_handed_over() {
+            self.take_back();
+        }
+        // What destroyed queue pairs took from shared receive queues is free.
+        self.ring.skip_all_destroyed();
+    }
+}
+
 /// Publishes the consumer index if the closure that gets a completion panics.
 struct PublishOnUnwind<'a>(&'a mut Ring<QueuePairRecords>);
 

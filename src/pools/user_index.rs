@@ -277,7 +277,8 @@ impl UserIndexes {
     }
 
     /// Assigns a user index to `queue`, which completes on `rings`. Returns `None` if all are in
-    /// use. Neither ring may be polled during the call.
+    /// use. Both rings may be polled during the call: the index names no queue there yet, and
+    /// deferred destruction kept it from being free while a CQE of its former queue was left.
     pub(crate) fn register(
         self: &Arc<Self>,
         queue: QueuePairRecords,
@@ -343,7 +344,7 @@ impl UserIndex {
         if let Some(tags) = &self.queue.tags {
             tags.retire_receive(counter);
         } else if let ReceiveSide::Shared(records) = &self.queue.receive {
-            records.retire(counter);
+            records.discard(counter);
         }
     }
 

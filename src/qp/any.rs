@@ -311,7 +311,7 @@ impl AnyQueuePair {
     /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair
     /// is returned with the error. See
     /// [`QueuePair::destroy`].
-    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
+    pub fn destroy(self) -> Result<Vec<NotDone>, DestroyError<Self>> {
         of_any!(self, qp => qp.destroy().map_err(|error| error.map(Into::into)))
     }
 }

@@ -4,6 +4,7 @@ use super::endpoint::{
     ConnectOptions, Endpoint, LocalPort, datagram_to_rtr, datagram_to_rts, default_gid_index,
     path_to, remote_rights, to_init, to_rtr, to_rts,
 };
+use super::shared::MODIFY;
 use super::{Psn, QpAttributes, QpNumber, QueuePair, QueuePairTransport, SharedQueuePair};
 use crate::address::AddressHandle;
 use crate::context::Context;
@@ -242,7 +243,7 @@ impl<T: Connected> SharedQueuePair<T> {
         remote: &Endpoint,
         options: &ConnectOptions,
     ) -> Result<(), Error> {
-        let mut control = self.lock_control();
+        let mut control = self.own_control(MODIFY)?;
         let mut steps =
             self.context().connecting::<T>(control.state(), port, psn, remote, options)?;
         steps.try_for_each(|step| self.modify_locked(&mut control, &step))
@@ -327,7 +328,7 @@ impl SharedQueuePair<Ud> {
         psn: Psn,
         options: &ConnectOptions,
     ) -> Result<(), Error> {
-        let mut control = self.lock_control();
+        let mut control = self.own_control(MODIFY)?;
         let mut steps = self.context().activating(control.state(), port, psn, options);
         steps.try_for_each(|step| self.modify_locked(&mut control, &step))
     }

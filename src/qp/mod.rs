@@ -518,13 +518,25 @@ impl<T: QueuePairTransport> QueuePair<T> {
         Self { send, receive, control, was_reset }
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair is
-    /// returned with the error.
+    /// Destroys the queue pair (`ibv_destroy_qp`), and returns the requests of its own queues of which
+    /// no completion was polled, as [unknown](WhyNotDone::Unknown): their memory is the program's
+    /// again. If the kernel refuses, the queue pair is returned with the error.
     ///
-    /// Polling skips the completions of the queue pair that are still in the completion queues.
-    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
-        match self.control.inner.destroy() {
-            Ok(()) => Ok(()),
+    /// Polling skips the completions of the queue pair that are still in the completion queues. The
+    /// receives of a shared receive queue among them are told by
+    /// [`SharedReceiveQueue::take_discarded`](crate::SharedReceiveQueue::take_discarded). A queue pair
+    /// that is dropped is destroyed, too, and tells nothing. [`QueuePair::quiesce`] before tells what
+    /// became of each request; `docs/STATES.md` has all steps.
+    ///
+    /// A poll on another thread may return a completion of such a request until this call returns.
+    pub fn destroy(self) -> Result<Vec<NotDone>, DestroyError<Self>> {
+        let inner = &self.control.inner;
+        match inner.destroy() {
+            Ok(()) => {
+                let mut not_done = Vec::new();
+                inner.add_unknown(&mut not_done);
+                Ok(not_done)
+            }
             Err(error) => Err(DestroyError::new(self, error)),
         }
     }

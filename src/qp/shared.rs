@@ -15,6 +15,9 @@ use mlx5_wqe::{
 use std::borrow::Borrow;
 use std::sync::Arc;
 
+/// The verb that errors of state changes name.
+pub(super) const MODIFY: &str = "modify_qp";
+
 /// A queue pair that several threads post to.
 ///
 /// Each half has its own lock: posting sends does not wait for posting receives. What one call
@@ -130,6 +133,9 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     }
 
     /// Locks the send half: for several batches that must follow each other, or to cancel requests.
+    ///
+    /// The guards of the halves give `&mut`. A program that swaps halves of two queue pairs posts to
+    /// the other one; calls that change a queue pair's state fail until the halves are back.
     #[inline]
     pub fn lock_send(&self) -> LockGuard<'_, SendHalf<T>> {
         self.send.lock()
@@ -149,7 +155,45 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     /// Changes state and attributes (`ibv_modify_qp`). See [`QueuePair::modify`]. The other halves
     /// are locked while it leaves RESET.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), Error> {
-        self.modify_locked(&mut self.lock_control(), attributes)
+        self.modify_locked(&mut self.own_control(MODIFY)?, attributes)
+    }
+
+    /// Locks the control half, for `verb`. A guard gives `&mut`, so safe code may have put the half of
+    /// another queue pair there: fails then, because what is done with this one's other halves would
+    /// not fit its state.
+    pub(super) fn own_control(
+        &self,
+        verb: &'static str,
+    ) -> Result<LockGuard<'_, ControlHalf>, Error> {
+        let control = self.lock_control();
+        self.check_own(verb, &control.inner)?;
+        Ok(control)
+    }
+
+    /// Locks the halves that post, as [`SharedQueuePair::own_control`] does.
+    #[expect(clippy::type_complexity, reason = "two guards")]
+    pub(super) fn own_posters(
+        &self,
+        verb: &'static str,
+    ) -> Result<(LockGuard<'_, SendHalf<T>>, Option<LockGuard<'_, ReceiveHalf>>), Error> {
+        let (send, receive) = (self.lock_send(), self.lock_receive());
+        self.check_own(verb, &send.inner)?;
+        if let Some(receive) = &receive {
+            self.check_own(verb, &receive.inner)?;
+        }
+        Ok((send, receive))
+    }
+
+    fn check_own(&self, verb: &'static str, half: &Arc<QpInner>) -> Result<(), Error> {
+        if Arc::ptr_eq(half, &self.inner) {
+            return Ok(());
+        }
+        let what = format!(
+            "a half of queue pair {:#x} is in the place of a half of {:#x}: swap them back, as their \
+             locks let the program swap them",
+            half.qp_num, self.inner.qp_num
+        );
+        Err(Error::invalid(verb, what))
     }
 
     /// Changes state and attributes, with the control half locked.
@@ -167,15 +211,21 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
 
     /// Empties the queues after a reset. The control half is locked, so the state stays.
     pub(super) fn start_over(&self, _: &LockGuard<'_, ControlHalf>) -> Result<(), Error> {
-        let mut send = self.lock_send();
-        let mut receive = self.lock_receive();
+        let (mut send, mut receive) = self.own_posters(MODIFY)?;
         let receive = receive.as_mut().map(|half| &mut half.queue);
         self.inner.start_over(&mut send.queue, receive)
     }
 
+    /// Whether the send half, the receive half and the control half are locked.
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> [bool; 3] {
+        let receive = self.receive.as_ref().is_some_and(|half| half.try_lock().is_none());
+        [self.send.try_lock().is_none(), receive, self.control.try_lock().is_none()]
+    }
+
     /// Queries the kernel (`ibv_query_qp`).
     pub fn query(&self) -> Result<QpInfo, Error> {
-        self.lock_control().query()
+        self.own_control("query_qp")?.query()
     }
 
     /// Returns the state that was last set.

@@ -1,6 +1,7 @@
 //! From an error back to work: to the error state, quiescing, and resetting with or without the
 //! completions that wait.
 
+use super::shared::MODIFY;
 use super::{ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport, SharedQueuePair};
 use crate::cq::{CompletionQueue, PollError};
 use crate::error::Error;
@@ -98,7 +99,7 @@ impl QpInner {
         if cqs.any(|cq| cq.holds_after_reset(&self.index)) {
             let what = "the completion queue still has completions from before the reset: poll \
                         them first, or remove them with `purge`";
-            return Err(Error::busy("modify_qp", what));
+            return Err(Error::busy(MODIFY, what));
         }
         send.reset();
         if let Some(receive) = receive {
@@ -457,18 +458,18 @@ impl<T: QueuePairTransport> QueuePair<T> {
 impl<T: QueuePairTransport> SharedQueuePair<T> {
     /// Moves the queue pair to the error state. See [`QueuePair::to_error`].
     pub fn to_error(&self) -> Result<(), Error> {
-        self.lock_control().to_error()
+        self.own_control(MODIFY)?.to_error()
     }
 
     /// Resets the queue pair. See [`QueuePair::reset`].
     pub fn reset(&self) -> Result<(), Error> {
-        self.lock_control().reset()
+        self.own_control(MODIFY)?.reset()
     }
 
     /// Removes the completions of the queue pair, which must be in RESET, from `cq`. See
     /// [`QueuePair::purge`]. All halves are locked meanwhile.
     pub fn purge(&self, cq: &mut CompletionQueue) -> Result<u32, Error> {
-        let mut control = self.lock_control();
+        let mut control = self.own_control(Purger::VERB)?;
         let count = control.purge(cq)?;
         if !control.inner.has_completions() {
             self.start_over(&control)?;
@@ -502,9 +503,13 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         limit: Option<Duration>,
         each: impl FnMut(WorkCompletion<'_>),
     ) -> Result<Vec<NotDone>, QuiesceError> {
-        let mut control = self.lock_control();
-        let _send = self.lock_send();
-        let _receive = self.lock_receive();
-        control.quiesce(cqs, limit, each)
+        const VERB: &str = "quiesce";
+        let own = self.own_control(VERB).and_then(|control| Ok((control, self.own_posters(VERB)?)));
+        match own {
+            Ok((mut control, _posters)) => control.quiesce(cqs, limit, each),
+            Err(error) => {
+                Err(QuiesceError { error: QuiesceFault::Call(error), not_done: Vec::new() })
+            }
+        }
     }
 }

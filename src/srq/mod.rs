@@ -149,6 +149,31 @@ impl SharedReceiveQueue {
         self.inner.records.in_flight()
     }
 
+    /// Returns the identifiers of requests that completed, but whose completion no poll has returned or
+    /// will return, since the last call: the queue pair that took them was destroyed, dropped or
+    /// [purged](crate::QueuePair::purge) before. Their memory is the program's again.
+    ///
+    /// Of a queue pair that was destroyed they are there once its completion queue was polled, or
+    /// dropped after it. At most as many as the queue [holds](Self::capacity) are kept.
+    ///
+    /// ```
+    /// # use mlx5::{CompletionQueue, PollError, QueuePair, SharedReceiveQueue, transport::Rc};
+    /// fn drop_connection(
+    ///     qp: QueuePair<Rc>,
+    ///     cq: &mut CompletionQueue,
+    ///     srq: &SharedReceiveQueue,
+    ///     free: &mut Vec<u64>,
+    /// ) -> Result<(), PollError> {
+    ///     drop(qp);
+    ///     cq.poll(64, |completion| println!("of another connection: {completion:?}"))?;
+    ///     free.extend(srq.take_discarded());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn take_discarded(&self) -> Vec<u64> {
+        self.inner.records.take_discarded()
+    }
+
     /// The maximum number of SGEs of a request.
     pub fn max_sge(&self) -> u32 {
         self.ring.layout().max_sge

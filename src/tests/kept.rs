@@ -6,7 +6,7 @@ use crate::transport::Rc;
 use mlx5_uapi::ioctl::method;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Creates one object of every kind that has memory. Dropping the value drops them all.
 fn everything(context: &Context) -> Result<impl Sized + use<>, Error> {
@@ -185,4 +185,70 @@ fn a_completion_queue_that_was_resized_though_the_call_failed_goes_on_where_the_
     }
     drop(context);
     assert_clean(&simulator);
+}
+
+/// A context with so many pages for BlueFlame, two registers each. The kernel refuses to destroy queue pairs
+/// while the flag is set.
+fn stubborn(pages: u32) -> (Simulator, Arc<AtomicBool>, Context) {
+    let simulator = Simulator::new(infiniband());
+    let refuse = Arc::new(AtomicBool::new(false));
+    let refuses = Arc::clone(&refuse);
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        let refused = call.method == method::QP_DESTROY && refuses.load(Relaxed);
+        if refused { Err(Errno::EBUSY) } else { call.pass() }
+    });
+    let device = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0);
+    let options = OpenOptions::new().max_blueflame_pages(pages);
+    let context = device.open_with(&options).unwrap();
+    (simulator, refuse, context)
+}
+
+#[test]
+fn register_of_a_queue_pair_that_was_not_destroyed_goes_to_no_other() {
+    for (domain, destroyed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (_simulator, refuse, context) = stubborn(256);
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(8).build().unwrap());
+        let domain = domain.then(|| context.alloc_td().unwrap());
+        let mut builder = pd.create_qp::<Rc>(&cq, &cq);
+        builder = match &domain {
+            Some(domain) => builder.thread_domain(domain),
+            None => builder.doorbell(DoorbellChoice::BlueFlame),
+        };
+        let qp = builder.build().unwrap();
+        let register = qp.raw_parts().unwrap().register.start;
+        refuse.store(!destroyed, Relaxed);
+        drop((qp, domain));
+        refuse.store(false, Relaxed);
+        let next: Vec<_> = (0..4)
+            .map(|_| {
+                let builder = pd.create_qp::<Rc>(&cq, &cq).doorbell(DoorbellChoice::BlueFlame);
+                builder.build().unwrap()
+            })
+            .collect();
+        let given = next.iter().any(|qp| qp.raw_parts().unwrap().register.start == register);
+        assert_eq!(given, destroyed);
+    }
+}
+
+/// Otherwise a program that connects and disconnects rings plain doorbells after the sixteenth time.
+#[test]
+fn queue_pairs_that_are_gone_share_no_register() {
+    const MOST: usize = 16;
+    let (_simulator, refuse, context) = stubborn(1);
+    let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(8).build().unwrap());
+    let make = || pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    let own = make();
+    assert_eq!(own.doorbell_mode(), DoorbellMode::BlueFlame);
+    for round in 0..3 * MOST {
+        assert_eq!(make().doorbell_mode(), DoorbellMode::SharedBlueFlame, "{round}");
+    }
+    // One that was not destroyed shares it yet.
+    refuse.store(true, Relaxed);
+    drop(make());
+    refuse.store(false, Relaxed);
+    let mut sharers: Vec<_> = (1..MOST).map(|_| make()).collect();
+    assert!(sharers.iter().all(|qp| qp.doorbell_mode() == DoorbellMode::SharedBlueFlame));
+    assert_eq!(make().doorbell_mode(), DoorbellMode::Doorbell);
+    sharers.pop();
+    assert_eq!(make().doorbell_mode(), DoorbellMode::SharedBlueFlame);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::transport::{RawPacket, Rc, Ud};
-use mlx5_prm::cqe::Syndrome;
+use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_sim::Fault;
 use mlx5_sim::engine::{DrainAt, QpState};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
@@ -10,9 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 /// How long a test waits for what must come.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pairs of queue pairs that complete on one queue. The device works by itself.
 pub(super) struct Bed {
@@ -75,6 +76,15 @@ impl Bed {
             Some(srq) => builder.srq(srq),
             None => builder.max_recv_wr(16),
         })
+    }
+
+    /// A pair that completes on another queue.
+    fn pair_on(&self, cq: &CompletionQueue) -> Pair {
+        let make = || self.pd.create_qp::<Rc>(cq, cq).max_inline_data(8).build().unwrap();
+        let port = self.context.local_port(1, None).unwrap();
+        let mut pair = Pair { near: make(), far: make(), port };
+        pair.connect();
+        pair
     }
 
     pub(super) fn pair_with<'a>(
@@ -305,6 +315,235 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
         let refused = near.connect(&port, psn, &remote, &options).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "it is connected");
     }
+    assert_eq!(bed.simulator.violations(), []);
+}
+
+#[test]
+fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
+    let mut bed = Bed::stepped();
+    let mut pair = bed.pair(None);
+    pair.receive(10..13);
+    pair.send([1], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    assert_eq!(bed.cq.poll(2, |_| ()), Ok(2));
+    // The completions of 2 and 11 wait; 3 is not executed.
+    pair.send([2], SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    pair.send([3], SendFlags::SIGNALED);
+    let told = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
+        assert!(list.iter().all(|one| one.why == WhyNotDone::Unknown), "{list:?}");
+        list.iter().map(|one| (one.wr_id, one.receive)).collect()
+    };
+    assert_eq!(told(AnyQueuePair::from(pair.near).destroy().unwrap()), [(2, false), (3, false)]);
+    assert_eq!(told(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
+    assert_eq!(bed.cq.poll(16, |_| panic!("no poll returns them after")), Ok(0));
+}
+
+/// What becomes of connections that took from a shared receive queue and were not polled to the end.
+#[test]
+fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pairs() {
+    const BUFFERS: u64 = 15;
+    let ways: [fn(Bed, Pair) -> Bed; 5] = [
+        |mut bed, pair| {
+            drop(pair);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+        |mut bed, pair| {
+            assert_eq!(pair.far.destroy().unwrap(), [], "its own queues have none");
+            drop(pair.near);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+        |bed, pair| {
+            drop(pair);
+            let Bed { context, pd, cq, simulator } = bed;
+            drop(cq);
+            let cq = context.create_cq(100).build().unwrap();
+            Bed { context, pd, cq, simulator }
+        },
+        |mut bed, mut pair| {
+            for qp in [&mut pair.near, &mut pair.far] {
+                qp.reset().unwrap();
+                qp.purge(&mut bed.cq).unwrap();
+            }
+            bed
+        },
+        |mut bed, pair| {
+            bed.cq.hand_over().unwrap();
+            drop(pair);
+            assert_eq!(bed.cq.poll(64, |_| panic!("its queue pair is gone")), Ok(0));
+            bed
+        },
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        let mut bed = Bed::stepped();
+        let mut srq = bed.pd.create_srq(BUFFERS as u32).build().unwrap();
+        let mut free: Vec<u64> = (0..BUFFERS).collect();
+        for round in 0..4 {
+            for wr_id in free.drain(..) {
+                srq.recv(wr_id, Sge::default()).unwrap();
+            }
+            let mut pair = bed.pair(Some(&srq));
+            // More at a time, and from another place, in each round.
+            pair.send(0..3 * round + 2, SendFlags::SIGNALED);
+            bed.simulator.run_until_idle();
+            bed = way(bed, pair);
+            free = srq.take_discarded();
+            assert_eq!(free.len() as u64, 3 * round + 2, "way {number}, round {round}");
+            assert_eq!(srq.in_flight() as u64, BUFFERS - free.len() as u64, "way {number}");
+            assert_eq!(srq.take_discarded(), [], "way {number}");
+            free.sort_unstable();
+            free.dedup();
+            assert_eq!(free.len() as u64, 3 * round + 2, "way {number}: each one once");
+        }
+        assert_eq!(bed.simulator.violations(), []);
+    }
+}
+
+/// A program that never asks, as one in C, keeps no list that grows.
+#[test]
+fn discarded_requests_are_kept_as_many_as_the_queue_holds() {
+    let mut bed = Bed::stepped();
+    let mut srq = bed.pd.create_srq(7).build().unwrap();
+    for _ in 0..5 {
+        for wr_id in 0..7 {
+            srq.recv(wr_id, Sge::default()).unwrap();
+        }
+        let mut pair = bed.pair(Some(&srq));
+        pair.send(0..7, SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        drop(pair);
+        assert_eq!((bed.cq.poll(64, |_| ()), srq.in_flight()), (Ok(0), 0));
+    }
+    assert!((7..=8).contains(&srq.take_discarded().len()));
+}
+
+/// What is posted while a queue pair is quiesced would be flushed after the list was made.
+#[test]
+fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
+    let mut bed = Bed::new();
+    let Pair { mut near, far: _far, .. } = bed.pair(None);
+    near.post(|batch| batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
+    let near = near.into_shared();
+    let mut looked = 0;
+    let not_done = near
+        .quiesce(&mut [&mut bed.cq], |_| {
+            looked += 1;
+            assert_eq!(near.is_locked(), [true; 3]);
+        })
+        .unwrap();
+    assert_eq!((looked, not_done.len()), (1, 1));
+    assert_eq!(near.is_locked(), [false; 3]);
+}
+
+/// A queue pair whose completions the device withholds, on two queues on which others complete: while one is
+/// polled, the other one gets a completion.
+#[test]
+fn quiescing_within_a_time_ends_under_the_traffic_of_others() {
+    for limit in [Duration::ZERO, Duration::from_millis(20)] {
+        let mut bed = Bed::stepped();
+        let mut other = bed.context.create_cq(100).build().unwrap();
+        let make = |send: &CompletionQueue, receive: &CompletionQueue| {
+            let builder = bed.pd.create_qp::<Rc>(send, receive).max_inline_data(8);
+            builder.max_recv_wr(4).build().unwrap()
+        };
+        let port = bed.context.local_port(1, None).unwrap();
+        let mut silent = Pair { near: make(&bed.cq, &other), far: make(&bed.cq, &bed.cq), port };
+        silent.connect();
+        silent.send([7], SendFlags::SIGNALED);
+        let mut busy = [bed.pair(None), bed.pair_on(&other)];
+        let cqns = [bed.cq.cqn(), other.cqn()];
+        let (simulator, mut posted) = (&bed.simulator, [0; 2]);
+        let mut complete = |which: usize| {
+            busy[which].send([which as u64], SendFlags::SIGNALED);
+            let mut engine = simulator.fabric().lock();
+            let device = engine.device_mut(0);
+            let number = busy[which].near.qp_num();
+            let entry = device.completion(number, CqeOpcode::Requester, 0, posted[which]);
+            let entry = entry.as_bytes().try_into().unwrap();
+            assert!(device.inject_completion(cqns[which], entry, &[]));
+            posted[which] += 1;
+        };
+        complete(0);
+        let (mut seen, start) = (0, Instant::now());
+        let cqs = &mut [&mut bed.cq, &mut other];
+        let error = silent.near.quiesce_within(cqs, limit, |wc| {
+            assert!(start.elapsed() < DEADLINE, "it does not end");
+            complete(1 - wc.wr_id() as usize);
+            seen += 1;
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.error, QuiesceFault::TimedOut(limit));
+        assert!(error.not_done.iter().map(|one| one.wr_id).eq([7]), "{error:?}");
+        assert!(seen > 0);
+    }
+}
+
+/// Guards give `&mut`, so safe code can swap the halves of two queue pairs.
+#[test]
+fn queue_pair_with_a_half_of_another_one_changes_no_state() {
+    let mut bed = Bed::stepped();
+    let one = bed.pair(None);
+    let other = bed.pair(None);
+    let (a, b) = (one.near.into_shared(), other.near.into_shared());
+    let mut far = one.far;
+    for wr_id in 0..4 {
+        far.recv(wr_id, Sge::default()).unwrap();
+    }
+    let send = |wr_id| {
+        a.post(|batch| batch.wr(wr_id, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
+    };
+    (10..13).for_each(send);
+    let port = &one.port;
+    let (options, endpoint) =
+        (ConnectOptions::default(), far.endpoint(port, Psn::default(), &ConnectOptions::default()));
+    // Both queue pairs have the control half of the other one, or a half that posts.
+    let swaps: [fn(&SharedQueuePair<Rc>, &SharedQueuePair<Rc>); 3] = [
+        |a, b| std::mem::swap(&mut *a.lock_control(), &mut *b.lock_control()),
+        |a, b| std::mem::swap(&mut *a.lock_send(), &mut *b.lock_send()),
+        |a, b| std::mem::swap(&mut *a.lock_receive().unwrap(), &mut *b.lock_receive().unwrap()),
+    ];
+    for (place, swap) in swaps.iter().enumerate() {
+        let refused = |error: Error| {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{place}: {error}");
+            assert!(error.to_string().contains("swap them back"), "{place}: {error}");
+        };
+        let fault = |error: QuiesceError| match error.error {
+            QuiesceFault::Call(error) => refused(error),
+            fault => panic!("{place}: {fault}"),
+        };
+        // B may leave RESET, A is at work.
+        b.reset().unwrap();
+        swap(&a, &b);
+        for qp in [&a, &b] {
+            fault(qp.quiesce_within(&mut [&mut bed.cq], Duration::ZERO, |_| ()).unwrap_err());
+            let init = qp.init(port, &options);
+            match place {
+                0 => {
+                    refused(init.unwrap_err());
+                    refused(qp.purge(&mut bed.cq).unwrap_err());
+                    refused(qp.to_error().unwrap_err());
+                    refused(qp.reset().unwrap_err());
+                    refused(qp.query().unwrap_err());
+                    refused(qp.connect(port, Psn::default(), &endpoint, &options).unwrap_err());
+                }
+                // Of a live queue pair, the table of transitions says no before.
+                _ => assert_eq!(init.unwrap_err().kind(), ErrorKind::InvalidArgument, "{place}"),
+            }
+        }
+        if place != 0 {
+            refused(b.init(port, &options).unwrap_err());
+            refused(b.purge(&mut bed.cq).unwrap_err());
+        }
+        swap(&a, &b);
+    }
+    send(13);
+    bed.simulator.run_until_idle();
+    let mut found = bed.poll(8);
+    found.sort_unstable();
+    assert_eq!(found, [0, 1, 2, 3, 10, 11, 12, 13]);
+    b.init(port, &options).unwrap();
     assert_eq!(bed.simulator.violations(), []);
 }
 

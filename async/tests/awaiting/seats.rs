@@ -100,6 +100,22 @@ fn a_queue_pair_that_does_not_come_back_loses_its_requests_and_no_others() {
     }
 }
 
+/// Each device counts its own queue pairs.
+#[test]
+fn queue_pair_of_another_device_with_the_same_number_is_not_taken_back() {
+    let (mut rig, other) = (Rig::stepped(), Rig::stepped());
+    let (mut seat, own) = seat(&rig);
+    let mut foreign: QueuePair<Rc> = other.loopback();
+    let same = seat.with(|qp| qp.qp_num() == foreign.qp_num()).unwrap();
+    assert!(same, "the test needs two queue pairs with one number");
+    seat.with(|qp| std::mem::swap(qp, &mut foreign)).unwrap();
+    assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+    drop((foreign, seat, own));
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+}
+
 #[test]
 fn a_queue_pair_that_cannot_be_flushed_is_destroyed_and_its_requests_fail() {
     let mut rig = Rig::stepped();

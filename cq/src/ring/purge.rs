@@ -96,6 +96,20 @@ impl<Q: Queue> Ring<Q> {
         count
     }
 
+    /// Tells of the receives of destroyed queues among the CQEs that were not consumed, for a ring that
+    /// is not polled any more.
+    pub fn skip_all_destroyed(&mut self) {
+        let mut scanned = 0;
+        while let Some(unit) = self.unit(scanned) {
+            scanned += unit.slots;
+            if let Some(gone) = self.destroyed(&unit)
+                && let Some(departed) = &mut self.departed
+            {
+                unit.receives(|counter| departed(gone, counter));
+            }
+        }
+    }
+
     /// Goes on with a queue that was handed over: behind what another program polled.
     pub fn follow(&mut self) {
         let at = self.state.consumed_elsewhere();

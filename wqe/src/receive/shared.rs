@@ -15,6 +15,7 @@ use crate::sync::{
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::cell::Cell;
 use core::fmt;
@@ -57,6 +58,8 @@ pub struct SharedReceiveRecords {
     lent: AtomicBool,
     /// What posts requests again that met a page fault.
     repost: Lock<Option<Repost>>,
+    /// Identifiers of requests whose completion was not reported.
+    discarded: Lock<Vec<u64>>,
 }
 
 impl fmt::Debug for SharedReceiveRecords {
@@ -77,6 +80,7 @@ impl SharedReceiveRecords {
             free: FreePlaces::new(requests),
             lent: AtomicBool::new(false),
             repost: Lock::new(None),
+            discarded: Lock::new(Vec::new()),
         }
     }
 
@@ -159,6 +163,25 @@ impl SharedReceiveRecords {
         // SAFETY: there is a place for each flag.
         unsafe { self.free.put(index as u32) };
         Some(wr_id)
+    }
+}
+
+impl SharedReceiveRecords {
+    /// Poller: retires request `index`, whose completion is not reported, and keeps its identifier for
+    /// [`SharedReceiveRecords::take_discarded`]: as many as there are requests.
+    #[cold]
+    pub fn discard(&self, index: u16) {
+        if let Some(wr_id) = self.retire(index) {
+            let mut discarded = self.discarded.lock();
+            if discarded.len() < self.wr_ids.len() {
+                discarded.push(wr_id);
+            }
+        }
+    }
+
+    /// Returns the identifiers of the requests that were discarded since the last call.
+    pub fn take_discarded(&self) -> Vec<u64> {
+        core::mem::take(&mut *self.discarded.lock())
     }
 }
 
