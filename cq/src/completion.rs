@@ -46,6 +46,18 @@ impl CompletionError {
         matches!(self.kind, ErrorKind::Known(Syndrome::WorkRequestFlushed))
     }
 
+    /// Whether a queue whose packets share receives ([`WorkCompletion::strides`]) receives nothing more after this
+    /// error: it is done with the receive. After any other error it goes on in it, behind the strides that the
+    /// completion tells. These are the errors after which Linux' mlx5e (`cqe_syndrome_needs_recover`) and DPDK
+    /// (`mlx5_rx_err_handle`) reset such a queue.
+    pub const fn stops_receives(self) -> bool {
+        use Syndrome::{LocalProtection, LocalQpOperation, WorkRequestFlushed};
+        matches!(
+            self.kind,
+            ErrorKind::Known(LocalQpOperation | LocalProtection | WorkRequestFlushed)
+        )
+    }
+
     /// Whether a receive of a shared receive queue met a page fault of on-demand memory. The queue pair goes on,
     /// and the message comes again to another receive: post the buffer again, as after a success.
     pub const fn is_page_fault(self) -> bool {
@@ -102,7 +114,7 @@ macro_rules! field {
 
 /// Returns why the request of the CQE at `descriptor` failed.
 #[cold]
-fn error_in(descriptor: NonNull<u8>, kind: Kind) -> CompletionError {
+pub(crate) fn error_in(descriptor: NonNull<u8>, kind: Kind) -> CompletionError {
     if let Some(event) = kind.tag_failure() {
         let kind = match event {
             TagEvent::Remove => ErrorKind::TagConsumed,
@@ -227,8 +239,9 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.is_cancelled()
     }
 
-    /// Where a packet of a striding work queue lies in the memory of its request. Meaningless for any
-    /// other completion, which the CQE does not tell apart.
+    /// Where a packet of a striding work queue lies in the memory of its request. Of a packet that failed only
+    /// the number of its strides has a meaning. Meaningless for any other completion, which the CQE does not tell
+    /// apart.
     #[inline(always)]
     pub fn strides(&self) -> Strides {
         let first = field!(self, Cqe.wqe_counter as u16);

@@ -38,8 +38,14 @@ pub use kind::CompletionOpcode;
 pub use packet::{
     HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, Strides, TransportHeader,
 };
-pub use queue::{OldestStrides, Queue, Sent, SentRequest, Tagged, TaggedOutcome};
-pub use ring::{Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive, StridePoll};
+pub use queue::{
+    OldestStrides, Queue, RetiredStrides, Sent, SentRequest, StridesOutcome, StridesTold, Tagged,
+    TaggedOutcome,
+};
+pub use ring::{
+    FoundStrides, Next, Poll, Ring, RingParts, SignatureErrorHook, SkippedReceive, StrideNotice,
+    StridePoll,
+};
 pub use state::{RingBuffer, RingState};
 pub use table::{Lookup, RingId, Side, UserIndexTable};
 pub use tag_matching::TmInfo;

@@ -147,7 +147,8 @@ impl HashedHeaders {
 pub struct Strides {
     /// The first one.
     pub first: u16,
-    /// How many. The device is done with the request when its last stride is taken.
+    /// How many. The device is done with the request when all of its strides are taken, those of packets that
+    /// failed among them.
     pub count: u16,
     /// Bytes of the packet.
     pub bytes: u16,

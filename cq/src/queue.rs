@@ -25,22 +25,22 @@ pub trait Queue {
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
-    /// Whether the packets of the queue share requests: each takes some strides of one. Its successful
-    /// receives are retired by [`Queue::retire_strides`] only.
+    /// Whether the packets of the queue share requests: each takes some strides of one. Its receives are
+    /// retired by [`Queue::retire_strides`] only.
     #[inline(always)]
     fn has_strides(&self) -> bool {
         false
     }
     /// Retires strides of the oldest receive request of a queue that [has some](Queue::has_strides), and
-    /// the request with its last ones, and returns the identifier of the request. `first` is the first
-    /// stride, `byte_count` the field of the CQE. `None` for any other queue, and for strides that are not
-    /// left.
+    /// the request once all of them are. `None` for any other queue, for another request, and for strides that are
+    /// not left.
     #[inline(always)]
-    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
-        let _ = (first, byte_count);
+    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
+        let _ = told;
         None
     }
-    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one.
+    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one, and if the
+    /// next packet lies right after the strides that were taken.
     #[inline(always)]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         None
@@ -75,11 +75,49 @@ pub trait Queue {
     }
 }
 
+/// What a CQE says of the strides of a receive request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StridesTold {
+    /// The request: its number, or its place in the ring.
+    pub request: u16,
+    /// The first stride. Meaningful for a packet only.
+    pub first: u16,
+    /// The byte count of the CQE, which says how many strides there are.
+    pub byte_count: u32,
+    /// What the CQE is of.
+    pub outcome: StridesOutcome,
+}
+
+/// What a CQE that takes strides is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StridesOutcome {
+    /// A packet, or strides that were skipped, as the byte count says.
+    Arrived,
+    /// A packet that failed alone: the device goes on in the request.
+    Failed,
+    /// An error after which the queue receives nothing more
+    /// ([`CompletionError::stops_receives`](crate::CompletionError::stops_receives)).
+    Stopped,
+}
+
+/// The result of [`Queue::retire_strides`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetiredStrides {
+    /// The identifier of the request.
+    pub wr_id: u64,
+    /// Whether the device is done with the request.
+    pub ended: bool,
+}
+
 /// A receive request that packets share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OldestStrides {
     /// Its identifier.
     pub wr_id: u64,
+    /// Its number, of which the bits of `mask` say its place in the ring: CQEs name it by either.
+    pub request: u16,
+    /// See `request`.
+    pub mask: u16,
     /// How many of its strides were taken.
     pub taken: u32,
     /// How many it has.

@@ -34,7 +34,7 @@ const REQUEST: u8 = (CqeOpcode::Requester as u8) << OPCODE_SHIFT;
 const RECEIVES: Range<u8> = (CqeOpcode::ResponderWriteImm as u8) << OPCODE_SHIFT
     ..(CqeOpcode::ResponderSendInvalidate as u8 + 1) << OPCODE_SHIFT;
 
-pub use strides::StridePoll;
+pub use strides::{FoundStrides, StrideNotice, StridePoll};
 
 /// The result of [`Ring::next_fast`].
 #[derive(Debug)]
@@ -70,8 +70,8 @@ pub struct Ring<Q> {
     received: (u64, NonNull<Q>),
     /// A completion found by the slow path: CQE, identifier and kind.
     found: (NonNull<u8>, u64, Kind),
-    /// The strides that were retired with it, if its queue has some: the first, and the byte count.
-    found_strides: (u16, u32),
+    /// The strides that were retired with it, if its queue has some.
+    found_strides: FoundStrides,
     /// The marks of the CQEs of the fast path.
     marks: Kind,
     corruption: Option<Corruption>,
@@ -216,7 +216,7 @@ impl<Q: Queue> Ring<Q> {
             sent: Self::NOTHING_CACHED,
             received: Self::NOTHING_CACHED,
             found: (first, 0, Kind::sent(0)),
-            found_strides: (0, 0),
+            found_strides: FoundStrides { first: 0, bytes: 0, ended: false },
             marks: Kind::PLAIN,
             corruption: None,
             attention,

@@ -66,24 +66,20 @@ fn run() -> Done {
     };
     let (context, port) = common::open(device)?;
     let builder = forwarder(&context, port);
-    if shares(&context) {
-        forever(builder.striding(STRIDE, STRIDES).build()?, &arguments)
-    } else {
-        forever(builder.build()?, &arguments)
+    match strides(&context) {
+        Some(strides) => forever(builder.striding(STRIDE, strides).build()?, &arguments),
+        None => forever(builder.build()?, &arguments),
     }
 }
 
-/// Bytes of a stride, of which a packet of an MTU of 1500 takes one, and strides of a receive.
+/// Bytes of a stride, of which a packet of an MTU of 1500 takes one, and strides of a receive, if it can have as few.
 const STRIDE: u32 = 2048;
 const STRIDES: u32 = 64;
 
-/// Whether packets can share receives.
-fn shares(context: &Context) -> bool {
-    let striding = context.query_device().ethernet.striding;
-    striding.is_some_and(|caps| {
-        (caps.stride.0..=caps.stride.1).contains(&STRIDE)
-            && (caps.strides.0..=caps.strides.1).contains(&STRIDES)
-    })
+/// The strides of a receive, if packets can share receives.
+fn strides(context: &Context) -> Option<u32> {
+    let fewest = context.query_device().ethernet.striding?.fewest_strides(STRIDE)?;
+    Some(fewest.max(STRIDES))
 }
 
 fn forwarder(context: &Context, port: u8) -> EthernetQueueBuilder<'_> {
@@ -106,10 +102,9 @@ fn forever<M: Mode>(mut queue: EthernetQueue<M>, arguments: &Arguments) -> Done 
 fn simulated(arguments: &Arguments) -> Result<(u64, Duration), Box<dyn Error>> {
     let wire = Wire::new()?;
     let builder = forwarder(&wire.far, 1);
-    if shares(&wire.far) {
-        through(builder.striding(STRIDE, STRIDES).build()?, &wire, arguments)
-    } else {
-        through(builder.build()?, &wire, arguments)
+    match strides(&wire.far) {
+        Some(strides) => through(builder.striding(STRIDE, strides).build()?, &wire, arguments),
+        None => through(builder.build()?, &wire, arguments),
     }
 }
 

@@ -268,11 +268,20 @@ pub mod l4_l3_hdr_type {
 #[repr(C)]
 pub struct ErrorCqe {
     /// Reserved.
-    pub reserved0: [u8; 32],
+    pub reserved0: [u8; 2],
+    /// WQE identifier, for striding receive queues. Linux' mlx5e reads it as in [`Cqe`].
+    pub wqe_id: U16,
+    /// Reserved.
+    pub reserved1: [u8; 28],
     /// Shared receive queue number, or user index (24 bits).
     pub srqn_uidx: U32,
     /// Reserved.
-    pub reserved1: [u8; 18],
+    pub reserved2: [u8; 8],
+    /// Strides that the packet took, for striding receive queues: see
+    /// [`striding`](crate::ethernet::striding). mlx5e and DPDK read them as in [`Cqe`].
+    pub byte_count: U32,
+    /// Reserved.
+    pub reserved3: [u8; 6],
     /// Vendor error syndrome.
     pub vendor_err_synd: u8,
     /// Reason ([`Syndrome`]).
@@ -293,7 +302,7 @@ impl ErrorCqe {
     pub const PAGE_FAULT: u8 = 0x93;
 }
 
-assert_layout!(ErrorCqe, 64, srqn_uidx @ 32, vendor_err_synd @ 54, syndrome @ 55,
+assert_layout!(ErrorCqe, 64, wqe_id @ 2, srqn_uidx @ 32, byte_count @ 44, vendor_err_synd @ 54, syndrome @ 55,
     s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
 
 /// The value of [`Cqe::app`] in CQEs of tag matching (`MLX5_CQE_APP_TAG_MATCHING`).

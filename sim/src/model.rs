@@ -43,6 +43,11 @@ pub struct Capabilities {
     pub data_in_order: bool,
     /// Completions with real-time timestamps.
     pub real_time: bool,
+    /// Receives with strides may have 8 of them, and not 512 at least (`ext_stride_num_range`).
+    pub few_strides: bool,
+    /// Base-two logarithm of the bytes that a receive with strides has at least (`log_min_stride_wqe_sz`); zero if
+    /// the device does not say.
+    pub log_striding_bytes: u8,
     /// Base-two logarithm of the queue pairs.
     pub log_qps: u8,
 }
@@ -131,6 +136,11 @@ capabilities! {
     data_in_order:        N,   N,   N,   Y;
     // DPDK, doc/guides/nics/mlx5.rst, "REAL_TIME_CLOCK_ENABLE", and its example for mt4125, a 6 Dx.
     real_time:            N,   N,   Y,   Y;
+    // Linux 5.7, `ext_stride_num_range`; no source names the models.
+    few_strides:          N,   N,   N,   Y;
+    // DPDK 21.11, which takes 16 KiB where the field is zero; no source names the models, nor a value:
+    // that of the fewest and smallest strides.
+    log_striding_bytes:   0,   0,   0,   9;
     // `ibv_devinfo -v` of a CX-5 (part 4119) in open-mpi/ompi pull request 6137: max_qp 262144; of
     // a 6 Lx in openucx/ucx issue 10317: 131072.
     log_qps:              18,  17,  17,  17;

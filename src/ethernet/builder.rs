@@ -92,14 +92,16 @@ const SMALLEST_BUFFER: u32 = 64;
 impl<'a> EthernetQueueBuilder<'a> {
     /// Lets several packets share a receive ([`Striding`]): each takes as many of its `strides` strides of
     /// `stride` bytes as it needs. Both are powers of two, within
-    /// [`EthernetCaps::striding`](crate::EthernetCaps::striding), or `build` fails.
+    /// [`EthernetCaps::striding`](crate::EthernetCaps::striding), or `build` fails. Every device takes 512 strides of
+    /// 64 bytes; older ones take no fewer strides, and no receive of less than 16 KiB
+    /// ([`StridingCaps::fewest_strides`](crate::StridingCaps::fewest_strides)).
     ///
     /// [`receives`](EthernetQueueBuilder::receives) and [`frames`](EthernetQueueBuilder::frames) count
     /// strides and buffers for frames then, and a packet may be as long as a receive.
     ///
     /// ```no_run
     /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
-    /// // Two thousand small packets wait in 128 KiB.
+    /// // Two thousand small packets wait in 128 KiB. Every device takes this shape.
     /// let mut queue = context.create_ethernet_queue(1).receives(2048).striding(64, 512).build()?;
     /// let bytes: usize = queue.receive(|mut packets| {
     ///     let mut bytes = 0;

@@ -196,4 +196,33 @@ mod tests {
             }
         }
     }
+
+    /// Each of the 13 bits of the offset makes a later one, and none of the flags beside them.
+    #[test]
+    fn a_later_fragment_has_no_header_of_transport_wherever_it_lies() {
+        use protocol::{FRAGMENT, TCP, UDP};
+        let length = |frame: &[u8]| inline_header(frame, None, TcpUdp, &mut [0; MOST_INLINE]).1;
+        for (protocol, header) in [(UDP, 8), (TCP, 20)] {
+            let mut transport = [0; 20];
+            transport[12] = 5 << 4;
+            // Reserved, do not fragment, more fragments.
+            for flags in [0, 1 << 15, 1 << 14, 1 << 13, 7 << 13] {
+                let of = |offset: u16| {
+                    let mut ip = ipv4(protocol);
+                    ip[6..8].copy_from_slice(&(flags | offset).to_be_bytes());
+                    frame(IPV4, &[&ip, &transport])
+                };
+                assert_eq!(length(&of(0)), 34 + header, "{flags:#x}");
+                for bit in 0..13 {
+                    assert_eq!(length(&of(1 << bit)), 34, "{flags:#x}, bit {bit}");
+                }
+            }
+            let of =
+                |offset| frame(IPV6, &[&ipv6(FRAGMENT), &fragment(protocol, offset), &transport]);
+            assert_eq!(length(&of(0)), 62 + header);
+            for bit in 0..13 {
+                assert_eq!(length(&of(1 << bit)), 62, "bit {bit}");
+            }
+        }
+    }
 }

@@ -6,6 +6,9 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::{Errno, cmd::devx};
 
+/// What DPDK takes for the least of every device that says nothing (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+const LOG_STRIDING_BYTES: u32 = 14;
+
 impl Link {
     /// Whether DEVX commands are available.
     pub(crate) fn has_devx(&self) -> bool {
@@ -64,14 +67,39 @@ impl Link {
 
     /// Queries the current general HCA capabilities (QUERY_HCA_CAP), on behalf of `operation`.
     pub(crate) fn hca_cap(&self, operation: &'static str) -> Result<HcaCap, Error> {
+        Ok(*self.query_cap(operation, CapGroup::GENERAL)?.hca_cap())
+    }
+
+    /// Returns the base-two logarithm of the bytes that a receive with strides has at least, on behalf of `operation`.
+    /// As DPDK's PMD (`mlx5_devx_cmd_query_hca_attr`) does it: where the device does not say so, or cannot be asked, it
+    /// is that of 16 KiB.
+    pub(crate) fn log_striding_bytes(&self, operation: &'static str) -> Result<u32, Error> {
+        if let Some(&known) = self.log_striding_bytes.get() {
+            return Ok(known);
+        }
+        let told = if self.devx && self.hca_cap(operation)?.hca_cap_2() {
+            self.query_cap(operation, CapGroup::GENERAL_2)?.hca_cap_2().log_min_stride_wqe_sz()
+        } else {
+            0
+        };
+        let least = if told == 0 { LOG_STRIDING_BYTES } else { told };
+        Ok(*self.log_striding_bytes.get_or_init(|| least))
+    }
+
+    /// Queries a group of current HCA capabilities.
+    fn query_cap(
+        &self,
+        operation: &'static str,
+        group: CapGroup,
+    ) -> Result<Box<QueryHcaCapOut>, Error> {
         self.check_devx(operation)?;
         let mut request = QueryHcaCapIn::request();
-        request.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+        request.set_op_mod(group.op_mod(CapMode::CURRENT));
         let mut answer = Box::new(QueryHcaCapOut::default());
         // SAFETY: QUERY_HCA_CAP names no memory or object and changes nothing.
         unsafe { devx::general_cmd(&*self.file, request.as_bytes(), answer.as_bytes_mut()) }
             .map_err(|errno| self.fail_devx(operation, errno, answer.as_bytes()))?;
-        Ok(*answer.hca_cap())
+        Ok(answer)
     }
 
     /// Runs a firmware command that queries the object with the kernel's `handle`.

@@ -29,7 +29,7 @@ use mlx5_uapi::{
 use std::{
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -43,6 +43,8 @@ pub(crate) struct Link {
     pub(crate) limits: AllocUcontextResp,
     pub(crate) caps: Caps,
     devx: bool,
+    /// Base-two logarithm of the bytes that a receive with strides has at least, once that was asked.
+    log_striding_bytes: OnceLock<u32>,
     /// The process that opened the device.
     process: Origin,
     watchers: Watchers,

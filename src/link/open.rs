@@ -12,7 +12,7 @@ use mlx5_uapi::{
     process::Origin,
     sysfs::DeviceInfo,
 };
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64};
 
 pub(crate) const OPEN: &str = "open_device";
 const IMPORT: &str = "import_device";
@@ -84,6 +84,7 @@ impl Link {
             },
             caps,
             devx: context.devx,
+            log_striding_bytes: OnceLock::new(),
             process: Origin::here(),
             watchers,
             ids: AtomicU64::new(1),

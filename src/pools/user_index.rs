@@ -1,13 +1,14 @@
 //! User indexes: the numbers by which CQEs name queues.
 
 use mlx5_cq::{
-    OldestStrides, Queue, RingId, Sent, SentRequest, Tagged, TaggedOutcome, UserIndexTable, UserTag,
+    OldestStrides, Queue, RetiredStrides, RingId, Sent, SentRequest, StridesOutcome, StridesTold,
+    Tagged, TaggedOutcome, UserIndexTable, UserTag,
 };
 use mlx5_uapi::process::Origin;
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{
-    Completed, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords, SpareRecords,
-    StridingRecords,
+    Completed, LeftStrides, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords,
+    SpareRecords, StridesOf, StridingRecords,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -63,8 +64,7 @@ impl Queue for QueuePairRecords {
         match &self.receive {
             ReceiveSide::Own(records) => records.retire(counter),
             ReceiveSide::Shared(records) => records.retire(counter),
-            // Only of one that failed.
-            ReceiveSide::Striding(records) => records.retire_failed(),
+            ReceiveSide::Striding(_) => None,
         }
     }
 
@@ -83,18 +83,23 @@ impl Queue for QueuePairRecords {
     }
 
     #[inline(always)]
-    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
-        match &self.receive {
-            ReceiveSide::Striding(records) => records.retire(first, byte_count),
-            _ => None,
-        }
+    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
+        let ReceiveSide::Striding(records) = &self.receive else { return None };
+        let StridesTold { request, first, byte_count, outcome } = told;
+        let outcome = match outcome {
+            StridesOutcome::Arrived => mlx5_wqe::StridesOutcome::Arrived,
+            StridesOutcome::Failed => mlx5_wqe::StridesOutcome::Failed,
+            StridesOutcome::Stopped => mlx5_wqe::StridesOutcome::Stopped,
+        };
+        let (wr_id, ended) = records.retire(StridesOf { request, first, byte_count, outcome })?;
+        Some(RetiredStrides { wr_id, ended })
     }
 
     #[inline(always)]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         let ReceiveSide::Striding(records) = &self.receive else { return None };
-        let (wr_id, taken, strides) = records.left()?;
-        Some(OldestStrides { wr_id, taken, strides })
+        let LeftStrides { wr_id, request, mask, taken, strides } = records.left()?;
+        Some(OldestStrides { wr_id, request, mask, taken, strides })
     }
 
     #[inline(always)]

@@ -130,10 +130,15 @@ impl WorkQueueBuilder<'_> {
     /// their number: powers of two, within [`EthernetCaps::striding`](crate::EthernetCaps::striding).
     /// Default: every packet has a request of its own.
     ///
-    /// A request has `stride * strides` bytes; one with less ends with an error where a packet goes beyond.
+    /// A request has `stride * strides` bytes, at least [`StridingCaps::least`](crate::StridingCaps::least); 512
+    /// strides of 64 bytes every device takes. Of a request with less memory a packet that goes beyond completes
+    /// with an error.
+    ///
     /// There is a completion for each packet, with the identifier of the request, and
-    /// [`WorkCompletion::strides`](crate::WorkCompletion::strides) says where the packet lies. The request
-    /// is done with the completion of its last stride, or one with an error.
+    /// [`WorkCompletion::strides`](crate::WorkCompletion::strides) says where the packet lies. The device is done
+    /// with the request once completions have taken all of its strides, those with an error among them; or with an
+    /// error after which the queue receives nothing more
+    /// ([`CompletionError::stops_receives`](crate::CompletionError::stops_receives)).
     pub fn striding(mut self, stride: u32, strides: u32) -> Self {
         self.striding = Some(Striding { stride, strides });
         self
@@ -151,17 +156,16 @@ impl WorkQueueBuilder<'_> {
     /// The bytes before the scatter entries of a request.
     fn check_strides(&self) -> Result<u32, Error> {
         let Some(Striding { stride, strides }) = self.striding else { return Ok(0) };
-        let Some(caps) = EthernetCaps::new(&self.pd.context).striding else {
+        let Some(caps) = EthernetCaps::striding(&self.pd.context, CREATE)? else {
             let what = "the device has no work queues with strides: omit `striding`";
             return Err(Error::new(CREATE, ErrorKind::NotSupported, what));
         };
-        let fits =
-            |value: u32, (least, most)| value.is_power_of_two() && (least..=most).contains(&value);
-        if !fits(stride, caps.stride) || !fits(strides, caps.strides) {
+        if !caps.takes(stride, strides) {
             let what = format!(
                 "{strides} strides of {stride} bytes: the device has {} to {} of {} to {} bytes, powers \
-                 of two",
-                caps.strides.0, caps.strides.1, caps.stride.0, caps.stride.1
+                 of two, and {} bytes at least in a receive; take more strides, or \
+                 `StridingCaps::fewest_strides`",
+                caps.strides.0, caps.strides.1, caps.stride.0, caps.stride.1, caps.least
             );
             return Err(Error::invalid(CREATE, what));
         }

@@ -48,11 +48,13 @@ bitflags::bitflags! {
         const RAW_PACKETS = 1 << 15;
         /// Work queues whose receives packets share.
         const STRIDING = 1 << 16;
+        /// Such receives of eight strides of 64 bytes.
+        const FEW_STRIDES = 1 << 18;
     }
 }
 
 /// What a device may lack, and what to say of one that does: why a case is skipped.
-const LACKING: [(Need, &str); 9] = [
+const LACKING: [(Need, &str); 10] = [
     (Need::DEVX, "the kernel grants no DEVX"),
     (Need::TAG_MATCHING, "the device does not support tag matching"),
     (Need::SIGNATURES, "the device does not support signed memory keys"),
@@ -62,6 +64,7 @@ const LACKING: [(Need, &str); 9] = [
     (Need::REAL_TIME, "the device has no real-time timestamps"),
     (Need::RAW_PACKETS, "the device has no raw packet queue pairs"),
     (Need::STRIDING, "the device has no work queues with strides"),
+    (Need::FEW_STRIDES, "the device has no receives as short as eight strides of 64 bytes"),
 ];
 
 impl Need {
@@ -89,6 +92,7 @@ impl Need {
         there.set(Self::REAL_TIME, has.real_time);
         there.set(Self::RAW_PACKETS, config.raw_packets);
         there.set(Self::STRIDING, config.raw_packets);
+        there.set(Self::FEW_STRIDES, config.raw_packets && has.few_strides);
         there
     }
 
@@ -97,7 +101,9 @@ impl Need {
     pub(crate) fn of_real(context: &Context) -> Result<Self, Error> {
         let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME | Self::RAW_PACKETS;
         there.set(Self::DEVX, context.has_devx());
-        there.set(Self::STRIDING, context.query_device().ethernet.striding.is_some());
+        let striding = context.query_device().ethernet.striding;
+        there.set(Self::STRIDING, striding.is_some());
+        there.set(Self::FEW_STRIDES, striding.is_some_and(|caps| caps.takes(64, 8)));
         there.set(Self::TAG_MATCHING, context.query_device().tag_matching.max_num_tags > 0);
         if context.has_devx() {
             let caps = context.signature_caps()?;

@@ -34,7 +34,7 @@ pub use keys::update::{
 };
 pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
 pub use receive::shared::{Faulted, Repost, SharedReceiveQueue, SharedReceiveRecords};
-pub use receive::striding::StridingRecords;
+pub use receive::striding::{LeftStrides, StridesOf, StridesOutcome, StridingRecords};
 pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;
 pub use request::error::{MkeyRefusal, PostError, UnsupportedOperation};

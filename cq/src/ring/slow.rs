@@ -1,10 +1,12 @@
 //! The slow path of polling: CQEs with errors, compressed runs, inline data, completions out of
 //! order, CQEs that are no completions, and CQEs that no correct device writes.
 
-use super::{REQUEST, Ring, byte_count, index_after_owner, read_tail};
+use super::strides::{FoundStrides, told_at};
+use super::{REQUEST, Ring, index_after_owner, read_tail};
+use crate::completion::error_in;
 use crate::corruption::Corruption;
 use crate::kind::Kind;
-use crate::queue::{Found, Queue, Sent};
+use crate::queue::{Found, Queue, Sent, StridesOutcome};
 use crate::state::COUNT as BYTE_COUNT;
 use crate::state::{USER_INDEX, USER_INDEX_MASK, is_title};
 use crate::table::{Lookup, Side};
@@ -23,9 +25,6 @@ const SEND_OPCODE: usize = offset_of!(Cqe, sop_drop_qpn);
 
 /// The last byte of a CQE of the receive kind with the highest opcode.
 const LAST_RECEIVE: u8 = (CqeOpcode::ResponderSendInvalidate as u8) << OPCODE_SHIFT;
-
-/// The opcode of a CQE of a packet that shares its receive.
-const STRIDED: u8 = CqeOpcode::ResponderSend as u8;
 
 /// The opcode of a CQE of a receive that failed.
 const FAILED_RECEIVE: u8 = CqeOpcode::ResponderError as u8;
@@ -86,14 +85,11 @@ impl<Q: Queue> Ring<Q> {
                 }
             }
             let found = match Self::retire(queue, opcode, counter) {
-                Err(Corruption::Opcode(_)) if opcode == STRIDED && queue.has_strides() => {
-                    if marks.is_inline() {
-                        return self.latch(Corruption::Format(Format::of(tail as u8)));
-                    }
-                    let bytes = byte_count(descriptor);
-                    self.found_strides = (counter, bytes);
-                    let wr_id = queue.retire_strides(counter, bytes);
-                    Ok(wr_id.map(|wr_id| Found::Completion(wr_id, Kind::received(opcode))))
+                Err(Corruption::Opcode(_)) if queue.has_strides() && marks.is_inline() => {
+                    return self.latch(Corruption::Format(Format::of(tail as u8)));
+                }
+                Err(Corruption::Opcode(_)) if queue.has_strides() => {
+                    self.retire_strides(queue, descriptor, opcode, counter)
                 }
                 unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
                     match tag_matching::retire(queue, descriptor, opcode, counter) {
@@ -316,9 +312,39 @@ impl<Q: Queue> Ring<Q> {
                 | CqeOpcode::ResponderSendImm
                 | CqeOpcode::ResponderSendInvalidate,
             ) if !queue.has_strides() => received(Kind::received(opcode)),
-            Some(CqeOpcode::ResponderError) => received(Kind::received_error()),
+            Some(CqeOpcode::ResponderError) if !queue.has_strides() => {
+                received(Kind::received_error())
+            }
             _ => return Err(Corruption::Opcode(opcode)),
         })
+    }
+}
+
+impl<Q: Queue> Ring<Q> {
+    /// Asks a queue with strides which request a CQE is about.
+    fn retire_strides(
+        &mut self,
+        queue: &Q,
+        descriptor: NonNull<u8>,
+        opcode: u8,
+        counter: u16,
+    ) -> Result<Option<Found>, Corruption> {
+        let (outcome, kind) = match CqeOpcode::from_bits(opcode) {
+            Some(CqeOpcode::ResponderSend) => (StridesOutcome::Arrived, Kind::received(opcode)),
+            Some(CqeOpcode::ResponderError) => {
+                let kind = Kind::received_error();
+                match error_in(descriptor, kind).stops_receives() {
+                    true => (StridesOutcome::Stopped, kind),
+                    false => (StridesOutcome::Failed, kind),
+                }
+            }
+            _ => return Err(Corruption::Opcode(opcode)),
+        };
+        let told = told_at(descriptor, counter, outcome);
+        Ok(queue.retire_strides(told).map(|retired| {
+            self.found_strides = FoundStrides::new(&told, retired);
+            Found::Completion(retired.wr_id, kind)
+        }))
     }
 }
 

@@ -6,10 +6,11 @@
 use super::{Ring, byte_count, index_after_owner, read_tail};
 use crate::completion::WorkCompletion;
 use crate::kind::Kind;
-use crate::queue::Queue;
+use crate::queue::{Queue, RetiredStrides, StridesOutcome, StridesTold};
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr::NonNull;
-use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT, OWNER, SOLICITED};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, OPCODE_SHIFT, OWNER, SOLICITED};
 use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
 
 /// The last byte of the new CQE of a packet, as [`REQUEST`](super::REQUEST) that of a request.
@@ -21,12 +22,61 @@ const FIRST_SHIFT: u32 = 16;
 const _: () = assert!(FIRST_SHIFT == STRIDES_SHIFT);
 /// What is compared with no CQE: nothing is left of it.
 const UNKNOWN: u64 = u64::MAX;
+/// What a poll expects while it does not know a request.
+const NOT_KNOWN: (u64, u64, u64, (u16, u16)) = (UNKNOWN, UNKNOWN, 0, (0, 0));
 
 /// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
 /// request has.
 #[inline(always)]
 fn taken(bytes: u32) -> u64 {
     u64::from(bytes & !BYTES_MASK)
+}
+
+/// The strides that a completion took of its request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundStrides {
+    /// The first one.
+    pub first: u16,
+    /// The byte count of the CQE ([`Strides::new`](crate::Strides::new)).
+    pub bytes: u32,
+    /// The device is done with the request.
+    pub ended: bool,
+}
+
+impl FoundStrides {
+    pub(super) fn new(told: &StridesTold, retired: RetiredStrides) -> Self {
+        Self { first: told.first, bytes: told.byte_count, ended: retired.ended }
+    }
+}
+
+/// What a poll found before the packet that it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StrideNotice {
+    /// The device is done with the request with this identifier: [`StridePoll::next_behind`] returned the packet
+    /// of its last strides.
+    Ended(u64),
+    /// A packet failed, or the queue.
+    Failed {
+        /// The identifier of the request.
+        wr_id: u64,
+        /// Whether the device is done with the request.
+        ended: bool,
+    },
+}
+
+/// Returns the word of a CQE that names the request, in the device's byte order.
+#[inline(always)]
+fn request_at(descriptor: NonNull<u8>) -> u16 {
+    const REQUEST: usize = offset_of!(Cqe, wqe_id);
+    // SAFETY: the two bytes are inside a descriptor, and aligned to two.
+    unsafe { descriptor.byte_add(REQUEST).cast::<u16>().read_volatile() }
+}
+
+/// Reads what the CQE at `descriptor` says of strides.
+#[inline(always)]
+pub(super) fn told_at(descriptor: NonNull<u8>, first: u16, outcome: StridesOutcome) -> StridesTold {
+    let request = u16::from_be(request_at(descriptor));
+    StridesTold { request, first, byte_count: byte_count(descriptor), outcome }
 }
 
 /// Where a poll is, and what it expects there.
@@ -39,8 +89,10 @@ struct Position {
     expected: u64,
     /// What would be expected behind the last stride of the request.
     end: u64,
-    /// The request.
+    /// The request: its identifier, and its number with the bits that say its place in the ring, both in the
+    /// device's byte order.
     wr_id: u64,
+    request: (u16, u16),
 }
 
 /// How far a poll came, which the ring knows at the end, also after a panic.
@@ -73,7 +125,8 @@ pub(super) struct Lent {
 impl Lent {
     /// No poll. Its CQEs would begin with `first`.
     pub(super) fn not(first: NonNull<u8>) -> Self {
-        let at = Position { next: first, stop: first, expected: UNKNOWN, end: UNKNOWN, wr_id: 0 };
+        let (expected, end, wr_id, request) = NOT_KNOWN;
+        let at = Position { next: first, stop: first, expected, end, wr_id, request };
         Self { is_lent: false, others: false, count: 0, most: 0, at }
     }
 
@@ -157,16 +210,17 @@ impl<Q: Queue> Ring<Q> {
             let queue = unsafe { queue.as_ref() };
             queue.oldest_strides()
         };
-        let (expected, end, wr_id) = match oldest {
+        let (expected, end, wr_id, request) = match oldest {
             // Of more strides the bit of a filler would be one of their number.
             Some(oldest) if oldest.strides < FILLER >> STRIDES_SHIFT => {
                 let last_byte = u32::from(PACKET) | self.owner;
                 let place = |stride: u32| u64::from(stride) << FIRST_SHIFT | u64::from(last_byte);
-                (place(oldest.taken), place(oldest.strides), oldest.wr_id)
+                let request = (oldest.request.to_be(), oldest.mask.to_be());
+                (place(oldest.taken), place(oldest.strides), oldest.wr_id, request)
             }
-            _ => (UNKNOWN, UNKNOWN, 0),
+            _ => NOT_KNOWN,
         };
-        Position { next: self.next, stop: self.stop(), expected, end, wr_id }
+        Position { next: self.next, stop: self.stop(), expected, end, wr_id, request }
     }
 
     /// Makes the completion of a packet. With marks of compression alone: a packet with inline data is none.
@@ -188,16 +242,19 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Returns the byte count of the next packet, if its CQE is at `next` and it takes the strides that are
-    /// expected, as many of them as are left, and if `accept` takes the byte count.
+    /// expected, of the request that is expected, as many of them as are left, and if `accept` takes the byte
+    /// count.
     #[inline(always)]
     fn look_behind(
         &self,
         next: NonNull<u8>,
         (expected, left): (u64, u64),
+        (request, mask): (u16, u16),
         accept: impl FnOnce(u32) -> bool,
     ) -> Option<u32> {
         if (expected as u32 ^ read_tail(next)) & COMPARED != 0
             || index_after_owner(next) != self.received.0 as u32
+            || (request_at(next) ^ request) & mask != 0
         {
             return None;
         }
@@ -239,9 +296,9 @@ impl<Q: Queue> Ring<Q> {
     /// Finds the next packet of a poll in any way, and returns whether there is one.
     #[cold]
     #[inline(never)]
-    fn find_packet(&mut self, ended: &mut dyn FnMut(u64, bool)) -> bool {
+    fn find_packet(&mut self, note: &mut dyn FnMut(StrideNotice)) -> bool {
         if let Some(wr_id) = self.take_over() {
-            ended(wr_id, true);
+            note(StrideNotice::Ended(wr_id));
         }
         let mut found = false;
         if self.lent.count < self.lent.most {
@@ -251,7 +308,8 @@ impl<Q: Queue> Ring<Q> {
                 found = self.found.2.is(CqeOpcode::ResponderSend);
                 if !found {
                     // Of such a queue no other receive succeeds.
-                    ended(self.found.1, false);
+                    let (wr_id, ended) = (self.found.1, self.found_strides.ended);
+                    note(StrideNotice::Failed { wr_id, ended });
                 }
             }
             self.lent.count += u32::from(found);
@@ -272,12 +330,12 @@ impl<Q: Queue> Ring<Q> {
         }
         // SAFETY: as in `position`.
         let queue = unsafe { self.received.1.as_ref() };
-        let (first, bytes) = ((tail >> FIRST_SHIFT) as u16, byte_count(descriptor));
-        let Some(wr_id) = queue.retire_strides(first, bytes) else { return false };
+        let told = told_at(descriptor, (tail >> FIRST_SHIFT) as u16, StridesOutcome::Arrived);
+        let Some(retired) = queue.retire_strides(told) else { return false };
         self.pass(descriptor);
         let kind = Kind::received(CqeOpcode::ResponderSend as u8);
-        self.found = (descriptor, wr_id, kind.with(self.marks));
-        self.found_strides = (first, bytes);
+        self.found = (descriptor, retired.wr_id, kind.with(self.marks));
+        self.found_strides = FoundStrides::new(&told, retired);
         true
     }
 }
@@ -291,11 +349,11 @@ impl<Q: Queue> StridePoll<'_, Q> {
         &mut self,
         accept: impl FnOnce(u32) -> bool,
     ) -> Option<(WorkCompletion<'_>, u32)> {
-        let Position { next, stop, expected, end, wr_id } = self.ring.lent.at;
+        let Position { next, stop, expected, end, wr_id, request } = self.ring.lent.at;
         if next == stop {
             return None;
         }
-        let bytes = self.ring.look_behind(next, (expected, end - expected), accept)?;
+        let bytes = self.ring.look_behind(next, (expected, end - expected), request, accept)?;
         self.ring.lent.at.expected = expected + taken(bytes);
         self.ring.lent.at.next = behind(next, self.ring.stride);
         Some((self.ring.packet(next, wr_id, self.ring.marks), bytes))
@@ -308,12 +366,12 @@ impl<Q: Queue> StridePoll<'_, Q> {
         accept: impl Fn(u32) -> bool,
         mut each: impl FnMut(WorkCompletion<'_>, u32),
     ) {
-        let Position { next, stop, expected, end, wr_id } = self.ring.lent.at;
+        let Position { next, stop, expected, end, wr_id, request } = self.ring.lent.at;
         let (marks, stride, mut left) = (self.ring.marks, self.ring.stride, end - expected);
         let mut passed = Passed { ring: self.ring, next, expected };
         while passed.next != stop {
             let next = passed.next;
-            let looked = passed.ring.look_behind(next, (passed.expected, left), &accept);
+            let looked = passed.ring.look_behind(next, (passed.expected, left), request, &accept);
             let Some(bytes) = looked else { break };
             left -= taken(bytes);
             // Before somebody looks at the packet, who may panic.
@@ -338,23 +396,19 @@ impl<Q: Queue> StridePoll<'_, Q> {
         next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0
     }
 
-    /// Looks for the next packet off the fast path, when the one before is gone. Returns its completion, its
-    /// first stride and its byte count ([`Strides::new`](crate::Strides::new)).
-    ///
-    /// It passes to `ended` the identifiers of requests that end before that packet: one whose last strides
-    /// [`StridePoll::next_behind`] returned, with true, and those that failed, with false.
+    /// Looks for the next packet off the fast path, when the one before is gone. Returns its completion and its
+    /// strides, and passes to `note` what it finds before.
     #[inline(always)]
     pub fn find(
         &mut self,
-        mut ended: impl FnMut(u64, bool),
-    ) -> Option<(WorkCompletion<'_>, u16, u32)> {
-        if !self.ring.find_packet(&mut ended) {
+        mut note: impl FnMut(StrideNotice),
+    ) -> Option<(WorkCompletion<'_>, FoundStrides)> {
+        if !self.ring.find_packet(&mut note) {
             return None;
         }
-        let ((descriptor, wr_id, kind), (first, bytes)) =
-            (self.ring.found, self.ring.found_strides);
+        let ((descriptor, wr_id, kind), strides) = (self.ring.found, self.ring.found_strides);
         // With its own marks: the ring is past the last CQE of a run already.
-        Some((self.ring.packet(descriptor, wr_id, kind), first, bytes))
+        Some((self.ring.packet(descriptor, wr_id, kind), strides))
     }
 
     /// Lets the poll return one packet more than it was to.

@@ -62,6 +62,11 @@ impl Entry {
             .put(63, &[opcode << 4])
     }
 
+    /// The receive request, where several packets share one.
+    pub(crate) fn request(self, number: u16) -> Self {
+        self.put(2, &number.to_be_bytes())
+    }
+
     pub(crate) fn byte_count(self, bytes: u32) -> Self {
         self.put(44, &bytes.to_be_bytes())
     }

@@ -2,7 +2,10 @@
 
 use crate::bed::{Bed, Entry};
 use crate::compressed::{mini, write_run};
-use mlx5_cq::{Corruption, OldestStrides, Queue, Ring, Sent, SentRequest, StridePoll};
+use mlx5_cq::{
+    Corruption, FoundStrides, OldestStrides, Queue, RetiredStrides, Ring, Sent, SentRequest,
+    StrideNotice, StridePoll, StridesOutcome, StridesTold,
+};
 use mlx5_prm::cqe::{Format, MiniFormat};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,6 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// A queue of requests with strides: the identifiers of those that are outstanding.
 struct Sharing {
     requests: RefCell<VecDeque<u64>>,
+    /// The number of the oldest one.
+    number: Cell<u16>,
     strides: u32,
     taken: Cell<u32>,
 }
@@ -19,7 +24,7 @@ impl Sharing {
     /// A queue with so many requests outstanding, whose identifiers begin with 100.
     fn new(requests: u64, strides: u32) -> Self {
         let requests = RefCell::new((100..100 + requests).collect());
-        Self { requests, strides, taken: Cell::new(0) }
+        Self { requests, number: Cell::new(0), strides, taken: Cell::new(0) }
     }
 
     /// Ends the oldest request, and posts another one.
@@ -28,6 +33,7 @@ impl Sharing {
         let (oldest, last) = (requests.pop_front()?, requests.back().copied());
         requests.push_back(last.unwrap_or(oldest) + 1);
         self.taken.set(0);
+        self.number.set(self.number.get().wrapping_add(1));
         Some(oldest)
     }
 }
@@ -41,9 +47,8 @@ impl Queue for Sharing {
         None
     }
 
-    /// Of a request that failed.
     fn retire_receive(&self, _: u16) -> Option<u64> {
-        self.pass()
+        None
     }
 
     fn retire_next_receive(&self, _: u16) -> Option<u64> {
@@ -54,21 +59,35 @@ impl Queue for Sharing {
         true
     }
 
-    fn retire_strides(&self, first: u16, byte_count: u32) -> Option<u64> {
-        let (first, end) = (u32::from(first), u32::from(first) + (byte_count >> 16 & 0x7fff));
-        if first < self.taken.get() || end == first || end > self.strides {
+    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
+        let StridesTold { request, first, byte_count, outcome } = told;
+        if (request ^ self.number.get()) & MASK != 0 {
+            return None;
+        }
+        let (taken, count) = (self.taken.get(), byte_count >> 16 & 0x7fff);
+        let end = match outcome {
+            StridesOutcome::Stopped => self.strides,
+            StridesOutcome::Failed => taken + count,
+            StridesOutcome::Arrived if count == 0 => return None,
+            StridesOutcome::Arrived if byte_count & FILLER != 0 => taken + count,
+            StridesOutcome::Arrived if u32::from(first) < taken => return None,
+            StridesOutcome::Arrived => u32::from(first) + count,
+        };
+        if end > self.strides {
             return None;
         }
         if end == self.strides {
-            return self.pass();
+            return self.pass().map(|wr_id| RetiredStrides { wr_id, ended: true });
         }
         self.taken.set(end);
-        self.requests.borrow().front().copied()
+        let wr_id = self.requests.borrow().front().copied()?;
+        Some(RetiredStrides { wr_id, ended: false })
     }
 
     fn oldest_strides(&self) -> Option<OldestStrides> {
         let wr_id = self.requests.borrow().front().copied()?;
-        Some(OldestStrides { wr_id, taken: self.taken.get(), strides: self.strides })
+        let (request, taken, strides) = (self.number.get(), self.taken.get(), self.strides);
+        Some(OldestStrides { wr_id, request, mask: MASK, taken, strides })
     }
 
     fn take_strides(&self, until: u32) {
@@ -80,6 +99,8 @@ impl Queue for Sharing {
     }
 }
 
+/// Which bits of a number say the place of a request in the ring.
+const MASK: u16 = 7;
 /// The queue's user index.
 const INDEX: u32 = 5;
 /// The bit of strides that were skipped.
@@ -90,8 +111,19 @@ fn told(count: u32, bytes: u32) -> u32 {
     count << 16 | bytes
 }
 
+/// Of request 100, the first one.
 fn entry(first: u32, byte_count: u32) -> Entry {
-    Entry::new(2, INDEX, first as u16).byte_count(byte_count)
+    entry_of(100, first, byte_count)
+}
+
+fn entry_of(request: u64, first: u32, byte_count: u32) -> Entry {
+    Entry::new(2, INDEX, first as u16).byte_count(byte_count).request((request - 100) as u16)
+}
+
+/// Of a packet of a request that failed, or of one after which the queue receives nothing more.
+fn failed(request: u64, syndrome: u8, count: u32) -> Entry {
+    let entry = Entry::new(14, INDEX, 0x1234).error(syndrome, 0).byte_count(told(count, 0));
+    entry.request((request - 100) as u16)
 }
 
 /// What a poll returns of a packet: its request, its first stride and its byte count, whether its CQE was
@@ -119,11 +151,16 @@ fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usi
                 assert_eq!(completion.wr_id(), wr_id);
                 ((completion, first, bytes), true)
             }
-            None => match poll.find(|wr_id, good| {
-                assert!(good, "{wr_id} failed");
-                assert_eq!(last.take(), Some(wr_id), "the request of the last packet has ended");
+            None => match poll.find(|notice| {
+                let ended = last.take().map(StrideNotice::Ended);
+                assert_eq!(Some(notice), ended, "the request of the last packet has ended");
             }) {
-                Some(found) => (found, false),
+                Some((completion, FoundStrides { first, bytes, ended })) => {
+                    // The model of a queue has requests that end before the packet is gone.
+                    let end = u32::from(first) + (bytes >> 16 & 0x7fff);
+                    assert!(bytes & FILLER != 0 || ended == (end == strides));
+                    ((completion, first, bytes), false)
+                }
                 None => break,
             },
         };
@@ -160,7 +197,7 @@ fn packets_are_told_with_their_strides_lap_after_lap() {
                 for n in 0..(burst % 7).min(1 << log_size) {
                     let count = (1 + (burst + n) % 3).min(strides - first);
                     let bytes = told(count, 100 * burst + n);
-                    let mut entry = entry(first, bytes);
+                    let mut entry = entry_of(request, first, bytes);
                     if n % 2 == 1 {
                         entry = entry.solicited();
                     }
@@ -207,9 +244,9 @@ fn the_fast_path_takes_what_lies_behind_the_last_packet() {
     // The last stride, and then those of the next request.
     bed.device.write(entry(63, told(1, 60)));
     assert_eq!(poll_of(&mut bed, 64, 99).1, 1);
-    bed.device.write(entry(0, told(63, 60)));
-    bed.device.write(entry(63, told(1, 60)));
-    bed.device.write(entry(0, told(2, 60)));
+    bed.device.write(entry_of(101, 0, told(63, 60)));
+    bed.device.write(entry_of(101, 63, told(1, 60)));
+    bed.device.write(entry_of(102, 0, told(2, 60)));
     assert_eq!(poll_of(&mut bed, 64, 99).1, 2);
 }
 
@@ -222,10 +259,13 @@ fn strides_that_were_skipped_are_told_as_such_and_the_next_packet_lies_behind_th
     bed.device.write(entry(1, FILLER | told(2, 0)));
     // Without a word of the two before it.
     bed.device.write(entry(5, told(1, 61)));
-    bed.device.write(entry(6, FILLER | told(2, 0)));
-    bed.device.write(entry(0, told(1, 62)));
+    // Where they are said to be has no meaning.
+    bed.device.write(entry(0, FILLER | told(1, 0)));
+    bed.device.write(entry(0x7777, FILLER | told(1, 0)));
+    bed.device.write(entry_of(101, 0, told(1, 62)));
     let places = poll(&mut bed, 9).0.into_iter().map(|(id, first, ..)| (id, first));
-    assert_eq!(Vec::from_iter(places), [(100, 0), (100, 1), (100, 5), (100, 6), (101, 0)]);
+    let expected = [(100, 0), (100, 1), (100, 5), (100, 0), (100, 0x7777), (101, 0)];
+    assert_eq!(Vec::from_iter(places), expected);
 }
 
 #[test]
@@ -240,10 +280,10 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     assert_eq!(poll_of(&mut bed, 9, 1).0.len(), 1);
     let mut two = poll_strides(&mut bed.ring, 2);
     assert!(two.next_behind(|_| true).is_some() && two.next_behind(|_| true).is_some());
-    assert!(two.next_behind(|_| true).is_none() && two.find(|_, _| {}).is_none());
+    assert!(two.next_behind(|_| true).is_none() && two.find(|_| {}).is_none());
     two.allow_another();
     assert!(two.next_behind(|_| true).is_some());
-    assert!(two.next_behind(|_| true).is_none() && two.find(|_, _| {}).is_none());
+    assert!(two.next_behind(|_| true).is_none() && two.find(|_| {}).is_none());
     assert_eq!(bed.ring.end_strides(), (3, None));
     assert_eq!(bed.ring.end_strides(), (0, None));
     // What is left is there, up to the end of the ring.
@@ -261,12 +301,10 @@ fn what_is_not_accepted_is_found() {
         bed.device.write(entry(first, told(1, 60 + first)));
     }
     let mut poll = poll_strides(&mut bed.ring, 9);
-    assert!(poll.find(|_, _| {}).is_some());
+    assert!(poll.find(|_| {}).is_some());
     assert!(poll.next_behind(|bytes| bytes != told(1, 61)).is_none());
-    assert_eq!(
-        poll.find(|_, _| {}).map(|(_, first, bytes)| (first, bytes)),
-        Some((1, told(1, 61)))
-    );
+    let found = poll.find(|_| {}).map(|(_, strides)| strides);
+    assert_eq!(found, Some(FoundStrides { first: 1, bytes: told(1, 61), ended: false }));
     let mut seen = Vec::new();
     poll.each_behind(|bytes| bytes != told(1, 63), |_, bytes| seen.push(bytes));
     assert_eq!((seen, poll.behind()), (vec![told(1, 62)], (100, 3)));
@@ -341,31 +379,99 @@ fn a_packet_with_inline_data_is_corrupt() {
     }
 }
 
+/// The fast path does not look at the number of the packet's strides alone.
 #[test]
-fn a_receive_that_failed_is_told_and_the_next_packet_is_of_another() {
-    let mut bed = Bed::new(3, 64);
-    let queue = Sharing::new(3, 8);
-    bed.register(INDEX, &queue);
-    bed.device.write(entry(0, told(3, 60)));
-    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
-    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
-    bed.device.write(entry(0, told(1, 61)));
-    bed.device.write(entry(1, told(1, 62)));
+fn strides_of_another_request_make_the_ring_corrupt() {
+    for behind in [false, true] {
+        for other in [101, 103, 107] {
+            let mut bed = Bed::new(3, 64);
+            let queue = Sharing::new(2, 8);
+            bed.register(INDEX, &queue);
+            if behind {
+                bed.device.write(entry(0, told(1, 60)));
+                assert_eq!(poll(&mut bed, 9).0.len(), 1);
+            }
+            let first = u32::from(behind);
+            // Its number, or its place in the ring.
+            bed.device.write(entry_of(100 + 8 * 77, first, told(1, 60)));
+            assert_eq!(
+                poll(&mut bed, 9),
+                (vec![(100, first as u16, told(1, 60), false, None)], behind.into())
+            );
+            bed.device.write(entry_of(other, first + 1, told(1, 60)));
+            assert_eq!(poll(&mut bed, 9).0.len(), 0);
+            let corruption = Corruption::Counter { user_index: INDEX, counter: first as u16 + 1 };
+            assert_eq!(bed.ring.corruption(), Some(corruption));
+        }
+    }
+}
+
+/// A failure that is told: its request, and whether that has ended.
+type Failed = (u64, bool);
+
+/// What is told of failures, and where the packets are.
+fn poll_failed(bed: &mut Bed<Sharing>) -> (Vec<Failed>, Vec<(u64, u16)>) {
     let (mut failed, mut places) = (Vec::new(), Vec::new());
     let mut poll = poll_strides(&mut bed.ring, 9);
-    while let Some((completion, first, _)) = poll.find(|wr_id, good| failed.push((wr_id, good))) {
-        places.push((completion.wr_id(), first));
+    while let Some((completion, strides)) = poll.find(|notice| match notice {
+        StrideNotice::Failed { wr_id, ended } => failed.push((wr_id, ended)),
+        StrideNotice::Ended(wr_id) => panic!("{wr_id}: all packets were found off the fast path"),
+    }) {
+        places.push((completion.wr_id(), strides.first));
     }
-    assert_eq!(bed.ring.end_strides(), (3, None));
-    let told = (vec![(100, false), (101, false)], vec![(100, 0), (102, 0), (102, 1)]);
-    assert_eq!((failed, places), told);
-    assert_eq!(bed.told(), 5);
-    // One that finds only such.
-    bed.device.write(Entry::new(14, INDEX, 0).error(5, 0));
-    let mut poll = poll_strides(&mut bed.ring, 9);
-    assert!(poll.find(|_, _| {}).is_none());
-    assert_eq!(bed.ring.end_strides(), (0, None));
-    assert_eq!(bed.told(), 6);
+    assert_eq!(bed.ring.end_strides(), (places.len() as u32, None));
+    (failed, places)
+}
+
+/// Length, remote aborted, and one that has no name: the device goes on in the request.
+#[test]
+fn a_packet_that_failed_is_told_and_the_next_one_lies_behind_its_strides() {
+    for syndrome in [1, 0x22, 0x77] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Sharing::new(3, 8);
+        bed.register(INDEX, &queue);
+        bed.device.write(entry(0, told(3, 60)));
+        bed.device.write(failed(100, syndrome, 2));
+        bed.device.write(failed(100, syndrome, 0));
+        bed.device.write(entry(5, told(1, 61)));
+        bed.device.write(failed(100, syndrome, 2));
+        bed.device.write(entry_of(101, 0, told(1, 62)));
+        let told =
+            (vec![(100, false), (100, false), (100, true)], vec![(100, 0), (100, 5), (101, 0)]);
+        assert_eq!(poll_failed(&mut bed), told);
+        assert_eq!(bed.told(), 6);
+        // More than are left, and of another request.
+        for wrong in [failed(101, syndrome, 8), failed(102, syndrome, 1)] {
+            bed.device.write(wrong);
+            assert_eq!(poll_failed(&mut bed), (vec![], vec![]));
+            assert!(matches!(bed.ring.corruption(), Some(Corruption::Counter { .. })));
+        }
+    }
+}
+
+/// Local operation, local protection, flushed: as Linux' mlx5e and DPDK have it.
+#[test]
+fn a_receive_of_a_queue_that_stopped_ends_whatever_was_taken_of_it() {
+    for syndrome in [2, 4, 5] {
+        let mut bed = Bed::new(3, 64);
+        let queue = Sharing::new(3, 8);
+        bed.register(INDEX, &queue);
+        bed.device.write(entry(0, told(3, 60)));
+        bed.device.write(failed(100, syndrome, 0));
+        bed.device.write(failed(101, syndrome, 0));
+        bed.device.write(entry_of(102, 0, told(1, 61)));
+        let told = (vec![(100, true), (101, true)], vec![(100, 0), (102, 0)]);
+        assert_eq!(poll_failed(&mut bed), told);
+        assert_eq!(bed.told(), 4);
+        // One that finds only such.
+        bed.device.write(failed(102, syndrome, 0));
+        assert_eq!(poll_failed(&mut bed), (vec![(102, true)], vec![]));
+        assert_eq!(bed.told(), 5);
+        // It has to name its request, too.
+        bed.device.write(failed(104, syndrome, 0));
+        assert_eq!(poll_failed(&mut bed), (vec![], vec![]));
+        assert!(matches!(bed.ring.corruption(), Some(Corruption::Counter { .. })));
+    }
 }
 
 /// A request of one queue is not that of another.
@@ -376,7 +482,7 @@ fn queues_take_strides_in_turn_each_its_own() {
     queues[1].requests.borrow_mut().iter_mut().for_each(|id| *id += 100);
     bed.register(INDEX, &queues[0]);
     bed.register(INDEX + 1, &queues[1]);
-    let other = |first: u16| Entry::new(2, INDEX + 1, first).byte_count(told(1, 60));
+    let other = |first: u16| Entry::new(2, INDEX + 1, first).byte_count(told(1, 60)).request(0);
     bed.device.write(entry(0, told(1, 60)));
     bed.device.write(entry(1, told(1, 60)));
     bed.device.write(other(0));
@@ -440,7 +546,7 @@ fn a_poll_goes_on_behind_one_that_was_not_ended() {
     }
     assert_eq!(poll(&mut bed, 1).0.len(), 1);
     assert!(poll_strides(&mut bed.ring, 9).next_behind(|_| true).is_some());
-    assert!(poll_strides(&mut bed.ring, 9).find(|_, _| {}).is_some());
+    assert!(poll_strides(&mut bed.ring, 9).find(|_| {}).is_some());
     let firsts = poll(&mut bed, 9).0.into_iter().map(|(_, first, ..)| first);
     assert_eq!(Vec::from_iter(firsts), [3, 4, 5]);
     assert_eq!((bed.told(), bed.ring.corruption()), (6, None));

@@ -316,6 +316,7 @@ layouts! {
         max_reformat_insert_offset, set_max_reformat_insert_offset: 0xa8, 8;
         max_reformat_remove_size, set_max_reformat_remove_size: 0xb0, 8;
         max_reformat_remove_offset, set_max_reformat_remove_offset: 0xb8, 8;
+        log_min_stride_wqe_sz, set_log_min_stride_wqe_sz: 0xc3, 5;
         log_min_mkey_entity_size, set_log_min_mkey_entity_size: 0x1ab, 5;
         sw_vhca_id_valid, set_sw_vhca_id_valid: 0x221, 1;
         sw_vhca_id, set_sw_vhca_id: 0x222, 14;

@@ -1,22 +1,20 @@
 //! Writing completions, and raising events.
 
-use std::mem::offset_of;
-
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, FORMAT_SHIFT, Format, INLINE_32, INLINE_64, OPCODE_SHIFT,
     OWNER, SOLICITED, Syndrome,
 };
+use mlx5_prm::ethernet::striding;
 use mlx5_prm::event::{CqErrorSyndrome, EventType};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dma::DmaFault;
 use crate::engine::state::cq::Due;
+use crate::engine::state::qp::Qp;
 use crate::engine::{Device, Event};
 
 /// Offset of the last byte of a descriptor, which says whose the entry is.
 const OP_OWN: usize = DESCRIPTOR - 1;
-/// Offset of the number of a receive WQE with strides.
-const WQE_ID: usize = offset_of!(Cqe, wqe_id);
 
 /// User index of a queue that has none.
 const NO_USER_INDEX: u32 = 0xff_ffff;
@@ -61,6 +59,19 @@ impl Device {
         syndrome: Syndrome,
         vendor: u8,
     ) {
+        self.complete_error_of(qpn, opcode, send_opcode, wqe, (syndrome, vendor), 0);
+    }
+
+    /// As [`Device::complete_error`], for a packet that took so many strides of its receive.
+    pub(crate) fn complete_error_of(
+        &mut self,
+        qpn: u32,
+        opcode: CqeOpcode,
+        send_opcode: u8,
+        wqe: u16,
+        (syndrome, vendor): (Syndrome, u8),
+        strides: u32,
+    ) {
         let mut cqe = ErrorCqe::new_zeroed();
         let receive = opcode == CqeOpcode::ResponderError;
         cqe.srqn_uidx.set(self.srqn_or_index(qpn, receive));
@@ -69,12 +80,12 @@ impl Device {
         cqe.s_wqe_opcode_qpn.set(u32::from(send_opcode) << 24 | qpn);
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
-        let mut bytes: [u8; DESCRIPTOR] = zerocopy::transmute!(cqe);
         if receive && self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some()) {
             // Where the counter of other entries is a stride, this says which WQE it is.
-            bytes[WQE_ID..WQE_ID + 2].copy_from_slice(&wqe.to_be_bytes());
+            cqe.wqe_id.set(wqe);
+            cqe.byte_count.set(strides << striding::STRIDES_SHIFT);
         }
-        self.complete(qpn, receive, bytes, &[], true);
+        self.complete(qpn, receive, zerocopy::transmute!(cqe), &[], true);
     }
 
     /// Writes an entry to the send or receive completion queue of a queue pair, and with it a
@@ -133,6 +144,7 @@ impl Device {
         let error = [CqeOpcode::RequesterError, CqeOpcode::ResponderError]
             .map(|opcode| opcode as u8)
             .contains(&(entry[OP_OWN] >> OPCODE_SHIFT));
+        let strides = self.completes_strides(cqn, &entry);
         match Format::of(entry[OP_OWN]) {
             Format::Inline32 if message.len() <= INLINE_32 => {
                 entry[..message.len()].copy_from_slice(message);
@@ -144,9 +156,22 @@ impl Device {
             {
                 self.write_entry(cqn, entry, message, error, false)
             }
-            Format::Plain if message.is_empty() => self.write_entry(cqn, entry, &[], error, false),
+            Format::Plain if message.is_empty() => {
+                self.write_entry(cqn, entry, &[], error, strides)
+            }
             _ => false,
         }
+    }
+
+    /// Whether an entry names a receive queue with strides that completes on a queue.
+    fn completes_strides(&self, cqn: u32, entry: &[u8; DESCRIPTOR]) -> bool {
+        let entry: Cqe = zerocopy::transmute!(*entry);
+        let index = entry.srqn_uidx.get() & NO_USER_INDEX;
+        self.ethernet.rqs.iter().any(|(rqn, rq)| {
+            let names =
+                |qp: &Qp| qp.config.recv_cq == cqn && qp.config.user_index & NO_USER_INDEX == index;
+            rq.strides.is_some() && self.qps.get(*rqn).is_some_and(names)
+        })
     }
 
     /// Writes an entry to a completion queue; says whether it could. `strides`: it is of a receive queue

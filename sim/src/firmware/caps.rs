@@ -78,8 +78,11 @@ pub(super) fn query(
         }
         CapGroup::ROCE if has_ethernet(config) => roce(config, out.roce_caps_mut()),
         CapGroup::QOS if has_ethernet(config) => ethernet::qos_caps(out.qos_caps_mut()),
-        // There is on-demand paging of nothing, no steering of flows, and no further group of general
-        // capabilities: zeros.
+        CapGroup::GENERAL_2 if has_ethernet(config) => {
+            let least = config.capabilities.log_striding_bytes;
+            out.hca_cap_2_mut().set_log_min_stride_wqe_sz(least.into());
+        }
+        // There is on-demand paging of nothing, and no steering of flows: zeros.
         CapGroup::ODP | CapGroup::FLOW_TABLE | CapGroup::GENERAL_2 | CapGroup::QOS => {}
         _ => return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER)),
     }
@@ -154,7 +157,8 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_qos(ethernet)
         .set_nic_flow_table(ethernet)
         .set_striding_rq(ethernet)
-        .set_ext_stride_num_range(ethernet)
+        .set_ext_stride_num_range(ethernet && has.few_strides)
+        .set_hca_cap_2(ethernet && has.log_striding_bytes != 0)
         .set_umr_ptr_rlky(ethernet && config.striding)
         .set_log_max_current_uc_list(if ethernet { vport::LOG_UNICAST } else { 0 })
         .set_log_max_current_mc_list(if ethernet { vport::LOG_MULTICAST } else { 0 })

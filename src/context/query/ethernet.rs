@@ -1,6 +1,7 @@
 //! What a device does with raw Ethernet packets.
 
 use crate::context::Inner;
+use crate::error::Error;
 use mlx5_prm::ethernet::InlineMode;
 use mlx5_uapi::mlx5::{
     InlineMode as KernelInlineMode, MultiPacketSend, RxHashFields, RxHashFunctions, TunnelOffloads,
@@ -51,10 +52,39 @@ pub struct StridingCaps {
     pub stride: (u32, u32),
     /// Strides of a request, likewise.
     pub strides: (u32, u32),
+    /// Bytes that a request has at least: those of a stride times the number of strides. Without DEVX, and on a
+    /// device that does not say, 16 KiB.
+    pub least: u32,
 }
 
 impl StridingCaps {
-    fn new(caps: &mlx5_uapi::mlx5::StridingRqCaps) -> Option<Self> {
+    /// The fewest strides of so many bytes that a request can have. `None` if a stride cannot have so many.
+    ///
+    /// ```no_run
+    /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = context.create_ethernet_queue(1).receives(4096);
+    /// let caps = context.query_device().ethernet.striding.ok_or("no strides")?;
+    /// let strides = caps.fewest_strides(256).ok_or("no strides of 256 bytes")?;
+    /// let queue = builder.striding(256, strides).build()?;
+    /// # let _ = queue;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fewest_strides(&self, stride: u32) -> Option<u32> {
+        let strides = self.strides.0.max(self.least.checked_div(stride)?);
+        self.takes(stride, strides).then_some(strides)
+    }
+
+    /// Whether a request can have so many strides of so many bytes.
+    pub fn takes(&self, stride: u32, strides: u32) -> bool {
+        let fits =
+            |value: u32, (least, most)| value.is_power_of_two() && (least..=most).contains(&value);
+        fits(stride, self.stride)
+            && fits(strides, self.strides)
+            && u64::from(stride) * u64::from(strides) >= u64::from(self.least)
+    }
+
+    fn new(caps: &mlx5_uapi::mlx5::StridingRqCaps, log_least: u32) -> Option<Self> {
         let power = |log: u32| 1_u32.checked_shl(log);
         Some(Self {
             stride: (
@@ -65,11 +95,24 @@ impl StridingCaps {
                 power(caps.min_single_wqe_log_num_of_strides)?,
                 power(caps.max_single_wqe_log_num_of_strides)?,
             ),
+            least: power(log_least)?,
         })
     }
 }
 
 impl EthernetCaps {
+    /// Asks the device on behalf of `operation` what requests with strides can be, which may fail.
+    pub(crate) fn striding(
+        context: &Inner,
+        operation: &'static str,
+    ) -> Result<Option<StridingCaps>, Error> {
+        let caps = &context.caps.driver.striding_rq_caps;
+        if caps.supported_qpts & 1 << QpType::RawPacket.raw() == 0 {
+            return Ok(None);
+        }
+        Ok(StridingCaps::new(caps, context.log_striding_bytes(operation)?))
+    }
+
     pub(crate) fn new(context: &Inner) -> Self {
         let (device, driver) = (&context.caps.device, &context.caps.driver);
         let has = |types: u32| types & 1 << QpType::RawPacket.raw() != 0;
@@ -103,10 +146,8 @@ impl EthernetCaps {
                 driver.support_multi_pkt_send_wqes,
             ),
             tunnels: TunnelOffloads::from_bits_retain(driver.tunnel_offloads_caps),
-            striding: match has(driver.striding_rq_caps.supported_qpts) {
-                true => StridingCaps::new(&driver.striding_rq_caps),
-                false => None,
-            },
+            // A device that does not answer has no queues either.
+            striding: Self::striding(context, "query_device").unwrap_or(None),
         }
     }
 }

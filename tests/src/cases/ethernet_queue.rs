@@ -1,7 +1,7 @@
 //! Queues of packets: buffers that are handed out and come back, bursts, frames that are sent.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
-use crate::frames::{ETHERNET, Flow, IPV4, IPV6, TCP, UDP, ethernet, plain, tagged};
+use crate::frames::{ETHERNET, Flow, GROUP, IPV4, IPV6, TCP, UDP, ethernet, plain, tagged};
 use crate::panics::panic_of;
 use crate::prelude::*;
 use mlx5::ethernet::{Counts, EthernetQueue, EthernetQueueBuilder, Frame, Mode};
@@ -28,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     more_frames_at_a_time_than_a_send_queue_holds_are_refused_by_name: RAW_PACKETS,
     a_device_that_needs_headers_inline_gets_them: RAW_PACKETS | SIMULATOR,
     each_inline_mode_gets_the_headers_that_it_names: RAW_PACKETS | SIMULATOR,
+    a_short_frame_is_filled_up_with_zeros_whatever_lay_in_its_buffer: RAW_PACKETS | SIMULATOR,
     a_refused_frame_stops_the_queue_until_it_is_started_again: RAW_PACKETS | SIMULATOR,
     a_queue_sleeps_until_a_packet_arrives: RAW_PACKETS,
     a_queue_without_a_channel_does_not_sleep: RAW_PACKETS,
@@ -559,6 +560,80 @@ fn a_device_that_needs_headers_inline_gets_them(bed: &Bed) -> Outcome {
     service[12..14].copy_from_slice(&[0x88, 0xa8]);
     assert_eq!(a.next(bed).frame, service);
     assert_eq!(a.next(bed).frame, [&short[..], &[0; 45]].concat());
+    Ok(())
+}
+
+/// Frames with a request for each.
+fn one_by_one(builder: EthernetQueueBuilder<'_>) -> EthernetQueueBuilder<'_> {
+    let builder = builder.receives(4).frames(4).sends(8).checksums(false);
+    builder.multi_packet(false).buffer_size(256)
+}
+
+/// No other program gets what an earlier packet left in a buffer.
+fn a_short_frame_is_filled_up_with_zeros_whatever_lay_in_its_buffer(bed: &Bed) -> Outcome {
+    fn sends_nothing_else<M: Mode>(
+        bed: &Bed,
+        mode: InlineMode,
+        build: impl FnOnce(EthernetQueueBuilder<'_>) -> Result<EthernetQueue<M>, Error>,
+    ) -> Outcome {
+        let bed = &bed.configured(|config| config.inline_mode(mode))?;
+        let mut a = Station::on(bed, bed.context(), bed.port(), |builder| builder)?;
+        let _rule = a.qp.attach(a.port, &back())?;
+        let (mut queue, _rule) = queue_by(bed, build)?;
+        let secret = returned(&[0xee; 200]);
+        let context = bed.context();
+        let mut sender = one_by_one(context.create_ethernet_queue(bed.port())).build()?;
+        let mut arrives = || -> Outcome {
+            let frame = filled(&mut sender, &[&GROUP[..], &secret[6..]].concat());
+            sender.send([frame])?;
+            Ok(())
+        };
+        for (length, tag) in (ETHERNET..62).zip([None, Some(VlanTag::Customer(7))].iter().cycle()) {
+            a.recv(3);
+            // A frame that is cut, a packet that is kept and cut, and one that is cut where it lies.
+            let mut own = queue.frame().expect("a free buffer");
+            own.fill(&secret);
+            arrives()?;
+            let mut frames = vec![own, kept(bed, &mut queue, 1).remove(0)];
+            frames[1][..6].copy_from_slice(&BACK);
+            frames.iter_mut().for_each(|frame| {
+                frame.resize(length);
+                frame.set_vlan(*tag);
+            });
+            queue.send(frames)?;
+            arrives()?;
+            let mut seen = false;
+            bed.until("a packet", || {
+                let burst = queue.receive(|mut packets| {
+                    while let Some(mut packet) = packets.next() {
+                        packet[..6].copy_from_slice(&BACK);
+                        packet.send_resized(length);
+                        seen = true;
+                    }
+                });
+                burst.expect("a queue that can be polled");
+                seen
+            });
+            let cut = secret[..length].to_vec();
+            let whole = if tag.is_some() { tagged(&cut, 7) } else { cut.clone() };
+            for sent in [&whole, &whole, &cut] {
+                let mut expected = sent.clone();
+                let received = a.next(bed).frame;
+                assert!(received.len() >= sent.len());
+                expected.resize(received.len(), 0);
+                assert_eq!(received, expected, "{mode:?}, {length} bytes, {tag:?}");
+            }
+            bed.until("frames are sent", || {
+                queue.reap().expect("a queue that can be polled");
+                queue.sending() == 0
+            });
+        }
+        Ok(())
+    }
+    for mode in [InlineMode::None, InlineMode::L2, InlineMode::Ip] {
+        sends_nothing_else(bed, mode, |builder| one_by_one(builder).build())?;
+        sends_nothing_else(bed, mode, |builder| one_by_one(builder).striding(64, 512).build())?;
+    }
     Ok(())
 }
 

@@ -1,4 +1,10 @@
 //! Receive requests that packets share: each packet takes some strides of one.
+//!
+//! The rules are those of two drivers that run on silicon: Linux' mlx5e (`mlx5e_handle_rx_cqe_mpwrq`) and DPDK's
+//! PMD (`mlx5_rx_burst_mprq`, `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`) and takes
+//! strides of it, as many as its byte count says: that of a packet, of strides that were skipped, or of a packet
+//! that failed. The request is done once its strides are taken, and not before: until then the device goes on
+//! writing there. Only an error after which the queue receives nothing more ends a request at once.
 
 use super::queue::ReceiveRecords;
 use crate::sync::{
@@ -7,7 +13,7 @@ use crate::sync::{
 };
 use alloc::sync::Arc;
 use core::fmt;
-use mlx5_prm::ethernet::striding::{STRIDES_MASK, STRIDES_SHIFT};
+use mlx5_prm::ethernet::striding::{FILLER, STRIDES_MASK, STRIDES_SHIFT};
 
 /// The records of a striding queue, as its poller sees them. The device fills one request after the
 /// other, from its first stride to its last one.
@@ -15,8 +21,10 @@ pub struct StridingRecords {
     records: Arc<ReceiveRecords>,
     /// Strides of a request.
     strides: u32,
-    /// Poller: the strides of the oldest request that were taken.
+    /// Poller: how many strides of the oldest request completions took.
     taken: AtomicU32,
+    /// Poller: the stride of it after the last packet. No packet begins before that, so no stride is in two.
+    after: AtomicU32,
 }
 
 impl fmt::Debug for StridingRecords {
@@ -29,10 +37,34 @@ impl fmt::Debug for StridingRecords {
     }
 }
 
+/// What a completion says of strides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StridesOf {
+    /// The request: its number, or its place in the ring.
+    pub request: u16,
+    /// The first stride. Meaningful for a packet only.
+    pub first: u16,
+    /// The field of the CQE.
+    pub byte_count: u32,
+    /// What the completion is of.
+    pub outcome: StridesOutcome,
+}
+
+/// What a completion that takes strides is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StridesOutcome {
+    /// A packet, or strides that were skipped, as the byte count says.
+    Arrived,
+    /// A packet that failed alone.
+    Failed,
+    /// An error after which the queue receives nothing more.
+    Stopped,
+}
+
 impl StridingRecords {
     /// Makes the poller's view of the records of a queue whose requests have `strides` strides.
     pub fn new(records: Arc<ReceiveRecords>, strides: u32) -> Self {
-        Self { records, strides, taken: AtomicU32::new(0) }
+        Self { records, strides, taken: AtomicU32::new(0), after: AtomicU32::new(0) }
     }
 
     /// The records.
@@ -43,6 +75,7 @@ impl StridingRecords {
     /// Begins again with the queue, which was reset: no completion from before can be polled any more.
     pub fn reset(&self) {
         self.taken.store(0, Relaxed);
+        self.after.store(0, Relaxed);
     }
 
     /// Poller: returns the oldest request, and its identifier, if there is one.
@@ -55,62 +88,101 @@ impl StridingRecords {
         Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
     }
 
-    /// Poller: returns the identifier of the oldest request, how many of its strides were taken and how many it
-    /// has, if there is one.
+    /// The bits of a request's number that say its place in the ring. Devices say either, and DPDK compares these.
     #[inline(always)]
-    pub fn left(&self) -> Option<(u64, u32, u32)> {
-        let (_, wr_id) = self.oldest()?;
-        Some((wr_id, self.taken.load(Relaxed), self.strides))
+    fn mask(&self) -> u16 {
+        (self.records.requests() as u16).wrapping_sub(1)
     }
 
-    /// Poller: notes that the strides of the oldest request before `until` were taken, and retires it with its
-    /// last one.
+    /// Poller: returns what the next packet takes strides of, if there is a request, and if that packet lies
+    /// right after the strides that were taken.
+    #[inline(always)]
+    pub fn left(&self) -> Option<LeftStrides> {
+        let (oldest, wr_id) = self.oldest()?;
+        let taken = self.taken.load(Relaxed);
+        (self.after.load(Relaxed) <= taken).then_some(LeftStrides {
+            wr_id,
+            request: oldest,
+            mask: self.mask(),
+            taken,
+            strides: self.strides,
+        })
+    }
+
+    /// Poller: notes that packets took the strides of the oldest request before `until`, if those were not all
+    /// taken, and retires it with its last one.
     #[inline(always)]
     pub fn take(&self, until: u32) {
         if until == self.strides {
             self.pass(self.records.oldest.load(Relaxed) as u16);
-        } else {
+        } else if until != self.taken.load(Relaxed) {
             self.taken.store(until, Relaxed);
+            self.after.store(until, Relaxed);
         }
     }
 
     /// Ends the oldest request.
     #[inline(always)]
     fn pass(&self, oldest: u16) {
-        self.taken.store(0, Relaxed);
+        self.reset();
         self.records.oldest.store(oldest.wrapping_add(1).into(), Release);
     }
 
-    /// Poller: takes the strides that a CQE tells, from `first` on, and retires the request with its last
-    /// one. Returns the request's identifier. `None` if a correct device never reports that: no request is
-    /// outstanding, or the strides were taken before, or the request does not have them.
+    /// Poller: takes the strides that a CQE tells, and retires the request once all of them are taken, or the
+    /// queue stopped. Returns the request's identifier, and whether it was retired. `None` if a correct
+    /// device never reports that: the request is not the oldest one, or does not have the strides, or an earlier
+    /// packet took them.
     #[inline]
-    pub fn retire(&self, first: u16, byte_count: u32) -> Option<u64> {
-        let taken = self.taken.load(Relaxed);
-        let (first, count) = (u32::from(first), byte_count >> STRIDES_SHIFT & STRIDES_MASK);
-        let end = first + count;
-        if first < taken || count == 0 || end > self.strides {
+    pub fn retire(&self, told: StridesOf) -> Option<(u64, bool)> {
+        let StridesOf { request, first, byte_count, outcome } = told;
+        let (oldest, wr_id) = self.oldest()?;
+        if (request ^ oldest) & self.mask() != 0 {
             return None;
         }
-        let (oldest, wr_id) = self.oldest()?;
-        if end == self.strides {
+        if outcome == StridesOutcome::Stopped {
             self.pass(oldest);
-        } else {
-            self.taken.store(end, Relaxed);
+            return Some((wr_id, true));
         }
-        Some(wr_id)
+        let (taken, first) = (self.taken.load(Relaxed), u32::from(first));
+        let count = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
+        let arrived = outcome == StridesOutcome::Arrived;
+        if count > self.strides - taken || arrived && count == 0 {
+            return None;
+        }
+        let is_packet = arrived && byte_count & FILLER == 0;
+        if is_packet && (first < self.after.load(Relaxed) || first + count > self.strides) {
+            return None;
+        }
+        if taken + count == self.strides {
+            self.pass(oldest);
+            return Some((wr_id, true));
+        }
+        self.taken.store(taken + count, Relaxed);
+        if is_packet {
+            self.after.store(first + count, Relaxed);
+        }
+        Some((wr_id, false))
     }
+}
 
-    /// Poller: retires the oldest request, which the device ended with an error.
-    pub fn retire_failed(&self) -> Option<u64> {
-        let (oldest, wr_id) = self.oldest()?;
-        self.pass(oldest);
-        Some(wr_id)
-    }
+/// What is left of the oldest request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeftStrides {
+    /// Its identifier.
+    pub wr_id: u64,
+    /// Its number, of which the bits of `mask` say its place in the ring.
+    pub request: u16,
+    /// See `request`.
+    pub mask: u16,
+    /// How many of its strides were taken.
+    pub taken: u32,
+    /// How many it has.
+    pub strides: u32,
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::StridesOutcome::{Arrived, Failed, Stopped};
     use super::*;
 
     fn records(posted: u16) -> StridingRecords {
@@ -122,58 +194,142 @@ mod tests {
         StridingRecords::new(Arc::new(records), 8)
     }
 
-    fn take(records: &StridingRecords, first: u16, count: u32) -> Option<u64> {
-        records.retire(first, count << STRIDES_SHIFT | 60)
+    fn told(request: u16, first: u16, count: u32) -> StridesOf {
+        StridesOf { request, first, byte_count: count << STRIDES_SHIFT | 60, outcome: Arrived }
+    }
+
+    /// A packet of the request at this place.
+    fn take(records: &StridingRecords, request: u16, first: u16, count: u32) -> Option<u64> {
+        records.retire(told(request, first, count)).map(|(wr_id, _)| wr_id)
+    }
+
+    fn skip(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
+        records
+            .retire(StridesOf { byte_count: FILLER | count << STRIDES_SHIFT, ..told(0, first, 0) })
+    }
+
+    fn fail(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
+        records.retire(StridesOf { outcome: Failed, ..told(0, first, count) })
     }
 
     #[test]
     fn a_request_ends_with_its_last_stride() {
         let records = records(2);
-        assert_eq!(take(&records, 0, 3), Some(100));
-        assert_eq!(take(&records, 3, 1), Some(100));
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        assert_eq!(take(&records, 0, 3, 1), Some(100));
         assert_eq!(records.records().in_flight(), 2);
-        assert_eq!(take(&records, 4, 4), Some(100));
+        assert_eq!(records.retire(told(0, 4, 4)), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
-        assert_eq!(take(&records, 0, 8), Some(101));
-        assert_eq!((records.records().in_flight(), take(&records, 0, 1)), (0, None));
+        assert_eq!(take(&records, 1, 0, 8), Some(101));
+        assert_eq!((records.records().in_flight(), take(&records, 2, 0, 1)), (0, None));
     }
 
     #[test]
     fn strides_that_are_not_left_are_none() {
         let records = records(2);
-        assert_eq!(take(&records, 0, 3), Some(100));
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
         // Taken before; of no request; none at all.
         for (first, count) in
-            [(0, 1), (2, 1), (2, 6), (3, 6), (8, 1), (7, 2), (u16::MAX, 1), (3, 0)]
+            [(0, 1), (2, 1), (2, 6), (3, 6), (8, 1), (7, 2), (u16::MAX, 1), (3, 0), (3, 0x7fff)]
         {
-            assert_eq!(take(&records, first, count), None, "{count} from {first} on");
+            assert_eq!(take(&records, 0, first, count), None, "{count} from {first} on");
         }
         // The bit of a filler is none of the number.
-        assert_eq!(records.retire(3, 1 << 31 | 5 << STRIDES_SHIFT), Some(100));
+        assert_eq!(skip(&records, 3, 5), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
+    }
+
+    /// Of requests in order, the device is in the oldest one.
+    #[test]
+    fn strides_of_another_request_are_none() {
+        for outcome in [Arrived, Failed, Stopped] {
+            let records = records(3);
+            assert_eq!(take(&records, 0, 0, 3), Some(100));
+            for request in [1, 2, 3, u16::MAX] {
+                let other = StridesOf { outcome, ..told(request, 3, 1) };
+                assert_eq!(records.retire(other), None, "{outcome:?} of {request}");
+            }
+            // Its number or its place.
+            for request in [0, 4, 0xfffc] {
+                assert_eq!(
+                    take(&records, request, records.left().unwrap().taken as u16, 1),
+                    Some(100)
+                );
+            }
+        }
     }
 
     #[test]
     fn what_a_poller_counted_is_taken_at_once() {
         let records = records(2);
-        assert_eq!(records.left(), Some((100, 0, 8)));
+        let left = |request, taken| {
+            let wr_id = 100 + u64::from(request);
+            Some(LeftStrides { wr_id, request, mask: 3, taken, strides: 8 })
+        };
+        assert_eq!(records.left(), left(0, 0));
         records.take(5);
-        assert_eq!(records.left(), Some((100, 5, 8)));
-        assert_eq!((take(&records, 4, 1), take(&records, 5, 1)), (None, Some(100)));
+        assert_eq!(records.left(), left(0, 5));
+        assert_eq!((take(&records, 0, 4, 1), take(&records, 0, 5, 1)), (None, Some(100)));
         records.take(8);
-        assert_eq!((records.records().in_flight(), records.left()), (1, Some((101, 0, 8))));
+        assert_eq!((records.records().in_flight(), records.left()), (1, left(1, 0)));
         records.take(8);
         assert_eq!((records.records().in_flight(), records.left()), (0, None));
     }
 
     #[test]
-    fn a_request_that_failed_ends_with_all_of_its_strides() {
+    fn a_packet_that_failed_takes_its_strides_and_the_request_goes_on() {
         let records = records(2);
-        assert_eq!(take(&records, 0, 3), Some(100));
-        assert_eq!(records.retire_failed(), Some(100));
-        assert_eq!(take(&records, 0, 3), Some(101));
-        assert_eq!(records.retire_failed(), Some(101));
-        assert_eq!(records.retire_failed(), None);
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        // Its counter says nothing, and it may have taken none.
+        assert_eq!(fail(&records, 0, 2), Some((100, false)));
+        assert_eq!(fail(&records, 77, 0), Some((100, false)));
+        assert_eq!(fail(&records, 5, 4), None, "more than are left");
+        assert_eq!(records.left().map(|left| left.taken), Some(5));
+        assert_eq!(take(&records, 0, 5, 1), Some(100));
+        assert_eq!(fail(&records, 5, 2), Some((100, true)));
+        assert_eq!(records.records().in_flight(), 1);
+    }
+
+    #[test]
+    fn a_request_of_a_queue_that_stopped_ends_with_all_of_its_strides() {
+        let records = records(2);
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        let stop = |request| StridesOf { outcome: Stopped, ..told(request, 0, 0) };
+        assert_eq!(records.retire(stop(0)), Some((100, true)));
+        assert_eq!(take(&records, 1, 0, 3), Some(101));
+        assert_eq!(records.retire(stop(1)), Some((101, true)));
+        assert_eq!(records.retire(stop(2)), None);
+    }
+
+    /// mlx5e and DPDK count the strides of a filler and do not look where it says that they are.
+    #[test]
+    fn strides_that_were_skipped_count_wherever_they_are_said_to_be() {
+        let records = records(2);
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        assert_eq!(skip(&records, 0, 2), Some((100, false)));
+        assert_eq!(take(&records, 0, 5, 1), Some(100));
+        assert_eq!(skip(&records, u16::MAX, 1), Some((100, false)));
+        assert_eq!((skip(&records, 6, 2), skip(&records, 6, 0)), (None, None));
+        // No packet lies in them for a poller that counted none.
+        records.take(7);
+        assert_eq!(take(&records, 0, 6, 1), Some(100));
+        let records = self::records(2);
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        assert_eq!(skip(&records, 0, 4), Some((100, false)));
+        assert_eq!(skip(&records, 2, 1), Some((100, true)));
+    }
+
+    /// The device may go on in what no completion took.
+    #[test]
+    fn a_request_with_a_gap_is_done_once_the_gap_is_taken_too() {
+        let records = records(2);
+        assert_eq!(take(&records, 0, 0, 1), Some(100));
+        assert_eq!(take(&records, 0, 4, 4), Some(100));
+        assert_eq!((records.records().in_flight(), records.left()), (2, None));
+        assert_eq!((take(&records, 0, 1, 3), take(&records, 1, 0, 1)), (None, None));
+        assert_eq!(skip(&records, 1, 2), Some((100, false)));
+        assert_eq!(fail(&records, 1, 1), Some((100, true)));
+        assert_eq!(records.left().map(|left| left.wr_id), Some(101));
     }
 
     #[test]
@@ -181,8 +337,8 @@ mod tests {
         let records = records(0);
         records.records.oldest.store(u16::MAX.into(), Relaxed);
         records.records.posted.count.store(1, Relaxed);
-        assert_eq!(take(&records, 0, 8), Some(103));
-        assert_eq!(take(&records, 0, 8), Some(100));
-        assert_eq!(take(&records, 0, 8), None);
+        assert_eq!(take(&records, 3, 0, 8), Some(103));
+        assert_eq!(take(&records, 0, 0, 8), Some(100));
+        assert_eq!(take(&records, 1, 0, 8), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::send::build::{Cursor, blocks_of};
 use crate::send::queue::SendQueue;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use mlx5_prm::wqe::ControlSegment;
+use mlx5_prm::wqe::{ControlSegment, Opcode};
 
 impl<T: Transport> SendQueue<T> {
     /// Refuses the request at `cursor`, and so the batch, unless an earlier request was refused.
@@ -313,7 +313,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Rings the doorbell for the `requests` requests from `first` on. A single request is copied
     /// to the BlueFlame register if it fits and is more than a control segment; a doorbell carries
-    /// a whole control segment anyway.
+    /// a whole control segment anyway. One of several packets is not copied ([`RUNG`]).
     #[inline(always)]
     fn ring_doorbell(&mut self, first: u32, requests: u32) {
         let (record, head) = (self.record, self.head as u16);
@@ -327,8 +327,8 @@ impl<T: Transport> SendQueue<T> {
         }
         let (wqe, blocks) = (self.at(first), self.head.wrapping_sub(first));
         // SAFETY: the WQE in the ring starts with a control segment.
-        let units = || unsafe { units_of(wqe) };
-        if blocks > self.register.blueflame_blocks() || units() == 1 {
+        let is_rung = || unsafe { units_of(wqe) == 1 || opcode_of(wqe) == RUNG };
+        if blocks > self.register.blueflame_blocks() || is_rung() {
             // SAFETY: a WQE in the ring has at least one block.
             return unsafe { self.register.ring(record, head, wqe, 0) };
         }
@@ -345,6 +345,25 @@ impl<T: Transport> SendQueue<T> {
 
 /// The last byte of `qpn_ds`; its low six bits are the number of units.
 pub(crate) const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
+
+/// Offset of the opcode in a control segment.
+const OPCODE_AT: usize = offset_of!(ControlSegment, opmod_index_opcode) + 3;
+
+/// The opcode of a request of several packets, which is rung and not copied: the drivers that run such requests on
+/// silicon only ring. These are DPDK's PMD (`mlx5_tx_burst_tmpl`, `mlx5_doorbell_ring`) and Linux' mlx5e
+/// (`mlx5e_xdp_mpwqe_complete`, `mlx5e_notify_hw`). A packet alone is copied, as libmlx5 does it
+/// (`post_send_db` of `mlx5_post_send`).
+const RUNG: u8 = Opcode::EnhancedMpw as u8;
+
+/// Returns the opcode of the WQE at `wqe`.
+///
+/// # Safety
+/// A control segment is at `wqe`.
+#[inline(always)]
+unsafe fn opcode_of(wqe: NonNull<u8>) -> u8 {
+    // SAFETY: by the caller's contract.
+    unsafe { wqe.byte_add(OPCODE_AT).read() }
+}
 
 /// Returns the units of the WQE at `wqe`.
 ///

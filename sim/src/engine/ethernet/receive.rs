@@ -191,15 +191,20 @@ impl Device {
             return;
         };
         if place.end > receive.capacity() {
+            // The packet is gone with its strides, and the next one takes those behind: mlx5e and DPDK count the
+            // strides of such a completion, and leave the WQE to the device until all are taken.
             self.ethernet.counts.too_long += 1;
-            self.end_rest(rqn, &receive, place);
-            return self.receive_error(rqn, &receive, Syndrome::LocalLength, vendor::LENGTH);
+            let error = (Syndrome::LocalLength, vendor::LENGTH);
+            return self.receive_error(rqn, &receive, error, place.strides);
         }
         let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
         if self.scatter(user, &receive.entries, place.start, &bytes).is_err() {
-            let syndrome = Syndrome::LocalProtection;
-            self.end_rest(rqn, &receive, place);
-            self.receive_error(rqn, &receive, syndrome, vendor::PROTECTION);
+            // The queue fails, and is done with the WQE: those behind it are flushed.
+            if !place.last {
+                self.end_strides(rqn, &receive);
+            }
+            let error = (Syndrome::LocalProtection, vendor::PROTECTION);
+            self.receive_error(rqn, &receive, error, place.strides);
             return self.fail_qp(rqn, None);
         }
         self.ethernet.counts.delivered += 1;
@@ -258,16 +263,9 @@ impl Device {
         self.retire_receive(rqn, receive);
     }
 
-    /// Ends the WQE of a packet that failed, if the packet has not ended it.
-    fn end_rest(&mut self, rqn: u32, receive: &Receive, place: Place) {
-        if !place.last {
-            self.end_strides(rqn, receive);
-        }
-    }
-
-    fn receive_error(&mut self, rqn: u32, receive: &Receive, syndrome: Syndrome, vendor: u8) {
+    fn receive_error(&mut self, rqn: u32, receive: &Receive, error: (Syndrome, u8), strides: u32) {
         let opcode = CqeOpcode::ResponderError;
-        self.complete_error(rqn, opcode, 0, receive.index, syndrome, vendor);
+        self.complete_error_of(rqn, opcode, 0, receive.index, error, strides);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::engine::{
 };
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
+use crate::model::Capabilities;
 
 /// `ReceiveQueueContext::mem_rq_type`: the queue's WQEs are its own.
 const INLINE_MEMORY: u32 = 0;
@@ -50,8 +51,12 @@ fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer 
     Ok(())
 }
 
+/// Base-two logarithm of the bytes that a receive with strides has at least where the device does not say: DPDK
+/// takes so many (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+const LOG_STRIDING_BYTES: u32 = 14;
+
 /// How packets share the WQEs of a receive queue: not at all in a cyclic one.
-fn strides(wq: &WorkQueue) -> Result<Option<Strides>, Failure> {
+fn strides(wq: &WorkQueue, has: &Capabilities) -> Result<Option<Strides>, Failure> {
     let linked = match WorkQueueType(wq.wq_type()) {
         WorkQueueType::CYCLIC => return Ok(None),
         WorkQueueType::CYCLIC_STRIDING_RQ => false,
@@ -64,7 +69,16 @@ fn strides(wq: &WorkQueue) -> Result<Option<Strides>, Failure> {
         number @ 10.. => Strides::LOG_COUNT_BASE + number - 16,
         number => Strides::LOG_COUNT_BASE + number,
     };
-    if !Strides::LOG_BYTES.contains(&log_bytes) || !Strides::LOG_COUNT.contains(&log_count) {
+    let fewest =
+        if has.few_strides { *Strides::LOG_COUNT.start() } else { Strides::LOG_COUNT_BASE };
+    let least = match has.log_striding_bytes {
+        0 => LOG_STRIDING_BYTES,
+        told => told.into(),
+    };
+    if !Strides::LOG_BYTES.contains(&log_bytes)
+        || !(fewest..=*Strides::LOG_COUNT.end()).contains(&log_count)
+        || log_bytes + log_count < least
+    {
         return Err(Failure::param(syndrome::RECEIVE_QUEUE));
     }
     let (log_bytes, log_count) = (log_bytes as u8, log_count as u8);
@@ -218,7 +232,7 @@ impl Firmware {
         if context.mem_rq_type() != INLINE_MEMORY {
             return Err(Failure::param(syndrome::RECEIVE_QUEUE));
         }
-        let strides = strides(context.wq())?;
+        let strides = strides(context.wq(), &device.config().capabilities)?;
         let completion = completion(device, context.ts_format())?;
         let common = (context.cqn(), context.user_index(), completion);
         let (ring, parts) = self.ring(context.wq(), input.uid(), tail, common)?;

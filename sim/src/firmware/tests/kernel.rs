@@ -17,7 +17,7 @@ use super::{Rig, refused};
 use crate::dma::Buffer;
 use crate::engine::{Registers, Strides, Translation};
 use crate::firmware::syndrome;
-use crate::{PortConfig, SimConfig};
+use crate::{Capabilities, PortConfig, SimConfig};
 
 fn ethernet() -> Rig {
     Rig::new(SimConfig::new().ports([PortConfig::ROCE]))
@@ -205,6 +205,42 @@ fn a_network_drivers_receive_queue_is_a_list_with_strides() {
         .set_log_wqe_num_of_strides(14);
     let refusal = (CommandStatus::BAD_PARAM_ERR, syndrome::RECEIVE_QUEUE);
     assert_eq!(refused(rig.try_run(&input)), refusal);
+}
+
+/// DPDK takes 16 KiB where the device does not say how short a WQE may be, and mlx5_ib 512 strides.
+#[test]
+fn a_wqe_of_fewer_strides_or_bytes_than_the_model_has_is_refused() {
+    for (few_strides, log_striding_bytes, bytes, number, expected) in [
+        (true, 9, 0, 10, true),
+        (true, 10, 0, 10, false),
+        (true, 0, 0, 10, false),
+        (true, 0, 5, 10, true),
+        (false, 9, 5, 10, false),
+        (false, 9, 0, 15, false),
+        (false, 9, 0, 0, true),
+    ] {
+        let config = SimConfig::new().ports([PortConfig::ROCE]);
+        let has = Capabilities { few_strides, log_striding_bytes, ..config.capabilities };
+        let mut rig = Rig::new(config.capabilities(has));
+        let mut query = QueryHcaCapIn::request();
+        query.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
+        let told = rig.run(&query);
+        assert_eq!(told.hca_cap().ext_stride_num_range(), few_strides);
+        assert_eq!(told.hca_cap().hca_cap_2(), log_striding_bytes != 0);
+        query.set_op_mod(CapGroup::GENERAL_2.op_mod(CapMode::CURRENT));
+        let told = rig.run(&query).hca_cap_2().log_min_stride_wqe_sz();
+        assert_eq!(told, log_striding_bytes.into());
+        let (pd, cqn) = (rig.pd(), rig.cq());
+        let record = rig.page() + 4072;
+        let mut input = CreateRqIn::request();
+        input.ctx_mut().set_cqn(cqn).set_user_index(0xff_ffff);
+        let wq = input.ctx_mut().wq_mut();
+        wq.set_wq_type(WorkQueueType::CYCLIC_STRIDING_RQ.0).set_pd(pd).set_dbr_addr(record);
+        wq.set_log_wq_sz(3).set_log_wq_stride(5);
+        wq.set_log_wqe_stride_size(bytes).set_log_wqe_num_of_strides(number);
+        let made = rig.try_run(&input);
+        assert_eq!(made.is_ok(), expected, "{few_strides} {log_striding_bytes} {bytes} {number}");
+    }
 }
 
 /// Send queues change keys (`reg_umr`) where the device says so, and put bus addresses behind them where

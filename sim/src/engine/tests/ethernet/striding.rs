@@ -55,14 +55,15 @@ impl Nic {
         (wqe, stride, strides, packet)
     }
 
-    /// Takes the completion of a receive that failed: its WQE, and why.
+    /// Takes the completion of a receive that failed: its WQE, the strides that it takes, and why.
     #[track_caller]
-    fn failed(&mut self) -> (u16, Syndrome) {
+    fn failed(&mut self) -> (u16, u32, Syndrome) {
         let completion = self.cq.expect();
         assert_eq!(completion.opcode, CqeOpcode::ResponderError);
-        let wqe = completion.cqe.wqe_id.get();
-        assert_eq!(completion.wqe(), wqe);
-        (wqe, completion.syndrome())
+        let error = &completion.error;
+        assert_eq!(error.wqe_counter, error.wqe_id);
+        let strides = error.byte_count.get() >> striding::STRIDES_SHIFT;
+        (error.wqe_id.get(), strides, completion.syndrome())
     }
 }
 
@@ -162,27 +163,28 @@ fn lists_go_on_in_any_order_and_counters_wrap() {
 }
 
 #[test]
-fn a_wqe_of_less_memory_than_its_strides_ends_alone() {
+fn a_packet_that_fails_takes_its_strides_and_leaves_the_wqe_to_the_next() {
     let (rig, mut one, mut two) = pair();
     let key = two.received.key;
     two.rq.post_listed(0, 3, &[data(two.received.at(0), 256, key)]);
     two.rq.post_listed(3, 6, &[data(two.received.at(3 * ROOM), 256, key)]);
     two.list(6, 1);
     two.list(1, 2);
-    // The first is ended by a packet in its midst, the second by one that takes all of it.
-    one.post(&plain(200));
-    one.post(&plain(100));
-    one.post(&plain(ROOM));
-    one.post(&plain(ROOM));
-    one.post(&plain(60));
+    // The memory of the first two is that of half of their strides.
+    for length in [200, 100, 60, ROOM, ROOM, 60] {
+        one.post(&plain(length));
+    }
     rig.run();
     assert_eq!(two.told(), (0, 0, 4, Some(plain(200))));
-    assert_eq!(two.failed(), (0, Syndrome::LocalLength));
-    assert_eq!(two.failed(), (3, Syndrome::LocalLength));
+    assert_eq!(two.failed(), (0, 2, Syndrome::LocalLength));
+    assert_eq!(two.failed(), (0, 1, Syndrome::LocalLength));
+    // What is left of it is too little.
+    assert_eq!(two.told(), (0, 7, 1, None));
+    assert_eq!(two.failed(), (3, 8, Syndrome::LocalLength));
     assert_eq!(two.told(), (6, 0, 8, Some(plain(ROOM))));
     assert_eq!(two.told(), (1, 0, 1, Some(plain(60))));
     two.cq.expect_none();
-    assert_eq!(rig.lock().device(1).frame_counts().too_long, 2);
+    assert_eq!(rig.lock().device(1).frame_counts().too_long, 3);
 }
 
 #[test]
@@ -197,9 +199,9 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
     one.post(&plain(60));
     rig.run();
     assert_eq!(two.told(), (0, 0, 8, Some(plain(ROOM))));
-    assert_eq!(two.failed(), (6, Syndrome::LocalProtection));
-    assert_eq!(two.failed(), (2, Syndrome::WorkRequestFlushed));
-    assert_eq!(two.failed(), (7, Syndrome::WorkRequestFlushed));
+    assert_eq!(two.failed(), (6, 8, Syndrome::LocalProtection));
+    assert_eq!(two.failed(), (2, 0, Syndrome::WorkRequestFlushed));
+    assert_eq!(two.failed(), (7, 0, Syndrome::WorkRequestFlushed));
     two.cq.expect_none();
     assert_eq!(rig.query(&two.rq).state, QpState::Error);
     // It begins with the first WQE and the first stride.
@@ -226,7 +228,7 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
         rig.lock().device_mut(1).set_queue_state(two.rq.qpn, QpState::Error).expect("an RQ");
         rig.run();
         for wqe in [4, 2, 5] {
-            assert_eq!(two.failed(), (wqe, Syndrome::WorkRequestFlushed));
+            assert_eq!(two.failed(), (wqe, 0, Syndrome::WorkRequestFlushed));
         }
         two.cq.expect_none();
     }
@@ -275,7 +277,7 @@ fn a_list_that_leads_out_of_its_ring_is_flushed_as_far_as_it_goes() {
     two.list(1, 2);
     rig.lock().device_mut(1).set_queue_state(two.rq.qpn, QpState::Error).expect("an RQ");
     rig.run();
-    assert_eq!(two.failed(), (0, Syndrome::WorkRequestFlushed));
+    assert_eq!(two.failed(), (0, 0, Syndrome::WorkRequestFlushed));
     two.cq.expect_none();
     let astray = Violation::ReceiveList { rqn: two.rq.qpn, index: 9 };
     assert_eq!(rig.lock().device_mut(1).take_violations(), [astray]);
