@@ -189,7 +189,7 @@ mod tests {
         let arguments = Arguments::parse_from(["l2fwd", "--packets", "3000"]);
         assert_eq!(simulated(&arguments).unwrap().0, 3000);
         let wire = Wire::new().unwrap();
-        assert!(shares(&wire.far));
+        assert_eq!(strides(&wire.far), Some(STRIDES));
         let single = forwarder(&wire.far, 1).build().unwrap();
         assert_eq!(through(single, &wire, &arguments).unwrap().0, 3000);
     }
