@@ -30,6 +30,10 @@ pub enum Fault {
     /// Each of the next receives of shared receive queues meets a page fault of on-demand memory: it completes with
     /// that error, the queue pair goes on, and the message comes again, which may meet the next one.
     FaultReceives(u32),
+    /// So often a message takes the second of the waiting receives of a shared receive queue, and the
+    /// next message the first: receives complete in another order than they were posted in, as where
+    /// long messages to several queue pairs overlap.
+    ReorderReceives(u32),
     /// Reports each of the next asynchronous events twice.
     DuplicateEvents(u32),
     /// Holds back the next asynchronous events until there are this many, then reports them
@@ -63,7 +67,7 @@ struct Name {
     make: fn(&str) -> Option<Fault>,
 }
 
-const NAMES: [Name; 13] = [
+const NAMES: [Name; 14] = [
     Name { name: "drop-packets", takes: "N", make: |n| Some(Fault::DropPackets(n.parse().ok()?)) },
     Name {
         name: "corrupt-packets",
@@ -80,6 +84,11 @@ const NAMES: [Name; 13] = [
         name: "fault-receives",
         takes: "N",
         make: |n| Some(Fault::FaultReceives(n.parse().ok()?)),
+    },
+    Name {
+        name: "reorder-receives",
+        takes: "N",
+        make: |n| Some(Fault::ReorderReceives(n.parse().ok()?)),
     },
     Name {
         name: "duplicate-events",
@@ -141,8 +150,8 @@ impl fmt::Display for UnknownFault {
 impl Error for UnknownFault {}
 
 /// Every fault has a name: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
-/// (the syndrome that the completion reports), `fault-receives:N`, `duplicate-events:N`, `reorder-events:N`,
-/// `corrupt-cqe:OFFSET=BYTE`, `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A name
+/// (the syndrome that the completion reports), `fault-receives:N`, `reorder-receives:N`, `duplicate-events:N`,
+/// `reorder-events:N`, `corrupt-cqe:OFFSET=BYTE`, `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A name
 /// stands for any queue pair, key or queue. The queue to overrun has a number, and need not be there yet:
 /// then its first completion overruns it.
 ///
@@ -175,6 +184,7 @@ mod tests {
                 Fault::FailRequest { qpn: None, syndrome: Syndrome::RetryExceeded, vendor: 0 },
             ),
             ("fault-receives:2", Fault::FaultReceives(2)),
+            ("reorder-receives:2", Fault::ReorderReceives(2)),
             ("duplicate-events:2", Fault::DuplicateEvents(2)),
             ("reorder-events:4", Fault::ReorderEvents(4)),
             ("corrupt-cqe:63=0xff", Fault::CorruptCqe { cqn: None, patch: vec![(63, 255)] }),
@@ -191,6 +201,7 @@ mod tests {
                 | Fault::FailSignature { .. }
                 | Fault::FailRequest { .. }
                 | Fault::FaultReceives(_)
+                | Fault::ReorderReceives(_)
                 | Fault::DuplicateEvents(_)
                 | Fault::ReorderEvents(_)
                 | Fault::CorruptCqe { .. }

@@ -1,4 +1,6 @@
 //! Sessions: what becomes of requests when connections break, against a model.
 
+mod late;
 mod model;
+mod random;
 mod steps;

@@ -18,6 +18,8 @@ use mlx5::{Access, MemoryRegion, RemoteSlice, SendFlags, Sge, Syndrome, WhyNotDo
 use mlx5_cm::{ConnectionFailed, ErrorKind, Listener, Session, SessionState};
 use mlx5_sim::{CmConfig, CmCounts, CmMessage, Fault, PortConfig, SimConfig, Simulator};
 
+use crate::random::Random;
+
 const ADDRESS: &str = "10.0.0.1:7474";
 /// The longest that connecting may take, and all of a run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -40,18 +42,6 @@ const MESSAGES: [CmMessage; 6] = [
     CmMessage::Dreq,
     CmMessage::Drep,
 ];
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit
-    }
-}
 
 /// What the server does with the next request.
 #[derive(Clone, Copy, Debug)]

@@ -338,6 +338,7 @@ impl Device {
                 self.faults.fail_requests.push(ForcedFailure { qpn, syndrome, vendor });
             }
             Fault::FaultReceives(receives) => self.faults.fault_receives += receives,
+            Fault::ReorderReceives(receives) => self.faults.reorder_receives += receives,
             Fault::DuplicateEvents(events) => self.faults.duplicate_events += events,
             Fault::ReorderEvents(events) => self.faults.reorder_events = events,
             Fault::CorruptCqe { cqn, patch } => {

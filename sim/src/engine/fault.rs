@@ -16,6 +16,7 @@ pub(crate) struct Faults {
     pub(crate) fail_signatures: Vec<Option<u32>>,
     pub(crate) fail_requests: Vec<ForcedFailure>,
     pub(crate) fault_receives: u32,
+    pub(crate) reorder_receives: u32,
     pub(crate) duplicate_events: u32,
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,

@@ -126,7 +126,18 @@ impl Device {
             return None;
         }
         let mut bytes = vec![0; 1 << srq.config.log_stride];
-        let taken = match srq.head(&*self.dma) {
+        let mut head = srq.head(&*self.dma);
+        if self.faults.reorder_receives > 0
+            && srq.passed.is_none()
+            && let Ok(Head::Wqe { index, next }) = head
+            && srq.waiting(&*self.dma).is_ok_and(|waiting| waiting > 1)
+        {
+            self.faults.reorder_receives -= 1;
+            srq.head = next;
+            head = srq.head(&*self.dma);
+            srq.passed = Some(index);
+        }
+        let taken = match head {
             Ok(Head::Empty) => return None,
             Ok(Head::Astray(index)) => Err(Violation::SrqList { srqn, index }),
             Ok(Head::Wqe { index, next }) => srq
@@ -143,6 +154,7 @@ impl Device {
         match taken {
             Ok((index, next)) => {
                 srq.head = next;
+                srq.passed.take_if(|passed| *passed == index);
                 srq.consumed = srq.consumed.wrapping_add(1);
                 let pd = srq.config.pd;
                 self.check_srq_limit(srqn);

@@ -40,6 +40,8 @@ pub(crate) struct Srq {
     pub(crate) config: SrqConfig,
     /// Index of the first WQE that waits.
     pub(crate) head: u16,
+    /// One before it that was passed over, and is taken next.
+    pub(crate) passed: Option<u16>,
     /// WQEs consumed since creation.
     pub(crate) consumed: u16,
     /// Fewer waiting WQEs than this cause an event; zero is not armed.
@@ -65,7 +67,7 @@ pub(crate) enum Head {
 impl Srq {
     pub(crate) fn new(config: SrqConfig) -> Self {
         let tags = config.tag_matching.map(TagList::new);
-        Self { config, head: 0, consumed: 0, limit: 0, failed: false, users: 0, tags }
+        Self { config, head: 0, passed: None, consumed: 0, limit: 0, failed: false, users: 0, tags }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -81,6 +83,9 @@ impl Srq {
     pub(crate) fn head(&self, dma: &dyn Dma) -> Result<Head, DmaFault> {
         if self.waiting(dma)? == 0 {
             return Ok(Head::Empty);
+        }
+        if let Some(index) = self.passed {
+            return Ok(Head::Wqe { index, next: self.head });
         }
         if u32::from(self.head) >= 1 << self.config.log_size {
             return Ok(Head::Astray(self.head));
