@@ -113,7 +113,7 @@ impl fmt::Display for RefusedBecause {
     }
 }
 
-/// What an error says of the queue pair's first one.
+/// The part of a text about the queue pair's first error.
 struct First(Option<CompletionError>);
 
 impl fmt::Display for First {

@@ -6,7 +6,7 @@
 //!
 //! Results for streams, which one task reads, count as well: the queue is full until some are read.
 //! Results for futures do not, because a future that is leaked never takes its result: if all slots
-//! have such results, another is added. So a leak costs memory, as everywhere, and stops nobody.
+//! have such results, another is added. So a leak costs memory, as everywhere, and stops no task.
 //!
 //! Each transition is one critical section, and
 //! nothing of the caller's (a waker, a kept value) is called or dropped inside one. Wakers are cloned
@@ -23,7 +23,7 @@ use crate::error::{Ended, Full};
 use crate::line::{Line, Ticket};
 use crate::wakes::{Waiting, Wakes, discard, wake};
 
-/// A queue has fewer slots than that: the names of requests have so many bits for them.
+/// A queue has fewer slots than that: the name of a request has 30 bits for its slot.
 pub(crate) const MOST: u32 = 1 << 30;
 
 /// Who gets the result of a request.
@@ -411,7 +411,7 @@ impl<K> Slots<K> {
         if slot.state != State::Posted {
             return Err(Stray);
         }
-        // Kept for those that are flushed then, also if nobody hears of this request.
+        // Kept for those that are flushed then, also if this request's future is gone.
         if let Err(error) = completion.as_completion().status()
             && let Some(cause) = self.cause.as_ref().filter(|_| failed && !error.is_flushed())
         {

@@ -30,8 +30,8 @@ pub enum Fault {
     /// Each of the next receives of shared receive queues meets a page fault of on-demand memory: it completes with
     /// that error, the queue pair goes on, and the message comes again, which may meet the next one.
     FaultReceives(u32),
-    /// So often a message takes the second of the waiting receives of a shared receive queue, and the
-    /// next message the first: receives complete in another order than they were posted in, as where
+    /// This number of times, a message takes the second of the waiting receives of a shared receive
+    /// queue, and the next message the first: receives complete in another order than they were posted in, as where
     /// long messages to several queue pairs overlap.
     ReorderReceives(u32),
     /// Reports each of the next asynchronous events twice.

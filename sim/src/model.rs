@@ -39,7 +39,7 @@ pub struct Capabilities {
     pub block_4048: bool,
     /// Send queues that drain on signature errors.
     pub drain_sigerr: bool,
-    /// A queue pair tells whether it places the data of a request in order (`qp_data_in_order`).
+    /// A queue pair says whether it places the data of a request in order (`qp_data_in_order`).
     pub data_in_order: bool,
     /// Completions with real-time timestamps.
     pub real_time: bool,

@@ -87,7 +87,7 @@ fn copy<T: Plain>(
     let mut value = T::new_zeroed();
     words.read(start + NUMBER, value.as_mut_bytes());
     let arrived = u64::from_le(slot[slot.len() - 1].load(Acquire));
-    // The copy is done before the caller tells the peer that the slot is free.
+    // The copy is done before the caller informs the peer that the slot is free.
     barrier::from_device();
     Ok((number, (check(number, &value) == arrived).then_some(value)))
 }

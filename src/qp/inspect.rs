@@ -49,8 +49,8 @@ impl ControlHalf {
     /// `true` is a promise for a queue pair in RTS, of memory that the processor reads, and of regions
     /// without [`Access::RELAXED_ORDERING`](crate::Access::RELAXED_ORDERING). `false` is none: the
     /// device does not say so, there is no DEVX to ask it, the queue pair is in another state, or the
-    /// processor is no x86. Firmware that was told to relax the order of all writes
-    /// (`PCI_WR_ORDERING=force_relax`) is not asked about that.
+    /// processor is no x86. Firmware that is set to relax the order of all writes
+    /// (`PCI_WR_ORDERING=force_relax`) does not report that.
     ///
     /// [`MessageRing`](crate::MessageRing) and [`MessageSlots`](crate::MessageSlots) need no such order.
     ///

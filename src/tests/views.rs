@@ -260,7 +260,7 @@ fn number_older_than_the_lap_before_is_an_error_and_no_empty_slot() {
     }
     arrive(&region, frames[0].0, &[0; 8]);
     assert!(ring.take().unwrap_err().to_string().contains("number 0 instead of 7"));
-    // What was wrong once may come right.
+    // A slot that was wrong may become right.
     let (to, frame) = writer.push(8).unwrap();
     arrive(&region, to, frame.as_bytes());
     assert_eq!(ring.take(), Ok(Some(8)));

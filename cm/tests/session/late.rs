@@ -3,8 +3,8 @@
 //! queue pairs take from one shared receive queue, whose receives complete in another order than they
 //! were posted in.
 //!
-//! The model is that of `model.rs`: a request is done once, or told once as not done. After that nothing
-//! completes of it. A message arrives at most once, whole, in one buffer.
+//! The model is that of `model.rs`: a request is done once, or reported once as not done. After that
+//! nothing completes of it. A message arrives at most once, whole, in one buffer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -109,11 +109,11 @@ impl DeviceFile for LateFile {
     }
 }
 
-/// What happened: a model to which nothing happens proves nothing.
+/// Counts of events: a model to which nothing happens proves nothing.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     done: usize,
-    /// Told as flushed, as failed, as unknown.
+    /// Reported as flushed, as failed, as unknown.
     why: [usize; 3],
     messages: usize,
     /// Receives that completed before one that was posted earlier.
@@ -142,7 +142,7 @@ impl Tally {
     }
 }
 
-/// What the model knows.
+/// The model's knowledge.
 struct Model {
     seed: u64,
     srq: SharedReceiveQueue,
@@ -150,7 +150,7 @@ struct Model {
     /// The queue pair of each request, by its identifier.
     posted: BTreeMap<u64, u32>,
     done: BTreeSet<u64>,
-    told: BTreeSet<u64>,
+    reported: BTreeSet<u64>,
     /// Lengths of messages that were sent, by their requests.
     sent: BTreeMap<u64, usize>,
     arrived: BTreeSet<u64>,
@@ -170,8 +170,8 @@ impl Model {
         assert!(self.receives.insert(number, self.received).is_none());
     }
 
-    /// A completion that was polled, by `stop` of a queue pair or by hand. What is not done of that queue
-    /// pair is told by `stop`.
+    /// A completion that was polled, by `stop` of a queue pair or by hand. `stop` reports the requests of
+    /// that queue pair which are not done.
     fn note(&mut self, wc: &WorkCompletion<'_>, stopping: Option<u32>) {
         let (seed, wr_id) = (self.seed, wc.wr_id());
         if wr_id & RECEIVE != 0 {
@@ -179,7 +179,10 @@ impl Model {
         }
         let of = self.posted.get(&wr_id);
         assert_eq!(of, Some(&wc.qp_num()), "MLX5_SEED={seed}: {wr_id:#x} was not posted there");
-        assert!(!self.told.contains(&wr_id), "MLX5_SEED={seed}: {wr_id:#x} was told before");
+        assert!(
+            !self.reported.contains(&wr_id),
+            "MLX5_SEED={seed}: {wr_id:#x} was reported before"
+        );
         match wc.status() {
             Ok(()) => {
                 let first = self.done.insert(wr_id);
@@ -188,7 +191,7 @@ impl Model {
             Err(_) if stopping == Some(wc.qp_num()) => {}
             Err(error) => {
                 let (receive, why) = (false, WhyNotDone::Failed(error));
-                self.tell(NotDone { wr_id, receive, why });
+                self.report(NotDone { wr_id, receive, why });
             }
         }
     }
@@ -217,12 +220,12 @@ impl Model {
         self.post_receive(number);
     }
 
-    fn tell(&mut self, one: NotDone) {
+    fn report(&mut self, one: NotDone) {
         let (seed, wr_id) = (self.seed, one.wr_id);
         assert!(!one.receive, "MLX5_SEED={seed}: {one:?} is no queue pair's own");
         assert!(self.posted.contains_key(&wr_id), "MLX5_SEED={seed}: {one:?} was never posted");
         assert!(!self.done.contains(&wr_id), "MLX5_SEED={seed}: {one:?} was done");
-        assert!(self.told.insert(wr_id), "MLX5_SEED={seed}: {one:?} was told twice");
+        assert!(self.reported.insert(wr_id), "MLX5_SEED={seed}: {one:?} was reported twice");
         self.tally.why[match one.why {
             WhyNotDone::Failed(error) if error.is_flushed() => 0,
             WhyNotDone::Failed(_) => 1,
@@ -233,14 +236,17 @@ impl Model {
     /// Everything of a queue pair is accounted for, once.
     fn check(&self, qp_num: u32) {
         for (wr_id, _) in self.posted.iter().filter(|(_, of)| **of == qp_num) {
-            let (done, told) = (self.done.contains(wr_id), self.told.contains(wr_id));
+            let (done, reported) = (self.done.contains(wr_id), self.reported.contains(wr_id));
             let seed = self.seed;
-            assert!(done != told, "MLX5_SEED={seed}: {wr_id:#x}: done {done}, told {told}");
+            assert!(
+                done != reported,
+                "MLX5_SEED={seed}: {wr_id:#x}: done {done}, reported {reported}"
+            );
         }
     }
 }
 
-/// What a queue pair posts from and to.
+/// The memory that requests read and write.
 struct Memory {
     outbox: MemoryRegion,
     words: MemoryRegion,
@@ -256,7 +262,7 @@ fn post(
 ) {
     for number in 0..1 + random.below(REQUESTS) {
         let slot = pair * REQUESTS as usize + number as usize;
-        let wr_id = 1 + round << 16 | slot as u64;
+        let wr_id = (1 + round) << 16 | slot as u64;
         let flags = SendFlags::SIGNALED;
         let posted = match random.below(3) {
             0 => {
@@ -287,7 +293,7 @@ fn post(
     }
 }
 
-/// Where the word of an addition is.
+/// The place of an addition's word.
 fn wr_id_word(round: u64, slot: usize) -> usize {
     8 * (round as usize * PAIRS * REQUESTS as usize + slot)
 }
@@ -332,7 +338,7 @@ fn run(seed: u64) -> Tally {
         inbox: pd.allocate(RECEIVES as usize * LONGEST).unwrap(),
         posted: BTreeMap::new(),
         done: BTreeSet::new(),
-        told: BTreeSet::new(),
+        reported: BTreeSet::new(),
         sent: BTreeMap::new(),
         arrived: BTreeSet::new(),
         receives: BTreeMap::new(),
@@ -389,14 +395,14 @@ fn run(seed: u64) -> Tally {
                     }
                 }
             };
-            not_done.into_iter().for_each(|one| model.tell(one));
+            not_done.into_iter().for_each(|one| model.report(one));
             model.check(qp_num);
             let (qp, rest) = session.into_queue_pair();
             assert_eq!(rest, [], "MLX5_SEED={seed}");
             stopped.push(qp.expect("the device is there"));
         }
         qps = stopped;
-        // Whatever comes now is a message, and nothing of what was told.
+        // Only messages may come now, and nothing of the requests that were reported.
         simulator.run_until_idle();
         poll(&mut cq, &mut model);
     }
@@ -425,7 +431,8 @@ fn run(seed: u64) -> Tally {
     tally
 }
 
-/// With `MLX5_SEED` it runs that seed alone, with `SESSION_SEEDS` so many. A seed repeats everything.
+/// With `MLX5_SEED` it runs that seed alone, with `SESSION_SEEDS` that number of seeds. A seed
+/// repeats everything.
 #[test]
 fn nothing_completes_twice_or_of_another_session_however_late_the_device_is() {
     if let Ok(seed) = env::var("MLX5_SEED") {

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn query_qp(
     }))
 }
 
-/// What `ibv_query_qp_data_in_order` answers, where the device says this, if the flags let it be asked.
+/// The answer of `ibv_query_qp_data_in_order`. `ask` asks the device, if the flags allow it.
 fn in_order(flags: c_uint, ask: impl FnOnce() -> bool) -> c_int {
     const CAPS: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS;
     const DEVICE_ONLY: c_uint = IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
@@ -219,7 +219,7 @@ fn in_order(flags: c_uint, ask: impl FnOnce() -> bool) -> c_int {
         return 0;
     }
     match flags & CAPS != 0 {
-        // Whoever places the whole in order does so with each block of it.
+        // A device that places the whole in order does so with each block of it.
         true => {
             (IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG | IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES)
                 as c_int
