@@ -138,9 +138,13 @@ fn bytes_and_text_of_a_peer_are_an_address_or_refused() {
     println!("MLX5_SEED={state}");
     let (_simulator, [side, _]) = sides();
     let own = side.qp::<Rc>().endpoint(&side.port, PSN, &ConnectOptions::default());
-    let region = side.memory.remote_slice(..).unwrap();
+    let region: RemoteSlice = side.memory.remote_slice(..).unwrap();
+    // Almost the last addresses that there are.
+    let last = RemoteAddress { addr: u64::MAX - 4096, ..region.start() };
+    let last = RemoteSlice::<u8>::new(last, region.len()).unwrap();
     let (mut endpoints, mut regions) = (0, 0);
-    for _ in 0..20_000 {
+    for round in 0..20_000 {
+        let region = if round % 2 == 0 { region } else { last };
         // One byte of a good one, or of text, is another; or some at the end are missing.
         let mut spoil = |good: &[u8]| {
             let mut bytes = good.to_vec();
