@@ -35,7 +35,7 @@ fn json_of_each_command_says_whether_its_device_is_simulated() {
 }
 
 #[test]
-fn a_ping_pong_tells_programs_what_it_tells_people() {
+fn a_ping_pong_writes_for_programs_what_it_writes_for_people() {
     let all = json(mlx5("pingpong --json --sim --sim-link roce -t ud -n 7 --size 64"));
     assert_eq!((&all["messages"], &all["size"]), (&7.into(), &64.into()));
     assert_eq!((&all["transport"], &all["device"]), (&"ud".into(), &"mlx5_0".into()));

@@ -194,7 +194,7 @@ impl Error {
     }
 }
 
-/// What queues of packets and flow rules ask for.
+/// The feature that queues of packets and flow rules need.
 pub(crate) const RAW_PACKETS: &str =
     "raw packets (a simulated device has them with `SimConfig::raw_packets(true)`)";
 

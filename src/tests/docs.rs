@@ -316,8 +316,8 @@ fn each_feature_of_a_package_is_in_its_documentation() {
         add_sources(&folder.join("src"), &mut sources);
         for name in features.lines().filter_map(|line| line.split_once(" = ")).map(|pair| pair.0) {
             let page = library.lines().take_while(|line| line.starts_with("//!"));
-            let is_told = page.into_iter().any(|line| line.contains(&format!("`{name}`")));
-            assert!(is_told, "{package}: the first page says nothing of `{name}`");
+            let is_named = page.into_iter().any(|line| line.contains(&format!("`{name}`")));
+            assert!(is_named, "{package}: the first page says nothing of `{name}`");
             let marked = format!("cfg_attr(docsrs, doc(cfg(feature = \"{name}\")))");
             assert!(sources.iter().any(|source| source.contains(&marked)), "{package}: {marked}");
             seen.push(name.to_owned());

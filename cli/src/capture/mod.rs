@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Bytes to keep of each packet, as 64, 4k: at least 1
     #[arg(long, value_name = "BYTES", default_value = "64k", value_parser = parse_snap)]
     snap: usize,
-    /// Write JSON to stdout: what was captured
+    /// Write the counts of the capture to stdout as JSON
     #[arg(long, requires = "write")]
     json: bool,
     /// Port of the device
@@ -119,7 +119,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// What was captured, and what was not.
+/// The counts of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Captured {
     packets: u64,

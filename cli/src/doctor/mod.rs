@@ -95,7 +95,7 @@ impl Finding {
 struct Report<'a, W> {
     out: &'a mut W,
     json: bool,
-    /// What was looked at, and what was found there.
+    /// Each place that was examined, and the findings there.
     sections: Vec<(String, Vec<Finding>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What was decoded, as text and as JSON.
+//! Decoded requests and completions, as text and as JSON.
 
 use super::Item;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(super) struct Entry {
     pub(super) at: Option<usize>,
     /// Bytes.
     pub(super) length: usize,
-    /// What it is; `None` for zeros.
+    /// The decoded form; `None` for zeros.
     pub(super) item: Option<Item>,
 }
 

@@ -10,7 +10,7 @@ use crate::rig::{LIMIT, Machine, Objects, resolved};
 
 const MILLION: u32 = 1_000_000;
 
-/// What became of one message from a client, and what its device counted of it.
+/// The outcome of one message from a client, and the counts of its device.
 fn message(machine: &Machine) -> (Result<(), CompletionErrorKind>, [u64; 2]) {
     let mut listener = machine.listener();
     let address = listener.local_addr().expect("an address");

@@ -4,13 +4,13 @@ use crate::engine::state::counts::RetryCounts;
 use crate::engine::{Device, DeviceId, Engine};
 
 impl Device {
-    /// What the queue pairs of a port counted.
+    /// Counts of the queue pairs of a port.
     #[must_use]
     pub fn retry_counts(&self, port: u8) -> RetryCounts {
         self.retries.sum(|of, _| of == port)
     }
 
-    /// What the queue pairs of a counter set counted.
+    /// Counts of the queue pairs of a counter set.
     #[must_use]
     pub fn retry_counts_of_set(&self, set: u8) -> RetryCounts {
         self.retries.sum(|_, of| of == set)

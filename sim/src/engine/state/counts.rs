@@ -1,9 +1,9 @@
-//! What queue pairs count of lost packets and of receivers that were not ready.
+//! Counts of lost packets, and of receivers that were not ready.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// What reliable queue pairs count, under the names that Linux gives the counters of a port.
+/// Counts of reliable queue pairs, under the names that Linux gives the counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RetryCounts {
     /// Packets that came after one that is missing.

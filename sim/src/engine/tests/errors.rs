@@ -292,7 +292,7 @@ fn lost_packets_are_sent_again_until_the_retry_count() {
     assert_eq!(failed_write(&rig, &mut p, &short), Syndrome::RetryExceeded);
 }
 
-/// What was counted since the last look.
+/// Counts since the last look.
 fn counted(rig: &Rig, device: usize) -> RetryCounts {
     let mut engine = rig.lock();
     let counts = engine.device(device).retry_counts(1);
