@@ -129,8 +129,7 @@ impl<Q> Ring<Q> {
         self.countdown == 0
     }
 
-    /// Has [`Ring::found_nothing`] say so after so many polls that find nothing. Returns after how many it would have
-    /// said so.
+    /// Sets the number of polls that find nothing until [`Ring::found_nothing`] says so. Returns the number before.
     #[inline(always)]
     pub fn look_after(&mut self, polls: u32) -> u32 {
         core::mem::replace(&mut self.countdown, polls)

@@ -121,7 +121,7 @@ impl CompletionCursor {
         Some(self.queue.ring.found())
     }
 
-    /// Publishes the completions of a poll that goes on and has found all: whoever steps on without end would fill
+    /// Publishes the completions of a poll that goes on and has found all: a caller that never ends it would fill
     /// the queue.
     #[cold]
     #[inline(never)]

@@ -224,7 +224,7 @@ impl Inbound for Single {
         // Completions name buffers; so do the requests without one, once they are forgotten.
         let reclaim = |wr_id: u64| store.mode.free.push(Slot::at(wr_id as usize));
         let (unfinished, polled) = qp.forget_unfinished([recv_cq, send_cq], |cq, completion| {
-            // What completes on the first one is a receive, whatever message the device says that it was.
+            // Only receives complete on the first one, whatever message the device reports.
             if cq == 0 {
                 reclaim(completion.wr_id());
             }

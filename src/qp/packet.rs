@@ -51,8 +51,8 @@ impl ControlHalf {
     /// Has the kernel ask the device for the states of the send and receive queue of a raw packet queue pair.
     ///
     /// With each change it names to the device the states that it remembers, and the device refuses a wrong one; a
-    /// queue that failed has told the kernel nothing. It asks when the queue pair is queried. What is wrong
-    /// besides, the change tells that follows.
+    /// queue that failed has not notified the kernel. The kernel asks when the queue pair is queried. The change that
+    /// follows reports what else is wrong.
     #[cold]
     pub(super) fn refresh_packet_states(&self) {
         // From some states no state of the queue pair follows: the kernel asks, refuses the query, and warns in its

@@ -371,8 +371,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// each completion to `each` with the place of its queue among them, and [forgets](QueuePair::forget) the requests that have none. Only then it
     /// returns those: no completion can name them any more, and no other call returns them again.
     ///
-    /// What `each` got and what is returned are all requests. On an error nothing is forgotten. An error of
-    /// polling comes with the requests if none of their completions is left.
+    /// Each request is passed to `each` or returned. On an error nothing is forgotten. An error of polling comes
+    /// with the requests if none of their completions is left.
     pub(crate) fn forget_unfinished<const N: usize>(
         &mut self,
         mut cqs: [&mut CompletionQueue; N],
@@ -399,7 +399,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
                 Err(error) => {
                     return Err(match polled {
                         Ok(()) => error,
-                        Err(polled) => Error::invalid("forget", polled.to_string()),
+                        Err(polled) => Error::invalid("restart", polled.to_string()),
                     });
                 }
             }

@@ -388,7 +388,7 @@ impl WqInner {
             |states| self.context.run(MODIFY, |file| command::modify(file, handle, states, flags));
         let change = || match modify((None, to)) {
             // The kernel names the state that it remembers to the device, which refuses a wrong one. A queue that
-            // failed has told the kernel nothing. It is in the error state then, as mlx5e and DPDK name it.
+            // failed has not notified the kernel. It is in the error state then, as mlx5e and DPDK name it.
             Err(error)
                 if matches!(to, Some(WqState::Reset | WqState::Error))
                     && was != WqState::Reset

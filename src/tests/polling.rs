@@ -93,11 +93,11 @@ struct Writer {
     _far: QueuePair<Rc>,
     memory: MemoryRegion,
     posted: u64,
-    /// How often the device was asked what became of a completion queue.
+    /// How many queries of completion queues reached the device.
     asked: Arc<AtomicUsize>,
 }
 
-/// Whether a call asks the device about a completion queue.
+/// Whether a call queries a completion queue in the device.
 fn asks(call: &mut AlteredCall<'_>) -> bool {
     call.method == method::DEVX_OBJ_QUERY
         && call.input(attr::devx_obj_query::CMD_IN)[..2]
@@ -109,7 +109,7 @@ impl Writer {
         Self::on(3, None)
     }
 
-    /// On a queue of so many completions, which are compressed or not.
+    /// On a queue of this capacity, whose completions are compressed or not.
     fn on(entries: u32, compression: Option<CqeCompression>) -> (Self, Context, CompletionQueue) {
         let simulator = Simulator::new(infiniband());
         let asked = Arc::new(AtomicUsize::new(0));
@@ -141,7 +141,7 @@ impl Writer {
         (Self { simulator, near, _far: far, memory, posted: 0, asked }, context, cq)
     }
 
-    /// Has so many writes complete.
+    /// Posts writes, and has them complete.
     fn write(&mut self, count: u64) {
         let to = self.memory.remote(0..8).unwrap();
         for _ in 0..count {
@@ -253,7 +253,7 @@ fn a_reset_after_completions_were_leaked_needs_one_poll() {
 
 /// Also of a queue that was not empty before, one that is emptied in several polls, and a compressed one.
 #[test]
-fn an_overrun_is_told_by_the_poll_after_the_first_that_finds_nothing() {
+fn an_overrun_is_reported_by_the_poll_after_the_first_that_finds_nothing() {
     for (before, compression) in
         (0..40).map(|number| (number / 2, (number % 2 == 1).then_some(CqeCompression::Hash)))
     {
@@ -303,7 +303,7 @@ fn a_queue_that_is_emptied_in_time_asks_the_device_nothing() {
 
 /// The event arrives when the queue was found empty already.
 #[test]
-fn an_overrun_whose_event_is_late_is_told_soon() {
+fn an_overrun_whose_event_is_late_is_reported_soon() {
     for unread in [false, true] {
         let (mut writer, context, mut cq) = Writer::new();
         if unread {

@@ -100,7 +100,7 @@ fn a_work_queue_that_failed_by_itself_is_reset_and_moved_to_the_error_state() {
         queue.reset().unwrap();
         queue.purge(&mut cq).unwrap();
     }
-    // What is refused for another reason changes nothing.
+    // A refusal for another reason changes nothing.
     queue.start().unwrap();
     for errno in [Errno::EINVAL, Errno::ENOMEM] {
         simulator.fail_call(1, errno);
