@@ -47,8 +47,8 @@ impl CompletionError {
     }
 
     /// Whether a queue whose packets share receives ([`WorkCompletion::strides`]) receives nothing more after this
-    /// error: it is done with the receive. After any other error it goes on in it, behind the strides that the
-    /// completion tells. These are the errors after which Linux' mlx5e (`cqe_syndrome_needs_recover`) and DPDK
+    /// error: it is done with the receive. After any other error it goes on in it, after the strides that the
+    /// completion names. These are the errors after which Linux' mlx5e (`cqe_syndrome_needs_recover`) and DPDK
     /// (`mlx5_rx_err_handle`) reset such a queue.
     pub const fn stops_receives(self) -> bool {
         use Syndrome::{LocalProtection, LocalQpOperation, WorkRequestFlushed};

@@ -39,7 +39,7 @@ pub use packet::{
     HashedHeaders, HashedTransport, NetworkHeader, PacketHeaders, Strides, TransportHeader,
 };
 pub use queue::{
-    OldestStrides, Queue, RetiredStrides, Sent, SentRequest, StridesOutcome, StridesTold, Tagged,
+    CqeStrides, OldestStrides, Queue, RetiredStrides, Sent, SentRequest, StridesOutcome, Tagged,
     TaggedOutcome,
 };
 pub use ring::{

@@ -35,8 +35,8 @@ pub trait Queue {
     /// the request once all of them are. `None` for any other queue, for another request, and for strides that are
     /// not left.
     #[inline(always)]
-    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
-        let _ = told;
+    fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
+        let _ = entry;
         None
     }
     /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one, and if the
@@ -77,7 +77,7 @@ pub trait Queue {
 
 /// What a CQE says of the strides of a receive request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StridesTold {
+pub struct CqeStrides {
     /// The request: its number, or its place in the ring.
     pub request: u16,
     /// The first stride. Meaningful for a packet only.

@@ -600,8 +600,8 @@ mod tests {
         builder.striding(64, 8).spares(1).build().unwrap()
     }
 
-    /// What the device says of strides, and where it is: it counts as devices do.
-    pub(super) struct Teller {
+    /// Writes completions of strides, and counts these as devices do.
+    pub(super) struct Completer {
         simulator: Simulator,
         rqn: u32,
         cqn: u32,
@@ -611,7 +611,7 @@ mod tests {
         strides: u32,
     }
 
-    impl Teller {
+    impl Completer {
         pub(super) fn new(simulator: &Simulator, queue: &EthernetQueue<Striding>) -> Self {
             let mode = &queue.store.mode;
             Self {
@@ -624,8 +624,8 @@ mod tests {
             }
         }
 
-        /// Has the device tell of strides, by a completion that `change` may change.
-        pub(super) fn tell_by(
+        /// Completes strides, by a completion that `change` may change.
+        pub(super) fn complete_by(
             &mut self,
             opcode: CqeOpcode,
             (first, count, rest): (u16, u32, u32),
@@ -645,14 +645,14 @@ mod tests {
             }
         }
 
-        /// Tells of a packet, or of strides that were skipped.
-        pub(super) fn tell(&mut self, first: u16, count: u32, rest: u32) {
-            self.tell_by(CqeOpcode::ResponderSend, (first, count, rest), |_| {});
+        /// Completes a packet, or strides that were skipped.
+        pub(super) fn complete(&mut self, first: u16, count: u32, rest: u32) {
+            self.complete_by(CqeOpcode::ResponderSend, (first, count, rest), |_| {});
         }
 
-        /// Tells of a packet that failed, or of a queue that did.
+        /// Completes a packet with an error.
         pub(super) fn fail(&mut self, syndrome: Syndrome, first: u16, count: u32) {
-            self.tell_by(CqeOpcode::ResponderError, (first, count, 0), |entry| {
+            self.complete_by(CqeOpcode::ResponderError, (first, count, 0), |entry| {
                 let mut error: ErrorCqe = zerocopy::transmute!(*entry);
                 error.syndrome = syndrome as u8;
                 *entry = zerocopy::transmute!(error);
@@ -673,10 +673,10 @@ mod tests {
         for (first, count) in [(0, 9), (8, 1), (7, 2), (u16::MAX, 1), (3, 0), (2, 1), (0, 8)] {
             let simulator = simulator();
             let mut queue = queue(&simulator);
-            let mut teller = Teller::new(&simulator, &queue);
-            teller.tell(0, 3, 130);
+            let mut device = Completer::new(&simulator, &queue);
+            device.complete(0, 3, 130);
             assert_eq!(lengths(&mut queue).unwrap(), [130]);
-            teller.tell(first, count, 60);
+            device.complete(first, count, 60);
             assert!(lengths(&mut queue).unwrap().is_empty(), "{count} from {first} on");
             let error = lengths(&mut queue).expect_err("what cannot be");
             assert!(matches!(error, EthernetError::Poll(_)), "{error}");
@@ -691,13 +691,13 @@ mod tests {
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(32).frames(0).sends(8);
         let mut queue = builder.striding(64, 8).spares(0).build().unwrap();
-        let mut teller = Teller::new(&simulator, &queue);
+        let mut device = Completer::new(&simulator, &queue);
         let (start, log_receive) = (queue.store.mode.start, queue.store.mode.log_receive);
-        teller.fail(Syndrome::LocalLength, 0, 8);
+        device.fail(Syndrome::LocalLength, 0, 8);
         let mut place = None;
         let burst = queue.receive(|mut packets| {
             assert!(packets.next().is_none(), "the first receive has failed");
-            teller.tell(0, 1, 60);
+            device.complete(0, 1, 60);
             let packet = packets.next().expect("a packet of the second receive");
             place = Some((packet.as_ptr().addr() - start) >> log_receive);
         });
@@ -719,9 +719,9 @@ mod tests {
         spoil_sending(&simulator, &mut queue);
 
         // One receive of three is the program's.
-        let (mut kept, mut teller) = (Vec::new(), Teller::new(&simulator, &queue));
+        let (mut kept, mut device) = (Vec::new(), Completer::new(&simulator, &queue));
         let mut keep = |queue: &mut EthernetQueue<Striding>| {
-            teller.tell(teller.taken as u16, 4, 60);
+            device.complete(device.taken as u16, 4, 60);
             queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
         };
         for _ in 0..2 {
@@ -777,9 +777,9 @@ mod tests {
         for opcode in [ResponderSendImm, ResponderSendInvalidate, ResponderWriteImm] {
             let simulator = simulator();
             let mut queue = queue(&simulator);
-            let mut teller = Teller::new(&simulator, &queue);
-            teller.tell(0, 1, 60);
-            teller.tell_by(opcode, (1, 1, 60), |_| {});
+            let mut device = Completer::new(&simulator, &queue);
+            device.complete(0, 1, 60);
+            device.complete_by(opcode, (1, 1, 60), |_| {});
             assert_eq!(lengths(&mut queue).unwrap(), [60]);
             let error = lengths(&mut queue).expect_err("what cannot be");
             assert!(matches!(error, EthernetError::Poll(_)), "{error}");
@@ -790,13 +790,13 @@ mod tests {
     fn a_packet_longer_than_its_strides_is_counted_and_harms_no_other() {
         let simulator = simulator();
         let mut queue = queue(&simulator);
-        let mut teller = Teller::new(&simulator, &queue);
+        let mut device = Completer::new(&simulator, &queue);
         for _ in 0..9 {
-            teller.tell(0, 1, 65);
-            teller.tell(1, 2, 128);
-            teller.tell(3, 2, 0xffff);
-            teller.tell(5, 1, FILLER);
-            teller.tell(6, 2, 129);
+            device.complete(0, 1, 65);
+            device.complete(1, 2, 128);
+            device.complete(3, 2, 0xffff);
+            device.complete(5, 1, FILLER);
+            device.complete(6, 2, 129);
             assert_eq!(lengths(&mut queue).unwrap(), [128]);
         }
         assert_eq!(queue.counts(), Counts { received: 9, bad: 27, ..Counts::default() });
@@ -847,7 +847,7 @@ mod tests {
         Ok(found)
     }
 
-    /// As Linux' mlx5e and DPDK's PMD have it: the device goes on in the receive, behind the strides of the packet.
+    /// As Linux' mlx5e and DPDK's PMD have it: the device goes on in the receive, after the strides of the packet.
     #[test]
     fn a_packet_that_failed_takes_its_strides_and_the_device_goes_on_in_the_receive() {
         for (syndrome, count) in
@@ -855,24 +855,24 @@ mod tests {
         {
             let simulator = simulator();
             let mut queue = queue(&simulator);
-            let mut teller = Teller::new(&simulator, &queue);
-            teller.tell(0, 1, 60);
-            teller.tell(1, 1, 60);
+            let mut device = Completer::new(&simulator, &queue);
+            device.complete(0, 1, 60);
+            device.complete(1, 1, 60);
             let before = places(&mut queue).unwrap();
             let receive = before[0].0;
             assert_eq!(before, [(receive, 0), (receive, 1)]);
-            teller.fail(syndrome, 2, count);
+            device.fail(syndrome, 2, count);
             let posted = queue.receiver.work_queue.posted();
             assert_eq!(places(&mut queue), Ok(vec![]));
             assert_eq!(queue.receiver.work_queue.posted(), posted, "it is the device's");
             assert_eq!(queue.store.mode.receives[receive].held.get(), 1);
             let next = 2 + count as usize;
-            teller.tell(next as u16, 8 - next as u32, 60);
+            device.complete(next as u16, 8 - next as u32, 60);
             assert_eq!(places(&mut queue), Ok(vec![(receive, next)]));
             assert_eq!((queue.counts().received, queue.counts().bad), (3, 1));
             assert_eq!(queue.store.mode.receives[receive].held.get(), 1, "it is posted again");
             // The next receive is another one.
-            teller.tell(0, 1, 60);
+            device.complete(0, 1, 60);
             assert_ne!(places(&mut queue).unwrap(), [(receive, 0)]);
         }
     }
@@ -881,10 +881,10 @@ mod tests {
     fn a_packet_that_failed_with_the_last_strides_ends_the_receive() {
         let simulator = simulator();
         let mut queue = queue(&simulator);
-        let mut teller = Teller::new(&simulator, &queue);
-        teller.tell(0, 6, 60);
-        teller.fail(Syndrome::LocalLength, 6, 2);
-        teller.tell(0, 1, 60);
+        let mut device = Completer::new(&simulator, &queue);
+        device.complete(0, 6, 60);
+        device.fail(Syndrome::LocalLength, 6, 2);
+        device.complete(0, 1, 60);
         let places = places(&mut queue).unwrap();
         assert_eq!((places[0].1, places[1].1), (0, 0));
         assert_ne!(places[0].0, places[1].0);
@@ -897,19 +897,19 @@ mod tests {
         for syndrome in [LocalProtection, LocalQpOperation, WorkRequestFlushed] {
             let simulator = simulator();
             let mut queue = queue(&simulator);
-            let mut teller = Teller::new(&simulator, &queue);
-            teller.tell(0, 1, 60);
+            let mut device = Completer::new(&simulator, &queue);
+            device.complete(0, 1, 60);
             let first = places(&mut queue).unwrap()[0].0;
-            teller.fail(syndrome, 1, 0);
+            device.fail(syndrome, 1, 0);
             assert_eq!(places(&mut queue), Ok(vec![]));
             let posted = queue.receiver.work_queue.posted();
             assert_eq!((posted, queue.store.mode.ready.len()), (2, 1), "{syndrome:?}");
             assert_eq!(queue.counts().bad, 1);
             // The next one is flushed, too, or receives after a reset.
-            (teller.request, teller.taken) = (1, 0);
-            teller.fail(WorkRequestFlushed, 0, 0);
-            (teller.request, teller.taken) = (2, 0);
-            teller.tell(0, 1, 60);
+            (device.request, device.taken) = (1, 0);
+            device.fail(WorkRequestFlushed, 0, 0);
+            (device.request, device.taken) = (2, 0);
+            device.complete(0, 1, 60);
             assert_eq!(places(&mut queue), Ok(vec![(first, 0)]), "it is posted again");
         }
     }
@@ -926,13 +926,13 @@ mod tests {
                 for request in [1, 2, 3, u16::MAX] {
                     let simulator = simulator();
                     let mut queue = queue(&simulator);
-                    let mut teller = Teller::new(&simulator, &queue);
+                    let mut device = Completer::new(&simulator, &queue);
                     if known {
-                        teller.tell(0, 1, 60);
+                        device.complete(0, 1, 60);
                         assert_eq!(lengths(&mut queue), Ok(vec![60]));
                     }
-                    teller.request = request;
-                    teller.tell_by(opcode, (known.into(), count, first), |_| {});
+                    device.request = request;
+                    device.complete_by(opcode, (known.into(), count, first), |_| {});
                     assert_eq!(lengths(&mut queue), Ok(vec![]));
                     let error = lengths(&mut queue).expect_err("another receive");
                     assert!(matches!(error, EthernetError::Poll(_)), "{error}");
@@ -947,12 +947,12 @@ mod tests {
         for first in [0, 2, 3, 7, 8, u16::MAX] {
             let simulator = simulator();
             let mut queue = queue(&simulator);
-            let mut teller = Teller::new(&simulator, &queue);
-            teller.tell(0, 3, 60);
-            teller.tell(first, 2, FILLER);
-            teller.tell(5, 2, 60);
-            teller.tell(first, 1, FILLER);
-            teller.tell(0, 1, 60);
+            let mut device = Completer::new(&simulator, &queue);
+            device.complete(0, 3, 60);
+            device.complete(first, 2, FILLER);
+            device.complete(5, 2, 60);
+            device.complete(first, 1, FILLER);
+            device.complete(0, 1, 60);
             let found = places(&mut queue).unwrap();
             let strides = Vec::from_iter(found.iter().map(|place| place.1));
             assert_eq!(strides, [0, 5, 0], "skipped from {first} on");
@@ -979,7 +979,7 @@ mod tests {
         simulator: Simulator,
         queue: EthernetQueue<Striding>,
         random: Random,
-        teller: Teller,
+        device: Completer,
         /// Packets that were sent, by their receives; the last ones are being sent.
         sent: Vec<usize>,
         kept: Vec<(usize, crate::ethernet::Frame)>,
@@ -993,8 +993,8 @@ mod tests {
             let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
             let builder = context.create_ethernet_queue(1).receives(48).frames(1).sends(64);
             let queue = builder.burst(64).striding(64, Self::STRIDES).spares(2).build().unwrap();
-            let (random, teller) = (Random(seed), Teller::new(&simulator, &queue));
-            Self { simulator, queue, random, teller, sent: Vec::new(), kept: Vec::new() }
+            let (random, device) = (Random(seed), Completer::new(&simulator, &queue));
+            Self { simulator, queue, random, device, sent: Vec::new(), kept: Vec::new() }
         }
 
         fn receive_of(queue: &EthernetQueue<Striding>, address: usize) -> usize {
@@ -1003,15 +1003,15 @@ mod tests {
 
         /// Has the device tell of some packets, as far as there are strides.
         fn tell(&mut self) {
-            let Self { queue, random, teller, .. } = self;
-            let mut left = queue.receiver.work_queue.posted() * Self::STRIDES - teller.taken;
+            let Self { queue, random, device, .. } = self;
+            let mut left = queue.receiver.work_queue.posted() * Self::STRIDES - device.taken;
             for _ in 0..random.below(48) {
-                let room = Self::STRIDES - teller.taken;
+                let room = Self::STRIDES - device.taken;
                 let count = (1 + random.below(3) as u32).min(room).min(left);
                 if count == 0 {
                     return;
                 }
-                teller.tell(teller.taken as u16, count, 14 + count * 50);
+                device.complete(device.taken as u16, count, 14 + count * 50);
                 left -= count;
             }
         }
@@ -1115,8 +1115,8 @@ mod tests {
     fn a_packet_behind_another_one_is_found_on_the_fast_path() {
         let simulator = simulator();
         let mut queue = queue(&simulator);
-        let mut teller = Teller::new(&simulator, &queue);
-        (0..3).for_each(|first| teller.tell(first, 1, 60));
+        let mut device = Completer::new(&simulator, &queue);
+        (0..3).for_each(|first| device.complete(first, 1, 60));
         // SAFETY: nothing else uses the completion queue.
         let mut poll = unsafe { queue.recv_cq.poll_strides(9) };
         assert!(poll.next_behind(|_| true).is_none(), "no queue is known yet");

@@ -77,12 +77,12 @@ impl Link {
         if let Some(&known) = self.log_striding_bytes.get() {
             return Ok(known);
         }
-        let told = if self.devx && self.hca_cap(operation)?.hca_cap_2() {
+        let reported = if self.devx && self.hca_cap(operation)?.hca_cap_2() {
             self.query_cap(operation, CapGroup::GENERAL_2)?.hca_cap_2().log_min_stride_wqe_sz()
         } else {
             0
         };
-        let least = if told == 0 { LOG_STRIDING_BYTES } else { told };
+        let least = if reported == 0 { LOG_STRIDING_BYTES } else { reported };
         Ok(*self.log_striding_bytes.get_or_init(|| least))
     }
 

@@ -1,7 +1,7 @@
 //! User indexes: the numbers by which CQEs name queues.
 
 use mlx5_cq::{
-    OldestStrides, Queue, RetiredStrides, RingId, Sent, SentRequest, StridesOutcome, StridesTold,
+    CqeStrides, OldestStrides, Queue, RetiredStrides, RingId, Sent, SentRequest, StridesOutcome,
     Tagged, TaggedOutcome, UserIndexTable, UserTag,
 };
 use mlx5_uapi::process::Origin;
@@ -83,9 +83,9 @@ impl Queue for QueuePairRecords {
     }
 
     #[inline(always)]
-    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
+    fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
         let ReceiveSide::Striding(records) = &self.receive else { return None };
-        let StridesTold { request, first, byte_count, outcome } = told;
+        let CqeStrides { request, first, byte_count, outcome } = entry;
         let outcome = match outcome {
             StridesOutcome::Arrived => mlx5_wqe::StridesOutcome::Arrived,
             StridesOutcome::Failed => mlx5_wqe::StridesOutcome::Failed,

@@ -1,7 +1,7 @@
 //! The slow path of polling: CQEs with errors, compressed runs, inline data, completions out of
 //! order, CQEs that are no completions, and CQEs that no correct device writes.
 
-use super::strides::{FoundStrides, told_at};
+use super::strides::{FoundStrides, strides_at};
 use super::{REQUEST, Ring, index_after_owner, read_tail};
 use crate::completion::error_in;
 use crate::corruption::Corruption;
@@ -340,9 +340,9 @@ impl<Q: Queue> Ring<Q> {
             }
             _ => return Err(Corruption::Opcode(opcode)),
         };
-        let told = told_at(descriptor, counter, outcome);
-        Ok(queue.retire_strides(told).map(|retired| {
-            self.found_strides = FoundStrides::new(&told, retired);
+        let entry = strides_at(descriptor, counter, outcome);
+        Ok(queue.retire_strides(entry).map(|retired| {
+            self.found_strides = FoundStrides::new(&entry, retired);
             Found::Completion(retired.wr_id, kind)
         }))
     }

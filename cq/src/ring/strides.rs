@@ -6,7 +6,7 @@
 use super::{Ring, byte_count, index_after_owner, read_tail};
 use crate::completion::WorkCompletion;
 use crate::kind::Kind;
-use crate::queue::{Queue, RetiredStrides, StridesOutcome, StridesTold};
+use crate::queue::{CqeStrides, Queue, RetiredStrides, StridesOutcome};
 use core::fmt;
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -44,8 +44,8 @@ pub struct FoundStrides {
 }
 
 impl FoundStrides {
-    pub(super) fn new(told: &StridesTold, retired: RetiredStrides) -> Self {
-        Self { first: told.first, bytes: told.byte_count, ended: retired.ended }
+    pub(super) fn new(entry: &CqeStrides, retired: RetiredStrides) -> Self {
+        Self { first: entry.first, bytes: entry.byte_count, ended: retired.ended }
     }
 }
 
@@ -74,9 +74,13 @@ fn request_at(descriptor: NonNull<u8>) -> u16 {
 
 /// Reads what the CQE at `descriptor` says of strides.
 #[inline(always)]
-pub(super) fn told_at(descriptor: NonNull<u8>, first: u16, outcome: StridesOutcome) -> StridesTold {
+pub(super) fn strides_at(
+    descriptor: NonNull<u8>,
+    first: u16,
+    outcome: StridesOutcome,
+) -> CqeStrides {
     let request = u16::from_be(request_at(descriptor));
-    StridesTold { request, first, byte_count: byte_count(descriptor), outcome }
+    CqeStrides { request, first, byte_count: byte_count(descriptor), outcome }
 }
 
 /// Where a poll is, and what it expects there.
@@ -330,12 +334,12 @@ impl<Q: Queue> Ring<Q> {
         }
         // SAFETY: as in `position`.
         let queue = unsafe { self.received.1.as_ref() };
-        let told = told_at(descriptor, (tail >> FIRST_SHIFT) as u16, StridesOutcome::Arrived);
-        let Some(retired) = queue.retire_strides(told) else { return false };
+        let entry = strides_at(descriptor, (tail >> FIRST_SHIFT) as u16, StridesOutcome::Arrived);
+        let Some(retired) = queue.retire_strides(entry) else { return false };
         self.pass(descriptor);
         let kind = Kind::received(CqeOpcode::ResponderSend as u8);
         self.found = (descriptor, retired.wr_id, kind.with(self.marks));
-        self.found_strides = FoundStrides::new(&told, retired);
+        self.found_strides = FoundStrides::new(&entry, retired);
         true
     }
 }

@@ -3,8 +3,8 @@
 use crate::bed::{Bed, Entry};
 use crate::compressed::{mini, write_run};
 use mlx5_cq::{
-    Corruption, FoundStrides, OldestStrides, Queue, RetiredStrides, Ring, Sent, SentRequest,
-    StrideNotice, StridePoll, StridesOutcome, StridesTold,
+    Corruption, CqeStrides, FoundStrides, OldestStrides, Queue, RetiredStrides, Ring, Sent,
+    SentRequest, StrideNotice, StridePoll, StridesOutcome,
 };
 use mlx5_prm::cqe::{Format, MiniFormat};
 use std::cell::{Cell, RefCell};
@@ -59,8 +59,8 @@ impl Queue for Sharing {
         true
     }
 
-    fn retire_strides(&self, told: StridesTold) -> Option<RetiredStrides> {
-        let StridesTold { request, first, byte_count, outcome } = told;
+    fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
+        let CqeStrides { request, first, byte_count, outcome } = entry;
         if (request ^ self.number.get()) & MASK != 0 {
             return None;
         }
@@ -406,10 +406,10 @@ fn strides_of_another_request_make_the_ring_corrupt() {
     }
 }
 
-/// A failure that is told: its request, and whether that has ended.
+/// A failure that is reported: its request, and whether that has ended.
 type Failed = (u64, bool);
 
-/// What is told of failures, and where the packets are.
+/// The failures that a poll reports, and the places of its packets.
 fn poll_failed(bed: &mut Bed<Sharing>) -> (Vec<Failed>, Vec<(u64, u16)>) {
     let (mut failed, mut places) = (Vec::new(), Vec::new());
     let mut poll = poll_strides(&mut bed.ring, 9);
@@ -425,7 +425,7 @@ fn poll_failed(bed: &mut Bed<Sharing>) -> (Vec<Failed>, Vec<(u64, u16)>) {
 
 /// Length, remote aborted, and one that has no name: the device goes on in the request.
 #[test]
-fn a_packet_that_failed_is_told_and_the_next_one_lies_behind_its_strides() {
+fn a_packet_that_failed_is_reported_and_the_next_one_lies_after_its_strides() {
     for syndrome in [1, 0x22, 0x77] {
         let mut bed = Bed::new(3, 64);
         let queue = Sharing::new(3, 8);
@@ -436,9 +436,9 @@ fn a_packet_that_failed_is_told_and_the_next_one_lies_behind_its_strides() {
         bed.device.write(entry(5, told(1, 61)));
         bed.device.write(failed(100, syndrome, 2));
         bed.device.write(entry_of(101, 0, told(1, 62)));
-        let told =
+        let expected =
             (vec![(100, false), (100, false), (100, true)], vec![(100, 0), (100, 5), (101, 0)]);
-        assert_eq!(poll_failed(&mut bed), told);
+        assert_eq!(poll_failed(&mut bed), expected);
         assert_eq!(bed.told(), 6);
         // More than are left, and of another request.
         for wrong in [failed(101, syndrome, 8), failed(102, syndrome, 1)] {
@@ -460,8 +460,8 @@ fn a_receive_of_a_queue_that_stopped_ends_whatever_was_taken_of_it() {
         bed.device.write(failed(100, syndrome, 0));
         bed.device.write(failed(101, syndrome, 0));
         bed.device.write(entry_of(102, 0, told(1, 61)));
-        let told = (vec![(100, true), (101, true)], vec![(100, 0), (102, 0)]);
-        assert_eq!(poll_failed(&mut bed), told);
+        let expected = (vec![(100, true), (101, true)], vec![(100, 0), (102, 0)]);
+        assert_eq!(poll_failed(&mut bed), expected);
         assert_eq!(bed.told(), 4);
         // One that finds only such.
         bed.device.write(failed(102, syndrome, 0));

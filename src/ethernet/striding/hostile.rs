@@ -1,6 +1,6 @@
 //! A device that does what the manual allows and drivers do not expect: packets that fail in the midst of a receive
-//! and of compressed runs, fillers anywhere, gaps that are told later, queues that stop. It writes all the time
-//! wherever no completion has told that it is done, also while the program looks at packets. And a device that lies,
+//! and of compressed runs, fillers anywhere, gaps that are completed later, queues that stop. It writes all the time
+//! wherever no completion says that it is done, also while the program looks at packets. And a device that lies,
 //! once: the queue says so from then on.
 
 use super::*;
@@ -49,8 +49,8 @@ const ALONE: [u8; 5] = [
 const STOPS: [Syndrome; 3] =
     [Syndrome::LocalQpOperation, Syndrome::LocalProtection, Syndrome::WorkRequestFlushed];
 
-/// A packet that the device has told of: where it lies, and the number that its bytes follow from.
-struct Told {
+/// A packet that the device has completed: its place, and the number that its bytes follow from.
+struct Packed {
     start: usize,
     length: usize,
     number: u8,
@@ -75,14 +75,14 @@ struct Device {
     mask: u16,
     stride: usize,
     strides: u32,
-    /// The request that it is in, how many of its strides were told, and which of them have packets.
+    /// The request that it is in, how many of its strides completions took, and which of them have packets.
     request: u16,
     taken: u32,
     packets: Vec<bool>,
-    /// The stride behind the last packet.
+    /// The stride after the last packet.
     after: u32,
-    /// What the program is to find, in order; and all that it was told of since it had found everything.
-    told: VecDeque<Told>,
+    /// The packets that the program is to find, in order; and the completions since it had found everything.
+    expected: VecDeque<Packed>,
     completions: u32,
     number: u8,
     good: u64,
@@ -109,7 +109,7 @@ impl Device {
             taken: 0,
             packets: vec![false; strides as usize],
             after: 0,
-            told: VecDeque::new(),
+            expected: VecDeque::new(),
             completions: 0,
             number: 0,
             good: 0,
@@ -125,7 +125,7 @@ impl Device {
         u32::from_be(unsafe { self.record.cast::<u32>().read_volatile() }) as u16
     }
 
-    /// Where the memory of a request is: behind the segment that leads to the next one, and its length and key.
+    /// The address in a request: after the segment that leads to the next one, a length and a key.
     fn memory(&self, request: u16) -> usize {
         let at = usize::from(request & self.mask) * self.stride_of_ring + 16 + 8;
         // SAFETY: the entry is in the ring, as long as the queue.
@@ -161,8 +161,8 @@ impl Device {
         }
     }
 
-    /// Tells of strides; `change` may change the completion.
-    fn tell(
+    /// Completes strides; `change` may change the completion.
+    fn complete(
         &mut self,
         random: &mut Random,
         first: u16,
@@ -182,7 +182,7 @@ impl Device {
         self.completions += 1;
     }
 
-    /// Counts strides that were told.
+    /// Counts strides that were completed.
     fn count(&mut self, count: u32) {
         self.taken += count;
         if self.taken == self.strides {
@@ -200,7 +200,7 @@ impl Device {
         *entry = zerocopy::transmute!(error);
     }
 
-    /// A packet, behind the last one or some strides later. It may be longer than its strides: then it is none.
+    /// A packet, after the last one or some strides later. It may be longer than its strides: then it is none.
     fn packet(&mut self, random: &mut Random) {
         let most = (self.strides - self.taken).min(self.strides - self.after);
         if most == 0 {
@@ -219,12 +219,12 @@ impl Device {
         self.number = self.number.wrapping_add(1);
         if length <= room {
             self.write(start, bytes(self.number, length));
-            self.told.push_back(Told { start, length, number: self.number });
+            self.expected.push_back(Packed { start, length, number: self.number });
             self.good += 1;
         } else {
             self.bad += 1;
         }
-        self.tell(random, first as u16, count << STRIDES_SHIFT | length as u32, |_| {});
+        self.complete(random, first as u16, count << STRIDES_SHIFT | length as u32, |_| {});
         self.packets[first as usize..][..count as usize].fill(true);
         self.after = first + count;
         self.count(count);
@@ -234,7 +234,7 @@ impl Device {
     fn filler(&mut self, random: &mut Random) {
         let count = 1 + random.below(self.strides - self.taken);
         let first = random.pick(&[self.taken as u16, 0, self.strides as u16, u16::MAX]);
-        self.tell(random, first, FILLER | count << STRIDES_SHIFT, |_| {});
+        self.complete(random, first, FILLER | count << STRIDES_SHIFT, |_| {});
         self.count(count);
     }
 
@@ -242,7 +242,7 @@ impl Device {
     fn failure(&mut self, random: &mut Random) {
         let count = random.below((self.strides - self.taken).min(3) + 1);
         let (first, syndrome) = (random.next() as u16, random.pick(&ALONE));
-        self.tell(random, first, count << STRIDES_SHIFT, |entry| Self::fail(entry, syndrome));
+        self.complete(random, first, count << STRIDES_SHIFT, |entry| Self::fail(entry, syndrome));
         self.bad += 1;
         self.count(count);
     }
@@ -251,14 +251,14 @@ impl Device {
     fn stop(&mut self, random: &mut Random) {
         let mut syndrome = random.pick(&STOPS);
         while self.request != self.posted() {
-            self.tell(random, 0, 0, |entry| Self::fail(entry, syndrome as u8));
+            self.complete(random, 0, 0, |entry| Self::fail(entry, syndrome as u8));
             self.bad += 1;
             self.count(self.strides - self.taken);
             syndrome = Syndrome::WorkRequestFlushed;
         }
     }
 
-    /// Tells what no device may.
+    /// Completes what no device may.
     fn lie(&mut self, random: &mut Random) {
         let (taken, after, left) = (self.taken, self.after, self.strides - self.taken);
         let other = self.request.wrapping_add(1 + random.below(u32::from(self.mask)) as u16);
@@ -283,7 +283,7 @@ impl Device {
             6 => (first, count) = (self.strides as u16, 1.min(self.strides - taken)),
             _ => count = 0,
         }
-        self.tell(random, first, filler | count << STRIDES_SHIFT | 60, changed);
+        self.complete(random, first, filler | count << STRIDES_SHIFT | 60, changed);
         self.lied = true;
     }
 
@@ -308,9 +308,10 @@ impl Device {
     }
 }
 
-/// A packet is the next one that the device told of, and stays as it is while the device writes.
+/// A packet is the next one that the device completed, and stays as it is while the device writes.
 fn look(device: &mut Device, random: &mut Random, packet: &Packet<'_, Striding>) -> u8 {
-    let Told { start, length, number } = device.told.pop_front().expect("a packet that was told");
+    let Packed { start, length, number } =
+        device.expected.pop_front().expect("a packet that was completed");
     assert_eq!((packet.as_ptr().addr(), packet.len()), (start, length));
     for _ in 0..2 {
         assert!(packet.iter().copied().eq(bytes(number, length)), "packet {number}");
@@ -423,7 +424,7 @@ fn run(seed: u64) -> bool {
         error = received.err();
     }
     assert_eq!(error.is_some(), device.lied, "{error:?}");
-    assert!(device.told.is_empty(), "{} packets are missing, {error:?}", device.told.len());
+    assert!(device.expected.is_empty(), "{} packets are missing, {error:?}", device.expected.len());
     let counts = queue.counts();
     assert_eq!((counts.received, counts.bad), (device.good, device.bad), "received and bad");
     assert_eq!(error.is_some(), device.lied, "{error:?}");

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) const CASES: &[Case] = cases![
     packets_lie_one_behind_the_other_in_one_receive: RAW_PACKETS | STRIDING | FEW_STRIDES,
     what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next: RAW_PACKETS | STRIDING | FEW_STRIDES,
-    a_packet_behind_the_end_of_a_receives_memory_fails_with_its_strides: RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR,
+    a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides: RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR,
     a_striding_queue_in_error_flushes_its_receives: RAW_PACKETS | STRIDING | FEW_STRIDES,
     a_striding_queue_that_is_reset_begins_at_the_first_stride: RAW_PACKETS | STRIDING | FEW_STRIDES,
     packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again:
@@ -171,8 +171,8 @@ fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> O
     Ok(())
 }
 
-/// As the drivers have it that run on silicon: the device goes on behind the strides of the packet.
-fn a_packet_behind_the_end_of_a_receives_memory_fails_with_its_strides(bed: &Bed) -> Outcome {
+/// As the drivers have it that run on silicon: the device goes on after the strides of the packet.
+fn a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = Strided::new(bed, None)?;
     b.queue.recv(0, b.memory.sge(..3 * STRIDE)?)?;

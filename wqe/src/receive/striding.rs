@@ -128,13 +128,13 @@ impl StridingRecords {
         self.records.oldest.store(oldest.wrapping_add(1).into(), Release);
     }
 
-    /// Poller: takes the strides that a CQE tells, and retires the request once all of them are taken, or the
+    /// Poller: takes the strides that a CQE names, and retires the request once all of its strides are taken, or the
     /// queue stopped. Returns the request's identifier, and whether it was retired. `None` if a correct
     /// device never reports that: the request is not the oldest one, or does not have the strides, or an earlier
     /// packet took them.
     #[inline]
-    pub fn retire(&self, told: StridesOf) -> Option<(u64, bool)> {
-        let StridesOf { request, first, byte_count, outcome } = told;
+    pub fn retire(&self, entry: StridesOf) -> Option<(u64, bool)> {
+        let StridesOf { request, first, byte_count, outcome } = entry;
         let (oldest, wr_id) = self.oldest()?;
         if (request ^ oldest) & self.mask() != 0 {
             return None;
@@ -194,22 +194,24 @@ mod tests {
         StridingRecords::new(Arc::new(records), 8)
     }
 
-    fn told(request: u16, first: u16, count: u32) -> StridesOf {
+    fn strides(request: u16, first: u16, count: u32) -> StridesOf {
         StridesOf { request, first, byte_count: count << STRIDES_SHIFT | 60, outcome: Arrived }
     }
 
     /// A packet of the request at this place.
     fn take(records: &StridingRecords, request: u16, first: u16, count: u32) -> Option<u64> {
-        records.retire(told(request, first, count)).map(|(wr_id, _)| wr_id)
+        records.retire(strides(request, first, count)).map(|(wr_id, _)| wr_id)
     }
 
     fn skip(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
-        records
-            .retire(StridesOf { byte_count: FILLER | count << STRIDES_SHIFT, ..told(0, first, 0) })
+        records.retire(StridesOf {
+            byte_count: FILLER | count << STRIDES_SHIFT,
+            ..strides(0, first, 0)
+        })
     }
 
     fn fail(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
-        records.retire(StridesOf { outcome: Failed, ..told(0, first, count) })
+        records.retire(StridesOf { outcome: Failed, ..strides(0, first, count) })
     }
 
     #[test]
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(take(&records, 0, 0, 3), Some(100));
         assert_eq!(take(&records, 0, 3, 1), Some(100));
         assert_eq!(records.records().in_flight(), 2);
-        assert_eq!(records.retire(told(0, 4, 4)), Some((100, true)));
+        assert_eq!(records.retire(strides(0, 4, 4)), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
         assert_eq!(take(&records, 1, 0, 8), Some(101));
         assert_eq!((records.records().in_flight(), take(&records, 2, 0, 1)), (0, None));
@@ -246,7 +248,7 @@ mod tests {
             let records = records(3);
             assert_eq!(take(&records, 0, 0, 3), Some(100));
             for request in [1, 2, 3, u16::MAX] {
-                let other = StridesOf { outcome, ..told(request, 3, 1) };
+                let other = StridesOf { outcome, ..strides(request, 3, 1) };
                 assert_eq!(records.retire(other), None, "{outcome:?} of {request}");
             }
             // Its number or its place.
@@ -294,7 +296,7 @@ mod tests {
     fn a_request_of_a_queue_that_stopped_ends_with_all_of_its_strides() {
         let records = records(2);
         assert_eq!(take(&records, 0, 0, 3), Some(100));
-        let stop = |request| StridesOf { outcome: Stopped, ..told(request, 0, 0) };
+        let stop = |request| StridesOf { outcome: Stopped, ..strides(request, 0, 0) };
         assert_eq!(records.retire(stop(0)), Some((100, true)));
         assert_eq!(take(&records, 1, 0, 3), Some(101));
         assert_eq!(records.retire(stop(1)), Some((101, true)));

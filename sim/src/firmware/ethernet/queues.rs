@@ -73,7 +73,7 @@ fn strides(wq: &WorkQueue, has: &Capabilities) -> Result<Option<Strides>, Failur
         if has.few_strides { *Strides::LOG_COUNT.start() } else { Strides::LOG_COUNT_BASE };
     let least = match has.log_striding_bytes {
         0 => LOG_STRIDING_BYTES,
-        told => told.into(),
+        least => least.into(),
     };
     if !Strides::LOG_BYTES.contains(&log_bytes)
         || !(fewest..=*Strides::LOG_COUNT.end()).contains(&log_count)

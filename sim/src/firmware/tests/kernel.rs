@@ -224,12 +224,12 @@ fn a_wqe_of_fewer_strides_or_bytes_than_the_model_has_is_refused() {
         let mut rig = Rig::new(config.capabilities(has));
         let mut query = QueryHcaCapIn::request();
         query.set_op_mod(CapGroup::GENERAL.op_mod(CapMode::CURRENT));
-        let told = rig.run(&query);
-        assert_eq!(told.hca_cap().ext_stride_num_range(), few_strides);
-        assert_eq!(told.hca_cap().hca_cap_2(), log_striding_bytes != 0);
+        let general = rig.run(&query);
+        assert_eq!(general.hca_cap().ext_stride_num_range(), few_strides);
+        assert_eq!(general.hca_cap().hca_cap_2(), log_striding_bytes != 0);
         query.set_op_mod(CapGroup::GENERAL_2.op_mod(CapMode::CURRENT));
-        let told = rig.run(&query).hca_cap_2().log_min_stride_wqe_sz();
-        assert_eq!(told, log_striding_bytes.into());
+        let least = rig.run(&query).hca_cap_2().log_min_stride_wqe_sz();
+        assert_eq!(least, log_striding_bytes.into());
         let (pd, cqn) = (rig.pd(), rig.cq());
         let record = rig.page() + 4072;
         let mut input = CreateRqIn::request();
