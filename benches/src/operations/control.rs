@@ -15,5 +15,5 @@ pub fn create_destroy_qp(
         .max_recv_wr(depth)
         .max_inline_data(28)
         .build()?;
-    qp.destroy().map_err(Into::into)
+    qp.destroy().map(drop).map_err(Into::into)
 }
