@@ -4,6 +4,7 @@ mod buffers;
 mod connecting;
 mod debug;
 mod docs;
+mod ends;
 mod events;
 mod faults;
 mod flows;

@@ -240,7 +240,8 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     }
 
     /// Page size of the buffers. Default: [`HugePages::None`]. See
-    /// [`MemoryBuilder::huge_pages`](crate::MemoryBuilder::huge_pages).
+    /// [`MemoryBuilder::huge_pages`](crate::MemoryBuilder::huge_pages): in a forked child, an access
+    /// to the bytes of a [`Frame`](super::Frame) in huge pages ends the child by SIGSEGV.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self

@@ -13,6 +13,11 @@ use std::sync::Arc;
 ///
 /// When it is dropped, or was sent, its buffer is the queue's again. The memory stays registered until
 /// the last frame is gone, also when the queue is dropped before.
+///
+/// In a forked child the bytes are zeros, and nothing can be sent. With
+/// [huge pages](super::EthernetQueueBuilder::huge_pages) the child has no such memory: an access to the
+/// bytes, also by [`Frame::fill`], ends it by SIGSEGV (`SEGV_MAPERR`). Length, capacity and dropping do
+/// no harm.
 pub struct Frame {
     buffers: Arc<Buffers>,
     slot: ManuallyDrop<Slot>,

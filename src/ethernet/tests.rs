@@ -436,3 +436,38 @@ fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
         }
     }
 }
+
+/// Calls answer that the queue is the parent's; to read the bytes of a frame needs no call.
+#[test]
+fn child_reads_zeros_in_a_frame_and_neither_receives_nor_sends() {
+    let simulator = stepped();
+    let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
+    let mut queue =
+        context.create_ethernet_queue(1).receives(8).frames(4).sends(8).build().unwrap();
+    let mut frame = queue.frame().unwrap();
+    frame.fill(&[0x5a; 60]);
+    // SAFETY: the child takes no lock that another thread may hold but those of the allocator, which a
+    // fork leaves usable, and ends without the handlers of the parent.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            // SAFETY: as above. A child that waits is ended by the signal.
+            unsafe { nix::libc::alarm(60) };
+            let zeros = frame.iter().all(|byte| *byte == 0);
+            frame.fill(&[1; 60]);
+            let refused = [
+                matches!(queue.receive(|_| ()), Err(EthernetError::Poll(PollError::Forked))),
+                queue.send([frame]).is_err(),
+                queue.restart().is_err(),
+            ];
+            let wrong = refused.iter().position(|refused| !refused).map_or(0, |at| at as i32 + 2);
+            // SAFETY: as above.
+            unsafe { nix::libc::_exit(if zeros { wrong } else { 1 }) }
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            let ended = nix::sys::wait::waitpid(child, None);
+            assert_eq!(ended, Ok(nix::sys::wait::WaitStatus::Exited(child, 0)));
+        }
+    }
+    assert_eq!(frame[..], [0x5a; 60], "the parent has its own");
+    assert_eq!(queue.send([frame]), Ok(1));
+}

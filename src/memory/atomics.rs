@@ -116,6 +116,9 @@ fn misaligned(operation: &'static str, align: usize) -> Error {
 
 /// A region of atomics, which it dereferences to: see [`MemoryBuilder::register_atomics`]. What
 /// [`MemoryRegion::atomics`] says of order holds here as well.
+///
+/// In a forked child the atomics are zeros. With [huge pages](MemoryBuilder::huge_pages) the child has
+/// no such memory: an access ends it by SIGSEGV.
 pub struct AtomicRegion<A> {
     region: MemoryRegion,
     start: NonNull<A>,

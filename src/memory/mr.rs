@@ -111,6 +111,11 @@ impl MemoryBuilder<'_> {
     /// Page size of the memory. Default: [`HugePages::None`], ordinary pages. With
     /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] `register` fails if the pool has too few
     /// pages.
+    ///
+    /// A forked child has no huge pages of its parent. [`MemoryRegion::read_at`],
+    /// [`MemoryRegion::write_at`] and [`MemoryRegion::as_slice`] answer
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) there; an access to
+    /// [atomics](crate::AtomicRegion) or through [`MemoryRegion::as_ptr`] ends the child by SIGSEGV.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self

@@ -534,7 +534,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
         match inner.destroy() {
             Ok(()) => {
                 let mut not_done = Vec::new();
-                inner.add_unknown(&mut not_done);
+                if inner.is_busy() {
+                    inner.add_unknown(&mut not_done);
+                }
                 Ok(not_done)
             }
             Err(error) => Err(DestroyError::new(self, error)),

@@ -114,7 +114,7 @@ impl QpInner {
     }
 
     /// Whether a request of its own queues has no completion yet.
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let records = self.index.records();
         let receives = match &records.receive {
             ReceiveSide::Own(receives) => receives.in_flight(),

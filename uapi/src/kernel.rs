@@ -96,6 +96,11 @@ pub enum Access {
 }
 
 /// The page size of anonymous memory.
+///
+/// A forked child reads zeros in ordinary pages of its parent. Huge pages are not mapped there
+/// (`MADV_DONTFORK`), because the kernel cannot wipe them: an access ends the child by SIGSEGV
+/// (`SEGV_MAPERR`). A call that copies bytes of a region is refused in a child in either case;
+/// what is read without a call, as frames, atomics and pointers are, faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Ordinary pages. This is the default.

@@ -15,3 +15,4 @@ mod purge;
 mod strides;
 mod threads;
 mod untrusted;
+mod unusual;

@@ -7,6 +7,7 @@ use std::{
 
 use nix::{
     libc,
+    sys::signal::Signal,
     sys::wait::{WaitStatus, waitpid},
     unistd::{ForkResult, fork},
 };
@@ -324,6 +325,29 @@ fn a_child_finds_zeros_and_the_parent_its_data() {
     }
     // SAFETY: as above, in the parent.
     assert_eq!(unsafe { map.as_ptr().read_volatile() }, 0x5a);
+}
+
+/// Huge pages are kept from children so, and a machine that tests may have none of them.
+#[test]
+fn memory_that_is_kept_from_a_child_ends_it_by_a_fault() {
+    let mut map = MmapOptions::new().len(page_size()).map_anon().unwrap();
+    if keep_from_children(&mut map, true).is_err() {
+        println!("SKIP: this kernel has no MADV_DONTFORK, as some emulators");
+        return;
+    }
+    // SAFETY: the child only reads a byte and exits.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            // SAFETY: the page may be absent in the child: then the signal ends it here.
+            let byte = unsafe { map.as_ptr().read_volatile() };
+            // SAFETY: ends the child, without running the parent's exit handlers.
+            unsafe { libc::_exit(i32::from(byte)) }
+        }
+        ForkResult::Parent { child } => {
+            let ended = waitpid(child, None).unwrap();
+            assert!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGSEGV, _)), "{ended:?}");
+        }
+    }
 }
 
 #[test]
