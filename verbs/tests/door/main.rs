@@ -8,6 +8,7 @@ mod completion_queues;
 mod devices;
 mod direct;
 mod domains;
+mod forked;
 mod header;
 mod hostile;
 mod machine;
