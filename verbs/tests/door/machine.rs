@@ -17,7 +17,7 @@ use std::time::Duration;
 static MACHINES: AtomicU64 = AtomicU64::new(1);
 
 /// The longest that the tests go on with the same machines.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Ends the process if a test waits for ever: a verb that waits for an acknowledgement cannot be ended otherwise.
 fn end_a_process_that_waits() {

@@ -118,9 +118,6 @@ fn a_limit_that_is_reached_is_told_once_and_destroy_waits_for_its_acknowledgemen
     let mut init: ibv_srq_init_attr = blank();
     init.attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 5 };
     let srq = made(c!(srq::create_srq(bed.pd, &mut init)));
-    let mut attr: ibv_srq_attr = blank();
-    ok(c!(srq::query_srq(srq, &mut attr)));
-    assert_eq!(attr.srq_limit, 0, "this form of creation sets none");
     let mut event = below_limit(&mut bed, srq);
     let handed = Handed(srq);
     let destroyed = Waiting::begin(move || c!(srq::destroy_srq(handed.get())));
@@ -132,16 +129,34 @@ fn a_limit_that_is_reached_is_told_once_and_destroy_waits_for_its_acknowledgemen
 }
 
 #[test]
+fn the_limit_of_the_plain_form_of_creation_is_not_looked_at() {
+    let bed = Bed::new();
+    let mut plain: ibv_srq_init_attr = blank();
+    plain.attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 1000 };
+    let srq = made(c!(srq::create_srq(bed.pd, &mut plain)));
+    ok(c!(srq::destroy_srq(srq)));
+    let mut wanted: ibv_srq_init_attr_ex = blank();
+    wanted.attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 1000 };
+    (wanted.comp_mask, wanted.pd) = (IBV_SRQ_INIT_ATTR_PD, bed.pd);
+    not_made(create_srq_ex(bed.context, &mut wanted), libc::EINVAL);
+    bed.end();
+}
+
+#[test]
 fn only_the_limit_of_a_queue_changes_and_no_further_than_its_size() {
     let mut bed = Bed::new();
     let srq = bed.srq(8);
     let mut attr: ibv_srq_attr = blank();
     ok(c!(srq::query_srq(srq, &mut attr)));
     let size = attr.max_wr;
+    for wr_id in 0..u64::from(size) {
+        ok(receive_shared(srq, wr_id, bed.sge(HALF, 8)));
+    }
     attr.srq_limit = size + 1;
     assert_eq!(c!(srq::modify_srq(srq, &mut attr, IBV_SRQ_LIMIT as c_int)), libc::EINVAL);
     attr.srq_limit = size;
     assert_eq!(c!(srq::modify_srq(srq, &mut attr, IBV_SRQ_MAX_WR as c_int)), libc::EINVAL);
+    attr.srq_limit = 1;
     ok(c!(srq::modify_srq(srq, &mut attr, 0)));
     ok(c!(srq::query_srq(srq, &mut attr)));
     assert_eq!((attr.srq_limit, attr.max_wr), (0, size));
