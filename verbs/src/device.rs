@@ -84,11 +84,10 @@ fn known(device: Device) -> &'static DeviceObject {
     made
 }
 
-fn list(count: *mut c_int) -> Verb<*mut *mut ibv_device> {
+fn list(kernel: Arc<dyn Kernel>, count: *mut c_int) -> Verb<*mut *mut ibv_device> {
     static FIRST: Once = Once::new();
     FIRST.call_once(fork::init_by_environment);
-    let kernel = Arc::new(BlockingKernel::new());
-    let devices = mlx5::devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
+    let devices = mlx5::devices_on(Arc::clone(&kernel))?;
     if devices.is_empty() && kernel.sysfs_list("class/infiniband_verbs") == Err(Errno::ENOENT) {
         // Without ib_uverbs C has no list, not an empty one.
         return Err(Refusal(libc::ENOSYS));
@@ -116,11 +115,24 @@ fn list(count: *mut c_int) -> Verb<*mut *mut ibv_device> {
 /// # Safety
 /// `num_devices` is NULL or writable.
 pub unsafe extern "C" fn get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    // SAFETY: by the contract.
+    unsafe { get_device_list_on(Arc::new(BlockingKernel::new()), num_devices) }
+}
+
+/// As [`get_device_list`], of the devices of another kernel, such as a simulated one. Two devices that the
+/// process lists differ in name, node or GUID.
+///
+/// # Safety
+/// As for [`get_device_list`]. A `read` of the descriptor of an event file of the kernel returns one event.
+pub unsafe fn get_device_list_on(
+    kernel: Arc<dyn Kernel>,
+    num_devices: *mut c_int,
+) -> *mut *mut ibv_device {
     if !num_devices.is_null() {
         // SAFETY: by the contract.
         unsafe { num_devices.write(0) };
     }
-    object(list(num_devices))
+    object(list(kernel, num_devices))
 }
 
 /// `ibv_free_device_list`.

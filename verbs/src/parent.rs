@@ -166,3 +166,6 @@ impl Parent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

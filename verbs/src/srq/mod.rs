@@ -402,3 +402,6 @@ pub unsafe extern "C" fn post_srq_recv(
         Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }
+
+#[cfg(test)]
+mod tests;

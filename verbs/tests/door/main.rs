@@ -1,0 +1,21 @@
+//! What the library promises to C programs, by its functions under their Rust names, on a simulated device.
+//!
+//! A program calls some functions by symbols, others by tables, as the inline functions of the header do: see
+//! [`header`]. Each test is a sentence about such a program.
+
+mod bed;
+mod completion_queues;
+mod devices;
+mod direct;
+mod domains;
+mod forked;
+mod header;
+mod hostile;
+mod machine;
+mod memory;
+mod packets;
+mod posting;
+mod queue_pairs;
+mod random;
+mod sessions;
+mod shared_receive;
