@@ -819,10 +819,10 @@ mod tests {
     fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
         let simulator = simulator();
         let mut queue = queue(&simulator);
-        let mut teller = Teller::new(&simulator, &queue);
+        let mut device = Completer::new(&simulator, &queue);
         let rounds = 3 * queue.recv_cq.capacity() as u16;
         for counter in 0..rounds {
-            teller.tell(counter % 8, 1, 60);
+            device.complete(counter % 8, 1, 60);
             let found = queue.receive(|mut packets| {
                 let found = packets.next().is_some();
                 std::mem::forget(packets);
