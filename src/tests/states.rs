@@ -499,7 +499,8 @@ fn queue_pair_with_a_half_of_another_one_changes_no_state() {
     let (options, endpoint) =
         (ConnectOptions::default(), far.endpoint(port, Psn::default(), &ConnectOptions::default()));
     // Both queue pairs have the control half of the other one, or a half that posts.
-    let swaps: [fn(&SharedQueuePair<Rc>, &SharedQueuePair<Rc>); 3] = [
+    type Swap = fn(&SharedQueuePair<Rc>, &SharedQueuePair<Rc>);
+    let swaps: [Swap; 3] = [
         |a, b| std::mem::swap(&mut *a.lock_control(), &mut *b.lock_control()),
         |a, b| std::mem::swap(&mut *a.lock_send(), &mut *b.lock_send()),
         |a, b| std::mem::swap(&mut *a.lock_receive().unwrap(), &mut *b.lock_receive().unwrap()),
