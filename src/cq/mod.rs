@@ -105,7 +105,7 @@ impl CompletionTarget {
     /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
     /// has passed since then, and that is not over, may cause the event.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.arm(self.inner.state.consumed(), solicited_only)
+        self.inner.arm(self.inner.consumed(), solicited_only)
     }
 
     /// As [`CompletionQueue::id`].
@@ -526,13 +526,11 @@ impl CompletionQueue {
     /// the next poll may still use.
     pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
-        let consumed = match self.inner.attention.is_handed_over() {
-            true => self.inner.state.consumed_elsewhere(),
-            false => self.ring.consumer(),
-        };
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
         // meanwhile.
-        self.inner.deferred.release_but(consumed, |gone| last.contains(&Some(gone.as_non_null())));
+        self.inner
+            .deferred
+            .release_but(self.consumed(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
     /// Handles an empty poll: counts it, and looks around at times.
@@ -639,7 +637,15 @@ impl CompletionQueue {
     ///
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.arm(self.ring.consumer(), solicited_only)
+        self.inner.arm(self.consumed(), solicited_only)
+    }
+
+    /// Returns the consumer index, also of CQEs that an iterator passed which was leaked.
+    fn consumed(&self) -> u32 {
+        match self.inner.attention.is_handed_over() {
+            true => self.inner.state.consumed_elsewhere(),
+            false => self.ring.consumer(),
+        }
     }
 
     /// Delays the event of an armed queue until `count` completions were written, or so many
