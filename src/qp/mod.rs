@@ -144,7 +144,7 @@ impl QpInner {
         // again after.
         cqs.iter().for_each(|cq| cq.depart(&self.index));
         self.index.depart();
-        cqs.iter().for_each(|cq| cq.depart(&self.index));
+        cqs.iter().for_each(|cq| cq.keep_back(&self.index));
         Ok(())
     }
 }
