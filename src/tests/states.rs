@@ -1,10 +1,14 @@
 //! From an error back to work: quiescing, resetting and purging, in unusual orders.
 
 use super::*;
+use crate::testing::Altered;
 use crate::transport::{RawPacket, Rc, Ud};
+use mlx5_prm::cmd::CommandOpcode;
+use mlx5_prm::cmd::qp::QueryQpOut;
 use mlx5_prm::cqe::{CqeOpcode, MiniFormat, Syndrome};
 use mlx5_sim::Fault;
 use mlx5_sim::engine::{DrainAt, QpState};
+use mlx5_uapi::ioctl::{attr, method};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -12,7 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// How long a test waits for what must come.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -1060,5 +1064,36 @@ fn data_is_promised_in_order_only_in_rts_by_a_device_that_says_so_to_an_x86() {
         simulator.remove_device(0);
         let gone = control.device_data_in_order().map_err(|error| error.kind());
         assert!(matches!(gone, Ok(false) | Err(ErrorKind::DeviceGone)), "{gone:?}");
+    }
+}
+
+/// The answer counts of a device that has the capability, and is that of the queue pair then.
+#[test]
+fn data_order_is_what_the_queue_pair_says_on_a_device_with_the_capability() {
+    for model in [mlx5_sim::Model::ConnectX6, mlx5_sim::Model::ConnectX7] {
+        for says in [false, true] {
+            let simulator = Simulator::new(SimConfig::new().model(model));
+            let kernel = Altered::new(simulator.kernel(), move |call| {
+                call.pass()?;
+                let query = (CommandOpcode::QUERY_QP.0 as u16).to_be_bytes();
+                if call.method == method::DEVX_OBJ_QUERY
+                    && call.input(attr::devx_obj_query::CMD_IN)[..2] == query
+                {
+                    let answer = call.output(attr::devx_obj_query::CMD_OUT);
+                    let answer = QueryQpOut::mut_from_bytes(answer).expect("an answer");
+                    answer.qpc_mut().set_data_in_order(says);
+                }
+                Ok(())
+            });
+            let context = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0).open().unwrap();
+            let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).build().unwrap());
+            let make = || pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+            let port = context.local_port(1, None).unwrap();
+            let mut pair = Pair { near: make(), far: make(), port };
+            pair.connect();
+            let (_, _, control) = pair.near.split();
+            let expected = says && model == mlx5_sim::Model::ConnectX7;
+            assert_eq!(control.device_data_in_order(), Ok(expected), "{model:?} {says}");
+        }
     }
 }
