@@ -5,6 +5,7 @@ mod connecting;
 mod debug;
 mod docs;
 mod ends;
+mod ends_shared;
 mod events;
 mod faults;
 mod flows;

@@ -20,12 +20,15 @@ pub enum Ended {
     /// The queue pair could not be flushed, or had been reset with requests posted, and was destroyed:
     /// nothing more is known of what had been posted.
     Destroyed,
+    /// The program has the queue pair: it has left another one in the [`Seat`](crate::Seat), or none. What
+    /// had been posted completes, if the queue pair is flushed before it is destroyed.
+    Elsewhere,
 }
 
 impl Ended {
     /// Whether nothing more is known of what had been posted: it may have been done or not.
     pub fn is_lost(self) -> bool {
-        self != Self::Closed
+        !matches!(self, Self::Closed | Self::Elsewhere)
     }
 }
 
@@ -41,6 +44,10 @@ impl fmt::Display for Ended {
             Self::TimedOut => f.write_str(
                 "the hub was shut down, and the device did not complete in time what was posted: it \
                  is not known what was done of it",
+            ),
+            Self::Elsewhere => f.write_str(
+                "the queue pair was not given back to its seat, which has another one or none: \
+                 return the queue pair that the seat has lent",
             ),
             Self::Destroyed => f.write_str(
                 "the queue pair could not be flushed and was destroyed: it is not known what was \

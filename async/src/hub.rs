@@ -76,7 +76,7 @@ impl Hub {
         let shared = self.registry.add(completions, self.capacity, srqn, |number, receives| {
             Shared::new(&self.registry, number, qp, receives)
         })?;
-        Ok(Seat { handles: Handles(shared) })
+        Ok(Seat::new(Handles(shared)))
     }
 
     /// Takes a queue pair over: from now on, requests are posted by the handle that is returned.

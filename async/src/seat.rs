@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use mlx5::{ConnectOptions, Connected, LocalPort, QueuePair, QueuePairTransport, Sge};
+use mlx5::{
+    ConnectOptions, Connected, LocalPort, QueuePair, QueuePairLife, QueuePairTransport, Sge,
+};
 
 use crate::error::{Ended, Refused};
 use crate::queue_pair::AsyncQueuePair;
@@ -33,6 +35,8 @@ use crate::shared::{Handles, Shared};
 #[must_use = "a seat waits for `Seat::adopt`"]
 pub struct Seat<T: QueuePairTransport, K> {
     pub(crate) handles: Handles<T, K>,
+    /// Another queue pair, which was returned in place of the one that belongs here.
+    other: Option<QueuePair<T>>,
 }
 
 impl<T: QueuePairTransport, K> fmt::Debug for Seat<T, K> {
@@ -42,8 +46,13 @@ impl<T: QueuePairTransport, K> fmt::Debug for Seat<T, K> {
 }
 
 impl<T: QueuePairTransport, K> Seat<T, K> {
+    pub(crate) fn new(handles: Handles<T, K>) -> Self {
+        Self { handles, other: None }
+    }
+
     /// Does something with the queue pair. It fails if that could not be flushed when the hub was shut
-    /// down, and was destroyed.
+    /// down, and was destroyed; and with [`Ended::Elsewhere`] if `work` leaves another queue pair in its
+    /// place: see [`Seat::lend`].
     ///
     /// Do not reset it with receives posted: a reset forgets them, and they never complete. A queue pair
     /// that is closed in this state is destroyed, and they fail with [`Ended::Destroyed`]; one that was
@@ -57,18 +66,42 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
 
     /// Lends the queue pair to what takes it by value, for example to a connection manager, and gives it
     /// back. It fails as [`Seat::with`] does.
+    ///
+    /// If `work` returns another queue pair although that of the seat is not destroyed, the call fails with
+    /// [`Ended::Elsewhere`], and the result of `work` is dropped. The seat keeps both: the other queue pair
+    /// is what `work` gets in the next call, which may return the right one; and what was posted keeps what
+    /// it has until it completes, or until the hub ends.
     pub fn lend<R>(
         &mut self,
         work: impl FnOnce(QueuePair<T>) -> (QueuePair<T>, R),
     ) -> Result<R, Ended> {
         let shared = &*self.handles.0;
-        let Some(qp) = shared.qp().take() else { return Err(Ended::Destroyed) };
-        let mut lent = Lent { shared, qp: None };
-        // Not by its number, which a queue pair of another device may have as well.
-        let same = (qp.context(), qp.id());
+        let (qp, own) = match (self.other.take(), shared.away()) {
+            (_, Some(own)) if own.is_over() => {
+                shared.give_back(None, &own);
+                return Err(Ended::Destroyed);
+            }
+            (Some(other), Some(own)) => (other, own),
+            _ => {
+                let Some(qp) = shared.qp().take() else { return Err(shared.absent()) };
+                let own = qp.life();
+                (qp, own)
+            }
+        };
+        let mut lent = Lent { shared, own, qp: None };
         let (qp, done) = work(qp);
-        lent.qp = Some(qp).filter(|qp| (qp.context(), qp.id()) == same);
-        Ok(done)
+        if lent.own.is_of(&qp) {
+            lent.qp = Some(qp);
+            return Ok(done);
+        }
+        if lent.own.is_over() {
+            return Ok(done);
+        }
+        // The queue pair may be part of it.
+        drop(done);
+        self.other = Some(qp);
+        drop(lent);
+        Err(shared.absent())
     }
 
     /// Posts a receive request, whose completion goes to [`AsyncQueuePair::receives`].
@@ -108,12 +141,13 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
 /// A queue pair that is lent. Dropped, it is where it was.
 struct Lent<'a, T: QueuePairTransport, K> {
     shared: &'a Shared<T, K>,
-    /// None if it does not come back, because of a panic.
+    own: QueuePairLife,
+    /// None if it is not given back: `work` panicked, or returned another.
     qp: Option<QueuePair<T>>,
 }
 
 impl<T: QueuePairTransport, K> Drop for Lent<'_, T, K> {
     fn drop(&mut self) {
-        self.shared.give_back(self.qp.take());
+        self.shared.give_back(self.qp.take(), &self.own);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use mlx5::{
-    CompletionError, ErrorKind, QueuePairTransport, QueueState, SendFlags, Sge, WorkCompletion, Wr,
+    CompletionError, ErrorKind, QueuePairLife, QueuePairTransport, QueueState, SendFlags, Sge,
+    WorkCompletion, Wr,
 };
 
 use crate::error::{Ended, Refused, RefusedBecause};
@@ -18,6 +19,8 @@ use crate::wakes::{Place, Wakes, discard};
 pub(crate) struct Shared<T: QueuePairTransport, K> {
     // Destroyed before the slots: after that the device uses nothing of what they keep.
     qp: Mutex<Option<mlx5::QueuePair<T>>>,
+    /// Of a queue pair that was lent and not given back, while it is not destroyed.
+    away: Mutex<Option<QueuePairLife>>,
     pub(crate) send: Arc<Slots<K>>,
     pub(crate) receive: Arc<Slots<K>>,
     pub(crate) number: u32,
@@ -43,12 +46,38 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
         let (qp_num, qp) = (qp.qp_num(), Mutex::new(Some(qp)));
         let (closed, registry) = (AtomicBool::new(false), Arc::clone(registry));
-        Self { qp, send, receive, number, qp_num, closed, registry, receives }
+        let away = Mutex::default();
+        Self { qp, away, send, receive, number, qp_num, closed, registry, receives }
     }
 
     pub(crate) fn qp(&self) -> MutexGuard<'_, Option<mlx5::QueuePair<T>>> {
         // A batch that is dropped by a panic posts nothing.
         self.qp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue pair that was not given back, if there is one.
+    pub(crate) fn away(&self) -> Option<QueuePairLife> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_away(&self, own: Option<&QueuePairLife>) {
+        *self.away.lock().unwrap_or_else(PoisonError::into_inner) = own.cloned();
+    }
+
+    /// Why the queue pair is not here.
+    pub(crate) fn absent(&self) -> Ended {
+        match self.away() {
+            Some(own) if !own.is_over() => Ended::Elsewhere,
+            _ => Ended::Destroyed,
+        }
+    }
+
+    /// Why a request is not posted while the queue pair is not here.
+    fn refuse(&self) -> RefusedBecause {
+        match self.away() {
+            Some(_) => RefusedBecause::Ended(self.absent()),
+            None => RefusedBecause::Taken,
+        }
     }
 
     /// Whether no completion is to come any more.
@@ -73,15 +102,19 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         let mut qp = self.qp();
         // It may be lent: then it is flushed when it comes back.
         let is_here = qp.is_some();
-        let flushed = qp.as_mut().is_none_or(|qp| match qp.state() {
-            QueueState::Error => true,
-            // What is posted was forgotten by the reset.
-            QueueState::Reset => self.send.posted() + self.receive.posted() == 0,
-            // If the device is gone, the pump hears of it, and says so to everyone.
-            _ => {
-                qp.to_error().map_or_else(|error| error.kind() == ErrorKind::DeviceGone, |()| true)
-            }
-        });
+        let flushed = match qp.as_mut() {
+            // What was not given back may be destroyed since.
+            None => self.away().is_none_or(|own| !own.is_over()),
+            Some(qp) => match qp.state() {
+                QueueState::Error => true,
+                // What is posted was forgotten by the reset.
+                QueueState::Reset => self.send.posted() + self.receive.posted() == 0,
+                // If the device is gone, the pump hears of it, and says so to everyone.
+                _ => qp
+                    .to_error()
+                    .map_or_else(|error| error.kind() == ErrorKind::DeviceGone, |()| true),
+            },
+        };
         if !flushed {
             // Nothing would complete. If it cannot be destroyed either, the driver keeps its memory.
             *qp = None;
@@ -94,16 +127,20 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
     }
 
-    /// Takes a queue pair back that was lent; or it is gone.
-    pub(crate) fn give_back(&self, qp: Option<mlx5::QueuePair<T>>) {
-        let is_gone = qp.is_none();
+    /// Takes a queue pair back that was lent; or notes that it is elsewhere, or destroyed.
+    pub(crate) fn give_back(&self, qp: Option<mlx5::QueuePair<T>>, own: &QueuePairLife) {
+        let is_here = qp.is_some();
         *self.qp() = qp;
-        if is_gone {
+        if !is_here && own.is_over() {
             let mut wakes = Wakes::default();
             self.closed.store(true, Ordering::Release);
+            self.set_away(None);
             self.lose(Ended::Destroyed, &mut wakes);
             self.leave_if_over();
-        } else if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.set_away(Some(own).filter(|_| !is_here));
+        if self.closed.load(Ordering::Acquire) {
             // Meanwhile.
             self.flush();
             self.leave_if_over();
@@ -126,7 +163,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         mut build: impl FnMut(u32, Wr<'_, '_, T>),
     ) -> Result<(), RefusedBecause> {
         let mut qp = self.qp();
-        let Some(qp) = &mut *qp else { return Err(RefusedBecause::Taken) };
+        let Some(qp) = &mut *qp else { return Err(self.refuse()) };
         let posted = qp.post(|batch| {
             for part in 0..parts {
                 let last = part + 1 == parts;
@@ -142,7 +179,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         let name = Name { queue: self.number, receive: true, last: true, slot };
         match &mut *self.qp() {
             Some(qp) => qp.recv(name.wr_id(), sge).map_err(RefusedBecause::Receive),
-            None => Err(RefusedBecause::Taken),
+            None => Err(self.refuse()),
         }
     }
 

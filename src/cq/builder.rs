@@ -16,6 +16,7 @@ use mlx5_uapi::mlx5 as abi;
 use mlx5_uapi::mlx5::{CqeCompFormat, CreateCqFlags, QueryDeviceFlags, UcontextRespMask};
 use mlx5_uapi::verbs::CqFlags;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
 
 /// Size of a CQE.
@@ -336,6 +337,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             deferred,
             buffer: Mutex::new(Some(buffer)),
             stale: Mutex::default(),
+            left: Mutex::default(),
             memory: self.memory,
             timestamps: self.timestamps,
             slot: Some(slot),
@@ -346,7 +348,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         ring.look_after(CompletionQueue::ALIVE_CHECK);
         Ok(CompletionQueue {
             empty_at: ring.consumer(),
-            ring,
+            ring: ManuallyDrop::new(ring),
             inner,
             until_next: CompletionQueue::ALIVE_CHECK,
             in_vain: false,

@@ -33,6 +33,7 @@ use mlx5_prm::cmd::cq::{CqStatus, QueryCqIn, QueryCqOut};
 use mlx5_uapi::cmd::cq as command;
 use mlx5_uapi::mlx5 as abi;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +57,8 @@ pub(crate) struct CqInner {
     /// Of a queue that was handed over: queues that were reset since, and the index behind their
     /// last CQE. The poll that takes the queue back removes these CQEs. Locked after `buffer`.
     stale: Mutex<Vec<(u32, Arc<UserIndex>)>>,
+    /// The ring of a queue whose handle was dropped. Locked before `buffer`.
+    left: Mutex<Option<Ring<QueuePairRecords>>>,
     memory: MemorySource,
     timestamps: Timestamps,
     slot: Option<RecordSlot>,
@@ -105,7 +108,7 @@ impl CompletionTarget {
     /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
     /// has passed since then, and that is not over, may cause the event.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.arm(self.inner.state.consumed(), solicited_only)
+        self.inner.arm(self.inner.consumed(), solicited_only)
     }
 
     /// As [`CompletionQueue::id`].
@@ -158,8 +161,23 @@ impl CqInner {
         self.state.consumed()
     }
 
-    /// Keeps `index` until no CQE in the queue can name it.
+    /// Keeps `index`, of which the device writes no more CQEs, until none in the queue can name it. If
+    /// nothing polls any more, its receives are returned here.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
+        // Until both are done: the handle returns the receives of those that departed before it is dropped.
+        let left = self.left();
+        self.keep_back(index);
+        if let Some(ring) = &*left {
+            ring.each_receive(self.consumed(), |named, counter| {
+                if named == index.get() {
+                    index.discard_receive(counter);
+                }
+            });
+        }
+    }
+
+    /// Keeps `index` until no CQE in the queue can name it.
+    pub(crate) fn keep_back(&self, index: &Arc<UserIndex>) {
         let end = {
             let _buffer = self.buffer();
             self.end_of(index).unwrap_or_else(|| self.consumed())
@@ -192,6 +210,10 @@ impl CqInner {
         });
         stale.push((end, Arc::clone(index)));
         false
+    }
+
+    fn left(&self) -> MutexGuard<'_, Option<Ring<QueuePairRecords>>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stale(&self) -> MutexGuard<'_, Vec<(u32, Arc<UserIndex>)>> {
@@ -306,7 +328,8 @@ impl Drop for CqInner {
 /// Queue pairs that complete here keep parts of it alive. The kernel object is destroyed with the
 /// last of them.
 pub struct CompletionQueue {
-    ring: Ring<QueuePairRecords>,
+    /// Taken by `drop` alone.
+    ring: ManuallyDrop<Ring<QueuePairRecords>>,
     pub(crate) inner: Arc<CqInner>,
     /// The consumer index when polls that found nothing last looked around.
     empty_at: u32,
@@ -526,13 +549,11 @@ impl CompletionQueue {
     /// the next poll may still use.
     pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
-        let consumed = match self.inner.attention.is_handed_over() {
-            true => self.inner.state.consumed_elsewhere(),
-            false => self.ring.consumer(),
-        };
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
         // meanwhile.
-        self.inner.deferred.release_but(consumed, |gone| last.contains(&Some(gone.as_non_null())));
+        self.inner
+            .deferred
+            .release_but(self.consumed(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
     /// Handles an empty poll: counts it, and looks around at times.
@@ -639,7 +660,15 @@ impl CompletionQueue {
     ///
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.arm(self.ring.consumer(), solicited_only)
+        self.inner.arm(self.consumed(), solicited_only)
+    }
+
+    /// Returns the consumer index, also of CQEs that an iterator passed which was leaked.
+    fn consumed(&self) -> u32 {
+        match self.inner.attention.is_handed_over() {
+            true => self.inner.state.consumed_elsewhere(),
+            false => self.ring.consumer(),
+        }
     }
 
     /// Delays the event of an armed queue until `count` completions were written, or so many
@@ -695,15 +724,27 @@ impl CompletionQueue {
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // A child may lack the CQEs; the parent has its own.
-        if self.inner.attention.is_forked() || self.ring.corruption().is_some() {
-            return;
-        }
-        if self.inner.attention.is_handed_over() {
+        let usable = !self.inner.attention.is_forked() && self.ring.corruption().is_none();
+        if usable && self.inner.attention.is_handed_over() {
             self.take_back();
         }
-        // What destroyed queue pairs took from shared receive queues is free.
-        self.ring.skip_all_destroyed();
+        // SAFETY: the field is not used again.
+        let mut ring = unsafe { ManuallyDrop::take(&mut self.ring) };
+        if !usable {
+            // A child may lack the CQEs; the parent has its own.
+            return;
+        }
+        ring.publish();
+        // Receives that destroyed queue pairs took from shared receive queues are free.
+        let mut left = self.inner.left();
+        ring.each_receive(ring.consumer(), |index, counter| {
+            // SAFETY: only the poller frees values, and nothing polls any more.
+            if let Some(gone) = unsafe { self.inner.deferred.find(|gone| gone.get() == index) } {
+                gone.discard_receive(counter);
+            }
+        });
+        // Those of queue pairs that are destroyed from now on are free then.
+        *left = Some(ring);
     }
 }
 

@@ -12,7 +12,10 @@ use mlx5_wqe::{
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The records that completions of a queue pair need.
@@ -308,13 +311,15 @@ impl UserIndexes {
         // it up has processed the removal.
         unsafe { self.table.set(index, pointer, rings) };
         let queue = ManuallyDrop::new(queue);
-        Some(UserIndex { index, indexes: Arc::clone(self), queue })
+        let departed = AtomicBool::new(false);
+        Some(UserIndex { index, departed, indexes: Arc::clone(self), queue })
     }
 }
 
 /// A user index in use, and its queue's records. Dropping it frees the index.
 pub(crate) struct UserIndex {
     index: u32,
+    departed: AtomicBool,
     indexes: Arc<UserIndexes>,
     queue: ManuallyDrop<Arc<QueuePairRecords>>,
 }
@@ -353,8 +358,14 @@ impl UserIndex {
         }
     }
 
-    /// Makes completions ignore the queue from now on.
+    /// Whether the queue is destroyed.
+    pub(crate) fn is_departed(&self) -> bool {
+        self.departed.load(Acquire)
+    }
+
+    /// Makes completions ignore the queue, which is destroyed, from now on.
     pub(crate) fn depart(&self) {
+        self.departed.store(true, Release);
         self.indexes.table.depart(self.index);
     }
 }

@@ -9,6 +9,7 @@ mod connect;
 mod debug;
 mod endpoint;
 mod inspect;
+mod life;
 mod multicast;
 mod objects;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use cancel::{CancelError, Drained};
 pub use connect::Connected;
 pub use endpoint::{ConnectError, ConnectOptions, Endpoint, EndpointError, LocalPort};
 pub(crate) use inspect::DeviceState;
+pub use life::QueuePairLife;
 pub use objects::PacketObjects;
 #[cfg(test)]
 pub(crate) use outstanding::Outstanding;
@@ -144,7 +146,7 @@ impl QpInner {
         // again after.
         cqs.iter().for_each(|cq| cq.depart(&self.index));
         self.index.depart();
-        cqs.iter().for_each(|cq| cq.depart(&self.index));
+        cqs.iter().for_each(|cq| cq.keep_back(&self.index));
         Ok(())
     }
 }

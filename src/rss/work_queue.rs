@@ -463,7 +463,7 @@ impl WqInner {
         // Before and after, as for a queue pair.
         self.cq.depart(&self.index);
         self.index.depart();
-        self.cq.depart(&self.index);
+        self.cq.keep_back(&self.index);
         Ok(())
     }
 }

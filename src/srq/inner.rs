@@ -156,7 +156,7 @@ impl SrqInner {
             // Before and after, as for a queue pair.
             cq.depart(index);
             index.depart();
-            cq.depart(index);
+            cq.keep_back(index);
         }
         Ok(())
     }

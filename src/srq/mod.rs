@@ -153,8 +153,8 @@ impl SharedReceiveQueue {
     /// will return, since the last call: the queue pair that took them was destroyed, dropped or
     /// [purged](crate::QueuePair::purge) before. Their memory is the program's again.
     ///
-    /// Of a queue pair that was destroyed they are there once its completion queue was polled, or
-    /// dropped after it. At most as many as the queue [holds](Self::capacity) are kept.
+    /// Of a queue pair that was destroyed they are there once its completion queue was polled or
+    /// dropped; at once if that was dropped before. At most as many as the queue [holds](Self::capacity) are kept.
     ///
     /// ```
     /// # use mlx5::{CompletionQueue, PollError, QueuePair, SharedReceiveQueue, transport::Rc};

@@ -20,15 +20,53 @@ const MESSAGE: usize = 64;
 const CONNECTIONS: u64 = 3;
 
 /// Numbers that look random (xorshift).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit
     }
+}
+
+/// A bed, how many steps its device does around the next call, and what the seed makes.
+pub(super) fn delayed_bed(seed: u64) -> (Bed, Arc<AtomicU64>, Random) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let simulator = Simulator::new(SimConfig::new().step(true));
+    let late = Arc::new(AtomicU64::new(0));
+    let (fabric, steps) = (simulator.fabric().clone(), Arc::clone(&late));
+    let kernel = Altered::new(simulator.kernel(), move |call| {
+        let late = steps.swap(0, Relaxed);
+        (0..late % 16).all(|_| fabric.step());
+        let done = call.pass();
+        (0..late / 16).all(|_| fabric.step());
+        done
+    });
+    let context = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0).open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let builder = context.create_cq(100);
+    let cq = match random.below(2) {
+        0 => builder,
+        _ => builder.compression(MiniFormat::Hash),
+    };
+    let cq = cq.build().unwrap();
+    (Bed { simulator, context, pd, cq }, late, random)
+}
+
+/// Calls `one` with each seed of a run, and adds up what it counts: neither may be zero.
+pub(super) fn with_seeds(one: impl Fn(u64) -> [usize; 2] + std::panic::RefUnwindSafe) {
+    let number = |name, otherwise| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect("it is a number"))
+    };
+    let (start, mut counts) = (number("MLX5_SEED", 1), [0; 2]);
+    for seed in start..start + number("MLX5_FUZZ_ROUNDS", ROUNDS) {
+        let found = std::panic::catch_unwind(|| one(seed));
+        let Ok(found) = found else { panic!("with MLX5_SEED={seed}") };
+        counts = [counts[0] + found[0], counts[1] + found[1]];
+    }
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 struct Connection {
@@ -62,28 +100,9 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let simulator = Simulator::new(SimConfig::new().step(true));
-        let late = Arc::new(AtomicU64::new(0));
-        let (fabric, steps) = (simulator.fabric().clone(), Arc::clone(&late));
-        let kernel = Altered::new(simulator.kernel(), move |call| {
-            let late = steps.swap(0, Relaxed);
-            (0..late % 16).all(|_| fabric.step());
-            let done = call.pass();
-            (0..late / 16).all(|_| fabric.step());
-            done
-        });
-        let context = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0).open().unwrap();
-        let pd = context.alloc_pd().unwrap();
-        let builder = context.create_cq(100);
-        let cq = match random.below(2) {
-            0 => builder,
-            _ => builder.compression(MiniFormat::Hash),
-        };
-        let cq = cq.build().unwrap();
-        let srq = pd.create_srq(BUFFERS as u32).build().unwrap();
-        let memory = pd.allocate(BUFFERS as usize * MESSAGE).unwrap();
-        let bed = Bed { simulator, context, pd, cq };
+        let (bed, late, random) = delayed_bed(seed);
+        let srq = bed.pd.create_srq(BUFFERS as u32).build().unwrap();
+        let memory = bed.pd.allocate(BUFFERS as usize * MESSAGE).unwrap();
         let mut world = Self {
             bed,
             srq,
@@ -305,14 +324,5 @@ fn one(seed: u64) -> [usize; 2] {
 
 #[test]
 fn connections_that_end_at_any_time_lose_no_buffer_and_take_no_completion_of_another() {
-    let number = |name, otherwise| {
-        std::env::var(name).map_or(otherwise, |text| text.parse().expect("it is a number"))
-    };
-    let (start, mut counts) = (number("MLX5_SEED", 1), [0; 2]);
-    for seed in start..start + number("MLX5_FUZZ_ROUNDS", ROUNDS) {
-        let found = std::panic::catch_unwind(|| one(seed));
-        let Ok(found) = found else { panic!("with MLX5_SEED={seed}") };
-        counts = [counts[0] + found[0], counts[1] + found[1]];
-    }
-    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    with_seeds(one);
 }

@@ -218,6 +218,31 @@ fn poll_goes_on_behind_what_a_program_polled_itself() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
+/// An index of completions that the program has polled would cause an event at once.
+#[test]
+fn handed_over_queue_is_armed_for_what_the_program_has_not_polled() {
+    type Arm = fn(&CompletionQueue) -> Result<(), Error>;
+    let ways: [Arm; 2] = [|cq| cq.arm(false), |cq| cq.target().arm(false)];
+    for (way, arm) in ways.into_iter().enumerate() {
+        let mut bed = Bed::stepped();
+        let channel = bed.context.create_comp_channel().unwrap();
+        bed.cq = bed.context.create_cq(100).channel(&channel).build().unwrap();
+        let mut pair = bed.pair(None);
+        pair.receive(0..3);
+        pair.send(0..2, SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        let raw = bed.cq.hand_over().unwrap();
+        consume(&raw, 4);
+        arm(&bed.cq).unwrap();
+        bed.simulator.run_until_idle();
+        assert_eq!(channel.get_event().unwrap(), None, "way {way}: all are polled");
+        pair.send([2], SendFlags::SIGNALED);
+        bed.simulator.run_until_idle();
+        assert_eq!(channel.get_event().unwrap(), Some(bed.cq.id()), "way {way}");
+        assert_eq!(polled(&mut bed).len(), 2, "way {way}");
+    }
+}
+
 /// Otherwise a program that polls itself would keep the records of each queue pair that it had.
 #[test]
 fn user_index_is_used_again_once_a_program_has_polled_all_that_names_it() {

@@ -1,16 +1,22 @@
 //! From an error back to work: quiescing, resetting and purging, in unusual orders.
 
 use super::*;
+use crate::testing::Altered;
 use crate::transport::{RawPacket, Rc, Ud};
-use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::cmd::CommandOpcode;
+use mlx5_prm::cmd::qp::QueryQpOut;
+use mlx5_prm::cqe::{CqeOpcode, MiniFormat, Syndrome};
 use mlx5_sim::Fault;
 use mlx5_sim::engine::{DrainAt, QpState};
+use mlx5_uapi::ioctl::{attr, method};
 use mlx5_wqe::{QueueState, ReceiveWr, SendFlags};
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// How long a test waits for what must come.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -399,6 +405,110 @@ fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pai
         }
         assert_eq!(bed.simulator.violations(), []);
     }
+}
+
+/// Nothing polls the completions that wait, so the end of each queue pair returns its receives, once.
+#[test]
+fn queue_pairs_that_are_destroyed_after_their_completion_queue_was_dropped_return_receives() {
+    const BUFFERS: u64 = 15;
+    for compressed in [false, true] {
+        for before in [false, true] {
+            let mut bed = Bed::stepped();
+            if compressed {
+                bed.cq = bed.context.create_cq(100).compression(MiniFormat::Hash).build().unwrap();
+            }
+            let mut srq = bed.pd.create_srq(BUFFERS as u32).build().unwrap();
+            for wr_id in 0..BUFFERS {
+                srq.recv(wr_id, Sge::default()).unwrap();
+            }
+            let mut pairs = [bed.pair(Some(&srq)), bed.pair(Some(&srq)), bed.pair(Some(&srq))];
+            for _ in 0..4 {
+                pairs.iter_mut().for_each(|pair| pair.send([1], SendFlags::SIGNALED));
+                bed.simulator.run_until_idle();
+            }
+            // The poll ends in a compressed run, if there is one.
+            let mut expected = BTreeSet::new();
+            bed.cq
+                .poll(3, |wc| {
+                    expected.extend((wc.opcode() == CompletionOpcode::Receive).then(|| wc.wr_id()));
+                })
+                .unwrap();
+            let mut returned = expected.clone();
+            let mut expect = |srq: &SharedReceiveQueue, pair: u64| {
+                expected.extend((0..12).filter(|wr_id| wr_id % 3 == pair));
+                for wr_id in srq.take_discarded() {
+                    assert!(returned.insert(wr_id), "{wr_id} is returned twice");
+                }
+                assert_eq!(returned, expected, "{compressed} {before} {pair}");
+                assert_eq!(srq.in_flight() as u64, BUFFERS - returned.len() as u64);
+            };
+            let Bed { cq, simulator, .. } = bed;
+            let [first, second, third] = pairs;
+            if before {
+                drop(first);
+                drop(cq);
+            } else {
+                drop(cq);
+                assert_eq!(srq.take_discarded(), []);
+                drop(first);
+            }
+            expect(&srq, 0);
+            third.far.destroy().unwrap();
+            expect(&srq, 2);
+            drop((third.near, second));
+            expect(&srq, 1);
+            // What is posted in their places stays.
+            for wr_id in 0..12 {
+                srq.recv(wr_id, Sge::default()).unwrap();
+            }
+            assert_eq!((srq.in_flight() as u64, srq.take_discarded()), (BUFFERS, vec![]));
+            assert_eq!(simulator.violations(), []);
+        }
+    }
+}
+
+/// The places of receives that are returned are used again while the queue pair is destroyed.
+#[test]
+fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_the_device() {
+    let bed = Bed::stepped();
+    let srq = Arc::new(Mutex::new(bed.pd.create_srq(3).build().unwrap()));
+    let fill = |srq: &Mutex<SharedReceiveQueue>| {
+        let mut srq = srq.lock().unwrap();
+        while srq.recv(1, Sge::default()).is_ok() {}
+        srq.in_flight()
+    };
+    let mut pair = bed.pair(Some(&srq.lock().unwrap()));
+    let room = fill(&srq);
+    pair.send(0..u64::from(room), SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    drop(bed.cq);
+    let poster = Arc::clone(&srq);
+    crate::testing::with_steps(move || drop(fill(&poster)), move || drop(pair));
+    let mut srq = srq.lock().unwrap();
+    assert_eq!((srq.in_flight(), srq.take_discarded().len()), (room, room as usize));
+    assert!(srq.recv(1, Sge::default()).is_err());
+}
+
+/// A program that polls a queue itself has received what it passed.
+#[test]
+fn queue_pair_destroyed_after_its_handed_over_queue_was_dropped_returns_what_was_not_passed() {
+    let bed = Bed::stepped();
+    let mut srq = bed.pd.create_srq(7).build().unwrap();
+    for wr_id in 0..4 {
+        srq.recv(wr_id, Sge::default()).unwrap();
+    }
+    let mut pair = bed.pair(Some(&srq));
+    for _ in 0..4 {
+        pair.send([1], SendFlags::empty());
+        bed.simulator.run_until_idle();
+    }
+    let target = bed.cq.target();
+    drop(bed.cq);
+    let raw = target.hand_over().unwrap();
+    // SAFETY: the consumer index of the doorbell record, which the queue pairs keep.
+    unsafe { raw.record.cast::<[u8; 4]>().write_volatile(3_u32.to_be_bytes()) };
+    drop(pair);
+    assert_eq!(srq.take_discarded(), [3]);
 }
 
 /// A program that never asks, as one in C, keeps no list that grows.
@@ -954,5 +1064,36 @@ fn data_is_promised_in_order_only_in_rts_by_a_device_that_says_so_to_an_x86() {
         simulator.remove_device(0);
         let gone = control.device_data_in_order().map_err(|error| error.kind());
         assert!(matches!(gone, Ok(false) | Err(ErrorKind::DeviceGone)), "{gone:?}");
+    }
+}
+
+/// The answer counts of a device that has the capability, and is that of the queue pair then.
+#[test]
+fn data_order_is_what_the_queue_pair_says_on_a_device_with_the_capability() {
+    for model in [mlx5_sim::Model::ConnectX6, mlx5_sim::Model::ConnectX7] {
+        for says in [false, true] {
+            let simulator = Simulator::new(SimConfig::new().model(model));
+            let kernel = Altered::new(simulator.kernel(), move |call| {
+                call.pass()?;
+                let query = (CommandOpcode::QUERY_QP.0 as u16).to_be_bytes();
+                if call.method == method::DEVX_OBJ_QUERY
+                    && call.input(attr::devx_obj_query::CMD_IN)[..2] == query
+                {
+                    let answer = call.output(attr::devx_obj_query::CMD_OUT);
+                    let answer = QueryQpOut::mut_from_bytes(answer).expect("an answer");
+                    answer.qpc_mut().set_data_in_order(says);
+                }
+                Ok(())
+            });
+            let context = devices_on(kernel as Arc<dyn Kernel>).unwrap().remove(0).open().unwrap();
+            let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).build().unwrap());
+            let make = || pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+            let port = context.local_port(1, None).unwrap();
+            let mut pair = Pair { near: make(), far: make(), port };
+            pair.connect();
+            let (_, _, control) = pair.near.split();
+            let expected = says && model == mlx5_sim::Model::ConnectX7;
+            assert_eq!(control.device_data_in_order(), Ok(expected), "{model:?} {says}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod kv_store;
 mod lock;
 mod machine;
 mod replicated_log;
+mod shutdown;
 mod two_processes;
 mod usage;
 mod withheld;

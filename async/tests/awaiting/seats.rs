@@ -100,6 +100,97 @@ fn a_queue_pair_that_does_not_come_back_loses_its_requests_and_no_others() {
     }
 }
 
+/// Its requests would be returned while the device may use their memory.
+#[test]
+fn a_seat_that_gets_another_queue_pair_keeps_both_until_it_gets_its_own() {
+    let mut rig = Rig::stepped();
+    let before = rig.queue_pairs();
+    let (mut seat, own) = seat(&rig);
+    let mut other: QueuePair<Rc> = rig.loopback();
+    let (number, spare) = (seat.with(|qp| qp.qp_num()).unwrap(), other.qp_num());
+    let swap = |seat: &mut Seat<Rc, Keep>, qp: &mut QueuePair<Rc>| {
+        seat.with(|here| std::mem::swap(here, qp))
+    };
+    assert_eq!(swap(&mut seat, &mut other).unwrap_err(), Ended::Elsewhere);
+    assert_eq!((other.qp_num(), rig.queue_pairs()), (number, before + 2));
+    assert_eq!(Arc::strong_count(&own), 2, "the device may write to it");
+    let refused = seat.post_recv(Arc::clone(&own), Sge::default()).unwrap_err();
+    assert_eq!(refused.because, RefusedBecause::Ended(Ended::Elsewhere));
+    drop(refused);
+    // It still has the other one.
+    assert_eq!(seat.with(|qp| assert_eq!(qp.qp_num(), spare)).unwrap_err(), Ended::Elsewhere);
+    swap(&mut seat, &mut other).unwrap();
+    assert_eq!(other.qp_num(), spare);
+    let qp: Queue<Keep> = seat.adopt();
+    let mut receives = qp.receives();
+    qp.try_post(Arc::clone(&own), SendFlags::empty(), |wr| wr.send().inline_data(&[])).unwrap();
+    assert!(rig.block_on(receives.next()).unwrap().is_ok());
+    drop(rig.block_on(qp.close()).unwrap());
+}
+
+#[test]
+fn requests_of_a_queue_pair_that_the_program_keeps_end_when_it_ends() {
+    for way in ["flushed", "destroyed", "with the result", "destroyed before the shutdown"] {
+        let mut rig = Rig::stepped();
+        let (mut seat, own) = seat(&rig);
+        let other: QueuePair<Rc> = rig.loopback();
+        if way == "with the result" {
+            assert_eq!(seat.lend(|qp| (other, qp)).unwrap_err(), Ended::Destroyed);
+            assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+            drop(seat);
+            assert_eq!(Arc::strong_count(&own), 1);
+            continue;
+        }
+        let mut kept = None;
+        let error = seat.lend(|qp| (other, kept = Some(qp))).unwrap_err();
+        assert_eq!((error, Arc::strong_count(&own)), (Ended::Elsewhere, 2));
+        let mut qp = kept.unwrap();
+        match way {
+            "flushed" => {
+                qp.to_error().unwrap();
+                rig.settle();
+                drop(seat);
+            }
+            "destroyed" => {
+                drop(qp);
+                assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+                let qp: Queue<Keep> = seat.adopt();
+                assert!(rig.block_on(qp.receives().next()).is_none());
+            }
+            _ => {
+                drop(qp);
+                rig.hub.shutdown();
+                drop(seat);
+            }
+        }
+        rig.hub.shutdown();
+        rig.settle();
+        assert_eq!(Arc::strong_count(&own), 1, "{way}");
+        assert!(rig.pump.is_none(), "{way}: the pump waits for what never completes");
+    }
+}
+
+#[test]
+fn a_queue_pair_that_a_panic_leaves_with_the_program_keeps_what_is_posted() {
+    let mut rig = Rig::stepped();
+    let (mut seat, own) = seat(&rig);
+    let mut kept = None;
+    let lend = AssertUnwindSafe(|| {
+        seat.lend(|qp| -> (QueuePair<Rc>, ()) {
+            kept = Some(qp);
+            panic!("the connection manager of a test panics")
+        })
+    });
+    assert!(catch_unwind(lend).is_err());
+    assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Elsewhere);
+    assert_eq!(Arc::strong_count(&own), 2, "the device may write to it");
+    drop((kept, seat));
+    assert_eq!(Arc::strong_count(&own), 1);
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+}
+
 /// Each device counts its own queue pairs.
 #[test]
 fn queue_pair_of_another_device_with_the_same_number_is_not_taken_back() {
@@ -108,8 +199,8 @@ fn queue_pair_of_another_device_with_the_same_number_is_not_taken_back() {
     let mut foreign: QueuePair<Rc> = other.loopback();
     let same = seat.with(|qp| qp.qp_num() == foreign.qp_num()).unwrap();
     assert!(same, "the test needs two queue pairs with one number");
-    seat.with(|qp| std::mem::swap(qp, &mut foreign)).unwrap();
-    assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
+    let swapped = seat.with(|qp| std::mem::swap(qp, &mut foreign));
+    assert_eq!(swapped.unwrap_err(), Ended::Elsewhere);
     drop((foreign, seat, own));
     rig.hub.shutdown();
     rig.settle();

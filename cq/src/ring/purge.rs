@@ -96,16 +96,14 @@ impl<Q: Queue> Ring<Q> {
         count
     }
 
-    /// Tells of the receives of destroyed queues among the CQEs that were not consumed, for a ring that
-    /// is not polled any more.
-    pub fn skip_all_destroyed(&mut self) {
-        let mut scanned = 0;
+    /// Calls `each` with the user index and the counter of every receive among the CQEs from index
+    /// `from` on that were not consumed. They stay.
+    pub fn each_receive(&self, from: u32, mut each: impl FnMut(u32, u16)) {
+        let mut scanned = (from.wrapping_sub(self.consumer()) as i32).max(0) as u32;
         while let Some(unit) = self.unit(scanned) {
             scanned += unit.slots;
-            if let Some(gone) = self.destroyed(&unit)
-                && let Some(departed) = &mut self.departed
-            {
-                unit.receives(|counter| departed(gone, counter));
+            if let Some(index) = unit.index {
+                unit.receives(|counter| each(index, counter));
             }
         }
     }

@@ -53,6 +53,31 @@ fn the_completions_of_one_queue_go_and_the_others_stay_in_order() {
 }
 
 #[test]
+fn each_receive_from_an_index_on_is_listed_and_stays() {
+    let mut bed = Bed::new(3, 64);
+    let (one, other) = (Outstanding::default(), Outstanding::default());
+    bed.register(RESET, &one);
+    bed.register(OTHER, &other);
+    for (counter, (opcode, index)) in
+        (10..).zip([(RECEIVE, OTHER), (0, RESET), (RECEIVE, RESET), (RECEIVE, GONE)])
+    {
+        bed.device.write(Entry::new(opcode, index, counter));
+    }
+    let listed = |bed: &Bed, from| {
+        let mut found = Vec::new();
+        bed.ring.each_receive(from, |index, counter| found.push((index, counter)));
+        found
+    };
+    let all = [(OTHER, 10), (RESET, 12), (GONE, 13)];
+    let start = bed.ring.consumer();
+    assert_eq!(listed(&bed, start), all);
+    assert_eq!(listed(&bed, start.wrapping_sub(3)), all, "from the consumer index on");
+    assert_eq!(listed(&bed, start + 1), all[1..]);
+    assert_eq!(listed(&bed, start + 4), []);
+    assert_eq!((purge(&mut bed), bed.ring.consumer()), ((2, vec![12]), start + 2));
+}
+
+#[test]
 fn completions_that_name_no_queue_are_none_of_the_queue_whose_index_stands_there() {
     for opcode in [CqeOpcode::Resize, CqeOpcode::SignatureError] {
         let mut bed = Bed::new(3, 64);

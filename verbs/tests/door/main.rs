@@ -9,6 +9,7 @@ mod devices;
 mod direct;
 mod domains;
 mod forked;
+mod handed_over;
 mod header;
 mod hostile;
 mod machine;
