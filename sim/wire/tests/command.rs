@@ -308,6 +308,8 @@ fn a_program_of_a_user_that_may_not_connect_is_refused_by_name() {
         scope.spawn(as_another).join().expect("no panic")
     });
     assert!(said.contains("this user may not connect to") && said.contains("(EACCES"), "{said}");
+    // Else a folder keeps the user out, not the socket.
+    assert!(said.contains(", which is of the user 0: "), "{said}");
 }
 
 #[test]
