@@ -57,7 +57,9 @@ impl std::error::Error for Ended {}
 pub(crate) enum Full {
     /// None is free, or others wait for one.
     Now,
-    /// The queue does not hold so many requests.
+    /// Futures that were leaked, or that no task polls, have the results of all slots.
+    Untaken,
+    /// The queue holds fewer requests than that.
     Never,
     Ended(Ended),
 }
@@ -69,6 +71,9 @@ pub enum RefusedBecause {
     /// The queue is full, or other tasks wait for room in it. Only the calls that do not wait return
     /// it.
     Full,
+    /// There are futures of completed requests for 16 times as many requests as the queue holds: they
+    /// were leaked, or no task polls them.
+    Untaken,
     /// A batch of no request, or of more than the queue holds.
     WrongLength,
     /// The queue pair receives from a shared receive queue: receive requests are posted to
@@ -88,6 +93,7 @@ impl From<Full> for RefusedBecause {
     fn from(full: Full) -> Self {
         match full {
             Full::Now => Self::Full,
+            Full::Untaken => Self::Untaken,
             Full::Never => Self::WrongLength,
             Full::Ended(end) => Self::Ended(end),
         }
@@ -98,6 +104,11 @@ impl fmt::Display for RefusedBecause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("the queue is full: wait for a completion"),
+            Self::Untaken => f.write_str(
+                "16 times as many requests as the queue holds have completed, and their futures have \
+                 not taken the results: poll these futures or drop them, and do not leak them \
+                 (`mem::forget`)",
+            ),
             Self::WrongLength => f.write_str(
                 "the batch has no request, or more than the queue holds: create the queue pair with \
                  a larger `max_send_wr`",
