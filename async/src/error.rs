@@ -170,6 +170,9 @@ pub enum FailedBecause {
     Lost(Ended),
     /// No completion of it came before its shared receive queue was destroyed.
     Unused,
+    /// The device took this receive request of a shared queue for a queue pair that was destroyed or
+    /// reset before the pump had polled the completion.
+    Discarded,
 }
 
 impl fmt::Display for FailedBecause {
@@ -179,6 +182,10 @@ impl fmt::Display for FailedBecause {
             Self::Lost(end) => end.fmt(f),
             Self::Unused => f.write_str(
                 "no message had come for it when its shared receive queue was destroyed",
+            ),
+            Self::Discarded => f.write_str(
+                "its message came for a queue pair that was destroyed or reset before the pump took \
+                 the completion: post the buffer again",
             ),
         }
     }

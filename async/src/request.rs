@@ -35,6 +35,7 @@ fn result<K>(
 ) -> Result<Done<K>, Failed<K>> {
     let because = match (verdict, completion.as_completion().status()) {
         (Verdict::Unused, _) => FailedBecause::Unused,
+        (Verdict::Discarded, _) => FailedBecause::Discarded,
         (Verdict::Failed, Err(error)) => FailedBecause::Completion(error),
         _ => match keep {
             Some(keep) => return Ok(Done { keep, completion }),

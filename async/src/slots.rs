@@ -89,6 +89,8 @@ pub(crate) enum Verdict {
     Failed,
     /// It has no completion: the device has given its queue up, and never took the request.
     Unused,
+    /// The device took it for a queue pair that was destroyed or reset, which drops its completion.
+    Discarded,
 }
 
 /// Results for streams.
@@ -186,8 +188,8 @@ impl<K> Table<K> {
             To::Future => wakes.add(slot.waker.take()),
             To::Stream => {
                 let qp_num = slot.completion.as_completion().qp_num();
-                // What was not used belongs to no queue pair.
-                let known = slot.verdict != Verdict::Unused;
+                // Without a completion it belongs to no queue pair.
+                let known = !matches!(slot.verdict, Verdict::Unused | Verdict::Discarded);
                 let ready = self.ready(known.then_some(qp_num));
                 ready.slots.push_back(number);
                 ready.waiting.wake(wakes);
@@ -456,6 +458,18 @@ impl<K> Slots<K> {
             }
         }
         dropped
+    }
+
+    /// The driver has dropped the completion of a request. Returns what no future waits for, to be
+    /// dropped.
+    pub(crate) fn discard(&self, number: u32, wakes: &mut Wakes) -> Option<K> {
+        let mut table = self.table();
+        let slot = table.slots.get_mut(number as usize)?;
+        if slot.state != State::Posted {
+            return None;
+        }
+        slot.verdict = Verdict::Discarded;
+        table.note_over(number, wakes)
     }
 
     /// Whether no completion is to come any more.
