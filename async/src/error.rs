@@ -64,7 +64,9 @@ impl std::error::Error for Ended {}
 pub(crate) enum Full {
     /// None is free, or others wait for one.
     Now,
-    /// The queue does not hold so many requests.
+    /// Futures that were leaked, or that no task polls, have the results of all slots.
+    Untaken,
+    /// The queue holds fewer requests than that.
     Never,
     Ended(Ended),
 }
@@ -76,6 +78,9 @@ pub enum RefusedBecause {
     /// The queue is full, or other tasks wait for room in it. Only the calls that do not wait return
     /// it.
     Full,
+    /// There are futures of completed requests for 16 times as many requests as the queue holds: they
+    /// were leaked, or no task polls them.
+    Untaken,
     /// A batch of no request, or of more than the queue holds.
     WrongLength,
     /// The queue pair receives from a shared receive queue: receive requests are posted to
@@ -95,6 +100,7 @@ impl From<Full> for RefusedBecause {
     fn from(full: Full) -> Self {
         match full {
             Full::Now => Self::Full,
+            Full::Untaken => Self::Untaken,
             Full::Never => Self::WrongLength,
             Full::Ended(end) => Self::Ended(end),
         }
@@ -105,6 +111,11 @@ impl fmt::Display for RefusedBecause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("the queue is full: wait for a completion"),
+            Self::Untaken => f.write_str(
+                "16 times as many requests as the queue holds have completed, and their futures have \
+                 not taken the results: poll these futures or drop them, and do not leak them \
+                 (`mem::forget`)",
+            ),
             Self::WrongLength => f.write_str(
                 "the batch has no request, or more than the queue holds: create the queue pair with \
                  a larger `max_send_wr`",
@@ -166,6 +177,9 @@ pub enum FailedBecause {
     Lost(Ended),
     /// No completion of it came before its shared receive queue was destroyed.
     Unused,
+    /// The device took this receive request of a shared queue for a queue pair that was destroyed or
+    /// reset before the pump had polled the completion.
+    Discarded,
 }
 
 impl fmt::Display for FailedBecause {
@@ -175,6 +189,10 @@ impl fmt::Display for FailedBecause {
             Self::Lost(end) => end.fmt(f),
             Self::Unused => f.write_str(
                 "no message had come for it when its shared receive queue was destroyed",
+            ),
+            Self::Discarded => f.write_str(
+                "its message came for a queue pair that was destroyed or reset before the pump took \
+                 the completion: post the buffer again",
             ),
         }
     }

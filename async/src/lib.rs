@@ -54,7 +54,13 @@
 //! that waits for room leaves the line, and passes its turn on.
 //!
 //! A future that is leaked (`std::mem::forget`) leaks its slot and what it keeps, and takes no room
-//! from others: nothing waits for a result to be taken by a future.
+//! from others. When the futures of 16 times as many requests as a queue holds have not taken their
+//! results, further requests are refused ([`RefusedBecause::Untaken`]). A future that waits for room,
+//! was woken and is not polled, because it is leaked or its task polls something else, is passed by
+//! others, once no request is with the device or 128 more requests have completed.
+//!
+//! Streams are different: a result that a stream does not take keeps its place. A stream that is
+//! leaked or not read, also one of [`AsyncSharedReceiveQueue::receives_of`], fills its queue.
 //!
 //! # Time limits
 //! A future waits as long as the device takes; the executor may limit that, and drop it. A pump has a
@@ -62,8 +68,8 @@
 //!
 //! # Allocations
 //! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, besides
-//! the line of tasks that wait for room, and slots for requests beyond those that the queue holds
-//! whose futures have not taken their results. Both keep what they have grown to.
+//! the line of tasks that wait for room and the list of those to be woken, and slots for requests beyond those that the queue holds
+//! whose futures have not taken their results. Line and slots keep what they have grown to.
 //!
 //! # Several tasks
 //! All handles can be used by several threads at a time. A queue pair is locked while a request is

@@ -4,12 +4,38 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Context, Waker};
 
+use crate::wakes::Wakes;
+
+/// Completions after which a task that was woken is passed by others: two turns of the pump.
+const PATIENCE: u64 = 128;
+
 /// A task that waits for room.
 struct Waiter {
     ticket: u64,
     waker: Waker,
     refused_at: Option<u64>,
     parts: u32,
+    turn: Turn,
+}
+
+/// Whether a task has been woken since it last polled.
+enum Turn {
+    /// It has not.
+    Waits,
+    /// It has, when this number of requests had completed.
+    Woken(u64),
+    /// It has, and has not polled since: its future may be leaked, or held by a task that polls
+    /// something else. Others pass it.
+    Passed,
+}
+
+/// What a queue is at when the line moves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Requests that have completed.
+    pub(crate) completed: u64,
+    /// No request is with the device: no completion will move the line again.
+    pub(crate) is_idle: bool,
 }
 
 /// A place in the line.
@@ -32,15 +58,38 @@ impl Line {
         self.waiters.is_empty()
     }
 
-    /// Whether nobody is before this ticket.
+    /// Whether this ticket, or a new one, passes all that are before it.
     pub(crate) fn is_first(&self, ticket: &Ticket) -> bool {
-        self.waiters.front().is_none_or(|first| Some(first.ticket) == ticket.number)
+        let mut before =
+            self.waiters.iter().take_while(|waiter| Some(waiter.ticket) != ticket.number);
+        before.all(|waiter| matches!(waiter.turn, Turn::Passed))
     }
 
-    /// The first one, if its request, of so many parts and refused then, `may` be tried.
-    pub(crate) fn first_if(&self, may: impl FnOnce(u32, Option<u64>) -> bool) -> Option<Waker> {
-        let first = self.waiters.front()?;
-        may(first.parts, first.refused_at).then(|| first.waker.clone())
+    /// Wakes the first one, if its request, by its parts and when it was refused, `may` be tried. A
+    /// task that was woken and does not poll is passed after a while. In an idle queue that is at once,
+    /// because nothing would wake the others later.
+    pub(crate) fn advance(
+        &mut self,
+        now: Moment,
+        may: impl Fn(u32, Option<u64>) -> bool,
+        wakes: &mut Wakes,
+    ) {
+        for waiter in &mut self.waiters {
+            match waiter.turn {
+                Turn::Passed => continue,
+                Turn::Waits if !may(waiter.parts, waiter.refused_at) => return,
+                Turn::Waits => {
+                    wakes.add(Some(waiter.waker.clone()));
+                    waiter.turn = Turn::Woken(now.completed);
+                }
+                Turn::Woken(_) => {}
+            }
+            let Turn::Woken(at) = waiter.turn else { continue };
+            if !now.is_idle && now.completed - at < PATIENCE {
+                return;
+            }
+            waiter.turn = Turn::Passed;
+        }
     }
 
     /// Enters the line, or stays in it. Returns the former waker, to be dropped when no lock is held.
@@ -53,14 +102,16 @@ impl Line {
         let refused_at = ticket.refused_at;
         let own = |waiter: &&mut Waiter| Some(waiter.ticket) == ticket.number;
         if let Some(waiter) = self.waiters.iter_mut().find(own) {
-            // Whoever is refused has left the line before, so that is what it was.
+            // A task that is refused has left the line before, so `refused_at` is unchanged.
+            waiter.turn = Turn::Waits;
             let is_same = waiter.waker.will_wake(cx.waker());
             return (!is_same).then(|| mem::replace(&mut waiter.waker, cx.waker().clone()));
         }
-        let waiter = Waiter { ticket: self.next, waker: cx.waker().clone(), refused_at, parts };
+        let (waker, turn) = (cx.waker().clone(), Turn::Waits);
+        let waiter = Waiter { ticket: self.next, waker, refused_at, parts, turn };
         ticket.number = Some(self.next);
         self.next += 1;
-        // Whom the queue pair has refused was the first, and stays it.
+        // A request that the queue pair has refused was the first, and stays it.
         match refused_at {
             Some(_) => self.waiters.push_front(waiter),
             None => self.waiters.push_back(waiter),

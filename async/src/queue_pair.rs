@@ -21,7 +21,8 @@ use crate::wakes::Wakes;
 /// freed; a request whose region is gone fails.
 ///
 /// `submit…` returns a future of its own for each request; `post…` delivers the completion to the
-/// queue's stream. Calls without `try_` wait, first come first served, while the queue is full.
+/// queue's stream. Calls without `try_` wait, woken in the order in which they came, while the
+/// queue is full.
 ///
 /// The queue pair is locked while a call's `build` runs, which must not post to it otherwise, nor shut
 /// down the hub.

@@ -70,6 +70,9 @@ pub(crate) trait Route: Send + Sync {
     /// The pump has polled all that lay in the completion queue when the queue was flushed.
     fn note_drained(&self, wakes: &mut Wakes);
 
+    /// Gives back the requests whose completions the driver has dropped with their queue pairs.
+    fn take_discarded(&self, wakes: &mut Wakes);
+
     /// Takes no more sends.
     fn end_sends(&self);
 
@@ -111,6 +114,8 @@ struct Queues {
     next: u32,
     /// How many completions there may be at a time, of all queues.
     completions: u32,
+    /// Shared receive queues that were added. Most hubs have none.
+    receives: u32,
     /// No queue is added any more.
     end: Option<Ended>,
 }
@@ -234,6 +239,7 @@ impl Registry {
         let queue = Arc::new(make(number));
         let weak: Weak<R> = Arc::downgrade(&queue);
         queues.by_number.insert(number, Queue::Receives(srqn, weak));
+        queues.receives += 1;
         Ok(queue)
     }
 
@@ -242,6 +248,7 @@ impl Registry {
         let mut queues = locked(&self.queues);
         let Some(queue) = queues.by_number.remove(&number) else { return };
         queues.completions -= completions;
+        queues.receives -= u32::from(matches!(queue, Queue::Receives(..)));
         self.removed.fetch_add(1, Ordering::Release);
         drop(queues);
         // Here its queue pair may be destroyed.
@@ -282,6 +289,18 @@ impl Registry {
     /// The queues of the hub.
     pub(crate) fn routes(&self) -> Vec<Arc<dyn Route>> {
         locked(&self.queues).routes()
+    }
+
+    /// Gives back the requests of shared receive queues whose completions the driver has dropped.
+    pub(crate) fn take_discarded(&self, wakes: &mut Wakes) {
+        let queues = locked(&self.queues);
+        if queues.receives == 0 {
+            return;
+        }
+        let all = queues.routes();
+        drop(queues);
+        all.iter().for_each(|queue| queue.take_discarded(wakes));
+        wakes.wake();
     }
 
     /// Changes when a queue is removed.

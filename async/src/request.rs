@@ -35,6 +35,7 @@ fn result<K>(
 ) -> Result<Done<K>, Failed<K>> {
     let because = match (verdict, completion.as_completion().status()) {
         (Verdict::Unused, _) => FailedBecause::Unused,
+        (Verdict::Discarded, _) => FailedBecause::Discarded,
         (Verdict::Failed, Err(error)) => FailedBecause::Completion(error),
         _ => match keep {
             Some(keep) => return Ok(Done { keep, completion }),
@@ -47,8 +48,9 @@ fn result<K>(
 /// A posted request. Awaiting it gives back what was kept, once the request has completed.
 ///
 /// Dropping it neither cancels the request nor loses another's completion: what was kept stays until
-/// the device is done with it, and is dropped then. Leaking it leaks what was kept, and
-/// takes no room from other requests.
+/// the device is done with it, and is dropped then. Leaking it leaks what was kept. It
+/// takes no room from other requests, up to a limit:
+/// [`RefusedBecause::Untaken`](crate::RefusedBecause::Untaken).
 #[must_use = "the request is posted; await it to hear of its completion"]
 pub struct Request<K> {
     slots: Arc<Slots<K>>,

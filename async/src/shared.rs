@@ -90,10 +90,10 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
     /// Of a shared receive queue's requests, the flush completes none, but those of messages that have
     /// come lie in the completion queue, and are passed over there once the queue pair is destroyed: it
     /// has to stay until the pump has polled them. A device may complete messages that were arriving
-    /// after the flush as well, until it tells of
-    /// [`AsyncEvent::QpLastWqeReached`](mlx5::AsyncEvent::QpLastWqeReached). That is not waited for, as
-    /// nobody may read the events: the slot of such a message stays taken if the queue pair is destroyed
-    /// before it is polled.
+    /// after the flush as well, until it reports
+    /// [`AsyncEvent::QpLastWqeReached`](mlx5::AsyncEvent::QpLastWqeReached). That is not waited for,
+    /// because no task may read the events: if the queue pair is destroyed before such a message is
+    /// polled, its request fails as [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
     pub(crate) fn flush(&self) {
         let mut wakes = Wakes::default();
         self.send.end(Ended::Closed, &mut wakes);
@@ -260,6 +260,8 @@ where
         self.receive.note_drained(wakes);
         self.leave_if_over();
     }
+
+    fn take_discarded(&self, _: &mut Wakes) {}
 
     fn end_sends(&self) {
         let mut wakes = Wakes::default();

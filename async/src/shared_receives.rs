@@ -65,6 +65,15 @@ impl<K: Send> Route for Shared<K> {
 
     fn note_drained(&self, _: &mut Wakes) {}
 
+    fn take_discarded(&self, wakes: &mut Wakes) {
+        let discarded = self.srq().take_discarded();
+        for name in discarded.into_iter().map(Name::of) {
+            if name.queue == self.number && name.receive {
+                discard(self.slots.discard(name.slot, wakes));
+            }
+        }
+    }
+
     fn end_sends(&self) {}
 
     fn poll_sent(&self, _: &Context<'_>, _: &mut Place) -> Poll<Result<(), Ended>> {
@@ -103,7 +112,9 @@ impl<K> Drop for Shared<K> {
 ///
 /// The queue is destroyed with its last handle and the last queue pair of the hub that takes from it.
 /// Requests for which no message has come then fail with
-/// [`FailedBecause::Unused`](crate::FailedBecause::Unused) and give back what they kept.
+/// [`FailedBecause::Unused`](crate::FailedBecause::Unused) and give back what they kept. A request
+/// whose message came for a queue pair that was destroyed or reset before the pump had polled it fails
+/// with [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
 pub struct AsyncSharedReceiveQueue<K> {
     shared: Arc<Shared<K>>,
     target: CompletionTarget,

@@ -6,7 +6,8 @@
 //!
 //! Results for streams, which one task reads, count as well: the queue is full until some are read.
 //! Results for futures do not, because a future that is leaked never takes its result: if all slots
-//! have such results, another is added. So a leak costs memory, as everywhere, and stops no task.
+//! have such results, another is added. So a leak costs memory, and stops no task, until there are
+//! [`SLOTS_PER_PLACE`] times as many slots as the queue holds requests: then requests are refused.
 //!
 //! Each transition is one critical section, and
 //! nothing of the caller's (a waker, a kept value) is called or dropped inside one. Wakers are cloned
@@ -20,13 +21,16 @@ use std::task::{Context, Poll, Waker};
 use mlx5::{CompletionError, OwnedCompletion};
 
 use crate::error::{Ended, Full};
-use crate::line::{Line, Ticket};
-use crate::wakes::{Waiting, Wakes, discard, wake};
+use crate::line::{Line, Moment, Ticket};
+use crate::wakes::{Waiting, Wakes, discard};
 
 /// A queue has fewer slots than that: the name of a request has 30 bits for its slot.
 pub(crate) const MOST: u32 = 1 << 30;
 
-/// Who gets the result of a request.
+/// The slots that there may be for each request that a queue holds.
+const SLOTS_PER_PLACE: u32 = 16;
+
+/// Which one gets the result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum To {
     /// The future of the request.
@@ -85,6 +89,8 @@ pub(crate) enum Verdict {
     Failed,
     /// It has no completion: the device has given its queue up, and never took the request.
     Unused,
+    /// The device took it for a queue pair that was destroyed or reset, which drops its completion.
+    Discarded,
 }
 
 /// Results for streams.
@@ -154,10 +160,15 @@ impl<K> Table<K> {
         self.room >= parts && self.posted + self.unread < self.capacity && may_differ
     }
 
-    /// The first in the line, if its request may be tried, or if it has to hear of the end.
-    fn next_in_line(&self) -> Option<Waker> {
-        self.line
-            .first_if(|parts, refused_at| self.end.is_some() || self.has_room(parts, refused_at))
+    /// Wakes the first in the line, if its request may be tried.
+    fn advance(&mut self, wakes: &mut Wakes) {
+        if self.line.is_empty() {
+            return;
+        }
+        let mut line = mem::take(&mut self.line);
+        let now = Moment { completed: self.completed, is_idle: self.posted == 0 };
+        line.advance(now, |parts, refused_at| self.has_room(parts, refused_at), wakes);
+        self.line = line;
     }
 
     /// Notes that a request is over, and whom that wakes: its future or the streams, the first in the
@@ -177,15 +188,15 @@ impl<K> Table<K> {
             To::Future => wakes.add(slot.waker.take()),
             To::Stream => {
                 let qp_num = slot.completion.as_completion().qp_num();
-                // What was not used belongs to no queue pair.
-                let known = slot.verdict != Verdict::Unused;
+                // Without a completion it belongs to no queue pair.
+                let known = !matches!(slot.verdict, Verdict::Unused | Verdict::Discarded);
                 let ready = self.ready(known.then_some(qp_num));
                 ready.slots.push_back(number);
                 ready.waiting.wake(wakes);
                 self.unread += 1;
             }
         }
-        wakes.add(self.next_in_line());
+        self.advance(wakes);
         self.note_idle(wakes);
         dropped
     }
@@ -205,10 +216,12 @@ impl<K> Table<K> {
     }
 
     /// The next result for a stream, and whom its taking wakes.
-    fn next_ready(&mut self, of: Option<u32>) -> Option<(Outcome<K>, Option<Waker>)> {
+    fn next_ready(&mut self, of: Option<u32>, wakes: &mut Wakes) -> Option<Outcome<K>> {
         let number = self.ready(of).slots.pop_front()?;
         self.unread -= 1;
-        Some((self.outcome(number), self.next_in_line()))
+        let outcome = self.outcome(number);
+        self.advance(wakes);
+        Some(outcome)
     }
 
     fn wake_streams(&mut self, wakes: &mut Wakes) {
@@ -216,8 +229,8 @@ impl<K> Table<K> {
         self.ready_of.values_mut().for_each(|(_, ready)| ready.waiting.wake(wakes));
     }
 
-    fn take(&mut self, want: Want, keep: &mut Option<K>) -> Option<u32> {
-        let number = self.free.pop().or_else(|| self.grow())?;
+    fn take(&mut self, want: Want, keep: &mut Option<K>) -> Result<u32, Full> {
+        let number = self.free.pop().or_else(|| self.grow()).ok_or(Full::Untaken)?;
         self.room -= want.parts;
         self.posted += 1;
         let slot = &mut self.slots[number as usize];
@@ -227,12 +240,13 @@ impl<K> Table<K> {
         slot.parts = want.parts;
         slot.verdict = Verdict::Done;
         slot.keep = keep.take();
-        Some(number)
+        Ok(number)
     }
 
     /// Adds a slot: futures have the results of all others.
     fn grow(&mut self) -> Option<u32> {
-        let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < MOST)?;
+        let most = self.capacity.saturating_mul(SLOTS_PER_PLACE).min(MOST);
+        let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < most)?;
         self.slots.push(Slot::default());
         Some(number)
     }
@@ -322,10 +336,10 @@ impl<K> Slots<K> {
         if let Some(end) = table.end {
             return Err(Full::Ended(end));
         }
-        if !table.line.is_empty() || !table.has_room(want.parts, None) {
+        if !table.line.is_first(&Ticket::default()) || !table.has_room(want.parts, None) {
             return Err(Full::Now);
         }
-        table.take(want, keep).ok_or(Full::Now)
+        table.take(want, keep)
     }
 
     fn fits(&self, want: Want) -> Result<(), Full> {
@@ -345,16 +359,15 @@ impl<K> Slots<K> {
         if let Some(end) = table.end {
             return Poll::Ready(Err(Full::Ended(end)));
         }
-        if table.line.is_first(ticket)
-            && table.has_room(want.parts, ticket.refused_at)
-            && let Some(number) = table.take(want, keep)
-        {
+        if table.line.is_first(ticket) && table.has_room(want.parts, ticket.refused_at) {
+            let mut wakes = Wakes::default();
+            let taken = table.take(want, keep);
             let own = table.line.leave(ticket);
-            let next = table.next_in_line();
+            table.advance(&mut wakes);
             drop(table);
             discard(own);
-            wake(next);
-            return Poll::Ready(Ok(number));
+            wakes.wake();
+            return Poll::Ready(taken);
         }
         let former = table.line.wait(ticket, cx, want.parts);
         drop(table);
@@ -364,13 +377,16 @@ impl<K> Slots<K> {
 
     /// Leaves the line.
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
+        let mut wakes = Wakes::default();
         let mut table = self.table();
         let left = table.line.leave(ticket);
-        // It may have been woken: then the next one has to be.
-        let next = left.is_some().then(|| table.next_in_line()).flatten();
+        if left.is_some() {
+            // It may have been woken: then the next one has to be.
+            table.advance(&mut wakes);
+        }
         drop(table);
         discard(left);
-        wake(next);
+        wakes.wake();
     }
 
     /// Returns a slot whose request the queue pair refused, and what it kept.
@@ -382,7 +398,7 @@ impl<K> Slots<K> {
         table.room += parts;
         table.posted -= 1;
         table.release(number);
-        wakes.add(table.next_in_line());
+        table.advance(&mut wakes);
         table.note_idle(&mut wakes);
         drop(table);
         wakes.wake();
@@ -442,6 +458,18 @@ impl<K> Slots<K> {
             }
         }
         dropped
+    }
+
+    /// The driver has dropped the completion of a request. Returns what no future waits for, to be
+    /// dropped.
+    pub(crate) fn discard(&self, number: u32, wakes: &mut Wakes) -> Option<K> {
+        let mut table = self.table();
+        let slot = table.slots.get_mut(number as usize)?;
+        if slot.state != State::Posted {
+            return None;
+        }
+        slot.verdict = Verdict::Discarded;
+        table.note_over(number, wakes)
     }
 
     /// Whether no completion is to come any more.

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::{Outcome, Slots, State};
 use crate::error::Ended;
-use crate::wakes::{Place, Wakes, discard, remember, wake};
+use crate::wakes::{Place, Wakes, discard, remember};
 
 impl<K> Slots<K> {
     /// The result of a request, once it has one.
@@ -14,15 +14,16 @@ impl<K> Slots<K> {
         cx: &Context<'_>,
         number: u32,
     ) -> Poll<Result<Outcome<K>, Ended>> {
+        let mut wakes = Wakes::default();
         let mut table = self.table();
         let lost = table.end.filter(|_| table.is_lost);
         let slot = &mut table.slots[number as usize];
         match (slot.state, lost) {
             (State::Done, _) => {
                 let outcome = table.outcome(number);
-                let next = table.next_in_line();
+                table.advance(&mut wakes);
                 drop(table);
-                wake(next);
+                wakes.wake();
                 Poll::Ready(Ok(outcome))
             }
             (_, Some(end)) => {
@@ -44,18 +45,18 @@ impl<K> Slots<K> {
         let mut table = self.table();
         let slot = &mut table.slots[number as usize];
         let waker = slot.waker.take();
-        let mut next = None;
+        let mut wakes = Wakes::default();
         let mut keep = None;
         match slot.state {
             State::Done => {
                 keep = table.outcome(number).2;
-                next = table.next_in_line();
+                table.advance(&mut wakes);
             }
             State::Posted => slot.abandoned = true,
             State::Free => {}
         }
         drop(table);
-        wake(next);
+        wakes.wake();
         discard(waker);
         drop(keep);
     }
@@ -74,10 +75,11 @@ impl<K> Slots<K> {
         of: Option<u32>,
         place: &mut Place,
     ) -> Poll<Option<Outcome<K>>> {
+        let mut wakes = Wakes::default();
         let mut table = self.table();
-        if let Some((outcome, next)) = table.next_ready(of) {
+        if let Some(outcome) = table.next_ready(of, &mut wakes) {
             drop(table);
-            wake(next);
+            wakes.wake();
             return Poll::Ready(Some(outcome));
         }
         if table.is_lost || (table.end.is_some() && table.is_idle()) {
@@ -91,9 +93,10 @@ impl<K> Slots<K> {
 
     /// The next result for a stream, if there is one.
     pub(crate) fn next_ready(&self, of: Option<u32>) -> Option<Outcome<K>> {
-        let (outcome, next) = self.table().next_ready(of)?;
-        wake(next);
-        Some(outcome)
+        let mut wakes = Wakes::default();
+        let outcome = self.table().next_ready(of, &mut wakes);
+        wakes.wake();
+        outcome
     }
 
     /// A stream is dropped. What the last one of a queue pair has not taken, the others get.

@@ -201,9 +201,10 @@ fn a_turn_that_is_not_used_is_passed_on() {
 }
 
 #[test]
-fn who_waits_longest_is_served_first_and_nobody_overtakes() {
-    let slots = Slots::new(1);
+fn task_that_waits_longest_is_served_first_and_none_overtakes_it() {
+    let slots = Slots::new(2);
     let number = slots.try_take(ONE, &mut Some("first")).unwrap();
+    slots.try_take(ONE, &mut Some("with the device")).unwrap();
     let mut waiting = [Polling::new(), Polling::new()];
     let mut tickets = [Ticket::default(), Ticket::default()];
     let poll = |waiting: &mut [Polling<_>; 2], tickets: &mut [Ticket; 2], of: usize| {
@@ -224,6 +225,80 @@ fn who_waits_longest_is_served_first_and_nobody_overtakes() {
     slots.abandon(second);
     poll(&mut waiting, &mut tickets, 1);
     assert!(waiting[1].result.is_some());
+}
+
+#[test]
+fn tasks_that_are_woken_and_never_poll_again_are_passed_once_the_queue_is_idle() {
+    for leaked in 0..4 {
+        let slots = Slots::new(1);
+        let number = slots.try_take(ONE, &mut Some(())).unwrap();
+        let mut tickets: Vec<_> = (0..leaked).map(|_| Ticket::default()).collect();
+        for ticket in &mut tickets {
+            let cx = Context::from_waker(Waker::noop());
+            assert!(slots.poll_take(&cx, ticket, ONE, &mut Some(())).is_pending());
+        }
+        let (mut after, mut ticket) = (Polling::new(), Ticket::default());
+        after.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+        assert!(after.result.is_none());
+        done(&slots, number);
+        slots.abandon(number);
+        after.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+        let Some(Ok(number)) = after.result else { panic!("{leaked} leaked: it sleeps on") };
+        assert_eq!(slots.try_take(ONE, &mut Some(())), Err(Full::Now));
+        // They stay passed.
+        done(&slots, number);
+        assert!(slots.try_take(ONE, &mut Some(())).is_ok(), "{leaked} leaked");
+    }
+}
+
+#[test]
+fn task_that_was_passed_and_polls_then_has_its_place_again() {
+    let slots = Slots::new(1);
+    let number = slots.try_take(ONE, &mut Some(())).unwrap();
+    let (mut late, mut ticket) = (Polling::new(), Ticket::default());
+    late.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+    done(&slots, number);
+    let other = slots.try_take(ONE, &mut Some(())).expect("the queue is idle");
+    late.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+    assert!(late.result.is_none(), "another has the room");
+    assert!(!late.is_awake());
+    done(&slots, other);
+    late.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+    assert!(late.result.is_some(), "it was not woken again");
+}
+
+#[test]
+fn task_that_does_not_come_is_passed_after_a_while_in_a_queue_that_is_never_idle() {
+    let slots = Slots::new(512);
+    let mut posted: Vec<_> =
+        (0..512).map(|_| slots.try_take(ONE, &mut Some(())).unwrap()).collect();
+    let mut leaked = Ticket::default();
+    let cx = Context::from_waker(Waker::noop());
+    assert!(slots.poll_take(&cx, &mut leaked, ONE, &mut Some(())).is_pending());
+    let (mut after, mut ticket) = (Polling::new(), Ticket::default());
+    let mut patience = 0;
+    while after.result.is_none() {
+        after.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
+        done(&slots, posted.pop().expect("it is passed before the queue is idle"));
+        patience += 1;
+    }
+    assert!((100..200).contains(&patience), "passed after {patience}");
+    assert!(slots.try_take(ONE, &mut Some(())).is_ok());
+}
+
+#[test]
+fn futures_that_never_take_their_results_are_an_error_at_16_times_the_capacity() {
+    let slots = Slots::new(2);
+    for _ in 0..32 {
+        done(&slots, slots.try_take(ONE, &mut Some(())).unwrap());
+    }
+    assert_eq!(slots.try_take(ONE, &mut Some(())), Err(Full::Untaken));
+    let mut keep = Some(());
+    let cx = Context::from_waker(Waker::noop());
+    let taken = slots.poll_take(&cx, &mut Ticket::default(), STREAM, &mut keep);
+    assert_eq!((taken, keep), (Poll::Ready(Err(Full::Untaken)), Some(())));
+    slots.abandon(7);
+    assert_eq!(slots.try_take(ONE, &mut Some(())), Ok(7));
 }
 
 #[test]

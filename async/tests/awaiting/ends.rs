@@ -493,3 +493,66 @@ fn a_queue_pair_that_is_kept_by_its_own_request_goes_when_that_completes() {
     rig.settle();
     assert_eq!(rig.queue_pairs(), before);
 }
+
+#[test]
+fn submit_futures_that_are_leaked_or_held_unpolled_in_the_line_keep_none_from_posting() {
+    for leaks in [true, false] {
+        let mut rig = Rig::stepped();
+        let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+        let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+        let submit = |number| Box::pin(qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)));
+        let posted: Vec<_> = (0..16).map(|number| rig.block_on(submit(number)).unwrap()).collect();
+        let mut held = [submit(16), submit(17)];
+        for waits in &mut held {
+            assert!(poll(waits, &Flag::new()).is_pending(), "the queue is full");
+        }
+        let mut held = Some(held);
+        if leaks {
+            std::mem::forget(held.take());
+        }
+        let (task, mut after) = (Flag::new(), submit(18));
+        assert!(poll(&mut after, &task).is_pending());
+        rig.settle();
+        assert!(task.is_set(), "all has completed, and it sleeps on");
+        let Poll::Ready(Ok(request)) = poll(&mut after, &task) else { panic!("there is room") };
+        assert_eq!(rig.block_on(request).unwrap().keep, 18);
+        let now = qp.try_submit(19, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
+        assert_eq!(rig.block_on(now).unwrap().keep, 19);
+        for (request, number) in posted.into_iter().zip(0..) {
+            assert_eq!(rig.block_on(request).unwrap().keep, number);
+        }
+        // Those that are held come when they are polled.
+        for (waits, number) in held.into_iter().flatten().zip(16..) {
+            let request = rig.block_on(waits).unwrap();
+            assert_eq!(rig.block_on(request).unwrap().keep, number);
+        }
+        drop(after);
+        drop(rig.block_on(qp.close()).unwrap());
+    }
+}
+
+#[test]
+fn futures_that_pile_up_untaken_are_refused_and_taken_ones_make_room_again() {
+    let mut rig = Rig::stepped();
+    let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
+    let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
+    let mut futures = Vec::new();
+    let refused = loop {
+        let submit = qp.submit(1, NONE, |wr| wr.rdma_write(to).sge(sge));
+        match rig.block_on(submit) {
+            Ok(request) => futures.push(request),
+            Err(refused) => break refused,
+        }
+        rig.settle();
+        assert!(futures.len() <= 256, "without a limit");
+    };
+    assert_eq!((futures.len(), refused.because), (256, RefusedBecause::Untaken));
+    let text = refused.to_string();
+    assert!(text.contains("poll these futures or drop them"), "{text}");
+    let (one, other) = (futures.pop().unwrap(), futures.pop().unwrap());
+    assert!(rig.block_on(one).is_ok());
+    drop(other);
+    for _ in 0..2 {
+        assert!(qp.try_submit(2, NONE, |wr| wr.rdma_write(to).sge(sge)).is_ok());
+    }
+}

@@ -410,3 +410,44 @@ fn a_queue_pair_that_is_lent_during_a_shutdown_is_drained_when_it_comes_back() {
     assert_eq!(done.unwrap().keep, 7);
     assert!(rig.pump.is_none(), "it has stopped");
 }
+
+#[test]
+fn receives_whose_queue_pair_is_destroyed_before_the_pump_polls_come_back_and_make_room() {
+    let mut rig = Rig::stepped();
+    let srq = shared::<Arc<()>>(&rig, 4);
+    let (here, there) = connected(&rig, &srq);
+    let kept = Arc::new(());
+    let awaited = rig.block_on(srq.submit_recv(Arc::clone(&kept), Sge::default())).unwrap();
+    let dropped = rig.block_on(srq.submit_recv(Arc::clone(&kept), Sge::default())).unwrap();
+    drop(dropped);
+    while srq.try_post_recv(Arc::clone(&kept), Sge::default()).is_ok() {}
+    let full = srq.in_flight();
+    let (task, mut more) =
+        (Flag::new(), Box::pin(srq.submit_recv(Arc::clone(&kept), Sge::default())));
+    assert!(poll(&mut more, &task).is_pending());
+    // To a future, to none, and to the stream.
+    for _ in 0..3 {
+        drop(there.try_submit((), NONE, send).unwrap());
+    }
+    rig.simulator.run_until_idle();
+    drop(here);
+    rig.settle();
+    assert!(task.is_set(), "three requests are over, and it sleeps on");
+    let failed = rig.block_on(awaited).unwrap_err();
+    assert_eq!((failed.because, failed.keep.is_some()), (FailedBecause::Discarded, true));
+    assert!(failed.to_string().contains("post the buffer again"), "{failed}");
+    let unread = rig.block_on(srq.receives().next()).unwrap().unwrap_err();
+    assert_eq!((unread.because, unread.keep.is_some()), (FailedBecause::Discarded, true));
+    let more = rig.block_on(more).unwrap();
+    for _ in 0..2 {
+        rig.block_on(srq.post_recv(Arc::clone(&kept), Sge::default())).unwrap();
+    }
+    assert_eq!(srq.in_flight(), full);
+    drop((failed, unread, more, srq, there));
+    rig.settle();
+    rig.hub.shutdown();
+    rig.settle();
+    assert!(rig.pump.is_none(), "it has stopped");
+    assert_eq!(Arc::strong_count(&kept), 1);
+    assert_eq!(rig.simulator.violations(), []);
+}
