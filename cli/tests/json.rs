@@ -67,6 +67,33 @@ fn a_check_that_failed_is_in_the_json_of_the_doctor() {
     assert!(failed["remedy"].is_string(), "{failed}");
 }
 
+/// A program that reads the JSON learns of this failure, too.
+#[test]
+fn a_device_that_is_not_found_is_in_the_json_of_the_doctor() {
+    for (line, code, simulated, cause) in [
+        ("-d mlx5_77", 1, false, "there is no mlx5 device named mlx5_77"),
+        ("--sim -d mlx5_77", 1, true, "there is no mlx5 device named mlx5_77"),
+        ("--sim-model cx6dx --sim-link ib", 2, true, "has no InfiniBand port"),
+    ] {
+        let run = mlx5(&format!("doctor --json {line}"));
+        assert_eq!(run.code, Some(code), "{line}: {}", run.err);
+        assert!(run.err.contains(cause), "{line}: {}", run.err);
+        let all: Value = serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!((&all["works"], &all["failures"]), (&false.into(), &1.into()), "{line}");
+        assert_eq!(all["simulated"], simulated, "{line}");
+        let sections = all["sections"].as_array().expect("sections");
+        let findings = sections.last().and_then(|one| one["findings"].as_array());
+        let last = findings.and_then(|all| all.last()).expect("a finding");
+        assert_eq!(last["level"], "failure", "{line}");
+        assert!(last["text"].as_str().is_some_and(|text| text.contains(cause)), "{last}");
+        assert!(last["remedy"].is_string(), "{last}");
+        // People read the same.
+        let text = mlx5(&format!("doctor {line}")).out;
+        assert!(text.contains("  FAIL  ") && text.contains(cause), "{text}");
+        assert!(text.contains("\nverdict: "), "{text}");
+    }
+}
+
 #[test]
 fn cancelled_requests_are_in_the_json() {
     let all = json(mlx5("cancel --json --sim --transfers 4 --corrupt 2,3 --interleaved"));

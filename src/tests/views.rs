@@ -295,6 +295,51 @@ fn old_contents_of_a_region_are_no_messages() {
 }
 
 #[test]
+fn second_ring_on_a_region_takes_no_message_of_the_first_whichever_words_have_arrived() {
+    let (_simulator, pd) = domain();
+    const WORDS: u32 = 4;
+    for which in 0..(1 << WORDS) - 1 {
+        let region = pd.memory(64).access(WRITABLE).register().unwrap();
+        let session = |old: u64| {
+            let mut ring = MessageRing::<[u64; 2], _>::new(&region).unwrap();
+            let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
+            for number in 1..3 {
+                let value = [old << 8 | number, !old];
+                let (to, frame) = writer.push(value).unwrap();
+                arrive_words(&region, to, frame.as_bytes(), which);
+                assert_eq!(ring.take(), Ok(None), "message {number} of {old}, words {which:#b}");
+                arrive_words(&region, to, frame.as_bytes(), !which);
+                assert_eq!(ring.take(), Ok(Some(value)), "session {old}, words {which:#b}");
+            }
+        };
+        (1..4).for_each(session);
+    }
+}
+
+#[test]
+fn second_slots_on_a_region_have_no_value_of_the_first_whichever_words_have_arrived() {
+    let (_simulator, pd) = domain();
+    const WORDS: u32 = 4;
+    for which in 0..(1 << WORDS) - 1 {
+        let region = pd.memory(64).access(WRITABLE).register().unwrap();
+        for session in 1..4_u64 {
+            let slots = MessageSlots::<[u64; 2], _>::new(&region).unwrap();
+            for slot in 0..2 {
+                let mut writer =
+                    MessageSlotWriter::new(slots.remote_slice().unwrap(), slot).unwrap();
+                let value = [session << 8 | slot as u64, !session];
+                let (to, frame) = writer.push(value);
+                arrive_words(&region, to, frame.as_bytes(), which);
+                let seen = slots.read(slot);
+                assert_eq!(seen, Ok(None), "slot {slot}, session {session}, words {which:#b}");
+                arrive_words(&region, to, frame.as_bytes(), !which);
+                assert_eq!(slots.read(slot), Ok(Some((1, value))), "words {which:#b}");
+            }
+        }
+    }
+}
+
+#[test]
 fn memory_that_no_peer_may_write_is_no_ring() {
     let (_simulator, pd) = domain();
     let refused = |access: Access, len: usize| {

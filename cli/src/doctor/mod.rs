@@ -160,6 +160,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     examine(args, &Machine { root: PathBuf::from("/") }, || args.port.device.select(), out)
 }
 
+/// What to do on a machine without a device.
+const NO_DEVICE: &str =
+    "do what stands above, or look at the simulated device: `mlx5 doctor --sim`";
+
 /// Checks a machine, and the first of the devices that `find` gives.
 fn examine(
     args: &Args,
@@ -172,15 +176,20 @@ fn examine(
     report.add(machine.check())?;
     report.add([library::check(&machine.root)])?;
     let of_machine = report.count(Level::Warning);
-    let Found { devices, simulator } = find()?;
     // Other commands simulate a device where there is none. Here it would hide what was asked.
-    let simulated = simulator.is_some() && args.port.device.wants_simulated();
-    match devices.into_iter().next().filter(|_| simulator.is_none() || simulated) {
-        None => report.add([Finding::failure(
-            "no mlx5 device",
-            "do what stands above, or look at the simulated device: `mlx5 doctor --sim`",
-        )])?,
-        Some(device) => check(args, machine, device, simulator, &mut report)?,
+    let simulated = args.port.device.wants_simulated();
+    let mut refused = None;
+    match find() {
+        Ok(Found { devices, simulator }) => {
+            match devices.into_iter().next().filter(|_| simulator.is_none() || simulated) {
+                None => report.add([Finding::failure("no mlx5 device", NO_DEVICE)])?,
+                Some(device) => check(args, machine, device, simulator, &mut report)?,
+            }
+        }
+        Err(failure) => {
+            report.add([Finding::failed("no device to check", &failure, NO_DEVICE)])?;
+            refused = Some(failure);
+        }
     }
     let (warnings, failures) = (report.count(Level::Warning), report.count(Level::Failure));
     let count = |number: usize, what: &str| match number {
@@ -194,8 +203,9 @@ fn examine(
     if failures != 0 {
         let cause = format!("{}, {}", count(failures, "failure"), count(warnings, "warning"));
         report.end(false, simulated, &format!("{fails}: {cause}"))?;
-        return Err(Failure::new(cause)
-            .hint("each FAIL is followed by what to do; fix the first one first"));
+        return Err(refused.unwrap_or_else(|| {
+            Failure::new(cause).hint("each FAIL is followed by what to do; fix the first one first")
+        }));
     }
     // What a machine lacks does not concern a device that is simulated.
     let (warnings, aside) = match simulated {

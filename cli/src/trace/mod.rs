@@ -24,7 +24,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tracer::{Told, Tracer};
+use tracer::Tracer;
 
 /// `--help`.
 pub(crate) const LONG_ABOUT: &str = "\
@@ -70,10 +70,10 @@ how many packets go with it. The completion of a received one says which checksu
 right, which headers it has, and where it lies in a receive that has strides.
 
 With --json each line is an object with time, pid, simulated (whether the process has
-simulated devices) and event: request, completion, made,
+simulated devices; null while it has made no queue) and event: request, completion, made,
 changed, ended, lost, hidden or unreadable of a queue, whose number is named qp, cq, srq or
 wq, and with queue (send, recv) if it is a ring of one; process, with change (program,
-foreign, exited, killed), and its status or signal; and behind --summary sum, without
+foreign, exited, killed), and its status or signal; and with --summary sum, without
 time, with what, count and bytes. Requests and completions have index, opcode, bytes and
 more.
 
@@ -395,12 +395,12 @@ impl Session {
 
     /// Prints what is told. Returns whether that was anything.
     fn print(&mut self, printer: &mut Printer, out: &mut dyn Write) -> io::Result<bool> {
-        let told: Vec<(Pid, Told)> = self.tracer.take();
+        let reports = self.tracer.take();
         let time = self.start.elapsed();
-        for (pid, told) in &told {
-            printer.print(out, time, *pid, told)?;
+        for report in &reports {
+            printer.print(out, time, report)?;
         }
-        Ok(!told.is_empty())
+        Ok(!reports.is_empty())
     }
 
     /// Leaves all threads as they were found.

@@ -4,10 +4,10 @@ use crate::dump::Addressing;
 use crate::table::{Align, Table};
 use crate::trace::brief::{Brief, decode};
 use crate::trace::queues::{Event, Kind, Name};
-use crate::trace::tracer::Told;
+use crate::trace::tracer::{Report, Told};
 use nix::unistd::Pid;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -30,6 +30,15 @@ pub(crate) struct Choice {
 struct Sum {
     count: u64,
     bytes: u64,
+    simulated: Option<bool>,
+}
+
+/// When and in which process something happened.
+#[derive(Clone, Copy)]
+struct Origin {
+    time: Duration,
+    pid: Pid,
+    simulated: Option<bool>,
 }
 
 /// Prints a trace.
@@ -37,8 +46,6 @@ pub(crate) struct Printer {
     choice: Choice,
     counts: BTreeMap<(Pid, Name, String), Sum>,
     lost: BTreeMap<(Pid, Name), u64>,
-    /// Processes whose devices are simulated.
-    simulated: BTreeSet<Pid>,
     /// More than one process was seen, so lines say which.
     several: Option<Pid>,
     pub(crate) queues: u64,
@@ -56,14 +63,7 @@ pub(crate) struct Sums {
 impl Printer {
     /// Lines say of which process they are, unless it is the `first`.
     pub(crate) fn new(choice: Choice, first: Option<Pid>) -> Self {
-        Self {
-            choice,
-            counts: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            simulated: BTreeSet::new(),
-            several: first,
-            queues: 0,
-        }
+        Self { choice, counts: BTreeMap::new(), lost: BTreeMap::new(), several: first, queues: 0 }
     }
 
     fn wanted(&self, name: &Name, other: Option<u32>) -> bool {
@@ -78,27 +78,23 @@ impl Printer {
         &mut self,
         out: &mut dyn Write,
         time: Duration,
-        pid: Pid,
-        told: &Told,
+        &Report { pid, simulated, ref told }: &Report,
     ) -> io::Result<()> {
+        let of = Origin { time, pid, simulated };
         match told {
-            Told::Queue(event) => self.queue(out, time, pid, event),
-            Told::Simulated => {
-                self.simulated.insert(pid);
-                Ok(())
-            }
-            Told::Program => self.process(out, time, pid, "runs another program", "program", None),
+            Told::Queue(event) => self.queue(out, of, event),
+            Told::Program => self.process(out, of, "runs another program", "program", None),
             Told::Foreign => {
                 let text = "is of another architecture: its calls cannot be read";
-                self.process(out, time, pid, text, "foreign", None)
+                self.process(out, of, text, "foreign", None)
             }
             Told::Ended(Ok(code)) => {
                 let text = format!("ended with exit status {code}");
-                self.process(out, time, pid, &text, "exited", Some(("status", json!(code))))
+                self.process(out, of, &text, "exited", Some(("status", json!(code))))
             }
             Told::Ended(Err(signal)) => {
                 let text = format!("was ended by signal {signal}");
-                self.process(out, time, pid, &text, "killed", Some(("signal", json!(signal))))
+                self.process(out, of, &text, "killed", Some(("signal", json!(signal))))
             }
         }
     }
@@ -106,8 +102,7 @@ impl Printer {
     fn process(
         &self,
         out: &mut dyn Write,
-        time: Duration,
-        pid: Pid,
+        Origin { time, pid, simulated }: Origin,
         text: &str,
         change: &str,
         how: Option<(&str, Value)>,
@@ -116,7 +111,7 @@ impl Printer {
             let mut line = json!({
                 "time": time.as_secs_f64(), "pid": pid.as_raw(),
                 "event": "process", "change": change,
-                "simulated": self.simulated.contains(&pid),
+                "simulated": simulated,
             });
             if let Some((name, value)) = how {
                 line[name] = value;
@@ -126,13 +121,7 @@ impl Printer {
         writeln!(out, "{}process {pid} {text}", Clock(time))
     }
 
-    fn queue(
-        &mut self,
-        out: &mut dyn Write,
-        time: Duration,
-        pid: Pid,
-        event: &Event,
-    ) -> io::Result<()> {
+    fn queue(&mut self, out: &mut dyn Write, of: Origin, event: &Event) -> io::Result<()> {
         let (name, index, bytes, addressing, packets) = match event {
             Event::Posted { name, index, bytes, addressing } => {
                 (name, index, bytes, *addressing, None)
@@ -143,7 +132,7 @@ impl Printer {
             Event::Completed { name, index, bytes, packets } => {
                 (name, index, bytes, Addressing::Ethernet, *packets)
             }
-            other => return self.other(out, time, pid, other),
+            other => return self.other(out, of, other),
         };
         let item = decode(name.kind, bytes, addressing);
         let mut brief = Brief::of(name.kind, &item);
@@ -152,7 +141,8 @@ impl Printer {
         if !self.wanted(name, brief.of.map(|(_, number)| number)) {
             return Ok(());
         }
-        let sum = self.counts.entry((pid, *name, brief.counted())).or_default();
+        let sum = self.counts.entry((of.pid, *name, brief.counted())).or_default();
+        sum.simulated = of.simulated;
         sum.count += 1;
         sum.bytes += brief.bytes.unwrap_or(0);
         if self.choice.quiet || self.choice.errors && !brief.failed {
@@ -160,13 +150,13 @@ impl Printer {
         }
         if self.choice.json {
             let kind = if name.kind == Kind::Completion { "completion" } else { "request" };
-            let mut line = self.object(time, pid, kind, name);
+            let mut line = object(of, kind, name);
             line.insert("index".to_owned(), json!(index));
             brief.add_to(&mut line);
             return writeln!(out, "{}", Value::Object(line));
         }
         let size = brief.bytes.map_or_else(String::new, |bytes| format!("{bytes} B"));
-        let start = self.start(time, pid, name);
+        let start = self.start(of, name);
         let line = format!("{start}{index:>6}  {:<17} {size:>9}  {}", brief.opcode, brief.rest());
         writeln!(out, "{}", line.trim_end())?;
         if self.choice.verbose {
@@ -175,13 +165,7 @@ impl Printer {
         Ok(())
     }
 
-    fn other(
-        &mut self,
-        out: &mut dyn Write,
-        time: Duration,
-        pid: Pid,
-        event: &Event,
-    ) -> io::Result<()> {
+    fn other(&mut self, out: &mut dyn Write, of: Origin, event: &Event) -> io::Result<()> {
         let (name, word, text) = match event {
             Event::Made { name, about } => {
                 self.queues += 1;
@@ -193,14 +177,15 @@ impl Printer {
                 (name, "unreadable", "cannot be read any more".to_owned())
             }
             Event::Lost { name, count } => {
-                *self.lost.entry((pid, *name)).or_default() += count;
+                *self.lost.entry((of.pid, *name)).or_default() += count;
                 let what = if name.kind == Kind::Send { "blocks" } else { "places" };
                 let text = format!("{count} {what} were used again before they were seen");
                 (name, "lost", text)
             }
             Event::Hidden { name, count } => {
-                let sum =
-                    self.counts.entry((pid, *name, "RECV, not shown".to_owned())).or_default();
+                let key = (of.pid, *name, "RECV, not shown".to_owned());
+                let sum = self.counts.entry(key).or_default();
+                sum.simulated = of.simulated;
                 sum.count += count;
                 let text = format!("{count} receives posted; their places cannot be told");
                 (name, "hidden", text)
@@ -214,7 +199,7 @@ impl Printer {
             return Ok(());
         }
         if self.choice.json {
-            let mut line = self.object(time, pid, word, name);
+            let mut line = object(of, word, name);
             match event {
                 Event::Lost { count, .. } | Event::Hidden { count, .. } => {
                     line.insert("count".to_owned(), json!(count));
@@ -228,35 +213,21 @@ impl Printer {
         }
         // An object is meant, and not one of its rings, but where something was lost.
         let name = match event {
-            Event::Lost { .. } => self.start(time, pid, name),
-            _ => format!("{}{}", self.clock(time, pid), Object(*name)),
+            Event::Lost { .. } => self.start(of, name),
+            _ => format!("{}{}", self.clock(of), Object(*name)),
         };
         writeln!(out, "{name}  {text}")
     }
 
-    fn object(&self, time: Duration, pid: Pid, kind: &str, name: &Name) -> Map<String, Value> {
-        let (object, ring) = name.kind.words();
-        let mut line = Map::new();
-        line.insert("time".to_owned(), json!(time.as_secs_f64()));
-        line.insert("pid".to_owned(), json!(pid.as_raw()));
-        line.insert("event".to_owned(), json!(kind));
-        line.insert("simulated".to_owned(), json!(self.simulated.contains(&pid)));
-        line.insert(object.to_owned(), json!(name.number));
-        if !ring.is_empty() && matches!(kind, "request" | "lost" | "hidden") {
-            line.insert("queue".to_owned(), json!(ring));
-        }
-        line
-    }
-
-    fn clock(&self, time: Duration, pid: Pid) -> String {
+    fn clock(&self, Origin { time, pid, .. }: Origin) -> String {
         match self.several {
             Some(first) if first == pid => Clock(time).to_string(),
             _ => format!("{}[{pid}] ", Clock(time)),
         }
     }
 
-    fn start(&self, time: Duration, pid: Pid, name: &Name) -> String {
-        format!("{}{} {:<4}", self.clock(time, pid), Object(*name), name.kind.words().1)
+    fn start(&self, of: Origin, name: &Name) -> String {
+        format!("{}{} {:<4}", self.clock(of), Object(*name), name.kind.words().1)
     }
 
     /// The sums so far.
@@ -284,7 +255,7 @@ impl Printer {
                 let mut line = json!({
                     "event": "sum", "pid": pid.as_raw(), "what": what,
                     "count": sum.count, "bytes": sum.bytes,
-                    "simulated": self.simulated.contains(pid),
+                    "simulated": sum.simulated,
                 });
                 line[object] = json!(name.number);
                 if !ring.is_empty() {
@@ -311,6 +282,21 @@ impl Printer {
         }
         table.write(&mut &mut *out, 0)
     }
+}
+
+/// The keys of a line about a queue.
+fn object(of: Origin, kind: &str, name: &Name) -> Map<String, Value> {
+    let (object, ring) = name.kind.words();
+    let mut line = Map::new();
+    line.insert("time".to_owned(), json!(of.time.as_secs_f64()));
+    line.insert("pid".to_owned(), json!(of.pid.as_raw()));
+    line.insert("event".to_owned(), json!(kind));
+    line.insert("simulated".to_owned(), json!(of.simulated));
+    line.insert(object.to_owned(), json!(name.number));
+    if !ring.is_empty() && matches!(kind, "request" | "lost" | "hidden") {
+        line.insert("queue".to_owned(), json!(ring));
+    }
+    line
 }
 
 /// A time, as lines begin with it.

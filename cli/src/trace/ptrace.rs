@@ -5,7 +5,7 @@
 //! signal, and loses it.
 
 use nix::errno::Errno;
-use nix::libc::{self, c_int, c_long, pid_t};
+use nix::libc::{self, c_int, c_long, c_ulong, pid_t};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -14,6 +14,7 @@ use std::process::Command;
 use std::ptr;
 
 /// Requests and events that libc does not have for every C library.
+const GETEVENTMSG: u32 = 0x4201;
 const SEIZE: u32 = 0x4206;
 const INTERRUPT: u32 = 0x4207;
 const LISTEN: u32 = 0x4208;
@@ -136,6 +137,18 @@ pub(crate) fn call(thread: Pid) -> Result<Call, Errno> {
         2 => Call::Exit { value: info[3] as i64 },
         _ => Call::Neither,
     })
+}
+
+/// The thread that a thread has started, while that one stands at [`Stop::Started`].
+pub(crate) fn started(thread: Pid) -> Result<Pid, Errno> {
+    let mut number: c_ulong = 0;
+    let none = ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel writes one word to `number`, which lives on.
+    let answer = unsafe {
+        libc::ptrace(GETEVENTMSG as _, thread.as_raw(), none, ptr::from_mut(&mut number))
+    };
+    Errno::result(answer)?;
+    Ok(Pid::from_raw(number as pid_t))
 }
 
 /// Whether two descriptors of a process are of one open file (kcmp(2)); false where the kernel does not say.

@@ -122,11 +122,6 @@ impl Queues {
         self.all.iter().any(|q| q.name.number == name.number && q.name.kind.words().0 == words)
     }
 
-    /// Forgets all, when the process has other memory.
-    pub(crate) fn clear(&mut self) {
-        self.all.clear();
-    }
-
     /// The device has another number from now on.
     pub(crate) fn renumber(&mut self, device: u64, to: u64) {
         for queue in self.all.iter_mut().filter(|queue| queue.device == device) {

@@ -22,6 +22,15 @@ const LONGEST: usize = 4096;
 /// The shortest write(2) to a device: its header.
 const HEADER: usize = 8;
 
+/// What happened, and in which process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Report {
+    pub(crate) pid: Pid,
+    /// Whether its devices are simulated. `None` until it has made a queue.
+    pub(crate) simulated: Option<bool>,
+    pub(crate) told: Told,
+}
+
 /// What happened in a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
@@ -33,8 +42,6 @@ pub(crate) enum Told {
     Ended(Result<u8, i32>),
     /// It is of another architecture, so that its calls are not read.
     Foreign,
-    /// Its devices are simulated.
-    Simulated,
 }
 
 /// A call on its way.
@@ -63,8 +70,8 @@ struct Thread {
 struct Process {
     queues: Queues,
     foreign: bool,
-    /// It has a device that is simulated.
-    simulated: bool,
+    /// As in [`Report`].
+    simulated: Option<bool>,
 }
 
 /// The threads and processes that are traced.
@@ -79,7 +86,7 @@ pub(crate) struct Tracer {
     /// Its name.
     name: String,
     /// What has not been taken yet.
-    told: Vec<(Pid, Told)>,
+    reports: Vec<Report>,
 }
 
 impl Tracer {
@@ -146,7 +153,7 @@ impl Tracer {
         process.queues.pass(&Remote(pid));
         // Those that have ended are nobody's concern any more.
         told.retain(|event| process.queues.is_there(event));
-        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+        self.report(pid, told.into_iter().map(Told::Queue));
         true
     }
 
@@ -176,14 +183,26 @@ impl Tracer {
         self.first
     }
 
-    /// Takes what was told.
-    pub(crate) fn take(&mut self) -> Vec<(Pid, Told)> {
-        std::mem::take(&mut self.told)
+    /// Takes what has happened since the last time.
+    pub(crate) fn take(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn report(&mut self, pid: Pid, all: impl IntoIterator<Item = Told>) {
+        let simulated = self.processes.get(&pid).and_then(|process| process.simulated);
+        let all = all.into_iter().map(|told| Report { pid, simulated, told });
+        self.reports.extend(all);
     }
 
     fn add(&mut self, thread: Pid, process: Pid) {
         self.threads.insert(thread, Thread { process, pending: None });
         self.processes.entry(process).or_default();
+    }
+
+    /// Takes in a process that is new, which has the devices of the one that has started it.
+    fn inherit(&mut self, process: Pid, from: Pid) {
+        let simulated = self.processes.get(&from).and_then(|process| process.simulated);
+        self.processes.insert(process, Process { simulated, ..Process::default() });
     }
 
     /// Looks at the rings of all processes.
@@ -201,14 +220,20 @@ impl Tracer {
         }
         let mut told = Vec::new();
         process.queues.look(&Remote(pid), &mut told);
-        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+        self.report(pid, told.into_iter().map(Told::Queue));
     }
 
     /// Hears what became of a thread, and lets it go on. Fails if the program could not be started.
     pub(crate) fn hear(&mut self, thread: Pid, status: Status) -> Result<(), Failure> {
         if !self.threads.contains_key(&thread) {
-            // A new one may be heard of before the one that has started it.
-            self.add(thread, process_of(thread).unwrap_or(thread));
+            // A new one may be heard of before the one that has started it, which then stands still.
+            let process = process_of(thread).unwrap_or(thread);
+            if !self.processes.contains_key(&process)
+                && let Some(parent) = status_of(thread, "PPid")
+            {
+                self.inherit(process, parent);
+            }
+            self.add(thread, process);
         }
         let process = self.threads[&thread].process;
         let stop = match status {
@@ -238,7 +263,16 @@ impl Tracer {
             }
             Stop::Program => self.program(thread),
             Stop::Ending => self.look_at(process),
-            Stop::Asked | Stop::Started | Stop::Other => {}
+            Stop::Started => {
+                // Its parent may end before anything is heard of it.
+                if let Ok(child) = ptrace::started(thread)
+                    && !self.threads.contains_key(&child)
+                    && process_of(child) == Some(child)
+                {
+                    self.inherit(child, process);
+                }
+            }
+            Stop::Asked | Stop::Other => {}
         }
         // A thread that was killed while it stood is heard of again.
         let _ = ptrace::resume(thread, signal);
@@ -248,14 +282,15 @@ impl Tracer {
     fn ended(&mut self, thread: Pid, how: Result<u8, i32>) -> Result<(), Failure> {
         self.threads.remove(&thread);
         // The first thread of a process is the last that is heard of.
-        if self.processes.remove(&thread).is_some() {
+        if self.processes.contains_key(&thread) {
             if Some(thread) == self.first
                 && let Some(error) = self.unstarted.take().and_then(ptrace::Failure::reason)
             {
                 return Err(Failure::new(format!("{}: {error}", self.name)));
             }
             self.threads.retain(|_, other| other.process != thread);
-            self.told.push((thread, Told::Ended(how)));
+            self.report(thread, [Told::Ended(how)]);
+            self.processes.remove(&thread);
         }
         Ok(())
     }
@@ -266,11 +301,10 @@ impl Tracer {
         self.threads.retain(|other, of| of.process != thread || *other == thread);
         self.add(thread, thread);
         if let Some(process) = self.processes.get_mut(&thread) {
-            process.queues.clear();
-            process.foreign = false;
+            *process = Process::default();
         }
         if !started {
-            self.told.push((thread, Told::Program));
+            self.report(thread, [Told::Program]);
         }
     }
 
@@ -278,16 +312,13 @@ impl Tracer {
         if let Some(process) = self.processes.get_mut(&pid)
             && !std::mem::replace(&mut process.foreign, true)
         {
-            self.told.push((pid, Told::Foreign));
+            self.report(pid, [Told::Foreign]);
         }
     }
 
     /// A process has a note of the preload library, whose devices are simulated.
     fn simulated(&mut self, pid: Pid) {
-        let process = self.processes.entry(pid).or_default();
-        if !std::mem::replace(&mut process.simulated, true) {
-            self.told.push((pid, Told::Simulated));
-        }
+        self.processes.entry(pid).or_default().simulated = Some(true);
     }
 
     /// A thread makes a system call.
@@ -390,7 +421,11 @@ impl Tracer {
         let process = self.processes.entry(pid).or_default();
         let mut told = Vec::new();
         process.queues.apply(device, call, &mut told);
-        self.told.extend(told.into_iter().map(|event| (pid, Told::Queue(event))));
+        if device & NOTED == 0 {
+            // The kernel has a device for this call.
+            process.simulated.get_or_insert(false);
+        }
+        self.report(pid, told.into_iter().map(Told::Queue));
     }
 
     /// Asks all threads to stop, so that they can be left. [`Tracer::leave`] leaves each.
@@ -411,9 +446,11 @@ impl Tracer {
     }
 }
 
-/// The device of a note, which is no descriptor as that of a call is.
+/// Marks the device of a note, which is no descriptor as that of a call is.
+const NOTED: u64 = 1 << 63;
+
 fn noted_device(noted: &Noted) -> u64 {
-    noted.device | 1 << 63
+    noted.device | NOTED
 }
 
 /// Header and attributes of a verbs call.
@@ -505,6 +542,31 @@ fn refused(pid: Pid, errno: Errno) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_devices_of_this_machine_once_it_has_called_one() {
+        let pid = Pid::from_raw;
+        let mut tracer = Tracer::default();
+        let mut simulated = |of: i32, act: fn(&mut Tracer, Pid)| {
+            act(&mut tracer, pid(of));
+            tracer.report(pid(of), [Told::Program]);
+            tracer.take().into_iter().map(|report| report.simulated).next_back()
+        };
+        let call = |tracer: &mut Tracer, of: Pid| {
+            tracer.apply(of, 3, &QueueCall::Closed(Default::default()));
+        };
+        assert_eq!(simulated(7, |tracer, of| tracer.add(of, of)), Some(None));
+        assert_eq!(simulated(7, call), Some(Some(false)));
+        // A child has them as well; another program may have none.
+        assert_eq!(
+            simulated(8, |tracer, of| tracer.inherit(of, Pid::from_raw(7))),
+            Some(Some(false))
+        );
+        assert_eq!(simulated(8, Tracer::program), Some(None));
+        assert_eq!(simulated(8, Tracer::simulated), Some(Some(true)));
+        assert_eq!(simulated(8, call), Some(Some(true)));
+        assert_eq!(simulated(7, |_, _| ()), Some(Some(false)));
+    }
 
     #[test]
     fn all_stand_still_when_each_was_heard_of() {

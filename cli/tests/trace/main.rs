@@ -31,6 +31,10 @@ fn main() -> ExitCode {
         ("queues_that_live_briefly_are_seen", queues_that_live_briefly_are_seen),
         ("a_program_that_dies_is_seen_to_its_end", a_program_that_dies_is_seen_to_its_end),
         ("other_processes_are_followed", other_processes_are_followed),
+        (
+            "process_lines_say_simulated_once_it_is_known",
+            process_lines_say_simulated_once_it_is_known,
+        ),
         ("queues_alone", queues_alone),
         ("some_queues_alone", some_queues_alone),
         ("summaries", summaries),
@@ -98,8 +102,9 @@ fn objects(lines: &str) -> Vec<Value> {
     assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
     // What is known of a queue is known of a simulated one here.
     for one in &all {
-        let simulated = one["simulated"].as_bool().unwrap_or_else(|| panic!("no key in {one}"));
-        assert!(simulated || one["event"] == "process", "{one}");
+        let simulated = one.get("simulated").unwrap_or_else(|| panic!("no key in {one}"));
+        let unknown = simulated.is_null() && one["event"] == "process";
+        assert!(unknown || *simulated == true, "{one}");
     }
     all
 }
@@ -413,6 +418,32 @@ fn other_processes_are_followed() {
     let out = text(&trace("", "spawns").stdout);
     let of_others = out.lines().filter(|line| line.contains('[')).count();
     assert!(of_others > 5 && of_others < out.lines().count(), "{out}");
+}
+
+/// No line says that a process has no simulated device before it has made a queue.
+fn process_lines_say_simulated_once_it_is_known() {
+    let changes = |case: &str| -> Vec<(bool, String, Value)> {
+        let all = traced("--queues", case);
+        let first = all[0]["pid"].clone();
+        let lines = of_kind(&all, "process").map(|one| {
+            let change = one["change"].as_str().expect("text").to_owned();
+            (one["pid"] == first, change, one["simulated"].clone())
+        });
+        lines.collect()
+    };
+    let line = |first, change: &str, simulated: Option<bool>| {
+        (first, change.to_owned(), simulated.map_or(Value::Null, Value::Bool))
+    };
+    assert_eq!(changes("nothing"), [line(true, "exited", None)]);
+    // Another program may have other devices.
+    let execs = [line(true, "program", None), line(true, "exited", Some(true))];
+    assert_eq!(changes("execs"), execs);
+    // A child has the devices of its parent until it runs another program.
+    let forks = [line(false, "exited", Some(true)), line(true, "exited", Some(true))];
+    assert_eq!(changes("forks-idle"), forks);
+    let spawns =
+        [line(false, "program", None), line(false, "exited", Some(true)), forks[1].clone()];
+    assert_eq!(changes("spawns"), spawns);
 }
 
 fn queues_alone() {

@@ -30,6 +30,7 @@ pub(crate) fn run(case: &str) -> ExitCode {
         "aborts" => aborts(),
         "spawns" => spawns(),
         "forks" => forks(),
+        "forks-idle" => forks_into(|| true),
         "execs" => execs(),
         "runs" => runs(),
         "nothing" => Ok(()),
@@ -347,15 +348,20 @@ fn spawns() -> Done {
 
 /// A forked child that opens the device itself.
 fn forks() -> Done {
+    forks_into(|| operations().is_ok())
+}
+
+/// One message here, and a forked child that runs `child` and says whether that went well.
+fn forks_into(child: impl FnOnce() -> bool) -> Done {
     let mut pair = Pair::new(16)?;
     pair.receive(64)?;
     pair.inline(b"parent")?;
     poll(&mut pair.sent, 1)?;
     // SAFETY: the process has one thread of its own; those of the simulator hold nothing that the
-    // library does not make anew in a child.
+    // library does not make again in a child.
     match unsafe { nix::unistd::fork() }? {
         nix::unistd::ForkResult::Child => {
-            let good = operations().is_ok();
+            let good = child();
             // SAFETY: ends the child, without the parent's exit handlers.
             unsafe { nix::libc::_exit(i32::from(!good)) }
         }
