@@ -117,10 +117,9 @@ unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
 #[inline(never)]
 unsafe fn finish(open: &mut Open<'_, Rc>) {
     open.leave_driver_request();
-    let Open { steps, kept } = open;
-    let Some(waiting) = kept.configuring.as_deref_mut() else { return };
+    let Some(mut waiting) = open.kept.configuring.take() else { return };
     // SAFETY: C's contract: the key exists until the batch is completed.
-    let configure = unsafe { without_layout(waiting) };
+    let configure = unsafe { without_layout(&mut waiting) };
     let configure = match waiting.more().map_or(Layout::None, |more| more.layout) {
         Layout::None => configure,
         Layout::List => configure.layout_list(&waiting.pieces),
@@ -128,7 +127,9 @@ unsafe fn finish(open: &mut Open<'_, Rc>) {
             configure.layout_interleaved(repeat, &waiting.interleaved)
         }
     };
-    steps.mkey_configure(waiting.wr_id, waiting.flags, configure);
+    open.add(|batch| batch.wr(waiting.wr_id, waiting.flags).mkey_configure(configure));
+    // Its memory is used again.
+    open.kept.configuring = Some(waiting);
 }
 
 /// Refuses the batch, and forgets the configuration.
@@ -141,35 +142,8 @@ fn give_up(open: &mut Open<'_, Rc>, refusal: Refusal) {
     open.refuse(refusal);
 }
 
-/// `mlx5dv_wr_mkey_configure`, if nothing is unusual; otherwise [`begin_configuring`] does it.
+/// `mlx5dv_wr_mkey_configure`.
 unsafe extern "C" fn wr_mkey_configure(
-    dv: Ex,
-    mkey: *mut mlx5dv_mkey,
-    num_setters: u8,
-    attr: *mut mlx5dv_mkey_conf_attr,
-) {
-    let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the attributes are readable.
-    unsafe {
-        let mut open = open::<Rc>(qp);
-        let mlx5dv_mkey_conf_attr { conf_flags, comp_mask } = *attr;
-        let usual = conf_flags == 0 && comp_mask == 0 && num_setters != 0;
-        let flags = (*qp).wr_flags;
-        if !usual || flags & IBV_SEND_INLINE == 0 || open.steps.is_pending() {
-            return begin_configuring(dv, mkey, num_setters, attr);
-        }
-        let Some(waiting) = open.kept.configuring.as_deref_mut() else {
-            return begin_configuring(dv, mkey, num_setters, attr);
-        };
-        waiting.begin(mkey, (*qp).wr_id, driver_flags(flags), num_setters);
-        open.begin_next_driver_request();
-    }
-}
-
-/// [`wr_mkey_configure`] of any key and attributes.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn begin_configuring(
     dv: Ex,
     mkey: *mut mlx5dv_mkey,
     num_setters: u8,
@@ -210,25 +184,8 @@ fn rights(access_flags: u32) -> Verb<MkeyAccess> {
     RIGHTS.get(access_flags as usize).copied().ok_or(Refusal::INVALID)
 }
 
-/// `mlx5dv_wr_set_mkey_access_flags`, if another setter follows and nothing is wrong; otherwise
-/// [`set_access`] does it.
+/// `mlx5dv_wr_set_mkey_access_flags`.
 unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
-    // SAFETY: C's contract.
-    let mut open = unsafe { open::<Rc>(qp_of(dv)) };
-    match (waiting(&mut open), rights(access_flags)) {
-        (Some(waiting), Ok(access)) if waiting.left > 1 && waiting.access.is_none() => {
-            waiting.access = Some(access);
-            waiting.left -= 1;
-        }
-        // SAFETY: as above.
-        _ => unsafe { set_access(dv, access_flags) },
-    }
-}
-
-/// [`wr_set_mkey_access_flags`] of any flags, as any setter.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn set_access(dv: Ex, access_flags: u32) {
     // SAFETY: C's contract.
     unsafe {
         set(dv, |waiting| {
@@ -259,7 +216,7 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
         let (wr_id, flags) = (waiting.wr_id, waiting.flags);
         let configure = without_signature(waiting).layout_list(entries(sge, num_sges.into()));
         open.leave_driver_request();
-        open.steps.mkey_configure(wr_id, flags, configure);
+        open.add(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
     }
 }
 
@@ -470,9 +427,7 @@ unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
         match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
             Ok(wqe) => {
                 let wr_id = (*qp).wr_id;
-                open.steps.with_batch(|batch| {
-                    batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed());
-                });
+                open.add(|batch| batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed()));
             }
             Err(_) => open.refuse(Refusal::INVALID),
         }

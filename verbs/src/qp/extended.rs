@@ -5,7 +5,9 @@
 //! of data finishes it. Other requests, and those that name a receiver, are kept in C's form until all of
 //! them is known.
 
-use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
+use super::building::{
+    Pending, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch,
+};
 use super::flags::flags_of;
 use super::packet::cuts;
 use super::post::{Common, by_opcode};
@@ -62,46 +64,17 @@ unsafe fn release<T: CTransport>(qp: Qp) {
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
 unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: C's contract: a batch was started.
-    unsafe {
-        if open::<T>(qp).steps.complete_fast() {
-            release::<T>(qp);
-            return 0;
-        }
-        complete::<T>(qp)
-    }
-}
-
-/// [`wr_complete`] of a batch of any size.
-#[inline(never)]
-unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
-        let mut steps = open::<T>(qp).steps;
-        if steps.is_pending() || !(T::complete_keyed(&mut steps) || steps.complete_many()) {
-            return complete_unusual::<T>(qp);
-        }
-        release::<T>(qp);
-        0
-    }
-}
-
-/// [`complete`] if the batch is refused, or the room has to be computed again. A function of its own, so
-/// that the other one needs no frame for it.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn complete_unusual<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: as for `complete`.
-    unsafe {
-        let Open { steps, kept } = open::<T>(qp);
-        if steps.is_pending() {
+        let batch = open::<T>(qp);
+        if batch.is_pending() {
             // Its last request has no data.
             wr_abort::<T>(qp);
             return libc::EINVAL;
         }
-        let done = match steps.complete() {
+        let done = match batch.complete() {
             Ok(()) => 0,
-            Err(refused) => kept.errno(refused),
+            Err(refused) => open::<T>(qp).kept.errno(refused),
         };
         release::<T>(qp);
         done
@@ -127,7 +100,7 @@ unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Rem
     // SAFETY: by the contract.
     unsafe {
         let flags = flags_of::<T, O>((*qp).wr_flags);
-        open::<T>(qp).steps.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
+        open::<T>(qp).begin::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
     }
 }
 
@@ -255,8 +228,11 @@ unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, len
     // SAFETY: C's contract: a batch was started.
     unsafe {
         let mut open = open::<T>(qp);
-        if !open.steps.sge(Sge { addr, length, lkey }) {
-            Setters::<T>::SGE[open.kept.wr.opcode as usize % 16](qp, lkey, addr, length);
+        match *open.pending {
+            Pending::Begun(begun) => {
+                open.add(|batch| batch.finish_sge(begun, Sge { addr, length, lkey }));
+            }
+            _ => Setters::<T>::SGE[open.kept.wr.opcode as usize % 16](qp, lkey, addr, length),
         }
     }
 }
@@ -267,7 +243,7 @@ unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u
     let data = Data::Sges(std::slice::from_ref(&sge));
     // SAFETY: C's contract: a batch was started.
     unsafe {
-        if !open::<T>(qp).finish_fast::<O>(data) {
+        if !open::<T>(qp).finish_as::<O>(data) {
             any_sge::<T>(qp, lkey, addr, length);
         }
     }
@@ -286,10 +262,9 @@ unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
     // SAFETY: by the callers' contracts, as for `Open::set`.
     unsafe {
         let mut open = open::<T>(qp);
-        if open.steps.has_head() {
-            open.steps.list(list);
-        } else {
-            open.set(Data::Sges(list), |room| keep_sges(list, room));
+        match *open.pending {
+            Pending::Begun(begun) => open.add(|batch| batch.finish_sges(begun, list)),
+            _ => open.set(Data::Sges(list), |room| keep_sges(list, room)),
         }
     }
 }
@@ -312,10 +287,9 @@ unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
     // SAFETY: by the contract.
     unsafe {
         let (mut open, data) = (open::<T>(qp), InlineSges::new(pieces));
-        if open.steps.has_head() {
-            open.steps.inline_list(data);
-        } else {
-            open.set(Data::InlineAt(data), |room| keep_inline(pieces, room));
+        match *open.pending {
+            Pending::Begun(begun) => open.add(|batch| batch.finish_inline(begun, data)),
+            _ => open.set(Data::InlineAt(data), |room| keep_inline(pieces, room)),
         }
     }
 }
@@ -333,8 +307,13 @@ unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void
     // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
         let mut open = open::<T>(qp);
-        if !open.steps.inline(addr.cast(), length) {
-            Setters::<T>::INLINE[open.kept.wr.opcode as usize % 16](qp, addr, length);
+        match *open.pending {
+            Pending::Begun(begun) => {
+                let pieces = [piece(addr, length)];
+                let data = InlineSges::new(&pieces);
+                open.add(|batch| batch.finish_inline(begun, data));
+            }
+            _ => Setters::<T>::INLINE[open.kept.wr.opcode as usize % 16](qp, addr, length),
         }
     }
 }
@@ -345,7 +324,7 @@ unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_vo
     // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
         let data = Data::InlineAt(InlineSges::new(std::slice::from_ref(&piece)));
-        if !open::<T>(qp).finish_fast::<O>(data) {
+        if !open::<T>(qp).finish_as::<O>(data) {
             any_inline::<T>(qp, addr, length);
         }
     }

@@ -27,7 +27,7 @@ use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5::{
     Batch, Binding, Change, ControlHalf, Data, ListTransport, PostError, QpAttributes, QueuePair,
     QueuePairBuilder, QueuePairCaps, QueuePairTransport, QueueState, ReceiveHalf, SendFlags,
-    SendHalf, Sge, Steps, TagMatchingQueue,
+    SendHalf, Sge, TagMatchingQueue,
 };
 use packet::Packets;
 use std::cell::UnsafeCell;
@@ -66,14 +66,6 @@ pub(crate) trait CTransport:
         Self: Sized,
     {
         Err(PostError::Unsupported)
-    }
-
-    /// [`Steps::complete_keyed`], if the transport has requests that configure memory keys.
-    fn complete_keyed(_steps: &mut Steps<'_, Self>) -> bool
-    where
-        Self: Sized,
-    {
-        false
     }
 
     /// Makes a queue pair that configures memory keys, with so many entries, or that drains on signature
@@ -140,11 +132,6 @@ impl CTransport for Rc {
     const ADDRESS: Address = Address::Nothing;
     const CONFIGURES: bool = true;
     binds!();
-
-    #[inline(always)]
-    fn complete_keyed(steps: &mut Steps<'_, Self>) -> bool {
-        steps.complete_keyed()
-    }
 
     fn with_tags<'a>(
         builder: QueuePairBuilder<'a, Self>,

@@ -156,7 +156,7 @@ pub(super) unsafe fn add_headed(
     // SAFETY: by the contract.
     let split = unsafe { split(pieces, rest) };
     let (IBV_WR_SEND, Some((header, rest))) = (wr.opcode, split) else {
-        return batch.push_with(refused);
+        return batch.push(&refused());
     };
     let flags = flags_of::<RawPacket, operation::Send>(wr.send_flags);
     let request = batch.wr(wr.wr_id, flags).send().inline_header(&header);

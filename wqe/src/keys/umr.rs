@@ -4,7 +4,7 @@ use crate::keys::update::{
     BsfUpdate, ENTRIES_ALIGN, Interleaved, MkeyLayout, MkeyUpdate, SizedLayout, in_fours,
 };
 use crate::request::sge::Sge;
-use crate::send::build::blocks_of;
+use crate::send::batch::blocks_of;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use mlx5_prm::signature::{Bsf, SetPsvSegment};

@@ -1,6 +1,6 @@
 //! The Ethernet segment of a packet, and packets that the device cuts into segments.
 
-use crate::request::data::{Data, DataKind, INLINE_HEADER, Limits, OneSge, write_sges};
+use crate::request::data::{Data, DataKind, INLINE_HEADER, Limits, write_sge, write_sges};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Segment;
@@ -35,24 +35,23 @@ const fn first_word(checksums: bool) -> [u8; 8] {
 #[derive(Clone, Copy, Debug)]
 pub struct Ethernet {
     checksums: bool,
-    /// The tag to insert, below the bits that say so; zero for none.
-    insert: u32,
 }
 
 impl Ethernet {
     #[inline(always)]
     pub(crate) const fn new(flags: SendFlags) -> Self {
-        Self { checksums: flags.contains(SendFlags::IP_CSUM), insert: 0 }
+        Self { checksums: flags.contains(SendFlags::IP_CSUM) }
     }
 
-    /// Inserts a VLAN tag of these 16 bits.
+    /// Writes the segment. `insert` is the second half of its second word.
+    ///
+    /// # Safety
+    /// As for [`Segment::write`].
     #[inline(always)]
-    pub(crate) const fn insert(self, tag: VlanTag) -> Self {
-        let (kind, tag) = match tag {
-            VlanTag::Customer(tag) => (insert::VLAN, tag),
-            VlanTag::Service(tag) => (insert::VLAN | insert::SERVICE, tag),
-        };
-        Self { insert: (kind as u32) << 16 | tag as u32, ..self }
+    unsafe fn write_with(self, at: NonNull<u8>, insert: u32) {
+        let words = [first_word(self.checksums), u64::from(insert).to_be_bytes()];
+        // SAFETY: by the contract.
+        unsafe { at.cast().write(words) };
     }
 }
 
@@ -62,9 +61,30 @@ unsafe impl Segment for Ethernet {
 
     #[inline(always)]
     unsafe fn write(self, at: NonNull<u8>) {
-        let words = [first_word(self.checksums), u64::from(self.insert).to_be_bytes()];
-        // SAFETY: by the caller's contract.
-        unsafe { at.cast().write(words) };
+        // SAFETY: by the contract.
+        unsafe { self.write_with(at, 0) };
+    }
+}
+
+/// The Ethernet segment of a packet into which the device inserts a tag.
+#[derive(Clone, Copy, Debug)]
+pub struct Tagged {
+    pub(crate) segment: Ethernet,
+    pub(crate) tag: VlanTag,
+}
+
+// SAFETY: one segment is written.
+unsafe impl Segment for Tagged {
+    const UNITS: usize = Ethernet::UNITS;
+
+    #[inline(always)]
+    unsafe fn write(self, at: NonNull<u8>) {
+        let (kind, tag) = match self.tag {
+            VlanTag::Customer(tag) => (insert::VLAN, tag),
+            VlanTag::Service(tag) => (insert::VLAN | insert::SERVICE, tag),
+        };
+        // SAFETY: by the contract.
+        unsafe { self.segment.write_with(at, u32::from(kind) << 16 | u32::from(tag)) };
     }
 }
 
@@ -115,7 +135,7 @@ pub(crate) struct HeadedData<'a> {
 // SAFETY: a request of the largest size has room for a segment with an inline header, and for `max_sge` entries
 // behind it. So many units are written at most.
 unsafe impl Data for HeadedData<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -194,24 +214,24 @@ impl TsoLimits {
     pub(crate) const NONE: Self = Self { max_header: 0, max_total: 0, max_units: 0 };
 }
 
-/// [`Segmented`] with what the queue adds: all that follows the control segment.
+/// [`Segmented`] with its flags: all that follows the control segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentedData<'a> {
     pub(crate) packet: Segmented<'a>,
     pub(crate) checksums: bool,
-    pub(crate) limits: TsoLimits,
 }
 
 // SAFETY: header and entries are written only if they fit into a request of the largest size,
 // behind a control segment.
 unsafe impl Data for SegmentedData<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
         limits: &Limits,
     ) -> Result<usize, PostError> {
-        let Self { packet: Segmented { header, mss, payload }, checksums, limits: tso } = self;
+        let Self { packet: Segmented { header, mss, payload }, checksums } = self;
+        let tso = &limits.tso;
         let length = header.len();
         if length < HEADER || length > tso.max_header as usize {
             let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -271,7 +291,7 @@ impl<E> Copy for SeveralPackets<'_, E> {}
 
 // SAFETY: at most `max_sge` entries are written.
 unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -290,7 +310,7 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
             // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet of its
             // own, so no limit is on their sum.
             unsafe {
-                OneSge::from(sge).write(place);
+                write_sge(place, sge);
                 place = place.byte_add(UNIT);
             }
         }
@@ -308,7 +328,7 @@ pub(crate) struct InlinePackets<'a>(pub(crate) &'a [&'a [u8]]);
 
 // SAFETY: what is written ends where `max_inline` bytes behind their length would, rounded up to a unit.
 unsafe impl Data for InlinePackets<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -316,7 +336,7 @@ unsafe impl Data for InlinePackets<'_> {
     ) -> Result<usize, PostError> {
         let Self(packets) = self;
         // The last unit of a queue's largest request may be used in part.
-        let room = if limits.max_inline == 0 { 0 } else { units_of(limits.max_inline) };
+        let room = if limits.max_inline == 0 { 0 } else { units_of(limits.max_inline as usize) };
         let (mut place, mut left) = (at, room);
         for packet in packets {
             let units = units_of(packet.len());
@@ -362,7 +382,7 @@ impl InlinePackets<'_> {
             0 => PostError::PacketTooShort { index: 0, length: 0 },
             bytes => PostError::InlineTooLong {
                 length: clamped(bytes - INLINE_HEADER),
-                max: limits.max_inline as u32,
+                max: limits.max_inline,
             },
         }
     }

@@ -83,8 +83,8 @@ impl<'a> RawWqe<'a> {
         Self { unnamed: true, ..self }
     }
 
-    /// Returns the opcode that completions tell.
-    pub(crate) const fn told(self) -> u8 {
+    /// Returns the opcode that completions report.
+    pub(crate) const fn reported(self) -> u8 {
         if self.unnamed { Self::UNNAMED } else { self.opcode() }
     }
 

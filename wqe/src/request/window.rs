@@ -165,12 +165,7 @@ pub(crate) struct Translation(Option<Klm>);
 
 // SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
-    unsafe fn write_checked(
-        self,
-        at: NonNull<u8>,
-        _: DataKind,
-        _: &Limits,
-    ) -> Result<usize, PostError> {
+    unsafe fn write(self, at: NonNull<u8>, _: DataKind, _: &Limits) -> Result<usize, PostError> {
         let Some(klm) = self.0 else { return Ok(0) };
         // SAFETY: there is room for `UMR_UNITS` units.
         unsafe {

@@ -41,7 +41,6 @@ impl RequestInfo {
     pub(crate) const CONTINUES: u32 = 1 << 9;
     /// The request has a handle; the owner knows its number.
     const NAMED: u32 = 1 << 10;
-    pub(crate) const MODIFIER_SHIFT: u32 = 56;
 
     /// Combines fields that are already shifted: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
@@ -50,10 +49,14 @@ impl RequestInfo {
         Self(place | (control | blocks) as u64)
     }
 
-    /// All of it, as it is laid out.
-    #[inline(always)]
-    pub(crate) const fn of_bits(bits: u64) -> Self {
-        Self(bits)
+    /// The same request, of another number of blocks.
+    pub(crate) const fn with_blocks(self, blocks: u32) -> Self {
+        Self(self.0 & !0xff | blocks as u64)
+    }
+
+    /// The same request, with a handle.
+    pub(crate) const fn with_name(self) -> Self {
+        Self(self.0 | Self::NAMED as u64)
     }
 
     /// The 64-byte block at which the request starts, free-running.
@@ -149,6 +152,25 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Owner: describes a WQE that is not published yet.
+    #[inline(always)]
+    pub(crate) fn stage(&self, wr_id: u64, info: RequestInfo) {
+        self.wr_id.store(wr_id, Relaxed);
+        self.restage(info);
+    }
+
+    /// Owner: changes the description of a WQE that is not published yet.
+    #[inline(always)]
+    pub(crate) fn restage(&self, info: RequestInfo) {
+        self.info.store(info.0, Relaxed);
+    }
+
+    /// Owner: the description. Relaxed, as the owner alone writes records.
+    #[inline(always)]
+    pub(crate) fn staged(&self) -> RequestInfo {
+        RequestInfo(self.info.load(Relaxed))
+    }
+
     #[inline(always)]
     fn info(&self) -> RequestInfo {
         // The acquire pairs with the owner's release when it cancels.
@@ -168,68 +190,6 @@ impl Record {
         }
         self.info.store(info.0 | RequestInfo::CANCELLED, Release);
         cancelled(Completed { wr_id, info });
-    }
-}
-
-/// The ring of records, as the owner accesses it.
-#[derive(Clone, Copy)]
-pub(crate) struct Slots(pub(super) NonNull<Record>);
-
-impl Slots {
-    /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
-    /// are free. `mask` is the ring's.
-    ///
-    /// # Safety
-    /// The records are alive, and were created for `mask + 1` blocks.
-    #[inline(always)]
-    pub(crate) unsafe fn stage(&self, mask: u32, sequence: u32, wr_id: u64, info: RequestInfo) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        record.wr_id.store(wr_id, Relaxed);
-        record.info.store(info.0, Relaxed);
-    }
-
-    /// The address of the record of request `sequence`.
-    #[inline(always)]
-    pub(crate) fn at(&self, mask: u32, sequence: u32) -> NonNull<u8> {
-        let offset = (sequence & mask) as usize * size_of::<Record>();
-        // Only an address: whoever uses it has to know that there are so many records.
-        self.0.cast().map_addr(|start| start.saturating_add(offset))
-    }
-
-    /// Owner: the description of request `sequence`, which the owner has staged.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    #[inline(always)]
-    pub(crate) unsafe fn info(&self, mask: u32, sequence: u32) -> RequestInfo {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        // The owner wrote it itself, and nobody has changed it since.
-        RequestInfo(record.info.load(Relaxed))
-    }
-
-    /// Owner: changes the blocks of request `sequence`, which is not published yet and has one.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    #[inline(always)]
-    pub(crate) unsafe fn set_blocks(&self, mask: u32, sequence: u32, blocks: u32) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        let info = record.info.load(Relaxed) & !0xff;
-        record.info.store(info | u64::from(blocks), Relaxed);
-    }
-
-    /// Owner: notes that request `sequence`, which is not published yet, has a handle.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    pub(crate) unsafe fn mark_named(&self, mask: u32, sequence: u32) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        let info = record.info.load(Relaxed);
-        record.info.store(info | u64::from(RequestInfo::NAMED), Relaxed);
     }
 }
 
@@ -349,12 +309,13 @@ impl SendRecords {
         unsafe { self.memory.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
-    pub(crate) fn slots(&self) -> Slots {
-        Slots(NonNull::from(&*self.memory.records).cast())
+    /// Owner: the first record, and the number of records.
+    pub(crate) fn as_ring(&self) -> (NonNull<Record>, u32) {
+        (NonNull::from(&*self.memory.records).cast(), self.mask + 1)
     }
 
     /// Owner: the scratch buffer.
-    pub(crate) fn scratch(&self) -> NonNull<Scratch> {
+    pub(crate) fn scratch(&self) -> NonNull<u8> {
         NonNull::from(&*self.memory.scratch).cast()
     }
 
