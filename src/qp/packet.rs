@@ -43,8 +43,8 @@ impl QueuePair<RawPacket> {
 }
 
 impl ControlHalf {
-    /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports have no
-    /// rate limit.
+    /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports
+    /// have no rate limit.
     pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {
         const VERB: &str = "modify_qp_rate_limit";
         let inner = Arc::clone(&self.inner);

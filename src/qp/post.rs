@@ -217,9 +217,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
     }
 
     /// Posts one receive request for each identifier and buffer that an iterator yields, with one
-    /// doorbell, and returns their number. Requests before the first bad one are posted, also if the
-    /// iterator panics; nothing is taken from it after a bad one. Refused if the queue pair uses a
-    /// shared receive queue.
+    /// doorbell, and returns their number. Requests before the first bad one are posted, also if
+    /// the iterator panics; nothing is taken from it after a bad one. Refused if the queue pair
+    /// uses a shared receive queue.
     ///
     /// ```no_run
     /// # use mlx5::{MemoryRegion, QueuePair, transport::Rc};

@@ -423,7 +423,7 @@ impl Changes {
             _ => return false,
         }
         // They own nothing.
-        self.pending.drain(..settled.len());
+        settled.iter().for_each(|_| drop(self.pending.pop_front()));
         true
     }
 

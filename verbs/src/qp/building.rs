@@ -1,5 +1,5 @@
-//! A batch that `ibv_wr_*` build by several calls: what of it is in the ring, and what waits in C's form until
-//! all of it is known.
+//! A batch that `ibv_wr_*` build by several calls: what of it is in the ring, and what waits in C's
+//! form until all of it is known.
 
 use super::configuring::Configuring;
 use super::packet::{cuts, segmented, tso_request};
@@ -371,8 +371,8 @@ impl<T: CTransport> Open<'_, T> {
 /// `qp` is a queue pair of this transport, of which this thread has started a batch.
 #[inline(always)]
 pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
-    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses the
-    // queue before it is completed.
+    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses
+    // the queue before it is completed.
     unsafe {
         let this = QpOf::<T>::of(qp.cast());
         let Building { at, pending, kept } = &mut *this.building.get();
@@ -397,8 +397,8 @@ pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
 /// Drops the batch: nothing of it is posted.
 ///
 /// # Safety
-/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not used
-/// any more.
+/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not
+/// used any more.
 pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
     unsafe {

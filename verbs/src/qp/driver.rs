@@ -1,8 +1,8 @@
-//! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the program
-//! writes itself.
+//! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the
+//! program writes itself.
 //!
-//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
-//! The last one adds it to the batch.
+//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were
+//! told. The last one adds it to the batch.
 
 use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
@@ -45,8 +45,8 @@ pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex
     qp.wrapping_byte_add(offset_of!(QpObject, dv)).cast()
 }
 
-/// Runs a setter: refuses the batch if no configuration waits for it, or as it says. The last one finishes
-/// the request.
+/// Runs a setter: refuses the batch if no configuration waits for it, or as it says. The last one
+/// finishes the request.
 ///
 /// # Safety
 /// C's contract: a batch was started.
@@ -203,10 +203,11 @@ fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
     }
 }
 
-/// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature: the list need not
-/// be copied. Otherwise [`keep_layout_list`] does it.
+/// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature:
+/// the list need not be copied. Otherwise [`keep_layout_list`] does it.
 unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
-    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is completed.
+    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is
+    // completed.
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
         let usual = |waiting: &&mut Configuring| waiting.left == 1 && waiting.more().is_none();
@@ -417,8 +418,8 @@ const UNITS_AT: usize = 7;
 
 unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
     let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says, and
-    // the program answers for what it does.
+    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says,
+    // and the program answers for what it does.
     unsafe {
         let mut open = open::<T>(qp);
         open.begin_driver_request();
@@ -440,8 +441,9 @@ unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize)
     unsafe { open::<Rc>(qp_of(dv)) }.refuse(Refusal::NOT_SUPPORTED);
 }
 
-/// Fills in the functions of a queue pair that was made with any of these operations. Those of dynamic
-/// connections stay NULL, and so do those that only queue pairs of reliable connections have.
+/// Fills in the functions of a queue pair that was made with any of these operations. Those of
+/// dynamic connections stay NULL, and so do those that only queue pairs of reliable connections
+/// have.
 pub(super) fn fill<T: CTransport>(dv: &mut mlx5dv_qp_ex) {
     dv.wr_raw_wqe = Some(wr_raw_wqe::<T>);
     if !T::CONFIGURES {
@@ -477,8 +479,8 @@ unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
     })
 }
 
-/// `mlx5dv_qp_cancel_posted_send_wrs`: how many requests of this identifier were cancelled, or a negative
-/// errno. The queue pair must be in SQD.
+/// `mlx5dv_qp_cancel_posted_send_wrs`: how many requests of this identifier were cancelled, or a
+/// negative errno. The queue pair must be in SQD.
 ///
 /// # Safety
 /// The queue pair was not destroyed.

@@ -1,9 +1,9 @@
 //! Posting by `ibv_wr_*`: a batch that is built by several calls, with the send lock held from the
 //! first to the last.
 //!
-//! `ibv_wr_*`, which names an operation, writes the head of a usual request to the ring, and the setter
-//! of data finishes it. Other requests, and those that name a receiver, are kept in C's form until all of
-//! them is known.
+//! `ibv_wr_*`, which names an operation, writes the head of a usual request to the ring, and the
+//! setter of data finishes it. Other requests, and those that name a receiver, are kept in C's form
+//! until all of them is known.
 
 use super::building::{
     Pending, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch,
@@ -90,8 +90,8 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
     }
 }
 
-/// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it has to
-/// be kept until its data is known.
+/// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it
+/// has to be kept until its data is known.
 ///
 /// # Safety
 /// As for [`open`].
@@ -104,8 +104,8 @@ unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Rem
     }
 }
 
-/// The functions that name an operation whose data follows, a line each: its arguments, its opcode, what
-/// is set of the request in C's form, and the head that may be written instead, if it has one.
+/// The functions that name an operation whose data follows, a line each: its arguments, its opcode,
+/// what is set of the request in C's form, and the head that may be written instead, if it has one.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $ty:ty),*) $opcode:ident
         $(, head $operation:ident $immediate:expr, $remote:expr)?, |$wr:ident| $set:expr;)*
@@ -172,7 +172,8 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
     }
 }
 
-/// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is set.
+/// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is
+/// set.
 unsafe extern "C" fn wr_send_tso<T: CTransport>(qp: Qp, hdr: *mut c_void, hdr_sz: u16, mss: u16) {
     // SAFETY: C's contract: a batch was started, and the headers are readable.
     unsafe {
@@ -215,7 +216,8 @@ unsafe extern "C" fn wr_set_xrc_srqn<T: CTransport>(qp: Qp, remote_srqn: u32) {
 type SetSge = unsafe extern "C" fn(Qp, u32, u64, u32);
 type SetInline = unsafe extern "C" fn(Qp, *mut c_void, usize);
 
-/// Setters of data by the opcode of the request: one that is compiled for its operation, or one for all.
+/// Setters of data by the opcode of the request: one that is compiled for its operation, or one for
+/// all.
 struct Setters<T>(T);
 
 impl<T: CTransport> Setters<T> {
@@ -349,10 +351,12 @@ unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
         assert!(cfg!(target_endian = "little"));
         assert!(size_of::<ibv_data_buf>() == size_of::<ibv_sge>());
     }
-    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are readable.
+    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are
+    // readable.
     unsafe {
         let pieces = entries(buf_list.cast(), num_buf);
-        // A length of more than 32 bits. The first bytes of a packet are read before lengths are looked at.
+        // A length of more than 32 bits. The first bytes of a packet are read before lengths are
+        // looked at.
         let long = pieces.iter().find(|piece| piece.lkey != 0);
         let long = long.map(|piece| Sge { addr: piece.addr, ..TOO_LONG });
         let pieces = long.as_ref().map_or(pieces, std::slice::from_ref);
@@ -372,8 +376,8 @@ pub(super) fn supported<T: CTransport>() -> SendOps {
     SendOps::of::<T>().intersection(NAMED)
 }
 
-/// Fills in the functions of a queue pair: as in C, all that its transport has, whatever was asked for.
-/// Those of other operations stay NULL.
+/// Fills in the functions of a queue pair: as in C, all that its transport has, whatever was asked
+/// for. Those of other operations stay NULL.
 pub(super) fn fill<T: CTransport>(c: &mut ibv_qp_ex) {
     let has = supported::<T>();
     macro_rules! operations {

@@ -81,8 +81,8 @@ macro_rules! common {
         /// operation is a constant in the code of each.
         ///
         /// # Safety
-        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if inline,
-        /// is readable until the call returns.
+        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if
+        /// inline, is readable until the call returns.
         #[inline(always)]
         unsafe fn add_common<T: CTransport>(
             batch: &mut Batch<'_, T>,
@@ -149,8 +149,8 @@ pub(super) use by_opcode;
 /// The provider's request.
 ///
 /// # Safety
-/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`. Its address
-/// handle is not used: `address` is the receiver.
+/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`. Its
+/// address handle is not used: `address` is the receiver.
 #[inline(always)]
 pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
     wr: &ibv_send_wr,
@@ -207,8 +207,8 @@ unsafe fn rare_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
 /// The provider's request, of any operation, with its data in the provider's form.
 ///
 /// # Safety
-/// `wr` is a request as C makes them, for a queue pair of transport `T`. Its address handle is not used:
-/// `address` is the receiver.
+/// `wr` is a request as C makes them, for a queue pair of transport `T`. Its address handle is not
+/// used: `address` is the receiver.
 pub(super) unsafe fn any_request<'a, T: CTransport>(
     wr: &ibv_send_wr,
     data: Data<'a>,
@@ -279,8 +279,8 @@ unsafe fn add_rare<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
     batch.push(&unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
 }
 
-/// [`add_listed`] of a packet that the device cuts, of one whose first bytes the device needs in the
-/// request, and of none.
+/// [`add_listed`] of a packet that the device cuts, of one whose first bytes the device needs in
+/// the request, and of none.
 ///
 /// # Safety
 /// As for [`add_listed`].

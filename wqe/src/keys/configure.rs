@@ -227,7 +227,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
                 transient_signature: U64::new(psv.transient_signature),
                 ..SetPsvSegment::default()
             };
-            // SAFETY: by the caller's contract; the segment is all that such a WQE has behind its
+            // SAFETY: by the caller's contract; the segment is all that such a WQE has after its
             // control segment.
             next = unsafe { self.put_part(next, wr_id, part, |to| to.put(segment)) };
         }
@@ -256,7 +256,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         unsafe {
             to.put(ControlSegment {
                 opmod_index_opcode: U32::new((at.head & 0xffff) << 8 | part.opcode as u32),
-                qpn_ds: U32::new(self.common.qpn << 8 | part.units as u32),
+                qpn_ds: U32::new(self.common.qpn | part.units as u32),
                 fm_ce_se: part.control,
                 immediate: U32::new(part.key),
                 ..ControlSegment::default()

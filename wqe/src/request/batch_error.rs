@@ -73,7 +73,7 @@ impl fmt::Display for ListError {
 }
 
 impl From<BatchError> for ListError {
-    #[inline(always)]
+    #[inline]
     fn from(BatchError { index, error }: BatchError) -> Self {
         Self { index, error }
     }

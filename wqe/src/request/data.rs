@@ -81,7 +81,8 @@ unsafe impl Data for &Sge {
     fn usual_units(&self, kind: DataKind, limits: &Limits) -> Option<usize> {
         let is_usual = match kind {
             DataKind::Result => limits.has_atomics && self.length == ATOMIC_RESULT,
-            _ => (1..=limits.max_single_sge).contains(&self.length),
+            // One comparison also rejects the length zero.
+            _ => self.length.wrapping_sub(1) < limits.max_single_sge,
         };
         is_usual.then_some(1)
     }
@@ -175,21 +176,21 @@ impl<'a> InlineSges<'a> {
     /// Takes the bytes from `sges`.
     ///
     /// # Safety
-    /// The bytes at each address are readable while the request is posted. Other threads and devices
-    /// may write them meanwhile: then it is not known which value is sent.
+    /// The bytes at each address are readable while the request is posted. Other threads and
+    /// devices may write them meanwhile: then it is not known which value is sent.
     pub const unsafe fn new(sges: &'a [Sge]) -> Self {
         Self(sges)
     }
 
     /// Returns where the bytes are.
-    #[inline(always)]
+    #[inline]
     pub const fn pieces(&self) -> &'a [Sge] {
         self.0
     }
 }
 
 /// Returns where the bytes of one of [`InlineSges`] are.
-#[inline(always)]
+#[inline]
 fn bytes_of(sge: &Sge) -> (*const u8, usize) {
     (core::ptr::with_exposed_provenance(sge.addr as usize), sge.length as usize)
 }
@@ -223,9 +224,10 @@ unsafe impl Data for InlineSges<'_> {
 }
 
 /// The units of one piece of inline data, if it is not empty, and within the limits.
-#[inline(always)]
+#[inline]
 fn usual_inline_units(length: usize, limits: &Limits) -> Option<usize> {
-    (1..=limits.max_inline as usize).contains(&length).then(|| inline_units(length))
+    // One comparison also rejects the length zero.
+    (length.wrapping_sub(1) < limits.max_inline as usize).then(|| inline_units(length))
 }
 
 /// Writes one piece of inline data.
@@ -306,16 +308,16 @@ unsafe impl Data for () {
 /// Bytes of the header of inline data.
 pub(crate) const INLINE_HEADER: usize = 4;
 
-/// The 16-byte units of `length` bytes of inline data, of which there is at least one: as many as begin
-/// before the last byte.
-#[inline(always)]
+/// The 16-byte units of `length` bytes of inline data, of which there is at least one: as many as
+/// begin before the last byte.
+#[inline]
 const fn inline_units(length: usize) -> usize {
     1 + (INLINE_HEADER + length - 1) / UNIT
 }
 
 /// # Safety
 /// `at` has 16 writable bytes.
-#[inline(always)]
+#[inline]
 pub(crate) unsafe fn write_sge(at: NonNull<u8>, sge: Sge) {
     let segment = DataSegment {
         byte_count: U32::new(sge.length),
@@ -364,7 +366,7 @@ pub(crate) unsafe fn write_sges(
     Ok(units)
 }
 
-/// Copies a few bytes without a call, by words that may overlap and do not pass either end.
+/// Copies bytes, few of them without a call: by words that may overlap and do not pass either end.
 ///
 /// # Safety
 /// `to` has room for `length` bytes, of which there is at least one, and `from` is readable for
@@ -373,11 +375,11 @@ pub(crate) unsafe fn write_sges(
 unsafe fn copy_inline(to: *mut u8, from: *const u8, length: usize) {
     // SAFETY: a word is copied only at offsets at which it ends at or before `length`.
     unsafe {
-        if length >= 8 {
+        if length > 16 {
+            to.copy_from_nonoverlapping(from, length);
+        } else if length >= 8 {
+            copy_word::<u64>(to, from, 0);
             copy_word::<u64>(to, from, length - 8);
-            for offset in (0..length - 8).step_by(8) {
-                copy_word::<u64>(to, from, offset);
-            }
         } else if length >= 4 {
             copy_word::<u32>(to, from, 0);
             copy_word::<u32>(to, from, length - 4);

@@ -25,7 +25,7 @@ const _: () = {
 };
 
 /// Returns the first word of the segment, in memory order.
-#[inline(always)]
+#[inline]
 const fn first_word(checksums: bool) -> [u8; 8] {
     let flags = if checksums { checksum_flags::L3 | checksum_flags::L4 } else { 0 };
     [0, 0, 0, 0, flags, 0, 0, 0]
@@ -38,7 +38,7 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(flags: SendFlags) -> Self {
         Self { checksums: flags.contains(SendFlags::IP_CSUM) }
     }
@@ -47,7 +47,7 @@ impl Ethernet {
     ///
     /// # Safety
     /// As for [`Segment::write`].
-    #[inline(always)]
+    #[inline]
     unsafe fn write_with(self, at: NonNull<u8>, insert: u32) {
         let words = [first_word(self.checksums), u64::from(insert).to_be_bytes()];
         // SAFETY: by the contract.
@@ -59,7 +59,7 @@ impl Ethernet {
 unsafe impl Segment for Ethernet {
     const UNITS: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         // SAFETY: by the contract.
         unsafe { self.write_with(at, 0) };
@@ -77,7 +77,7 @@ pub struct Tagged {
 unsafe impl Segment for Tagged {
     const UNITS: usize = Ethernet::UNITS;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         let (kind, tag) = match self.tag {
             VlanTag::Customer(tag) => (insert::VLAN, tag),
@@ -88,7 +88,7 @@ unsafe impl Segment for Tagged {
     }
 }
 
-/// A VLAN tag that the device inserts behind the source address: the tag control information
+/// A VLAN tag that the device inserts after the source address: the tag control information
 /// (priority, drop eligible indicator, VLAN identifier).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VlanTag {
@@ -109,7 +109,7 @@ pub struct InlineHeader<'a> {
 unsafe impl Segment for InlineHeader<'_> {
     const UNITS: usize = segment_units(L2_INLINE);
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         // SAFETY: by the caller's contract; the header fills the second unit.
         unsafe {
@@ -122,7 +122,8 @@ unsafe impl Segment for InlineHeader<'_> {
     }
 }
 
-/// A packet whose first bytes are in the WQE, however many they are: all that follows the control segment.
+/// A packet whose first bytes are in the WQE, however many they are: all that follows the control
+/// segment.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadedData<'a> {
     pub(crate) checksums: bool,
@@ -132,8 +133,8 @@ pub(crate) struct HeadedData<'a> {
     pub(crate) rest: &'a [Sge],
 }
 
-// SAFETY: a request of the largest size has room for a segment with an inline header, and for `max_sge` entries
-// behind it. So many units are written at most.
+// SAFETY: a request of the largest size has room for a segment with an inline header, and for
+// `max_sge` entries after it. No more units are written.
 unsafe impl Data for HeadedData<'_> {
     unsafe fn write(
         self,
@@ -152,8 +153,8 @@ unsafe impl Data for HeadedData<'_> {
             let max = (room.saturating_sub(rest.len()) * UNIT).saturating_sub(UNIT - FIRST_INLINE);
             return Err(PostError::InlineTooLong { length, max: max as u32 });
         };
-        // SAFETY: segment and headers take `units` units, of which there are two at most unless there is room for
-        // more; `max_sge` entries fit behind them.
+        // SAFETY: segment and headers take `units` units, of which there are two at most unless
+        // there is room for more; `max_sge` entries fit after them.
         unsafe {
             let entries = write_headers(
                 at,
@@ -169,15 +170,16 @@ unsafe impl Data for HeadedData<'_> {
     }
 }
 
-/// Writes a segment with its inline headers, and returns the place behind.
+/// Writes a segment with its inline headers, and returns the place after.
 ///
 /// # Safety
-/// `at` has room for the [`segment_units`] of the headers, of which there are [`FIRST_INLINE`] bytes at least.
+/// `at` has room for the [`segment_units`] of the headers, of which there are [`FIRST_INLINE`]
+/// bytes at least.
 unsafe fn write_headers(at: NonNull<u8>, headers: &[u8], segment: EthernetSegment) -> NonNull<u8> {
     let units = segment_units(headers.len());
     // SAFETY: by the caller's contract.
     unsafe {
-        // Padding behind the headers, in place of what an earlier request left there.
+        // Padding after the headers, in place of what an earlier request left there.
         at.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
         at.cast().write(segment);
         let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
@@ -222,7 +224,7 @@ pub(crate) struct SegmentedData<'a> {
 }
 
 // SAFETY: header and entries are written only if they fit into a request of the largest size,
-// behind a control segment.
+// after a control segment.
 unsafe impl Data for SegmentedData<'_> {
     unsafe fn write(
         self,
@@ -251,7 +253,7 @@ unsafe impl Data for SegmentedData<'_> {
             ..EthernetSegment::default()
         };
         // SAFETY: segment and header take `units` units, and there is room for `max_sge` entries
-        // behind them.
+        // after them.
         unsafe {
             let entries = write_headers(at, header, segment);
             Ok(units + write_sges(entries, payload, max_sge as u32, Some(max_payload))?)
@@ -265,14 +267,14 @@ pub(crate) trait Entry {
 }
 
 impl Entry for Sge {
-    #[inline(always)]
+    #[inline]
     fn sge(&self) -> Sge {
         *self
     }
 }
 
 impl Entry for Cell<Sge> {
-    #[inline(always)]
+    #[inline]
     fn sge(&self) -> Sge {
         self.get()
     }
@@ -307,8 +309,8 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
             if sge.length.wrapping_sub(SHORTEST) > MAX_SGE_LENGTH - SHORTEST {
                 return Err(wrong_length(index, sge.length));
             }
-            // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet of its
-            // own, so no limit is on their sum.
+            // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet
+            // of its own, so no limit is on their sum.
             unsafe {
                 write_sge(place, sge);
                 place = place.byte_add(UNIT);
@@ -322,11 +324,12 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
     }
 }
 
-/// The packets of a request that sends several, copied into it: each behind its length.
+/// The packets of a request that sends several, copied into it: each after its length.
 #[derive(Clone, Copy)]
 pub(crate) struct InlinePackets<'a>(pub(crate) &'a [&'a [u8]]);
 
-// SAFETY: what is written ends where `max_inline` bytes behind their length would, rounded up to a unit.
+// SAFETY: what is written ends where `max_inline` bytes after their length would, rounded up to a
+// unit.
 unsafe impl Data for InlinePackets<'_> {
     unsafe fn write(
         self,
@@ -346,7 +349,7 @@ unsafe impl Data for InlinePackets<'_> {
             left -= units;
             // SAFETY: there is room for as many units as were left, of which these are some.
             unsafe {
-                // Padding behind the packet, in place of what an earlier request left there.
+                // Padding after the packet, in place of what an earlier request left there.
                 place.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
                 place.cast().write(U32::new(packet.len() as u32 | INLINE));
                 let bytes = place.byte_add(INLINE_HEADER).as_ptr();
@@ -361,8 +364,8 @@ unsafe impl Data for InlinePackets<'_> {
     }
 }
 
-/// Units of so many bytes behind their length. No slice is so long that this overflows.
-#[inline(always)]
+/// Units of so many bytes after their length. No slice is so long that this overflows.
+#[inline]
 const fn units_of(bytes: usize) -> usize {
     (INLINE_HEADER + bytes).div_ceil(UNIT)
 }

@@ -57,12 +57,12 @@ macro_rules! transports {
     };
     (@bare) => {
         type Bare = ();
-        #[inline(always)]
+        #[inline]
         fn bare(_: SendFlags) {}
     };
     (@bare $bare:ident) => {
         type Bare = $bare;
-        #[inline(always)]
+        #[inline]
         fn bare(flags: SendFlags) -> $bare {
             $bare::new(flags)
         }

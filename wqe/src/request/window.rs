@@ -8,7 +8,7 @@ use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, mkey_mask, umr_f
 use mlx5_prm::wqe::UNIT;
 use mlx5_prm::{U16, U32, U64};
 
-/// Units of the translation behind the UMR's head, padded to a block.
+/// Units of the translation after the UMR's head, padded to a block.
 pub(crate) const UMR_UNITS: usize = 4;
 
 /// The maximum length of a window: it has one translation entry.

@@ -21,7 +21,7 @@ macro_rules! any_batch {
         }
 
         $(impl<'q> From<Batch<'q, $transport>> for AnyBatch<'q> {
-            #[inline(always)]
+            #[inline]
             fn from(batch: Batch<'q, $transport>) -> Self {
                 Self::$transport(batch)
             }
@@ -45,10 +45,16 @@ macro_rules! of_any {
 }
 
 impl AnyBatch<'_> {
-    /// See [`Batch::push`].
+    /// See [`Batch::push`]. A reliable connection takes one comparison more than [`Batch::push`].
     #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) {
-        of_any!(self, batch => batch.at = push(batch.queue, batch.at, wr));
+        match self {
+            Self::Rc(batch) => batch.push(wr),
+            Self::Uc(batch) => batch.at = push(batch.queue, batch.at, wr),
+            Self::Ud(batch) => batch.at = push(batch.queue, batch.at, wr),
+            Self::XrcSend(batch) => batch.at = push(batch.queue, batch.at, wr),
+            Self::RawPacket(batch) => batch.at = push(batch.queue, batch.at, wr),
+        }
     }
 
     /// See [`Batch::handle`].
@@ -67,7 +73,7 @@ impl AnyBatch<'_> {
     }
 
     /// See [`Batch::complete`].
-    #[inline]
+    #[inline(always)]
     pub fn complete(self) -> Result<(), BatchError> {
         of_any!(self, batch => batch.complete())
     }

@@ -26,8 +26,9 @@ use mlx5_prm::wqe::{BLOCK, ControlSegment, MAX_BLOCKS, Opcode, UNIT, control_fla
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     pub(crate) queue: &'q mut SendQueue<T>,
-    /// The position after the last request. A batch that is leaked leaves nothing else behind
-    /// than [`SendQueue::is_checked`], by which the next one discards it.
+    /// The position after the last request. The queue learns it when the batch is completed, so a
+    /// batch that is leaked leaves nothing, unless it is checked ([`SendQueue::is_checked`]): then
+    /// [`SendQueue::start`] discards what it left.
     pub(crate) at: Position,
 }
 
@@ -72,7 +73,7 @@ impl<T: Transport> SendQueue<T> {
 
 impl<'q, T: Transport> Batch<'q, T> {
     /// Starts a request. Its operation follows.
-    #[inline(always)]
+    #[inline]
     pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
         Wr { batch: self, wr_id, flags }
     }
@@ -90,7 +91,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     }
 
     /// Whether a request was refused. Then [`Batch::complete`] posts nothing.
-    #[inline(always)]
+    #[inline]
     pub fn is_refused(&self) -> bool {
         self.queue.is_checked && self.queue.batch.error.is_some()
     }
@@ -167,20 +168,20 @@ impl<'q, T: Transport> Batch<'q, T> {
             && !queue.is_checked
         {
             let before = 1 + A::UNITS + O::Remote::UNITS;
-            let control = queue.control::<O>(at, head, before + more, 0);
-            let blocks = control.blocks();
-            if blocks <= queue.ring.to_end(at.head)
-                && queue.has_room(at, blocks, control.is_signaled())
-            {
+            let (units, blocks) = (before + more, blocks_of(before + more));
+            let signaled = (head.flags | queue.common.flags).contains(SendFlags::SIGNALED);
+            let in_one_piece = blocks == 1 || blocks <= queue.ring.to_end(at.head);
+            if in_one_piece && queue.has_room(at, blocks, signaled) {
                 let slot = queue.ring.at(at.head);
                 // SAFETY: `blocks` blocks are free there, in one piece, and the request has as
                 // many.
                 unsafe {
                     write_segments(slot, address, remote);
                     data.write_usual(slot.byte_add(before * UNIT));
+                    let control = queue.control::<O>(at, head, units, 0);
                     control.write(slot);
+                    queue.ring.stage(at.sequence, head.wr_id, control.info);
                 }
-                queue.ring.stage(at.sequence, head.wr_id, control.info);
                 self.at = at.after(blocks);
                 return;
             }
@@ -213,24 +214,14 @@ pub(crate) struct Control {
 const _: () = {
     assert!(size_of::<ControlSegment>() == 2 * size_of::<u64>());
     assert!(offset_of!(ControlSegment, qpn_ds) == 4);
-    assert!(offset_of!(ControlSegment, fm_ce_se) == 11);
+    assert!(offset_of!(ControlSegment, fm_ce_se) == 8 + RequestInfo::CONTROL_SHIFT as usize / 8);
     assert!(offset_of!(ControlSegment, immediate) == 12);
 };
 
 impl Control {
-    #[inline(always)]
-    pub(crate) const fn blocks(&self) -> u32 {
-        self.info.blocks() as u32
-    }
-
-    #[inline(always)]
-    pub(crate) const fn is_signaled(&self) -> bool {
-        self.info.signaled()
-    }
-
     /// # Safety
     /// `slot` has room for a control segment.
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn write(&self, slot: NonNull<u8>) {
         // SAFETY: by the contract; a block is aligned.
         unsafe { slot.cast().write(self.words) };
@@ -241,7 +232,7 @@ impl Control {
 ///
 /// # Safety
 /// `slot` has room for a request that has these segments.
-#[inline(always)]
+#[inline]
 pub(crate) unsafe fn write_segments<A: Segment, R: Segment>(
     slot: NonNull<u8>,
     address: A,
@@ -265,8 +256,8 @@ struct Built {
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Returns control segment and record of the request at `at`, which has so many units. `fence`
-    /// is added to its flags.
+    /// Returns control segment and record of the request at `at`, which has this many units.
+    /// `fence` is added to its flags.
     #[inline(always)]
     pub(crate) fn control<O: SendOperation>(
         &self,
@@ -276,15 +267,14 @@ impl<T: Transport> SendQueue<T> {
         fence: u8,
     ) -> Control {
         let flags = head.flags.intersection(SendFlags::CONTROL) | self.common.flags;
-        let control = flags.bits() | fence;
+        let control = u32::from(flags.bits() | fence) << RequestInfo::CONTROL_SHIFT;
         let place = u64::from(O::MODIFIER) << 24 | u64::from(at.head as u16) << 8;
-        let first = (place | O::OPCODE as u64) << 32 | u64::from(self.common.qpn << 8);
-        let immediate = u32::from_be_bytes(head.immediate);
-        let second = u64::from(control) << 32 | u64::from(immediate);
+        let first = (place | O::OPCODE as u64) << 32 | u64::from(self.common.qpn) | units as u64;
+        let immediate = u32::from_le_bytes(head.immediate);
+        let second = u64::from(immediate) << 32 | u64::from(control);
         let recorded = (place | O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
-        let control = u32::from(control) << RequestInfo::CONTROL_SHIFT;
         Control {
-            words: [(first | units as u64).to_be(), second.to_be()],
+            words: [first.to_be(), second.to_le()],
             info: RequestInfo::new(recorded, control, blocks_of(units)),
         }
     }
@@ -347,7 +337,7 @@ impl<T: Transport> SendQueue<T> {
         let control = flags.bits() | wqe.control();
         let control = control | self.fence_for(control);
         let place = u64::from(wqe.modifier()) << 24 | u64::from(at.head as u16) << 8;
-        let first = (place | u64::from(wqe.opcode())) << 32 | u64::from(self.common.qpn << 8);
+        let first = (place | u64::from(wqe.opcode())) << 32 | u64::from(self.common.qpn);
         // SAFETY: there is room for `units` units, in memory that the device does not use.
         unsafe {
             slot.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -361,7 +351,7 @@ impl<T: Transport> SendQueue<T> {
         self.place(at, Built { slot, units, wr_id, info, rewrites_key })
     }
 
-    /// Whether a request with these flags may be added at `at`. If not, the batch is refused.
+    /// Whether a request with these flags may be added. If not, the batch is refused.
     fn takes(&mut self, at: Position, flags: SendFlags, allowed: SendFlags) -> bool {
         let refused = flags.intersection(SendFlags::all()).difference(allowed);
         let error = if self.batch.error.is_some() {
@@ -419,7 +409,7 @@ impl<T: Transport> SendQueue<T> {
 }
 
 /// Returns the blocks of a request of `units` units.
-#[inline(always)]
+#[inline]
 #[expect(clippy::manual_div_ceil, reason = "`div_ceil` takes three instructions more")]
 pub(crate) const fn blocks_of(units: usize) -> u32 {
     const UNITS_PER_BLOCK: u32 = (BLOCK / UNIT) as u32;

@@ -46,10 +46,11 @@ impl<T: Transport> Batch<'_, T> {
         if !can || queue.is_checked || !T::FLAGS.intersection(O::FLAGS).contains(flags) {
             return None;
         }
-        let control = queue.control::<O>(at, Head { wr_id, flags, immediate }, units, 0);
-        if !queue.has_room(at, 1, control.is_signaled()) {
+        let signaled = (flags | queue.common.flags).contains(SendFlags::SIGNALED);
+        if !queue.has_room(at, 1, signaled) {
             return None;
         }
+        let control = queue.control::<O>(at, Head { wr_id, flags, immediate }, units, 0);
         let slot = queue.ring.at(at.head);
         // SAFETY: the block is free, and the head is shorter.
         unsafe {

@@ -44,7 +44,7 @@ macro_rules! builders {
         impl<'b, 'q, T: Transport> Wr<'b, 'q, T> {
             $(
                 $(#[$doc])*
-                #[inline(always)]
+                #[inline]
                 pub fn $name(
                     self,
                     $($arg: $ty),*
@@ -143,11 +143,11 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_segmented(self.wr_id, self.flags, packet);
     }
 
-    /// Sends several packets by one request (enhanced multi-packet write): one SGE for each, at most as many
-    /// as a request of the queue has (`max_send_sge`). [`SendFlags::IP_CSUM`] is for all of them. One
-    /// completion, of opcode send. For devices with that capability, and not for those that need headers
-    /// in the request.
-    #[inline(always)]
+    /// Sends several packets by one request (enhanced multi-packet write): one SGE for each, at
+    /// most as many as a request of the queue has (`max_send_sge`). [`SendFlags::IP_CSUM`] is for
+    /// all of them. One completion, of opcode send. For devices with that capability, and not for
+    /// those that need headers in the request.
+    #[inline]
     pub fn send_packets(self, packets: &[Sge])
     where
         T: Supports<operation::MultiPacket>,
@@ -157,7 +157,7 @@ impl<T: Transport> Wr<'_, '_, T> {
 
     /// The same, of a list in cells.
     #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     pub fn send_packets_in(self, packets: &[Cell<Sge>])
     where
         T: Supports<operation::MultiPacket>,
@@ -165,10 +165,11 @@ impl<T: Transport> Wr<'_, '_, T> {
         self.batch.add_packets(self.wr_id, self.flags, SeveralPackets(packets));
     }
 
-    /// As [`send_packets`](Self::send_packets), with the packets' bytes in the request: their memory needs
-    /// no registration and can be reused when this returns, and the device reads nothing else. Each packet
-    /// takes its length and four bytes, rounded up to 16; the sum, less four, is the inline data of the request, of which a queue
-    /// has so much as it was created with (`max_inline_data`). For short packets.
+    /// As [`send_packets`](Self::send_packets), with the packets' bytes in the request: their
+    /// memory needs no registration and can be reused when this returns, and the device reads
+    /// nothing else. Each packet takes its length and four bytes, rounded up to 16; the sum, less
+    /// four, is the inline data of the request, of which a queue has so much as it was created with
+    /// (`max_inline_data`). For short packets.
     ///
     /// ```
     /// # use mlx5_wqe::{Batch, RawPacket, SendFlags};
@@ -234,7 +235,7 @@ impl<T: Transport> Batch<'_, T> {
         self.add_bare::<operation::Send>(wr_id, flags, [0; 4], (), data);
     }
 
-    #[inline(always)]
+    #[inline]
     fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: impl Data) {
         let (head, segment) = (Head { wr_id, flags, immediate: [0; 4] }, Ethernet::new(flags));
         self.add::<operation::MultiPacket, Ethernet>(head, segment, (), packets);
@@ -294,7 +295,7 @@ impl<'b, 'q, T: Transport, O: SendOperation, A> Request<'b, 'q, T, O, A, NeedsSr
 impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
     /// Lets the device insert a VLAN tag after the packet's source address. For devices with that
     /// capability, and not together with an inline header: write the tag into that one.
-    #[inline(always)]
+    #[inline]
     pub fn insert_vlan(
         self,
         tag: VlanTag,
@@ -304,8 +305,9 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
     }
 
     /// Copies the first bytes of the packet into the request; the data is the rest. For devices
-    /// that need it: see [`SendQueue::require_inline_header`](crate::SendQueue::require_inline_header).
-    #[inline(always)]
+    /// that need it: see
+    /// [`SendQueue::require_inline_header`](crate::SendQueue::require_inline_header).
+    #[inline]
     pub fn inline_header<'a>(
         self,
         header: &'a [u8; L2_INLINE],
@@ -316,8 +318,8 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
 
     /// Copies the first bytes of the packet into the request, as many as they are, and sets the
     /// data to the rest. For devices that need more headers than
-    /// [`inline_header`](Self::inline_header) takes: VLAN tags, or those of IP, TCP and UDP. A queue
-    /// that was created with `max_inline_data(n)` takes `n` bytes, and one SGE after them.
+    /// [`inline_header`](Self::inline_header) takes: VLAN tags, or those of IP, TCP and UDP. A
+    /// queue that was created with `max_inline_data(n)` takes `n` bytes, and one SGE after them.
     pub fn inline_headers(self, headers: &[u8], rest: &[Sge]) {
         self.batch.add_headed(self.head.wr_id, self.head.flags, headers, rest);
     }

@@ -133,8 +133,8 @@ struct IdSet<'a, P, const SHIFT: u32> {
 impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     const SIZE: usize = 1 << (u64::BITS - SHIFT);
 
-    /// `sorted` must have fewer identifiers than the table has slots, and at most as many as `P` can
-    /// count.
+    /// `sorted` must have fewer identifiers than the table has slots, and at most as many as `P`
+    /// can count.
     fn new(sorted: &'a [u64]) -> Self {
         let mut table = alloc::vec![P::default(); Self::SIZE];
         for (place, id) in sorted.iter().enumerate() {
@@ -148,7 +148,7 @@ impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     }
 
     /// The top bits of a multiplication with 2⁶⁴ divided by the golden ratio.
-    #[inline(always)]
+    #[inline]
     fn hash(id: u64) -> usize {
         (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize
     }
@@ -174,8 +174,8 @@ impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     }
 }
 
-/// The number of an identifier in the table of an [`IdSet`]. As small as the set allows: the table is
-/// written for every scan.
+/// The number of an identifier in the table of an [`IdSet`]. As small as the set allows: the table
+/// is written for every scan.
 trait Place: Copy + Default + PartialEq {
     fn number(number: usize) -> Self;
     fn index(self) -> usize;
@@ -188,7 +188,7 @@ macro_rules! places {
                 number as Self
             }
 
-            #[inline(always)]
+            #[inline]
             fn index(self) -> usize {
                 self as usize
             }
@@ -222,7 +222,7 @@ impl<T> SendQueue<T> {
         })
     }
 
-    /// Returns the sequence numbers of the first request that was not begun, and behind the last.
+    /// Returns the sequence numbers of the first request that was not begun, and after the last.
     fn pending_range(&self, drained: DrainPoint) -> (u16, u16) {
         let end = self.posted.sequence as u16;
         // The device may have executed some WQEs of a request that has several; the rest of it will

@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 
 /// The owner of a view that requests change. The changes share in it.
 pub trait ChangeObserver: Send + Sync {
-    /// The request behind `change` will never be executed.
+    /// The request of `change` will never be executed.
     fn undo(&self, change: u64);
     /// The request was executed.
     fn settle(&self, change: u64);
@@ -23,8 +23,8 @@ pub trait ChangeObserver: Send + Sync {
     fn mark_unknown(&self, change: u64);
 }
 
-/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have ended:
-/// counting those who share in it would take two atomic operations for each.
+/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have
+/// ended: counting those who share in it would take two atomic operations for each.
 ///
 /// The functions get its address, because it may be gone when they return.
 pub trait KeptObserver: Send + Sync {
@@ -124,7 +124,8 @@ pub struct Change {
     id: u64,
 }
 
-// SAFETY: it is an observer's address, its functions and a number; an observer is `Send` and `Sync`.
+// SAFETY: it is an observer's address, its functions and a number; an observer is `Send` and
+// `Sync`.
 unsafe impl Send for Change {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Change {}
@@ -147,13 +148,13 @@ impl Change {
     ///
     /// # Safety
     /// The change has not ended, and ends by this value alone. The observer lives until then.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn of_kept<O: KeptObserver + 'static>(observer: NonNull<O>, id: u64) -> Self {
         Self { observer: observer.cast(), ends: Of::<O>::ENDS, id }
     }
 
     /// Whether the other change is one of the same observer.
-    #[inline(always)]
+    #[inline]
     fn is_beside(&self, other: &Self) -> bool {
         self.observer == other.observer && core::ptr::eq(self.ends, other.ends)
     }
@@ -168,7 +169,8 @@ impl Change {
 
 impl Drop for Change {
     fn drop(&mut self) {
-        // SAFETY: whoever made the value saw to it that the change has not ended, and the observer lives.
+        // SAFETY: the maker of the value promised that the change has not ended, and the observer
+        // lives.
         unsafe { (self.ends.undo)(self.observer, self.id) };
     }
 }
@@ -191,7 +193,7 @@ impl Journal {
         self.0.push_back((sequence, Some(change)));
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -221,7 +223,7 @@ impl Journal {
 
     /// Settles `first`, and those after it that are of the same observer.
     fn settle_run(&mut self, first: Change, retired: u32) {
-        const MOST: usize = 64;
+        const MOST: usize = 16;
         let mut ids = [first.id; MOST];
         let mut count = 1;
         let first = ManuallyDrop::new(first);
@@ -281,7 +283,7 @@ impl<T> SendQueue<T> {
     }
 
     /// Settles the changes of retired requests.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn settle_changes(&mut self) {
         if self.journal.is_empty() {
             return;

@@ -96,7 +96,7 @@ impl<T> SendQueue<T> {
         refused.map_or(Ok(()), |refused| Err(refused.into()))
     }
 
-    /// Moves the queue's position behind the batch.
+    /// Moves the queue's position after the batch.
     #[inline(always)]
     fn commit(&mut self, at: Position) {
         self.posted = at;

@@ -8,14 +8,14 @@ impl<T> SendQueue<T> {
     /// Starts loading what the next post uses into the first-level cache. Does nothing else.
     ///
     /// Called a few posts ahead, for a queue among thousands: none of it is in a cache then.
-    #[inline(always)]
+    #[inline]
     pub fn prefetch(&self) {
         self.next_lines().into_iter().for_each(prefetch);
     }
 
-    /// What the next post uses besides the queue itself: the next block of the ring, its record, the
-    /// doorbell record, and the counter that the poller reads.
-    #[inline(always)]
+    /// What the next post uses besides the queue itself: the next block of the ring, its record,
+    /// the doorbell record, and the counter that the poller reads.
+    #[inline]
     fn next_lines(&self) -> [NonNull<u8>; 4] {
         [
             self.ring.at(self.posted.head),
@@ -47,7 +47,7 @@ mod tests {
             assert_eq!((block, doorbell), (next, bed.words()));
             // Sixteen bytes each.
             assert_eq!(record.addr().get(), first.addr().get() + 16 * place);
-            // SAFETY: as above; nobody else uses it.
+            // SAFETY: as above; nothing else uses it.
             let before: [u8; 64] = unsafe { next.cast().read() };
             let mut batch = queue.wr_start();
             batch.wr(post as u64, SendFlags::empty()).send().inline_data(b"x");

@@ -2,7 +2,7 @@
 //!
 //! A post goes through four functions. [`SendQueue::start`] returns the position of the first
 //! request. [`Batch::add`](crate::Batch) writes a request into the ring at the batch's position.
-//! [`SendQueue::complete`] moves the queue's position behind the batch and rings the doorbell. What
+//! [`SendQueue::complete`] moves the queue's position after the batch and rings the doorbell. What
 //! is unusual goes through `add_checked` and `complete_rest`, which are out of line.
 
 use crate::gate::Gate;
@@ -34,13 +34,13 @@ pub struct Position {
 
 impl Position {
     /// Returns the blocks and WQEs from `start` to this position.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn since(self, start: Self) -> (u32, u32) {
         (self.head.wrapping_sub(start.head), self.sequence.wrapping_sub(start.sequence))
     }
 
     /// Returns the position after a WQE of `blocks` blocks.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn after(self, blocks: u32) -> Self {
         Self { head: self.head.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
     }
@@ -82,7 +82,7 @@ pub(crate) struct Doorbell {
 
 /// What all requests of a queue have in common.
 pub(crate) struct Common {
-    /// Number of the queue pair, 24 bits.
+    /// Number of the queue pair, as in `qpn_ds` of a control segment: above eight bits for the units.
     pub(crate) qpn: u32,
     /// Flags of every request: the completion flag, if the queue signals all requests.
     pub(crate) flags: SendFlags,
@@ -192,7 +192,7 @@ impl<T: Transport> SendQueue<T> {
             is_checked: false,
             fence: false,
             common: Common {
-                qpn: parts.qpn & 0xff_ffff,
+                qpn: parts.qpn << 8,
                 flags: if parts.signal_all { SendFlags::SIGNALED } else { SendFlags::empty() },
                 is_signed: false,
                 needs_inline_header: false,
@@ -241,7 +241,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Number of the queue pair.
     pub fn qp_num(&self) -> u32 {
-        self.common.qpn
+        self.common.qpn >> 8
     }
 
     /// The maximum number of bytes of inline data in a request.

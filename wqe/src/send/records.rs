@@ -35,7 +35,7 @@ impl RequestInfo {
     pub(crate) const CONTROL_SHIFT: u32 = 24;
     pub(crate) const OPCODE_SHIFT: u32 = 32;
     pub(crate) const FIRST_SHIFT: u32 = 40;
-    /// The request has more WQEs behind this one.
+    /// The request has more WQEs after this one.
     pub(crate) const MORE: u32 = 1 << 8;
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
@@ -44,7 +44,7 @@ impl RequestInfo {
 
     /// Combines fields that are already shifted: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(place: u64, control: u32, blocks: u32) -> Self {
         Self(place | (control | blocks) as u64)
     }
@@ -60,44 +60,44 @@ impl RequestInfo {
     }
 
     /// The 64-byte block at which the request starts, free-running.
-    #[inline(always)]
+    #[inline]
     pub const fn first(self) -> u16 {
         (self.0 >> Self::FIRST_SHIFT) as u16
     }
 
     /// The number of blocks of the request.
-    #[inline(always)]
+    #[inline]
     pub const fn blocks(self) -> u16 {
         self.0 as u8 as u16
     }
 
     /// The operation that was posted, even if it was cancelled. `None` if the opcode has no name,
     /// as is possible for a raw WQE.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode(self) -> Option<Opcode> {
         Opcode::from_bits(self.opcode_bits())
     }
 
     /// The opcode that was posted.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode_bits(self) -> u8 {
         self.opcode_and_mark() & !Self::CANCELLED_BIT
     }
 
     /// The opcode that was posted, with bit 6 set if the request was cancelled.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode_and_mark(self) -> u8 {
         (self.0 >> Self::OPCODE_SHIFT) as u8
     }
 
     /// Whether the request is signaled.
-    #[inline(always)]
+    #[inline]
     pub const fn signaled(self) -> bool {
         self.0 & (control_flags::COMPLETION as u64) << Self::CONTROL_SHIFT != 0
     }
 
     /// Whether the request was cancelled.
-    #[inline(always)]
+    #[inline]
     pub const fn cancelled(self) -> bool {
         self.0 & Self::CANCELLED != 0
     }
@@ -160,13 +160,13 @@ impl Record {
     }
 
     /// Owner: changes the description of a WQE that is not published yet.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn restage(&self, info: RequestInfo) {
         self.info.store(info.0, Relaxed);
     }
 
     /// Owner: the description. Relaxed, as the owner alone writes records.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn staged(&self) -> RequestInfo {
         RequestInfo(self.info.load(Relaxed))
     }
@@ -206,8 +206,8 @@ struct Memory {
     scratch: Box<UnsafeCell<Scratch>>,
 }
 
-// SAFETY: the scratch buffer is reached only through the send queue that the memory belongs to, of which there is
-// one. All else is atomic.
+// SAFETY: the scratch buffer is reached only through the send queue that the memory belongs to, of
+// which there is one. All else is atomic.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -254,7 +254,7 @@ pub struct SendRecords {
 struct Committed {
     /// Requests that were committed.
     sequence: AtomicU16,
-    /// Whether the ring may have been written behind its first [`FIRST_BLOCKS`].
+    /// Whether the ring may have been written after its first [`FIRST_BLOCKS`].
     opened: AtomicBool,
 }
 
@@ -295,10 +295,10 @@ impl SendRecords {
         }
     }
 
-    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no record is looked at
-    /// before it is staged, but to count requests while another thread resets the queue, which then is any
-    /// number that the ring can hold ([`SendRecords::in_flight`]). A handle number is looked at where a record says that
-    /// there is one.
+    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no
+    /// record is looked at before it is staged, but to count requests while another thread resets
+    /// the queue, which then is any number that the ring can hold ([`SendRecords::in_flight`]). A
+    /// handle number is looked at where a record says that there is one.
     pub fn into_spare(self) -> SpareRecords {
         SpareRecords(self.memory)
     }
@@ -341,7 +341,7 @@ impl SendRecords {
     }
 
     /// Owner: notes that any block of the ring may be written from now on.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn open(&self) {
         self.committed.opened.store(true, Relaxed);
     }
@@ -351,16 +351,16 @@ impl SendRecords {
         self.committed.opened.load(Relaxed)
     }
 
-    /// Blocks at the start of the ring behind which the owner never wrote. Aborted batches, refused requests
-    /// and cancelled ones count.
+    /// Blocks at the start of the ring after which the owner never wrote. Aborted batches, refused
+    /// requests and cancelled ones count.
     pub fn written_blocks(&self) -> u32 {
-        // Known to whoever has the memory when the owner is gone: that orders the two.
+        // Read when the owner is gone: that orders the two.
         let blocks = self.mask + 1;
         if self.is_open() { blocks } else { blocks.min(FIRST_BLOCKS) }
     }
 
     /// The address of the counter that [`SendRecords::publish`] stores to.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn committed_line(&self) -> NonNull<u8> {
         NonNull::from(&self.committed).cast()
     }
@@ -380,8 +380,9 @@ impl SendRecords {
         self.failed.load(Relaxed)
     }
 
-    /// Owner: returns how many of the requests before `sequence`, the committed ones, are outstanding.
-    #[inline(always)]
+    /// Owner: returns how many of the requests before `sequence`, the committed ones, are
+    /// outstanding.
+    #[inline]
     pub(crate) fn outstanding_before(&self, sequence: u16) -> u16 {
         sequence.wrapping_sub(self.retired.load(Acquire))
     }
@@ -395,7 +396,8 @@ impl SendRecords {
     /// Returns the number of requests that were posted and whose completion was not polled.
     pub fn in_flight(&self) -> u32 {
         let (retired, committed) = self.outstanding();
-        // Another thread may reset the counters meanwhile. Then these are any records, and it is any count.
+        // Another thread may reset the counters meanwhile. Then these are any records, and it is
+        // any count.
         let wqes = committed.wrapping_sub(retired).min(self.mask as u16 + 1);
         let starts = |at: &u16| !self.info(retired.wrapping_add(*at)).continues();
         (0..wqes).filter(starts).count() as u32
@@ -441,7 +443,7 @@ impl SendRecords {
         from
     }
 
-    /// Returns the whole request whose first WQE is `sequence`, and the sequence number behind it.
+    /// Returns the whole request whose first WQE is `sequence`, and the sequence number after it.
     pub(crate) fn request(&self, sequence: u16) -> (Completed, u16) {
         let Completed { wr_id, info } = self.get(sequence);
         let (mut last, mut at) = (info, sequence);
@@ -541,12 +543,13 @@ impl SendRecords {
         Some(if again { Retired::Duplicate } else { Retired::Request(completed) })
     }
 
-    /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and one
-    /// behind others of one block, which are those that the completion retires unreported. `None` for
-    /// any other.
+    /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and
+    /// one after others of one block, which are those that the completion retires unreported.
+    /// `None` for any other.
     ///
-    /// Whether the request is signaled is not checked, nor whether it has more WQEs, whose earlier ones
-    /// never are: a device that completes what was not to complete tells of a request too early.
+    /// Whether the request is signaled is not checked, nor whether it has more WQEs, whose earlier
+    /// ones never are: a device that completes what was not to complete reports a request too
+    /// early.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
         let mut sequence = self.retired.load(Relaxed);

@@ -29,14 +29,14 @@ impl Ring {
     }
 
     /// Returns the address of block `head`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at(&self, head: u32) -> NonNull<u8> {
         // SAFETY: the index is masked, so the block is inside the ring.
         unsafe { self.start.byte_add((head & self.mask) as usize * BLOCK) }
     }
 
     /// Returns the blocks from block `head` to the end of the ring.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn to_end(&self, head: u32) -> u32 {
         self.mask + 1 - (head & self.mask)
     }
@@ -67,7 +67,7 @@ impl Ring {
         sum(self.at(head), first) ^ sum(self.start, bytes - first)
     }
 
-    #[inline(always)]
+    #[inline]
     fn record(&self, sequence: u32) -> &Record {
         // SAFETY: the index is masked, and there are as many records as blocks.
         unsafe { self.records.add((sequence & self.mask) as usize).as_ref() }
@@ -79,13 +79,13 @@ impl Ring {
     }
 
     /// Writes the record of WQE `sequence`, which is not published yet and whose blocks are free.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn stage(&self, sequence: u32, wr_id: u64, info: RequestInfo) {
         self.record(sequence).stage(wr_id, info);
     }
 
     /// Returns the description of WQE `sequence`, which the owner has staged.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn info(&self, sequence: u32) -> RequestInfo {
         self.record(sequence).staged()
     }

@@ -31,7 +31,9 @@ impl<T> SendQueue<T> {
     #[inline(never)]
     fn find_room(&mut self, at: Position) -> u32 {
         self.records().open();
-        self.settle_changes();
+        if !self.journal.is_empty() {
+            self.settle_changes();
+        }
         let free = self.free_blocks_at(at);
         self.free_end = at.head.wrapping_add(free);
         free
@@ -112,15 +114,15 @@ mod tests {
         batch.complete().map_err(|error| error.error())
     }
 
-    /// Moves the queue to where it is after many more requests. The device's and the records' counters
-    /// have 16 bits and do not change.
+    /// Moves the queue to where it is after many more requests. The device's and the records'
+    /// counters have 16 bits and do not change.
     fn skip_ahead(queue: &mut SendQueue<Rc>) {
         queue.posted.head = queue.posted.head.wrapping_add(1 << 28);
         queue.free_end = queue.free_end.wrapping_add(1 << 28);
     }
 
-    /// Whether there is room is found by 32-bit counters that wrap. A queue that is always full must
-    /// be reported full over the whole range of the counters.
+    /// Whether there is room is found by 32-bit counters that wrap. A queue that is always full
+    /// must be reported full over the whole range of the counters.
     #[test]
     fn a_queue_that_is_always_full_stays_so_when_its_counter_wraps() {
         let bed = Bed::new();
@@ -178,8 +180,8 @@ mod tests {
         }
     }
 
-    /// A change that was executed is settled by posting other requests, before the sequence number of
-    /// its request means another one.
+    /// A change that was executed is settled by posting other requests, before the sequence number
+    /// of its request means another one.
     #[test]
     fn a_change_is_settled_though_no_key_is_configured_any_more() {
         for waits in [false, true] {

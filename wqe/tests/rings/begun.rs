@@ -1,5 +1,5 @@
-//! Requests that are begun by one call and finished by another: the same bytes, records, doorbells and
-//! refusals as those of the typed builder.
+//! Requests that are begun by one call and finished by another: the same bytes, records, doorbells
+//! and refusals as those of the typed builder.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{IMM, INVALIDATED, REMOTE, least, pattern, sges};
@@ -85,8 +85,8 @@ fn assert_same<T: mlx5_wqe::ListTransport>(one: &Bed<T>, other: &Bed<T>, what: &
     }
 }
 
-/// Every operation with every form of data, alone and in batches, at each place of the ring, on queues
-/// that are empty and that are nearly full.
+/// Every operation with every form of data, alone and in batches, at each place of the ring, on
+/// queues that are empty and that are nearly full.
 macro_rules! compare {
     ($transport:ident) => {{
         let (bytes, mut list) = (pattern(120), sges(4));
@@ -200,7 +200,8 @@ fn a_request_that_must_be_checked_is_not_begun() {
     assert!(bed.queue.wr_start().begin::<Send>(1, SIGNALED, [0; 4], ()).is_none(), "an address");
 }
 
-/// A request that was begun and gets no data is not part of the batch, and the next one takes its place.
+/// A request that was begun and gets no data is not part of the batch, and the next one takes its
+/// place.
 #[test]
 fn a_begun_request_without_data_is_not_posted() {
     let mut bed = Bed::<Rc>::new(Spec::default());

@@ -1,6 +1,6 @@
-//! What becomes of the changes of keys, in random programs of requests that are posted, aborted, leaked,
-//! refused, executed, failed, cancelled and reset: what became of its request, and no other. However the
-//! observer is kept, it is the same, and each change ends once.
+//! What becomes of the changes of keys, in random programs of requests that are posted, aborted,
+//! leaked, refused, executed, failed, cancelled and reset: what became of its request, and no
+//! other. However the observer is kept, it is the same, and each change ends once.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::sges;
@@ -125,7 +125,8 @@ impl Dice {
     }
 }
 
-/// A request: its first block, its identifier, and key and number of its change, if it configures one.
+/// A request: its first block, its identifier, and key and number of its change, if it configures
+/// one.
 #[derive(Clone, PartialEq, Debug)]
 struct Posted {
     first: u16,
@@ -133,7 +134,8 @@ struct Posted {
     change: Option<(usize, usize)>,
 }
 
-/// A queue, the requests that are outstanding there, and what is to become of each change of each key.
+/// A queue, the requests that are outstanding there, and what is to become of each change of each
+/// key.
 struct Side {
     bed: Bed<Rc>,
     keys: Vec<Arc<Key>>,
@@ -161,7 +163,8 @@ impl Side {
         }
     }
 
-    /// No change has another end than that of its request. It may have none yet: a queue tells late.
+    /// No change has another end than that of its request. It may have none yet: a queue tells
+    /// late.
     fn check(&self, what: &str) {
         for (fates, ends) in self.fates().iter().zip(&self.ends) {
             assert_eq!(fates.len(), ends.len(), "{what}");
@@ -327,8 +330,8 @@ fn random_changes_have_the_fate_of_their_requests() {
     assert!(cfg!(miri) || ends[1..].iter().all(|end| *end > 500), "{ends:?}");
 }
 
-/// A queue that posted three lists for its only key, of which two were executed, and leaked the batch of a
-/// fourth one.
+/// A queue that posted three lists for its only key, of which two were executed, and leaked the
+/// batch of a fourth one.
 fn two_of_three_executed(kept: bool) -> Side {
     let list = sges(3);
     let mut side = Side::new(kept, 1);
@@ -348,8 +351,8 @@ fn two_of_three_executed(kept: bool) -> Side {
     side
 }
 
-/// The changes of executed requests are settled when the queue is reset, or goes; those of the others are
-/// lost, and those of what was not posted undone.
+/// The changes of executed requests are settled when the queue is reset, or goes; those of the
+/// others are lost, and those of what was not posted undone.
 #[test]
 fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
     let ended = [Fate::Settled, Fate::Settled, Fate::Lost, Fate::Undone];
@@ -363,8 +366,8 @@ fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
     }
 }
 
-/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the parent's may
-/// have locked it.
+/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the
+/// parent's may have locked it.
 #[test]
 fn in_a_child_a_queue_ends_no_change() {
     type Ends = fn(Side, &[Sge]) -> Vec<Arc<Key>>;

@@ -142,8 +142,8 @@ fn a_list_with_rights_sets_them() {
     assert_eq!(found[64 + 2], access.bits());
 }
 
-/// Requests in flight are never overwritten; what has no room is refused, and so is what would leave
-/// none after unsignaled ones.
+/// Requests in flight are never overwritten; what has no room is refused, and so is what would
+/// leave none after unsignaled ones.
 #[test]
 fn a_list_takes_no_more_than_the_room_that_is_left() {
     let list = sges(12);

@@ -1,9 +1,9 @@
-//! Random requests of every operation, compared with what was recorded: answers, doorbells, and each
-//! byte that a device would read.
+//! Random requests of every operation, compared with what was recorded: answers, doorbells, and
+//! each byte that a device would read.
 //!
-//! The send queue that this one replaced did the same but for needless fences: it remembered a key of
-//! a batch that was not posted. A change that is meant to alter bytes or answers records new digests:
-//! a failing test prints them.
+//! The send queue that this one replaced did the same but for needless fences: it remembered a key
+//! of a batch that was not posted. A change that is meant to alter bytes or answers records new
+//! digests: a failing test prints them.
 
 use crate::bed::{Bed, REGISTER, Spec};
 use crate::by_hand::{Given, Kind, list_form, pattern, sges};
