@@ -198,10 +198,10 @@ pub use mlx5_uapi::{
 };
 pub use mlx5_wqe::tag_matching::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use mlx5_wqe::{
-    AnyBatch, AnyWr, Batch, BatchError, BindParts, Binding, Cancelled, Change, ChosenRequest, Data,
-    Faulted, InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
-    NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, PostError,
+    AnyBatch, Batch, BatchError, Begun, BindParts, Binding, Cancelled, Change, Data, Faulted,
+    InlineSges, ListError, ListTransport, MaskedOperands, MkeyRefusal, Mode as CancelMode,
+    NeedsAddress, NeedsData, NeedsSrqn, NotPending, Operation, PendingRequest, Position, PostError,
     QueueState, RawWqe, RawWqeError, ReceiveWr, RemoteAddress, RemoteError, RemoteSlice, Repost,
-    Request, RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Steps,
-    StepsState, UdAddress, UnsupportedOperation, VlanTag, WindowType, Wr, operation, transport,
+    Request, RequestHandle, RequestInfo, Segmented, SendFlags, SendOps, SendWr, Sge, Tagged,
+    UdAddress, UnsupportedOperation, VlanTag, WindowType, Wr, operation, transport,
 };

@@ -113,7 +113,8 @@ impl Poster for AnyQueuePair {
     fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge) {
         let post = self.post(|batch| {
             let operation = remote.map_or(Operation::Send, Operation::RdmaWrite);
-            batch.wr(wr_id, SendFlags::SIGNALED).operation(operation).sge(sge);
+            let (flags, data) = (SendFlags::SIGNALED, Data::Sges(&[sge]));
+            batch.push(&SendWr { wr_id, flags, operation, data, ..SendWr::default() });
         });
         post.expect("room");
     }
@@ -186,6 +187,11 @@ impl Default for Options {
 }
 
 impl Bed {
+    /// Polls one of the requests that the device has completed.
+    pub(crate) fn complete_one(&mut self) {
+        assert_eq!(self.cq.poll(1, success).expect("poll"), 1);
+    }
+
     pub(crate) fn new(machine: &Machine, options: Options) -> Self {
         let base = Base::new(machine);
         let peer_cq = base.cq(options.entries);
@@ -280,6 +286,11 @@ impl<Q: Poster, C: Poller> Bed<Q, C> {
     /// Posts requests and lets the device complete them.
     pub(crate) fn written(&mut self, i: u64, count: u64) {
         self.write(i, count);
+        self.base.machine.settle();
+    }
+
+    /// Lets the device complete what was posted.
+    pub(crate) fn settle(&self) {
         self.base.machine.settle();
     }
 

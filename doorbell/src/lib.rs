@@ -11,10 +11,12 @@
 
 pub mod barrier;
 mod lock;
+mod prefetch;
 mod record;
 mod register;
 mod sync;
 
 pub use lock::{Lock, LockGuard};
+pub use prefetch::prefetch;
 pub use record::{CompletionQueueRecord, QueuePairRecord};
 pub use register::{CompletionQueueRegister, SendRegister, SharedBlueFlame};

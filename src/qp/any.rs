@@ -115,23 +115,20 @@ impl AnyQueuePair {
     /// Starts a batch of requests (`ibv_wr_start`), whose operations are chosen at run time. See
     /// [`QueuePair::wr_start`].
     ///
-    /// A request whose operation is known when the program is compiled costs what the typed builder
-    /// costs, and one comparison of the transport on a reliable connection, which is compared first;
-    /// up to three on others. On x86-64 that is three or four instructions more per request than the
-    /// typed builder takes, on a reliable connection.
-    ///
     /// ```no_run
-    /// # use mlx5::{AnyQueuePair, BatchError, Operation, RemoteAddress, SendFlags, Sge};
+    /// # use mlx5::{AnyQueuePair, BatchError, Data, Operation, RemoteAddress, SendFlags, SendWr, Sge};
     /// # fn f(qp: &mut AnyQueuePair, to: RemoteAddress, sge: Sge) -> Result<(), BatchError> {
     /// let mut batch = qp.wr_start();
-    /// batch.wr(1, SendFlags::empty()).operation(Operation::RdmaWrite(to)).sge(sge);
-    /// batch.wr(2, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"done");
+    /// let (operation, data) = (Operation::RdmaWrite(to), Data::Sges(&[sge]));
+    /// batch.push(&SendWr { wr_id: 1, operation, data, ..SendWr::default() });
+    /// let (flags, data) = (SendFlags::SIGNALED, Data::Inline(&[b"done"]));
+    /// batch.push(&SendWr { wr_id: 2, flags, data, ..SendWr::default() });
     /// batch.complete()
     /// # }
     /// ```
     #[inline(always)]
     pub fn wr_start(&mut self) -> AnyBatch<'_> {
-        of_any!(self, qp => qp.send.queue.wr_start_any())
+        of_any!(self, qp => qp.wr_start().into())
     }
 
     /// Posts the requests that `build` adds to a batch: all of them, or nothing if a request was
@@ -320,7 +317,7 @@ impl AnySendHalf {
     /// See [`AnyQueuePair::wr_start`].
     #[inline(always)]
     pub fn wr_start(&mut self) -> AnyBatch<'_> {
-        of_any!(self, half => half.queue.wr_start_any())
+        of_any!(self, half => half.wr_start().into())
     }
 
     /// See [`AnyQueuePair::post`].

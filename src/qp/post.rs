@@ -2,8 +2,7 @@
 
 use super::{QueuePair, QueuePairTransport, ReceiveHalf, SendHalf};
 use mlx5_wqe::{
-    Batch, BatchError, ListError, ListTransport, PostError, ReceiveWr, SendWr, Sge, Steps,
-    StepsState,
+    Batch, BatchError, ListError, ListTransport, Position, PostError, ReceiveWr, SendWr, Sge,
 };
 use std::borrow::Borrow;
 
@@ -218,9 +217,9 @@ impl<T: QueuePairTransport> QueuePair<T> {
     }
 
     /// Posts one receive request for each identifier and buffer that an iterator yields, with one
-    /// doorbell, and returns their number. Requests before the first bad one are posted, also if the
-    /// iterator panics; nothing is taken from it after a bad one. Refused if the queue pair uses a
-    /// shared receive queue.
+    /// doorbell, and returns their number. Requests before the first bad one are posted, also if
+    /// the iterator panics; nothing is taken from it after a bad one. Refused if the queue pair
+    /// uses a shared receive queue.
     ///
     /// ```no_run
     /// # use mlx5::{MemoryRegion, QueuePair, transport::Rc};
@@ -309,47 +308,14 @@ impl<T: QueuePairTransport> SendHalf<T> {
         self.queue.post_send_iter(requests)
     }
 
-    /// Starts a batch whose requests are built in steps, by calls that do not know of each other, and
-    /// sets up what has to be kept between them.
-    #[inline(always)]
-    pub fn start_steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
-        self.queue.start_steps(state)
-    }
-
-    /// Goes on with a batch that is built in steps.
+    /// Goes on with a batch that was [paused](Batch::pause) at `at`.
     ///
     /// # Safety
-    /// [`SendHalf::start_steps`] of this value set `state` up, the batch was neither completed nor
-    /// aborted, and since then nothing but the steps of this state used the value mutably.
+    /// The batch is of this value. Since it was paused, nothing but reading used the value.
     #[inline(always)]
-    pub unsafe fn steps<'q>(&'q mut self, state: &'q mut StepsState) -> Steps<'q, T> {
+    pub unsafe fn resume(&mut self, at: Position) -> Batch<'_, T> {
         // SAFETY: by the contract, nothing else used the queue.
-        unsafe { self.queue.steps(state) }
-    }
-
-    /// Posts the requests that `add` adds to a batch, until it returns false or a request is refused.
-    /// Requests before the first refused one are posted, with one doorbell, as those of a list are.
-    /// The error has the index of the refused request and what is wrong with it.
-    ///
-    /// With the typed builder it is cheaper than a list, for a program that knows the operations.
-    ///
-    /// ```no_run
-    /// # use mlx5::{ListError, RemoteAddress, SendFlags, SendHalf, Sge, transport::Rc};
-    /// # fn f(half: &mut SendHalf<Rc>, writes: &[(RemoteAddress, Sge)]) -> Result<(), ListError> {
-    /// let mut writes = writes.iter().zip(0..);
-    /// half.post_while(|batch| {
-    ///     let Some((&(to, sge), wr_id)) = writes.next() else { return false };
-    ///     batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(to).sge(sge);
-    ///     true
-    /// })
-    /// # }
-    /// ```
-    #[inline(always)]
-    pub fn post_while(
-        &mut self,
-        add: impl FnMut(&mut Batch<'_, T>) -> bool,
-    ) -> Result<(), ListError> {
-        self.queue.post_while(add)
+        unsafe { self.queue.resume(at) }
     }
 
     /// Returns the number of free 64-byte blocks.

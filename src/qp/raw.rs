@@ -51,9 +51,9 @@ impl ControlHalf {
         })
     }
 
-    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
-    /// that has the [parts](QueuePair::raw_parts) and posts itself, but polls here. Otherwise such a completion is
-    /// [corruption](crate::PollError::Corrupt).
+    /// From now on polls report completions of requests that have no record, with identifier 0:
+    /// those of a program that has the [parts](QueuePair::raw_parts) and posts itself, but polls
+    /// here. Otherwise such a completion is [corruption](crate::PollError::Corrupt).
     pub fn report_unrecorded(&mut self) {
         self.inner.index.records().lent.store(true, Relaxed);
     }
@@ -61,12 +61,13 @@ impl ControlHalf {
 
 impl<T: QueuePairTransport> QueuePair<T> {
     /// Returns the parts of the queue pair in memory, for a program that posts to it itself
-    /// (`mlx5dv_init_obj`). Such a program posts nothing here, and polls the completion queue itself
-    /// too: see [`CompletionQueue::hand_over`](crate::CompletionQueue::hand_over). State changes stay
-    /// here. A queue pair that leaves RESET after a reset has a doorbell record of zeros.
+    /// (`mlx5dv_init_obj`). Such a program posts nothing here, and polls the completion queue
+    /// itself too: see [`CompletionQueue::hand_over`](crate::CompletionQueue::hand_over). State
+    /// changes stay here. A queue pair that leaves RESET after a reset has a doorbell record of
+    /// zeros.
     ///
-    /// The pointers are valid until the queue pair is destroyed. What writes through them must follow
-    /// the device's rules for queue pairs.
+    /// The pointers are valid until the queue pair is destroyed. What writes through them must
+    /// follow the device's rules for queue pairs.
     pub fn raw_parts(&self) -> Result<RawQueuePair, Error> {
         self.control.raw_parts()
     }

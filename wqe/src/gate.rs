@@ -119,7 +119,7 @@ impl Gate {
         gate
     }
 
-    #[inline(always)]
+    #[inline]
     fn word(&self) -> &AtomicU32 {
         // SAFETY: valid and aligned by the contract of `new`.
         unsafe { self.0.as_ref() }
@@ -172,12 +172,12 @@ impl Gate {
         self.word().load(Relaxed) == 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn may_send(&self) -> bool {
         self.word().load(Relaxed) & Self::SEND != 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn may_receive(&self) -> bool {
         self.word().load(Relaxed) & Self::RECEIVE != 0
     }

@@ -26,7 +26,6 @@ pub mod tag_matching;
 
 pub use gate::{Gate, QueueState};
 pub use keys::configure::{ConfigureMkey, ConfiguresMkeys, Finished, MkeyRequest};
-pub use keys::list::ListOwner;
 pub use keys::umr::{MAX_MKEY_ENTRIES, mkey_update_blocks};
 pub use keys::update::{
     BsfUpdate, Interleaved, MkeyAccess, MkeyLayout, MkeyUpdate, PsvUpdate, SigningUpdate,
@@ -38,7 +37,7 @@ pub use receive::striding::{LeftStrides, StridesOf, StridesOutcome, StridingReco
 pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;
 pub use request::error::{MkeyRefusal, PostError, UnsupportedOperation};
-pub use request::ethernet::{Ethernet, InlineHeader, Segmented, VlanTag};
+pub use request::ethernet::{Ethernet, InlineHeader, Segmented, Tagged, VlanTag};
 pub use request::flags::SendFlags;
 pub use request::operation::SendOps;
 pub use request::raw::{RawWqe, RawWqeError};
@@ -50,14 +49,13 @@ pub use request::transport::{
 };
 pub use request::window::{BindParts, Binding, WindowType};
 pub use request::{operation, transport};
-pub use send::batch::{Addressed, Batch, Request, Wr};
+pub use send::any::AnyBatch;
+pub use send::batch::Batch;
+pub use send::begun::Begun;
+pub use send::builder::{Request, Wr};
 pub use send::cancel::{Cancelled, DrainPoint, Mode, NotPending, PendingRequest, RequestHandle};
-pub use send::chosen::{AnyBatch, AnyWr, ChosenRequest};
-#[doc(hidden)]
-pub use send::fifo::Fifo;
 pub use send::journal::{Change, ChangeObserver, KeptObserver};
 pub use send::layout::SendLayout;
 pub use send::list::{Data, ListTransport, Operation, SendWr};
-pub use send::queue::{SendParts, SendQueue};
+pub use send::queue::{Position, SendParts, SendQueue};
 pub use send::records::{Completed, RequestInfo, Retired, SendRecords, SpareRecords};
-pub use send::steps::{Steps, StepsState};

@@ -2,8 +2,8 @@
 
 use mlx5::transport::{Rc, Ud};
 use mlx5::{
-    AddressVector, AnyQueuePair, BatchError, ListError, Operation, QueuePair, RemoteAddress,
-    SendFlags, SendHalf, SendWr, Sge, SharedQueuePair,
+    AddressVector, AnyBatch, AnyQueuePair, BatchError, Data, ListError, Operation, QueuePair,
+    RemoteAddress, SendFlags, SendHalf, SendWr, Sge, SharedQueuePair,
 };
 
 type Qp = QueuePair<Rc>;
@@ -139,6 +139,13 @@ pub fn list(qp: &mut Qp, list: &[SendWr<'_>]) -> Result<(), ListError> {
     qp.post_send(list)
 }
 
+/// Adds a signaled request in the run-time form.
+#[inline(always)]
+fn push(batch: &mut AnyBatch<'_>, wr_id: u64, operation: Operation, data: Data<'_>) {
+    let flags = SendFlags::SIGNALED;
+    batch.push(&SendWr { wr_id, flags, operation, data, ..SendWr::default() });
+}
+
 #[inline(never)]
 pub fn inline8_any(
     qp: &mut AnyQueuePair,
@@ -147,8 +154,7 @@ pub fn inline8_any(
     wr_id: u64,
 ) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
-    let wr = batch.wr(wr_id, SendFlags::SIGNALED);
-    wr.operation(Operation::RdmaWrite(remote)).inline_data(bytes);
+    push(&mut batch, wr_id, Operation::RdmaWrite(remote), Data::Inline(&[bytes]));
     batch.complete()
 }
 
@@ -160,14 +166,14 @@ pub fn sge_any(
     wr_id: u64,
 ) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
-    batch.wr(wr_id, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
+    push(&mut batch, wr_id, Operation::RdmaWrite(remote), Data::Sges(&[sge]));
     batch.complete()
 }
 
 #[inline(never)]
 pub fn send_any(qp: &mut AnyQueuePair, sge: Sge, wr_id: u64) -> Result<(), BatchError> {
     let mut batch = qp.wr_start();
-    batch.wr(wr_id, SendFlags::SIGNALED).operation(Operation::Send).sge(sge);
+    push(&mut batch, wr_id, Operation::Send, Data::Sges(&[sge]));
     batch.complete()
 }
 

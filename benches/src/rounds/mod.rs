@@ -2,6 +2,7 @@
 
 mod cancel;
 mod control;
+mod depth;
 mod ethernet;
 mod many;
 mod mkey;
@@ -78,7 +79,7 @@ macro_rules! subjects {
 
 subjects! {
     post::single, post::any, post::shared, post::datagrams::single, post::datagrams::shared,
-    poll::single, poll::sparse,
+    depth, poll::single, poll::sparse,
     poll::shared, poll::compressed,
     receive::own, receive::shared, receive::locked, scattered, mkey, cancel, control, many, ethernet::one,
     ethernet::multi, ethernet::copied, ethernet::queue::single, ethernet::queue::frames, ethernet::queue::striding,

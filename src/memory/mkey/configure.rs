@@ -4,9 +4,9 @@ use super::errors::Errors;
 use super::state::{Before, KeyState, Signing, Update, variant_of};
 use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
-    BsfUpdate, Change, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, ListOwner,
-    MkeyAccess, MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge,
-    SigningUpdate, SizedLayout,
+    BsfUpdate, Change, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
+    MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge, SigningUpdate,
+    SizedLayout,
 };
 use std::fmt;
 use std::ptr::NonNull;
@@ -229,61 +229,27 @@ impl<'a> Configure<'a> {
 }
 
 impl ConfigureMkey for Configure<'_> {
-    #[inline(always)]
-    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        let Self { inner, access, layout, signature, variant } = self;
-        // A new list for a key without signatures changes only its length.
-        let (Some(MkeyLayout::List(pieces)), SignatureChange::Keep) = (layout, signature) else {
-            return request.configure(self);
-        };
-        if inner.signed.is_some() {
-            return configure_list(request, inner, pieces, access, variant);
-        }
-        match request.build_list(inner.max_entries, access, pieces, &self) {
-            Ok(finished) => finished,
-            Err(request) => configure_list(request, inner, pieces, access, variant),
-        }
-    }
-
     fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         let layout = match self.layout.map(MkeyLayout::sized).transpose() {
             Ok(layout) => layout,
             Err(error) => return request.refuse(error),
         };
-        match self.plan_change(layout.map(|sized| sized.length())) {
+        let length = layout.map(|sized| sized.length());
+        // The usual change: another length of a key without signatures.
+        if let (Some(length), SignatureChange::Keep, None) =
+            (length, self.signature, &self.inner.signed)
+            && let Some(number) = self.inner.state.change_length(length, self.variant)
+        {
+            let changed = self.changed(number);
+            return request.build(self.update(layout, None), move || changed);
+        }
+        match self.plan_change(length) {
             Ok((number, signing)) => {
                 let changed = self.changed(number);
                 request.build(self.update(layout, signing.as_ref()), move || changed)
             }
             Err(refusal) => request.refuse(PostError::Mkey(refusal)),
         }
-    }
-}
-
-/// [`MkeyRequest::configure`] with a list. It gets the parts, which the caller has in registers.
-#[inline(never)]
-fn configure_list<'q, T: ConfiguresMkeys>(
-    request: MkeyRequest<'q, T>,
-    inner: &Inner,
-    pieces: &[Sge],
-    access: Option<MkeyAccess>,
-    variant: Option<u8>,
-) -> Finished<'q> {
-    let layout = Some(MkeyLayout::List(pieces));
-    request.configure(Configure {
-        inner,
-        access,
-        layout,
-        signature: SignatureChange::Keep,
-        variant,
-    })
-}
-
-impl ListOwner for Configure<'_> {
-    #[inline(always)]
-    fn change(&self, length: u64) -> Option<(u32, Change)> {
-        let number = self.inner.state.change_length(length, self.variant)?;
-        Some(self.changed(number))
     }
 }
 

@@ -7,8 +7,8 @@
 
 use super::signature::SignatureBlock;
 use mlx5_doorbell::{Lock, LockGuard};
-use mlx5_wqe::Fifo;
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How a key is signed.
@@ -138,7 +138,7 @@ pub(crate) struct State(Lock<Changes>);
 struct Changes {
     settled: KeyState,
     /// Numbers and changes, in posting order. Numbers ascend; see [`variant_of`].
-    pending: Fifo<(u64, Pending)>,
+    pending: VecDeque<(u64, Pending)>,
     /// How many of them are of more than the length.
     others: usize,
     /// The properties after all pending changes.
@@ -184,7 +184,7 @@ impl State {
     pub(crate) fn new(shape: KeyState) -> Self {
         Self(Lock::new(Changes {
             settled: shape,
-            pending: Fifo::new(),
+            pending: VecDeque::new(),
             others: 0,
             latest: shape,
             next: 0,
@@ -423,7 +423,7 @@ impl Changes {
             _ => return false,
         }
         // They own nothing.
-        self.pending.forget_front(settled.len());
+        settled.iter().for_each(|_| drop(self.pending.pop_front()));
         true
     }
 
@@ -437,7 +437,7 @@ impl Changes {
                 Some((at, Pending::Length(length))) if at == number => {
                     self.settled.length = Some(*length);
                     self.settled.variant = variant_of(*at);
-                    self.pending.forget_front(1);
+                    self.pending.pop_front();
                 }
                 _ => self.take(*number, KeyState::apply),
             }

@@ -1,7 +1,9 @@
 //! Posting by closures, and batches that move between threads.
 
 use crate::prelude::*;
-use mlx5::{AnyQueuePair, BatchError, Data, Error, ErrorKind, ListError, Operation};
+use mlx5::{
+    AnyQueuePair, BatchError, Data, Error, ErrorKind, ListError, Operation, UdAddress,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context as Waker, Poll};
@@ -226,21 +228,21 @@ fn a_closure_posts_to_a_queue_pair_of_any_transport(bed: &Bed) -> Outcome {
         let sge = mr.sge(0..6)?;
         let datagrams = matches!(qp, AnyQueuePair::Ud(_));
         let operation = if datagrams { Operation::Send } else { Operation::RdmaWrite(remote) };
-        qp.post(|batch| {
-            let request = batch.wr(1, SendFlags::SIGNALED).operation(operation);
-            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).sge(sge);
-        })?;
+        let receiver =
+            UdAddress { vector: peer.ah.vector(), qp_num: peer.qp_num, qkey: peer.qkey };
+        let (flags, address) = (SendFlags::SIGNALED, Some(receiver));
+        let wr = SendWr { flags, operation, address, ..SendWr::default() };
+        let sges = [sge];
+        qp.post(|batch| batch.push(&SendWr { wr_id: 1, data: Data::Sges(&sges), ..wr }))?;
         assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [1]);
         let failed = qp.try_post(|batch| {
-            let request = batch.wr(2, SendFlags::SIGNALED).operation(operation);
-            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).inline_data(b"no");
+            batch.push(&SendWr { wr_id: 2, data: Data::Inline(&[b"no"]), ..wr });
             Err::<(), _>(Why::Own(2))
         });
         assert!(matches!(failed, Err(Why::Own(2))), "{failed:?}");
         let (mut half, receive, control) = qp.split();
         half.post(|batch| {
-            let request = batch.wr(3, SendFlags::SIGNALED).operation(operation);
-            request.ud_addr(peer.ah.vector(), peer.qp_num, peer.qkey).inline_data(b"of half");
+            batch.push(&SendWr { wr_id: 3, data: Data::Inline(&[b"of half"]), ..wr });
         })?;
         assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [3]);
         let failed = half.try_post(|batch| Err::<(), _>(Why::Own(batch.len() as u32)));
@@ -265,9 +267,12 @@ fn an_operation_that_the_transport_lacks_is_refused_at_run_time(bed: &Bed) -> Ou
     let (mut qp, mut cq) = (AnyQueuePair::from(a.qp), a.send_cq);
     let free = qp.free_send_blocks();
     let refused = qp.post(|batch| {
-        batch.wr(1, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
-        batch.wr(2, SendFlags::SIGNALED).operation(Operation::RdmaRead(remote)).sge(sge);
-        batch.wr(3, SendFlags::SIGNALED).operation(Operation::RdmaWrite(remote)).sge(sge);
+        let (flags, sges) = (SendFlags::SIGNALED, [sge]);
+        let wr = SendWr { flags, data: Data::Sges(&sges), ..SendWr::default() };
+        let (write, read) = (Operation::RdmaWrite(remote), Operation::RdmaRead(remote));
+        for (wr_id, operation) in [(1, write), (2, read), (3, write)] {
+            batch.push(&SendWr { wr_id, operation, ..wr });
+        }
     });
     assert_eq!(refused, Err(BatchError::new(1, PostError::Unsupported)));
     assert_eq!(qp.free_send_blocks(), free);
@@ -275,7 +280,7 @@ fn an_operation_that_the_transport_lacks_is_refused_at_run_time(bed: &Bed) -> Ou
     let Pair { a, .. } = bed.pair::<Ud>(&PairOptions::default())?;
     let mut qp = AnyQueuePair::from(a.qp);
     let refused = qp.post(|batch| {
-        batch.wr(1, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"to whom");
+        batch.push(&SendWr { data: Data::Inline(&[b"to whom"]), ..SendWr::default() });
     });
     assert_eq!(refused, Err(BatchError::new(0, PostError::AddressMissing)));
     Ok(())

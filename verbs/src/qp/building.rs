@@ -1,5 +1,5 @@
-//! A batch that `ibv_wr_*` build by several calls: what of it is in the ring, and what waits in C's form until
-//! all of it is known.
+//! A batch that `ibv_wr_*` build by several calls: what of it is in the ring, and what waits in C's
+//! form until all of it is known.
 
 use super::configuring::Configuring;
 use super::packet::{cuts, segmented, tso_request};
@@ -8,10 +8,11 @@ use super::{Address, CTransport, QpOf};
 use crate::abi::*;
 use crate::object::Blank;
 use crate::refusal::Refusal;
+use mlx5::operation::Inline;
 use mlx5::{
-    AddressVector, BatchError, Data, InlineSges, QueuePairCaps, Sge, Steps, StepsState, UdAddress,
+    AddressVector, Batch, BatchError, Begun, Data, InlineSges, Position, QueuePairCaps, SendFlags,
+    SendHalf, Sge, UdAddress,
 };
-use std::mem::offset_of;
 
 pub(super) type Qp = *mut ibv_qp_ex;
 
@@ -21,18 +22,27 @@ const NONE: c_uint = c_uint::MAX;
 const DRIVER: c_uint = c_uint::MAX - 1;
 
 /// A batch under construction, between two calls.
-// The state, which each call uses, is in the first cache line: the compiler writes two words of it at a time, which
-// takes a dozen nanoseconds more where they lie on both sides of the end of a page.
 #[repr(C, align(64))]
 pub(super) struct Building {
-    /// Set up from `wr_start` to `wr_complete` or `wr_abort`.
-    state: StepsState,
+    /// Of the batch, from `wr_start` to `wr_complete` or `wr_abort`.
+    at: Position,
+    pending: Pending,
     kept: Kept,
+}
+
+/// The request that waits for its data, or for its receiver.
+#[derive(Clone, Copy)]
+pub(super) enum Pending {
+    Nothing,
+    /// Its head is in the ring.
+    Begun(Begun),
+    /// It is kept in C's form.
+    Kept,
 }
 
 /// What is not in the ring yet.
 pub(super) struct Kept {
-    /// The request that waits for its data, or for its receiver.
+    /// The request of [`Pending::Kept`].
     pub(super) wr: ibv_send_wr,
     /// Whether its receiver is set.
     addressed: bool,
@@ -52,7 +62,9 @@ pub(super) struct Kept {
 
 /// The batch of a queue pair during a call.
 pub(super) struct Open<'a, T: CTransport> {
-    pub(super) steps: Steps<'a, T>,
+    half: &'a mut SendHalf<T>,
+    at: &'a mut Position,
+    pub(super) pending: &'a mut Pending,
     pub(super) kept: &'a mut Kept,
 }
 
@@ -70,11 +82,6 @@ pub(super) enum Kind {
     Sges(usize),
     Inline(u32),
 }
-
-const _: () = {
-    assert!(offset_of!(Building, state) == 0);
-    assert!(size_of::<StepsState>() <= 64);
-};
 
 impl Building {
     /// For a queue pair of transport `T` with such requests, and headers of packets.
@@ -106,7 +113,7 @@ impl Default for Building {
             headers: Box::default(),
             heads: false,
         };
-        Self { state: StepsState::new(), kept }
+        Self { at: Position::default(), pending: Pending::Nothing, kept }
     }
 }
 
@@ -140,39 +147,76 @@ unsafe fn receiver<'a, T: CTransport>(
 }
 
 impl<T: CTransport> Open<'_, T> {
+    /// Goes on with the batch. The pending request, if there was one, is part of it then.
+    #[inline(always)]
+    pub(super) fn add<R>(&mut self, add: impl FnOnce(&mut Batch<'_, T>) -> R) -> R {
+        *self.pending = Pending::Nothing;
+        // SAFETY: the batch was started or paused at this position, by the contract of `open`.
+        let mut batch = unsafe { self.half.resume(*self.at) };
+        let added = add(&mut batch);
+        *self.at = batch.pause();
+        added
+    }
+
+    /// Begins a request by writing its head. Returns false, and does nothing, if it must be kept
+    /// until its data is known.
+    #[inline(always)]
+    pub(super) fn begin<O: Inline>(
+        &mut self,
+        wr_id: u64,
+        flags: SendFlags,
+        immediate: [u8; 4],
+        remote: O::Remote,
+    ) -> bool {
+        if !matches!(self.pending, Pending::Nothing) {
+            return false;
+        }
+        let begun = self.add(|batch| batch.begin::<O>(wr_id, flags, immediate, remote));
+        *self.pending = begun.map_or(Pending::Nothing, Pending::Begun);
+        begun.is_some()
+    }
+
+    /// Posts the batch.
+    #[inline(always)]
+    pub(super) fn complete(self) -> Result<(), BatchError> {
+        // SAFETY: as for `add`.
+        unsafe { self.half.resume(*self.at) }.complete()
+    }
+
+    /// Discards the batch.
+    pub(super) fn abort(self) {
+        *self.pending = Pending::Nothing;
+        // SAFETY: as for `add`.
+        unsafe { self.half.resume(*self.at) }.abort();
+    }
+
+    /// Whether a request waits for its data or its receiver.
+    #[inline(always)]
+    pub(super) fn is_pending(&self) -> bool {
+        !matches!(self.pending, Pending::Nothing)
+    }
+
     /// A request begins that is kept until all of it is known.
     #[inline(always)]
-    fn begin(&mut self, opcode: c_uint) {
-        self.steps.keep();
+    fn keep(&mut self, opcode: c_uint) {
+        *self.pending = Pending::Kept;
         self.kept.wr.opcode = opcode;
     }
 
-    /// No request is kept any more.
-    #[inline(always)]
-    fn end(&mut self) {
-        self.steps.release();
-        self.kept.wr.opcode = NONE;
-    }
-
     /// A request begins that is none of C's: see [`Open::leave_driver_request`].
+    #[inline(always)]
     pub(super) fn begin_driver_request(&mut self) {
-        if self.steps.is_pending() {
+        if self.is_pending() {
             self.refuse_unfinished();
         }
-        self.begin_next_driver_request();
-    }
-
-    /// [`Open::begin_driver_request`] where no request is kept.
-    #[inline(always)]
-    pub(super) fn begin_next_driver_request(&mut self) {
-        self.steps.keep_keyed();
-        self.kept.wr.opcode = DRIVER;
+        self.keep(DRIVER);
     }
 
     /// It was added to the batch, or refused.
     pub(super) fn leave_driver_request(&mut self) {
         if self.kept.wr.opcode == DRIVER {
-            self.end();
+            *self.pending = Pending::Nothing;
+            self.kept.wr.opcode = NONE;
         }
     }
 
@@ -188,8 +232,8 @@ impl<T: CTransport> Open<'_, T> {
     /// Refuses the batch with an errno of C's library.
     #[cold]
     pub(super) fn refuse(&mut self, refusal: Refusal) {
-        // The first refusal is the one that is told.
-        if self.kept.refused == 0 && !self.steps.is_refused() {
+        // The first refusal is the one that is reported.
+        if self.kept.refused == 0 && !self.add(|batch| batch.is_refused()) {
             self.kept.refused = refusal.0;
         }
         self.refuse_unfinished();
@@ -199,24 +243,24 @@ impl<T: CTransport> Open<'_, T> {
     ///
     /// # Safety
     /// As for [`any_request`].
-    #[inline(always)]
+    #[inline(never)]
     pub(super) unsafe fn finish(&mut self, data: Data<'_>) {
-        let Kept { wr, vector, .. } = &*self.kept;
+        *self.pending = Pending::Nothing;
+        // SAFETY: the batch was started or paused at this position, by the contract of `open`.
+        let mut batch = unsafe { self.half.resume(*self.at) };
+        let Kept { wr, vector, heads, .. } = &*self.kept;
         if const { cuts::<T>() } && wr.opcode == IBV_WR_TSO {
             // SAFETY: the headers of a request that is kept are in their room.
             let packet = unsafe { segmented(wr, &data) };
-            self.steps.push_with(|| tso_request::<T>(wr, packet.as_ref()));
-            self.kept.wr.opcode = NONE;
-            return;
-        }
-        if const { cuts::<T>() } && self.kept.heads {
+            batch.push(&tso_request::<T>(wr, packet.as_ref()));
+        } else if const { cuts::<T>() } && *heads {
             // SAFETY: by the contract.
-            self.steps.with_batch(|batch| unsafe { T::add_headed(batch, wr, &data) });
-            self.kept.wr.opcode = NONE;
-            return;
+            unsafe { T::add_headed(&mut batch, wr, &data) };
+        } else {
+            // SAFETY: by the contract.
+            batch.push(&unsafe { any_request::<T>(wr, data, receiver::<T>(wr, vector)) });
         }
-        // SAFETY: by the contract.
-        self.steps.push_with(|| unsafe { any_request::<T>(wr, data, receiver::<T>(wr, vector)) });
+        *self.at = batch.pause();
         self.kept.wr.opcode = NONE;
     }
 
@@ -297,24 +341,27 @@ impl<T: CTransport> Open<'_, T> {
         true
     }
 
-    /// Finishes the request without a call, if nothing is unusual. Returns whether it did.
+    /// [`Open::finish`] of a request of operation `O`, unless its receiver is still to be set.
+    /// Returns whether it did.
     ///
     /// # Safety
-    /// As for [`Open::finish`]; the request is of operation `O`.
+    /// As for [`Open::finish`].
     #[inline(always)]
-    pub(super) unsafe fn finish_fast<O: Common>(&mut self, data: Data<'_>) -> bool {
-        if T::ADDRESS != Address::Nothing && !self.kept.addressed {
+    pub(super) unsafe fn finish_as<O: Common>(&mut self, data: Data<'_>) -> bool {
+        let waits = T::ADDRESS != Address::Nothing && !self.kept.addressed;
+        if waits || const { cuts::<T>() } && self.kept.heads {
             return false;
         }
-        // SAFETY: by the contract.
-        let added = self.steps.push_fast(&unsafe {
+        *self.pending = Pending::Nothing;
+        // SAFETY: by the contracts of this function and of `open`.
+        unsafe {
+            let mut batch = self.half.resume(*self.at);
             let Kept { wr, vector, .. } = &*self.kept;
-            post::request::<T, O>(wr, data, receiver::<T>(wr, vector))
-        });
-        if added {
-            self.kept.wr.opcode = NONE;
+            batch.push(&post::request::<T, O>(wr, data, receiver::<T>(wr, vector)));
+            *self.at = batch.pause();
         }
-        added
+        self.kept.wr.opcode = NONE;
+        true
     }
 }
 
@@ -324,12 +371,12 @@ impl<T: CTransport> Open<'_, T> {
 /// `qp` is a queue pair of this transport, of which this thread has started a batch.
 #[inline(always)]
 pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
-    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses the
-    // queue before it is completed.
+    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses
+    // the queue before it is completed.
     unsafe {
         let this = QpOf::<T>::of(qp.cast());
-        let Building { state, kept } = &mut *this.building.get();
-        Open { steps: this.send().steps(state), kept }
+        let Building { at, pending, kept } = &mut *this.building.get();
+        Open { half: this.send(), at, pending, kept }
     }
 }
 
@@ -340,22 +387,26 @@ pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
 #[inline(always)]
 pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
     // SAFETY: by the contract.
-    unsafe { this.send().start_steps(&mut (*this.building.get()).state) };
+    unsafe {
+        let building = &mut *this.building.get();
+        building.at = this.send().wr_start().pause();
+        building.pending = Pending::Nothing;
+    }
 }
 
 /// Drops the batch: nothing of it is posted.
 ///
 /// # Safety
-/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not used
-/// any more.
+/// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not
+/// used any more.
 pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
     // SAFETY: by the contract.
     unsafe {
-        let Open { steps, kept } = open::<T>(qp);
-        kept.wr.opcode = NONE;
-        kept.refused = 0;
-        kept.configuring = None;
-        steps.abort();
+        let open = open::<T>(qp);
+        open.kept.wr.opcode = NONE;
+        open.kept.refused = 0;
+        open.kept.configuring = None;
+        open.abort();
     }
 }
 
@@ -367,11 +418,11 @@ pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
 pub(super) unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send_wr {
     // SAFETY: by the contract.
     unsafe {
-        if open::<T>(qp).steps.is_pending() {
-            refuse_unfinished::<T>(qp);
-        }
         let mut open = open::<T>(qp);
-        open.begin(opcode);
+        if open.is_pending() {
+            open.refuse_unfinished();
+        }
+        open.keep(opcode);
         let kept = open.kept;
         kept.wr.wr_id = (*qp).wr_id;
         kept.wr.send_flags = (*qp).wr_flags;
@@ -383,17 +434,6 @@ pub(super) unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a m
         }
         &mut kept.wr
     }
-}
-
-/// [`Open::refuse_unfinished`], called with what is in a register already.
-///
-/// # Safety
-/// As for [`open`].
-#[cold]
-#[inline(never)]
-unsafe fn refuse_unfinished<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
-    unsafe { open::<T>(qp) }.refuse_unfinished();
 }
 
 /// Copies as many SGEs as there is room for: more than a request can have, if it has too many, so

@@ -1,8 +1,8 @@
-//! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the program
-//! writes itself.
+//! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the
+//! program writes itself.
 //!
-//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were told.
-//! The last one adds it to the batch.
+//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were
+//! told. The last one adds it to the batch.
 
 use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
@@ -45,8 +45,8 @@ pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex
     qp.wrapping_byte_add(offset_of!(QpObject, dv)).cast()
 }
 
-/// Runs a setter: refuses the batch if no configuration waits for it, or as it says. The last one finishes
-/// the request.
+/// Runs a setter: refuses the batch if no configuration waits for it, or as it says. The last one
+/// finishes the request.
 ///
 /// # Safety
 /// C's contract: a batch was started.
@@ -117,10 +117,9 @@ unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
 #[inline(never)]
 unsafe fn finish(open: &mut Open<'_, Rc>) {
     open.leave_driver_request();
-    let Open { steps, kept } = open;
-    let Some(waiting) = kept.configuring.as_deref_mut() else { return };
+    let Some(mut waiting) = open.kept.configuring.take() else { return };
     // SAFETY: C's contract: the key exists until the batch is completed.
-    let configure = unsafe { without_layout(waiting) };
+    let configure = unsafe { without_layout(&mut waiting) };
     let configure = match waiting.more().map_or(Layout::None, |more| more.layout) {
         Layout::None => configure,
         Layout::List => configure.layout_list(&waiting.pieces),
@@ -128,7 +127,9 @@ unsafe fn finish(open: &mut Open<'_, Rc>) {
             configure.layout_interleaved(repeat, &waiting.interleaved)
         }
     };
-    steps.mkey_configure(waiting.wr_id, waiting.flags, configure);
+    open.add(|batch| batch.wr(waiting.wr_id, waiting.flags).mkey_configure(configure));
+    // Its memory is used again.
+    open.kept.configuring = Some(waiting);
 }
 
 /// Refuses the batch, and forgets the configuration.
@@ -141,35 +142,8 @@ fn give_up(open: &mut Open<'_, Rc>, refusal: Refusal) {
     open.refuse(refusal);
 }
 
-/// `mlx5dv_wr_mkey_configure`, if nothing is unusual; otherwise [`begin_configuring`] does it.
+/// `mlx5dv_wr_mkey_configure`.
 unsafe extern "C" fn wr_mkey_configure(
-    dv: Ex,
-    mkey: *mut mlx5dv_mkey,
-    num_setters: u8,
-    attr: *mut mlx5dv_mkey_conf_attr,
-) {
-    let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the attributes are readable.
-    unsafe {
-        let mut open = open::<Rc>(qp);
-        let mlx5dv_mkey_conf_attr { conf_flags, comp_mask } = *attr;
-        let usual = conf_flags == 0 && comp_mask == 0 && num_setters != 0;
-        let flags = (*qp).wr_flags;
-        if !usual || flags & IBV_SEND_INLINE == 0 || open.steps.is_pending() {
-            return begin_configuring(dv, mkey, num_setters, attr);
-        }
-        let Some(waiting) = open.kept.configuring.as_deref_mut() else {
-            return begin_configuring(dv, mkey, num_setters, attr);
-        };
-        waiting.begin(mkey, (*qp).wr_id, driver_flags(flags), num_setters);
-        open.begin_next_driver_request();
-    }
-}
-
-/// [`wr_mkey_configure`] of any key and attributes.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn begin_configuring(
     dv: Ex,
     mkey: *mut mlx5dv_mkey,
     num_setters: u8,
@@ -210,25 +184,8 @@ fn rights(access_flags: u32) -> Verb<MkeyAccess> {
     RIGHTS.get(access_flags as usize).copied().ok_or(Refusal::INVALID)
 }
 
-/// `mlx5dv_wr_set_mkey_access_flags`, if another setter follows and nothing is wrong; otherwise
-/// [`set_access`] does it.
+/// `mlx5dv_wr_set_mkey_access_flags`.
 unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
-    // SAFETY: C's contract.
-    let mut open = unsafe { open::<Rc>(qp_of(dv)) };
-    match (waiting(&mut open), rights(access_flags)) {
-        (Some(waiting), Ok(access)) if waiting.left > 1 && waiting.access.is_none() => {
-            waiting.access = Some(access);
-            waiting.left -= 1;
-        }
-        // SAFETY: as above.
-        _ => unsafe { set_access(dv, access_flags) },
-    }
-}
-
-/// [`wr_set_mkey_access_flags`] of any flags, as any setter.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn set_access(dv: Ex, access_flags: u32) {
     // SAFETY: C's contract.
     unsafe {
         set(dv, |waiting| {
@@ -246,10 +203,11 @@ fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
     }
 }
 
-/// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature: the list need not
-/// be copied. Otherwise [`keep_layout_list`] does it.
+/// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature:
+/// the list need not be copied. Otherwise [`keep_layout_list`] does it.
 unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
-    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is completed.
+    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is
+    // completed.
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
         let usual = |waiting: &&mut Configuring| waiting.left == 1 && waiting.more().is_none();
@@ -259,7 +217,7 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
         let (wr_id, flags) = (waiting.wr_id, waiting.flags);
         let configure = without_signature(waiting).layout_list(entries(sge, num_sges.into()));
         open.leave_driver_request();
-        open.steps.mkey_configure(wr_id, flags, configure);
+        open.add(|batch| batch.wr(wr_id, flags).mkey_configure(configure));
     }
 }
 
@@ -460,8 +418,8 @@ const UNITS_AT: usize = 7;
 
 unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
     let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says, and
-    // the program answers for what it does.
+    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says,
+    // and the program answers for what it does.
     unsafe {
         let mut open = open::<T>(qp);
         open.begin_driver_request();
@@ -470,9 +428,7 @@ unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
         match RawWqe::new(std::slice::from_raw_parts(wqe.cast(), units * UNIT)) {
             Ok(wqe) => {
                 let wr_id = (*qp).wr_id;
-                open.steps.with_batch(|batch| {
-                    batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed());
-                });
+                open.add(|batch| batch.wr(wr_id, SendFlags::empty()).raw_wqe(wqe.unnamed()));
             }
             Err(_) => open.refuse(Refusal::INVALID),
         }
@@ -485,8 +441,9 @@ unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize)
     unsafe { open::<Rc>(qp_of(dv)) }.refuse(Refusal::NOT_SUPPORTED);
 }
 
-/// Fills in the functions of a queue pair that was made with any of these operations. Those of dynamic
-/// connections stay NULL, and so do those that only queue pairs of reliable connections have.
+/// Fills in the functions of a queue pair that was made with any of these operations. Those of
+/// dynamic connections stay NULL, and so do those that only queue pairs of reliable connections
+/// have.
 pub(super) fn fill<T: CTransport>(dv: &mut mlx5dv_qp_ex) {
     dv.wr_raw_wqe = Some(wr_raw_wqe::<T>);
     if !T::CONFIGURES {
@@ -522,8 +479,8 @@ unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
     })
 }
 
-/// `mlx5dv_qp_cancel_posted_send_wrs`: how many requests of this identifier were cancelled, or a negative
-/// errno. The queue pair must be in SQD.
+/// `mlx5dv_qp_cancel_posted_send_wrs`: how many requests of this identifier were cancelled, or a
+/// negative errno. The queue pair must be in SQD.
 ///
 /// # Safety
 /// The queue pair was not destroyed.

@@ -1,11 +1,13 @@
 //! Posting by `ibv_wr_*`: a batch that is built by several calls, with the send lock held from the
 //! first to the last.
 //!
-//! `ibv_wr_*`, which names an operation, writes the head of a usual request to the ring, and the setter
-//! of data finishes it. Other requests, and those that name a receiver, are kept in C's form until all of
-//! them is known.
+//! `ibv_wr_*`, which names an operation, writes the head of a usual request to the ring, and the
+//! setter of data finishes it. Other requests, and those that name a receiver, are kept in C's form
+//! until all of them is known.
 
-use super::building::{Open, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch};
+use super::building::{
+    Pending, Qp, drop_batch, keep_inline, keep_sges, open, request, start_batch,
+};
 use super::flags::flags_of;
 use super::packet::cuts;
 use super::post::{Common, by_opcode};
@@ -62,46 +64,17 @@ unsafe fn release<T: CTransport>(qp: Qp) {
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
 unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: C's contract: a batch was started.
-    unsafe {
-        if open::<T>(qp).steps.complete_fast() {
-            release::<T>(qp);
-            return 0;
-        }
-        complete::<T>(qp)
-    }
-}
-
-/// [`wr_complete`] of a batch of any size.
-#[inline(never)]
-unsafe extern "C" fn complete<T: CTransport>(qp: Qp) -> c_int {
     // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
     unsafe {
-        let mut steps = open::<T>(qp).steps;
-        if steps.is_pending() || !(T::complete_keyed(&mut steps) || steps.complete_many()) {
-            return complete_unusual::<T>(qp);
-        }
-        release::<T>(qp);
-        0
-    }
-}
-
-/// [`complete`] if the batch is refused, or the room has to be computed again. A function of its own, so
-/// that the other one needs no frame for it.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn complete_unusual<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: as for `complete`.
-    unsafe {
-        let Open { steps, kept } = open::<T>(qp);
-        if steps.is_pending() {
+        let batch = open::<T>(qp);
+        if batch.is_pending() {
             // Its last request has no data.
             wr_abort::<T>(qp);
             return libc::EINVAL;
         }
-        let done = match steps.complete() {
+        let done = match batch.complete() {
             Ok(()) => 0,
-            Err(refused) => kept.errno(refused),
+            Err(refused) => open::<T>(qp).kept.errno(refused),
         };
         release::<T>(qp);
         done
@@ -117,8 +90,8 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
     }
 }
 
-/// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it has to
-/// be kept until its data is known.
+/// Starts a request of operation `O` by writing its head. Returns false, and does nothing, if it
+/// has to be kept until its data is known.
 ///
 /// # Safety
 /// As for [`open`].
@@ -127,12 +100,12 @@ unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Rem
     // SAFETY: by the contract.
     unsafe {
         let flags = flags_of::<T, O>((*qp).wr_flags);
-        open::<T>(qp).steps.head::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
+        open::<T>(qp).begin::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
     }
 }
 
-/// The functions that name an operation whose data follows, a line each: its arguments, its opcode, what
-/// is set of the request in C's form, and the head that may be written instead, if it has one.
+/// The functions that name an operation whose data follows, a line each: its arguments, its opcode,
+/// what is set of the request in C's form, and the head that may be written instead, if it has one.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $ty:ty),*) $opcode:ident
         $(, head $operation:ident $immediate:expr, $remote:expr)?, |$wr:ident| $set:expr;)*
@@ -199,7 +172,8 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
     }
 }
 
-/// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is set.
+/// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is
+/// set.
 unsafe extern "C" fn wr_send_tso<T: CTransport>(qp: Qp, hdr: *mut c_void, hdr_sz: u16, mss: u16) {
     // SAFETY: C's contract: a batch was started, and the headers are readable.
     unsafe {
@@ -242,7 +216,8 @@ unsafe extern "C" fn wr_set_xrc_srqn<T: CTransport>(qp: Qp, remote_srqn: u32) {
 type SetSge = unsafe extern "C" fn(Qp, u32, u64, u32);
 type SetInline = unsafe extern "C" fn(Qp, *mut c_void, usize);
 
-/// Setters of data by the opcode of the request: one that is compiled for its operation, or one for all.
+/// Setters of data by the opcode of the request: one that is compiled for its operation, or one for
+/// all.
 struct Setters<T>(T);
 
 impl<T: CTransport> Setters<T> {
@@ -255,8 +230,11 @@ unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, len
     // SAFETY: C's contract: a batch was started.
     unsafe {
         let mut open = open::<T>(qp);
-        if !open.steps.sge(Sge { addr, length, lkey }) {
-            Setters::<T>::SGE[open.kept.wr.opcode as usize % 16](qp, lkey, addr, length);
+        match *open.pending {
+            Pending::Begun(begun) => {
+                open.add(|batch| batch.finish_sge(begun, Sge { addr, length, lkey }));
+            }
+            _ => Setters::<T>::SGE[open.kept.wr.opcode as usize % 16](qp, lkey, addr, length),
         }
     }
 }
@@ -267,7 +245,7 @@ unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u
     let data = Data::Sges(std::slice::from_ref(&sge));
     // SAFETY: C's contract: a batch was started.
     unsafe {
-        if !open::<T>(qp).finish_fast::<O>(data) {
+        if !open::<T>(qp).finish_as::<O>(data) {
             any_sge::<T>(qp, lkey, addr, length);
         }
     }
@@ -286,10 +264,9 @@ unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
     // SAFETY: by the callers' contracts, as for `Open::set`.
     unsafe {
         let mut open = open::<T>(qp);
-        if open.steps.has_head() {
-            open.steps.list(list);
-        } else {
-            open.set(Data::Sges(list), |room| keep_sges(list, room));
+        match *open.pending {
+            Pending::Begun(begun) => open.add(|batch| batch.finish_sges(begun, list)),
+            _ => open.set(Data::Sges(list), |room| keep_sges(list, room)),
         }
     }
 }
@@ -312,10 +289,9 @@ unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
     // SAFETY: by the contract.
     unsafe {
         let (mut open, data) = (open::<T>(qp), InlineSges::new(pieces));
-        if open.steps.has_head() {
-            open.steps.inline_list(data);
-        } else {
-            open.set(Data::InlineAt(data), |room| keep_inline(pieces, room));
+        match *open.pending {
+            Pending::Begun(begun) => open.add(|batch| batch.finish_inline(begun, data)),
+            _ => open.set(Data::InlineAt(data), |room| keep_inline(pieces, room)),
         }
     }
 }
@@ -333,8 +309,13 @@ unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void
     // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
         let mut open = open::<T>(qp);
-        if !open.steps.inline(addr.cast(), length) {
-            Setters::<T>::INLINE[open.kept.wr.opcode as usize % 16](qp, addr, length);
+        match *open.pending {
+            Pending::Begun(begun) => {
+                let pieces = [piece(addr, length)];
+                let data = InlineSges::new(&pieces);
+                open.add(|batch| batch.finish_inline(begun, data));
+            }
+            _ => Setters::<T>::INLINE[open.kept.wr.opcode as usize % 16](qp, addr, length),
         }
     }
 }
@@ -345,7 +326,7 @@ unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_vo
     // SAFETY: C's contract: a batch was started, and the bytes are readable.
     unsafe {
         let data = Data::InlineAt(InlineSges::new(std::slice::from_ref(&piece)));
-        if !open::<T>(qp).finish_fast::<O>(data) {
+        if !open::<T>(qp).finish_as::<O>(data) {
             any_inline::<T>(qp, addr, length);
         }
     }
@@ -370,10 +351,12 @@ unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
         assert!(cfg!(target_endian = "little"));
         assert!(size_of::<ibv_data_buf>() == size_of::<ibv_sge>());
     }
-    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are readable.
+    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are
+    // readable.
     unsafe {
         let pieces = entries(buf_list.cast(), num_buf);
-        // A length of more than 32 bits. The first bytes of a packet are read before lengths are looked at.
+        // A length of more than 32 bits. The first bytes of a packet are read before lengths are
+        // looked at.
         let long = pieces.iter().find(|piece| piece.lkey != 0);
         let long = long.map(|piece| Sge { addr: piece.addr, ..TOO_LONG });
         let pieces = long.as_ref().map_or(pieces, std::slice::from_ref);
@@ -393,8 +376,8 @@ pub(super) fn supported<T: CTransport>() -> SendOps {
     SendOps::of::<T>().intersection(NAMED)
 }
 
-/// Fills in the functions of a queue pair: as in C, all that its transport has, whatever was asked for.
-/// Those of other operations stay NULL.
+/// Fills in the functions of a queue pair: as in C, all that its transport has, whatever was asked
+/// for. Those of other operations stay NULL.
 pub(super) fn fill<T: CTransport>(c: &mut ibv_qp_ex) {
     let has = supported::<T>();
     macro_rules! operations {

@@ -8,7 +8,8 @@ use mlx5::transport::Rc;
 use std::hint::assert_unchecked;
 use std::marker::PhantomData;
 
-/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the index has.
+/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the
+/// index has.
 macro_rules! by_bits {
     ($Flags:ident[$entries:literal]: $($bit:ident $flag:ident,)*) => {{
         let mut table = [$Flags::empty(); $entries];
@@ -53,7 +54,8 @@ impl<T: CTransport, O: SendOperation> Of<T, O> {
     };
 }
 
-/// [`flags`] of an operation that is known here: they are looked up, and nothing is left to pass over.
+/// [`flags`] of an operation that is known here: they are looked up, and nothing is left to pass
+/// over.
 #[inline(always)]
 pub(super) fn flags_of<T: CTransport, O: SendOperation>(flags: c_uint) -> SendFlags {
     let table: &[SendFlags; 32] = const { &Of::<T, O>::FLAGS };

@@ -27,7 +27,7 @@ use mlx5::transport::{RawPacket, Rc, Uc, Ud, XrcSend};
 use mlx5::{
     Batch, Binding, Change, ControlHalf, Data, ListTransport, PostError, QpAttributes, QueuePair,
     QueuePairBuilder, QueuePairCaps, QueuePairTransport, QueueState, ReceiveHalf, SendFlags,
-    SendHalf, Sge, Steps, TagMatchingQueue,
+    SendHalf, Sge, TagMatchingQueue,
 };
 use packet::Packets;
 use std::cell::UnsafeCell;
@@ -68,16 +68,8 @@ pub(crate) trait CTransport:
         Err(PostError::Unsupported)
     }
 
-    /// [`Steps::complete_keyed`], if the transport has requests that configure memory keys.
-    fn complete_keyed(_steps: &mut Steps<'_, Self>) -> bool
-    where
-        Self: Sized,
-    {
-        false
-    }
-
-    /// Makes a queue pair that configures memory keys, with so many entries, or that drains on signature
-    /// errors, if the transport can.
+    /// Makes a queue pair that configures memory keys, with so many entries, or that drains on
+    /// signature errors, if the transport can.
     fn with_keys<'a>(
         _builder: QueuePairBuilder<'a, Self>,
         _entries: Option<u32>,
@@ -89,11 +81,12 @@ pub(crate) trait CTransport:
         None
     }
 
-    /// Adds a packet for a device that needs its first bytes in the request, if the transport has packets.
+    /// Adds a packet for a device that needs its first bytes in the request, if the transport has
+    /// packets.
     ///
     /// # Safety
-    /// `wr` is a request as C makes them, with this data, whose bytes are readable as long as the call
-    /// runs.
+    /// `wr` is a request as C makes them, with this data, whose bytes are readable as long as the
+    /// call runs.
     unsafe fn add_headed(_batch: &mut Batch<'_, Self>, _wr: &ibv_send_wr, _data: &Data<'_>)
     where
         Self: Sized,
@@ -140,11 +133,6 @@ impl CTransport for Rc {
     const ADDRESS: Address = Address::Nothing;
     const CONFIGURES: bool = true;
     binds!();
-
-    #[inline(always)]
-    fn complete_keyed(steps: &mut Steps<'_, Self>) -> bool {
-        steps.complete_keyed()
-    }
 
     fn with_tags<'a>(
         builder: QueuePairBuilder<'a, Self>,
@@ -245,7 +233,8 @@ macro_rules! constants {
     ($($name:ident: $ty:ty;)*) => {
         impl QpObject {
             $(pub(crate) fn $name(&self) -> $ty {
-                // SAFETY: the field is valid, and nobody writes it. No reference to the structure is made.
+                // SAFETY: the field is valid, and nobody writes it. No reference to the structure
+                // is made.
                 unsafe { (*self.c.get()).qp_base.$name }
             })*
         }
@@ -311,8 +300,8 @@ impl QpObject {
         }
     }
 
-    /// Runs `change`, which changes the state by a firmware command, and notes the state that it answers. A
-    /// queue pair without queues of its own asks the device when it needs to know.
+    /// Runs `change`, which changes the state by a firmware command, and notes the state that it
+    /// answers. A queue pair without queues of its own asks the device when it needs to know.
     pub(crate) fn change_beside(&self, change: impl FnOnce() -> Verb<Option<QueueState>>) -> Verb {
         let _held = self.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = change()? {
@@ -387,8 +376,9 @@ impl<T: CTransport> QpOf<T> {
         unsafe { &mut *self.send.get() }
     }
 
-    /// Runs `body` with the send lock held. A thread that started a batch has it already: C takes no lock to
-    /// change a state, so programs may do that before they complete the batch. It is empty then.
+    /// Runs `body` with the send lock held. A thread that started a batch has it already: C takes
+    /// no lock to change a state, so programs may do that before they complete the batch. It is
+    /// empty then.
     fn hold_send<R>(&self, body: impl FnOnce() -> R) -> R {
         if !self.head.send_lock.is_mine() {
             return self.head.send_lock.hold(body);
@@ -402,14 +392,15 @@ impl<T: CTransport> QpOf<T> {
     }
 
     /// Runs `body` with the whole queue pair, which nobody else uses meanwhile: all its locks are
-    /// held. That of the state is the last one, because a thread that started a batch may change it.
+    /// held. That of the state is the last one, because a thread that started a batch may change
+    /// it.
     fn with_whole<R>(&self, body: impl FnOnce(QueuePair<T>) -> (R, Option<QueuePair<T>>)) -> R {
         let head = &self.head;
         self.hold_send(|| {
             head.receive_lock.hold(|| {
                 let _held = head.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: all locks are held. The halves are put back, or the object is not used any
-                // more.
+                // SAFETY: all locks are held. The halves are put back, or the object is not used
+                // any more.
                 unsafe {
                     let send = ManuallyDrop::take(&mut *self.send.get());
                     let receive = (*head.receive.get()).take();

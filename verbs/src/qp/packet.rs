@@ -67,7 +67,8 @@ pub(super) const fn cuts<T: CTransport>() -> bool {
 /// The packet that a request names: its headers, and the payload that `data` has.
 ///
 /// # Safety
-/// `wr` is a request of opcode `IBV_WR_TSO` whose headers are readable as long as the value is used.
+/// `wr` is a request of opcode `IBV_WR_TSO` whose headers are readable as long as the value is
+/// used.
 pub(super) unsafe fn segmented<'a>(wr: &ibv_send_wr, data: &Data<'a>) -> Option<Segmented<'a>> {
     // SAFETY: by the contract.
     let ibv_send_wr_u1_tso { hdr, hdr_sz, mss } = unsafe { wr.ext.tso };
@@ -101,13 +102,14 @@ pub(super) fn refused() -> SendWr<'static> {
     SendWr { operation, ..SendWr::default() }
 }
 
-/// Bytes of a packet that a device needs in its request, where it needs any: as many as C's library copies.
+/// Bytes of a packet that a device needs in its request, where it needs any: as many as C's library
+/// copies.
 pub(super) const HEADER: usize = mlx5_prm::ethernet::L2_INLINE;
 /// As many pieces of a packet are kept without an allocation: more than most requests have.
 const PIECES: usize = 64;
 
-/// The first bytes of a packet whose pieces these are, and the pieces without them, for which `rest` has room.
-/// Nothing if the packet is shorter.
+/// The first bytes of a packet whose pieces these are, and the pieces without them, for which
+/// `rest` has room. Nothing if the packet is shorter.
 ///
 /// # Safety
 /// The bytes are readable, as a device that needs them makes C's library read them.
@@ -130,10 +132,12 @@ unsafe fn split<'a>(pieces: &[Sge], rest: &'a mut [Sge]) -> Option<([u8; HEADER]
     (copied == HEADER).then_some((header, &rest[..left]))
 }
 
-/// Adds a packet for a device that needs its first bytes in the request. One that is too short is refused.
+/// Adds a packet for a device that needs its first bytes in the request. One that is too short is
+/// refused.
 ///
 /// # Safety
-/// `wr` is a request as C makes them, with this data, whose bytes are readable as long as the call runs.
+/// `wr` is a request as C makes them, with this data, whose bytes are readable as long as the call
+/// runs.
 #[cold]
 pub(super) unsafe fn add_headed(
     batch: &mut Batch<'_, RawPacket>,
@@ -156,7 +160,7 @@ pub(super) unsafe fn add_headed(
     // SAFETY: by the contract.
     let split = unsafe { split(pieces, rest) };
     let (IBV_WR_SEND, Some((header, rest))) = (wr.opcode, split) else {
-        return batch.push_with(refused);
+        return batch.push(&refused());
     };
     let flags = flags_of::<RawPacket, operation::Send>(wr.send_flags);
     let request = batch.wr(wr.wr_id, flags).send().inline_header(&header);

@@ -10,8 +10,8 @@ use crate::request::{only, receive_errno, receives, refused, sges, single_receiv
 use mlx5::mkey::MkeyRefusal;
 use mlx5::operation::{self, SendOperation};
 use mlx5::{
-    Batch, Data, InlineSges, Operation, PostError, RemoteAddress, SendFlags, SendWr, Sge,
-    UdAddress, UnsupportedOperation,
+    Batch, Data, InlineSges, Operation, PostError, RemoteAddress, SendFlags, SendWr, UdAddress,
+    UnsupportedOperation,
 };
 
 /// What a request names besides memory, in C's form.
@@ -77,14 +77,14 @@ macro_rules! common {
             }
         })*
 
-        /// Adds a request to a batch if the fast path can build it, with its data in the provider's
-        /// form. The operation is a constant in the code of each.
+        /// Adds a request to a batch, if its operation is one of these. Returns whether it is. The
+        /// operation is a constant in the code of each.
         ///
         /// # Safety
-        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if inline,
-        /// is readable until the call returns.
+        /// `wr` is a request as C makes them, for a queue pair of transport `T`; its data, if
+        /// inline, is readable until the call returns.
         #[inline(always)]
-        unsafe fn add_fast<T: CTransport>(
+        unsafe fn add_common<T: CTransport>(
             batch: &mut Batch<'_, T>,
             wr: &ibv_send_wr,
             data: Data<'_>,
@@ -94,7 +94,8 @@ macro_rules! common {
                 match wr.opcode {
                     $($opcode => {
                         let address = wr.address::<T>();
-                        batch.push_fast(&request::<T, operation::$operation>(wr, data, address))
+                        batch.push(&request::<T, operation::$operation>(wr, data, address));
+                        true
                     })*
                     _ => false,
                 }
@@ -148,8 +149,8 @@ pub(super) use by_opcode;
 /// The provider's request.
 ///
 /// # Safety
-/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`. Its address
-/// handle is not used: `address` is the receiver.
+/// `wr` is a request of this operation, as C makes them, for a queue pair of transport `T`. Its
+/// address handle is not used: `address` is the receiver.
 #[inline(always)]
 pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
     wr: &ibv_send_wr,
@@ -206,8 +207,8 @@ unsafe fn rare_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
 /// The provider's request, of any operation, with its data in the provider's form.
 ///
 /// # Safety
-/// `wr` is a request as C makes them, for a queue pair of transport `T`. Its address handle is not used:
-/// `address` is the receiver.
+/// `wr` is a request as C makes them, for a queue pair of transport `T`. Its address handle is not
+/// used: `address` is the receiver.
 pub(super) unsafe fn any_request<'a, T: CTransport>(
     wr: &ibv_send_wr,
     data: Data<'a>,
@@ -245,49 +246,57 @@ unsafe fn listed_data<'a>(wr: &'a ibv_send_wr) -> Data<'a> {
     }
 }
 
-/// Adds a request of a list to a batch if the fast path can build it.
-///
-/// # Safety
-/// As for [`add_listed`]; `list` are its SGEs.
-#[inline(always)]
-unsafe fn add_fast_of<T: CTransport>(
-    batch: &mut Batch<'_, T>,
-    wr: &ibv_send_wr,
-    list: &[Sge],
-) -> bool {
-    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
-    unsafe {
-        if wr.send_flags & IBV_SEND_INLINE == 0 {
-            add_fast::<T>(batch, wr, Data::Sges(list))
-        } else {
-            add_fast::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)))
-        }
-    }
-}
-
 /// Adds a request of a list to a batch.
 ///
 /// # Safety
 /// `wr` is a request as C makes them, for a queue pair of transport `T`.
 #[inline(always)]
 unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, heads: bool) {
-    if const { cuts::<T>() } && wr.opcode == IBV_WR_TSO {
-        // SAFETY: by the contract.
-        let packet = unsafe { segmented(wr, &listed_data(wr)) };
-        return batch.push_with(|| tso_request::<T>(wr, packet.as_ref()));
+    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
+    unsafe {
+        if const { cuts::<T>() } && (heads || wr.opcode == IBV_WR_TSO || wr.num_sge < 1) {
+            return add_packet::<T>(batch, wr);
+        }
+        let list = sges(wr.sg_list, wr.num_sge);
+        let is_common = if wr.send_flags & IBV_SEND_INLINE == 0 {
+            add_common::<T>(batch, wr, Data::Sges(list))
+        } else {
+            add_common::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)))
+        };
+        if !is_common {
+            add_rare::<T>(batch, wr);
+        }
     }
-    // No packet: what a device does with such a request ends the queue.
-    if const { cuts::<T>() } && wr.num_sge < 1 {
-        return batch.push_with(packet::refused);
-    }
-    if const { cuts::<T>() } && heads {
-        // SAFETY: by the contract.
-        return unsafe { T::add_headed(batch, wr, &listed_data(wr)) };
-    }
+}
+
+/// [`add_listed`] of an operation that has no code of its own.
+///
+/// # Safety
+/// As for [`add_listed`].
+#[inline(never)]
+unsafe fn add_rare<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
     // SAFETY: by the contract.
-    if !unsafe { add_fast_of::<T>(batch, wr, sges(wr.sg_list, wr.num_sge)) } {
-        // SAFETY: as above.
-        batch.push_with(|| unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
+    batch.push(&unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
+}
+
+/// [`add_listed`] of a packet that the device cuts, of one whose first bytes the device needs in
+/// the request, and of none.
+///
+/// # Safety
+/// As for [`add_listed`].
+#[inline(never)]
+unsafe fn add_packet<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
+    // SAFETY: by the contract.
+    unsafe {
+        if wr.opcode == IBV_WR_TSO {
+            let packet = segmented(wr, &listed_data(wr));
+            batch.push(&tso_request::<T>(wr, packet.as_ref()));
+        } else if wr.num_sge < 1 {
+            // No packet: what a device does with such a request ends the queue.
+            batch.push(&packet::refused());
+        } else {
+            T::add_headed(batch, wr, &listed_data(wr));
+        }
     }
 }
 
@@ -322,61 +331,17 @@ pub(super) unsafe fn post_send_to<T: CTransport>(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
+    let mut next = wr;
     // SAFETY: by the contract of `post_send`; the lock is held while the queue is used.
     unsafe {
-        if wr.is_null() || !(*wr).next.is_null() || (*wr).num_sge != 1 {
-            return post_list::<T>(qp, wr, bad_wr);
-        }
-        let sge = std::slice::from_ref(&*(*wr).sg_list.cast());
         let this = QpOf::<T>::of(qp);
         this.head.send_lock.lock();
         let mut batch = this.send().wr_start();
-        if !add_fast_of::<T>(&mut batch, &*wr, sge) {
-            batch.abort();
-            return post_locked::<T>(qp, wr, bad_wr);
-        }
-        let posted = batch.complete_fast().or_else(Batch::complete);
-        this.head.send_lock.unlock();
-        match posted {
-            Ok(()) => 0,
-            Err(error) => refused(wr, bad_wr, error.into(), listed_errno),
-        }
-    }
-}
-
-/// [`post_send_to`] for a list.
-#[inline(never)]
-unsafe fn post_list<T: CTransport>(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_send_wr,
-    bad_wr: *mut *mut ibv_send_wr,
-) -> c_int {
-    // SAFETY: by the contract of `post_send`.
-    unsafe {
-        QpOf::<T>::of(qp).head.send_lock.lock();
-        post_locked::<T>(qp, wr, bad_wr)
-    }
-}
-
-/// [`post_send_to`] for any list, after the lock was taken.
-#[inline(never)]
-unsafe fn post_locked<T: CTransport>(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_send_wr,
-    bad_wr: *mut *mut ibv_send_wr,
-) -> c_int {
-    let mut next = wr;
-    // SAFETY: the lock is held; by the contract of `post_send` for the requests.
-    unsafe {
-        let this = QpOf::<T>::of(qp);
-        let posted = this.send().post_while(|batch| {
-            if next.is_null() {
-                return false;
-            }
-            add_listed::<T>(batch, &*next, this.head.heads);
+        while !next.is_null() && !batch.is_refused() {
+            add_listed::<T>(&mut batch, &*next, this.head.heads);
             next = (*next).next;
-            true
-        });
+        }
+        let posted = batch.complete_list();
         this.head.send_lock.unlock();
         match posted {
             Ok(()) => 0,

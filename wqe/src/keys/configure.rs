@@ -6,12 +6,11 @@ use crate::keys::update::{ENTRIES_ALIGN, MkeyUpdate, SigningUpdate};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::transport::{Rc, Transport};
-use crate::send::batch::Wr;
-use crate::send::build::{Cursor, blocks_of};
+use crate::send::batch::blocks_of;
+use crate::send::builder::Wr;
 use crate::send::journal::Change;
-use crate::send::queue::SendQueue;
+use crate::send::queue::{Position, SendQueue};
 use crate::send::records::RequestInfo;
-use crate::send::steps::Steps;
 use core::fmt;
 use core::marker::PhantomData;
 use mlx5_prm::signature::SetPsvSegment;
@@ -24,44 +23,26 @@ impl ConfiguresMkeys for Rc {}
 
 /// A configuration of a key. The implementor owns the key and chooses what the request does.
 pub trait ConfigureMkey: Copy {
-    /// Adds `request` to its batch: by [`MkeyRequest::build_list`], which is inlined into the caller, or by
-    /// [`MkeyRequest::configure`].
-    #[inline(always)]
-    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        request.configure(self)
-    }
-
     /// Builds `request`, or refuses it.
     fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q>;
-}
-
-impl<T: ConfiguresMkeys> Steps<'_, T> {
-    /// Adds a request that configures a memory key, as
-    /// [`Wr::mkey_configure`](crate::Wr::mkey_configure) does.
-    #[inline(always)]
-    pub fn mkey_configure(&mut self, wr_id: u64, flags: SendFlags, key: impl ConfigureMkey) {
-        let (queue, cursor) = self.begin_keyed();
-        let next = queue.push_mkey(cursor, wr_id, flags, key);
-        self.end_keyed(next);
-    }
 }
 
 /// A request that configures a key.
 #[must_use = "it is to be built or refused"]
 pub struct MkeyRequest<'q, T> {
-    pub(super) queue: &'q mut SendQueue<T>,
-    pub(super) cursor: Cursor,
-    pub(super) wr_id: u64,
-    pub(super) flags: SendFlags,
+    queue: &'q mut SendQueue<T>,
+    at: Position,
+    wr_id: u64,
+    flags: SendFlags,
 }
 
 /// Proof that the request of `'q` was built or refused. The invariant lifetime ties it to that
 /// request.
 #[must_use = "the function that received the request must return it"]
-pub struct Finished<'q>(Cursor, PhantomData<fn(&'q ()) -> &'q ()>);
+pub struct Finished<'q>(Position, PhantomData<fn(&'q ()) -> &'q ()>);
 
 impl Finished<'_> {
-    pub(super) fn at(next: Cursor) -> Self {
+    fn at(next: Position) -> Self {
         Self(next, PhantomData)
     }
 }
@@ -82,44 +63,25 @@ impl fmt::Debug for Finished<'_> {
 }
 
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
-    /// Lets `key` build the request, or refuse it, unless an earlier one was refused.
-    #[inline(never)]
-    pub fn configure(self, key: impl ConfigureMkey) -> Finished<'q> {
-        let queue = &mut *self.queue;
-        queue.forget_leaked(self.cursor);
-        if queue.error.is_some() {
-            return Finished::at(self.cursor);
-        }
-        // Before the key is asked: in a forked child it may be locked for ever.
-        if !queue.gate.may_send() {
-            let error = queue.refusal();
-            return self.refuse(error);
-        }
-        // Brings the owner's view of its keys up to date.
-        queue.settle_changes();
-        key.configure(self)
-    }
-
     /// Builds the request. `change` is called once nothing can refuse it any more. It returns the
     /// key, variant included, and the change of the owner's view of the key.
-    #[inline(always)]
     pub fn build(
         self,
         update: MkeyUpdate<'_>,
         change: impl FnOnce() -> (u32, Change),
     ) -> Finished<'q> {
-        let Self { queue, cursor, wr_id, flags } = self;
-        match queue.build_mkey(cursor, wr_id, flags, update, change) {
+        let Self { queue, at, wr_id, flags } = self;
+        match queue.build_mkey(at, wr_id, flags, update, change) {
             Ok(next) => Finished::at(next),
-            Err(error) => Self { queue, cursor, wr_id, flags }.refuse(error),
+            Err(error) => Self { queue, at, wr_id, flags }.refuse(error),
         }
     }
 
     /// Refuses the request, and so the batch.
     #[cold]
-    #[inline(never)]
     pub fn refuse(self, error: PostError) -> Finished<'q> {
-        Finished::at(self.queue.refuse(self.cursor, error))
+        self.queue.refuse(self.at, error);
+        Finished::at(self.at)
     }
 }
 
@@ -140,39 +102,48 @@ impl<T: ConfiguresMkeys> Wr<'_, '_, T> {
     /// Configures a memory key (`mlx5dv_wr_mkey_configure`), and finishes the request. Later
     /// requests on this queue see the new configuration. With [`SendFlags::SIGNALED`] one
     /// completion is reported, when all WQEs of the request are done.
-    #[inline(always)]
     pub fn mkey_configure(self, key: impl ConfigureMkey) {
         let Self { batch, wr_id, flags } = self;
-        let (queue, cursor) = batch.begin_keyed();
-        let next = queue.push_mkey(cursor, wr_id, flags, key);
-        batch.end_keyed(next);
+        batch.at = batch.queue.add_mkey(batch.at, wr_id, flags, key);
     }
 }
 
 impl<T: ConfiguresMkeys> SendQueue<T> {
-    #[inline(always)]
-    pub(crate) fn push_mkey(
+    /// Lets `key` build the request at `at`, or refuse it, unless an earlier one was refused.
+    /// Returns the position of the next request.
+    fn add_mkey(
         &mut self,
-        cursor: Cursor,
+        at: Position,
         wr_id: u64,
         flags: SendFlags,
         key: impl ConfigureMkey,
-    ) -> Cursor {
-        key.add(MkeyRequest { queue: self, cursor, wr_id, flags }).0
+    ) -> Position {
+        if self.batch.error.is_some() {
+            return at;
+        }
+        // Before the key is asked: in a forked child it may be locked for ever.
+        if !self.gate.may_send() {
+            let error = self.refusal();
+            self.refuse(at, error);
+            return at;
+        }
+        // Brings the owner's view of its keys up to date.
+        self.settle_changes();
+        let Finished(next, _) = key.configure(MkeyRequest { queue: self, at, wr_id, flags });
+        if next != at {
+            self.give_name(at.sequence);
+        }
+        next
     }
 
-    #[inline(always)]
     fn build_mkey(
         &mut self,
-        cursor: Cursor,
+        at: Position,
         wr_id: u64,
         flags: SendFlags,
         update: MkeyUpdate<'_>,
         change: impl FnOnce() -> (u32, Change),
-    ) -> Result<Cursor, PostError> {
-        if !self.gate.may_send() {
-            return Err(self.refusal());
-        }
+    ) -> Result<Position, PostError> {
         let refused = flags.difference(SendFlags::SIGNALED | SendFlags::FENCE);
         if !refused.is_empty() {
             return Err(PostError::Flags { refused });
@@ -190,15 +161,15 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         let units = HEAD_UNITS
             + entries.next_multiple_of(ENTRIES_ALIGN)
             + if bsf.is_some() { BSF_UNITS } else { 0 };
-        let signaled = flags.contains(SendFlags::SIGNALED) || self.default_flags != 0;
+        let signaled = (flags | self.common.flags).contains(SendFlags::SIGNALED);
         let blocks = blocks_of(units) + psvs as u32 * blocks_of(PSV_UNITS);
-        self.check_room(cursor, blocks, signaled)?;
+        self.check_room(at, blocks, signaled)?;
 
         let (key, change) = change();
-        self.journal.push(cursor.sequence, change);
+        self.journal.push(at.sequence, change);
 
-        let fence =
-            if flags.contains(SendFlags::FENCE) { control_flags::FENCE } else { self.fence_for(0) };
+        let fence = flags.intersection(SendFlags::FENCE).bits();
+        let fence = fence | self.fence_for(fence);
         let part = Part {
             opcode: Opcode::Umr,
             key,
@@ -206,13 +177,10 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             control: fence | completion_if(signaled && psvs == 0),
             place: if psvs == 0 { 0 } else { RequestInfo::MORE },
         };
-        let in_ring = self.in_one_piece(cursor.head, blocks_of(units));
         // SAFETY: `check_room` found room for the whole request, and the writer writes no more than
         // `units`.
         let next = unsafe {
-            self.put_part(cursor, wr_id, part, in_ring, |to| {
-                write_umr(to, key, &update, entries, bsf)
-            })
+            self.put_part(at, wr_id, part, |to| write_umr(to, key, &update, entries, bsf))
         };
         let next = match update.signing {
             // SAFETY: as above.
@@ -221,38 +189,24 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             },
             _ => next,
         };
-        let fast_blueflame_blocks =
-            if in_ring && psvs == 0 { self.fast_blueflame_blocks } else { 0 };
-        self.let_next_wait(cursor.sequence);
-        self.fast_blueflame_blocks = fast_blueflame_blocks;
-        self.note_fence_at(next);
-        self.more_wqes += psvs as u32;
+        self.is_checked = true;
+        self.batch.fence = true;
+        self.batch.more_wqes += psvs as u32;
         Ok(next)
     }
 
-    /// Notes that the request that ends at `next` configures a key, so that the next one needs a fence. If
-    /// it is one WQE in one piece in the ring, it may be posted alone by the fast path, and then this is all
-    /// that says so.
-    #[inline(always)]
-    pub(super) fn note_fence_at(&mut self, next: Cursor) {
-        // The previous value of `fence_at` is folded into `fence` here.
-        self.note_fence();
-        self.fence_at = next.head;
-    }
-
-    /// Adds the SET_PSVs behind the UMR of the same request.
+    /// Adds the SET_PSVs after the UMR of the same request.
     ///
     /// # Safety
     /// There is room for them.
-    #[inline(never)]
     unsafe fn put_psvs(
         &mut self,
-        mut next: Cursor,
+        mut next: Position,
         wr_id: u64,
         flags: SendFlags,
         signaled: bool,
         signing: &SigningUpdate,
-    ) -> Cursor {
+    ) -> Position {
         let fence = if flags.contains(SendFlags::FENCE) {
             control_flags::FENCE
         } else {
@@ -273,9 +227,9 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
                 transient_signature: U64::new(psv.transient_signature),
                 ..SetPsvSegment::default()
             };
-            // SAFETY: by the caller's contract; the segment is all that such a WQE has behind its
+            // SAFETY: by the caller's contract; the segment is all that such a WQE has after its
             // control segment.
-            next = unsafe { self.put_part(next, wr_id, part, true, |to| to.put(segment)) };
+            next = unsafe { self.put_part(next, wr_id, part, |to| to.put(segment)) };
         }
         next
     }
@@ -284,26 +238,25 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
     /// the end of the ring.
     ///
     /// # Safety
-    /// There is room for its units at `cursor`, in one piece if `in_ring`. `write` writes exactly
-    /// the units behind the control segment.
-    #[inline(always)]
+    /// There is room for its units at `at`. `write` writes exactly the units after the control
+    /// segment.
     unsafe fn put_part(
         &mut self,
-        cursor: Cursor,
+        at: Position,
         wr_id: u64,
         part: Part,
-        in_ring: bool,
         write: impl FnOnce(&mut Writer),
-    ) -> Cursor {
+    ) -> Position {
         let blocks = blocks_of(part.units);
-        let slot = if in_ring { self.at(cursor.head) } else { self.scratch.cast() };
+        let in_ring = blocks <= self.ring.to_end(at.head);
+        let slot = if in_ring { self.ring.at(at.head) } else { self.scratch() };
         let mut to = Writer { to: slot };
         // SAFETY: the slot has room for `blocks` blocks; control segment, what `write` writes and
         // the padding are that many.
         unsafe {
             to.put(ControlSegment {
-                opmod_index_opcode: U32::new((cursor.head & 0xffff) << 8 | part.opcode as u32),
-                qpn_ds: U32::new(self.qpn as u32 | part.units as u32),
+                opmod_index_opcode: U32::new((at.head & 0xffff) << 8 | part.opcode as u32),
+                qpn_ds: U32::new(self.common.qpn | part.units as u32),
                 fm_ce_se: part.control,
                 immediate: U32::new(part.key),
                 ..ControlSegment::default()
@@ -312,76 +265,21 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             to.put_zeros(blocks as usize * (BLOCK / UNIT) - part.units);
         }
         if !in_ring {
-            // SAFETY: by the caller's contract, `blocks` blocks at `cursor` are free.
-            unsafe { self.copy_from_scratch(cursor, blocks) };
+            // SAFETY: by the contract, `blocks` blocks at `at` are free.
+            unsafe { self.ring.copy_in(at.head, slot, blocks) };
         }
-        if self.signed {
-            self.sign(cursor.head);
+        if self.common.is_signed {
+            self.sign(at.head);
         }
         // The user's completion is that of configuring the key, whichever WQE reports it.
-        let place = u64::from(cursor.head as u16) << RequestInfo::FIRST_SHIFT
+        let place = u64::from(at.head as u16) << RequestInfo::FIRST_SHIFT
             | (Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;
         let control = u32::from(part.control) << RequestInfo::CONTROL_SHIFT | part.place;
-        let info = RequestInfo::new(place, control, blocks);
-        // SAFETY: the records are alive, and were created for this ring.
-        unsafe { self.slots.stage(self.mask, cursor.sequence, wr_id, info) };
-        cursor.after(blocks)
+        self.ring.stage(at.sequence, wr_id, RequestInfo::new(place, control, blocks));
+        at.after(blocks)
     }
 }
 
 const fn completion_if(signaled: bool) -> u8 {
     if signaled { control_flags::COMPLETION } else { 0 }
-}
-
-impl<T: Transport> SendQueue<T> {
-    /// Adds the change of request `sequence`, the latest one, to the journal, unless the request
-    /// was refused.
-    pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
-        if self.error().is_none() {
-            self.settle_changes();
-            self.journal.push(sequence, change);
-        }
-    }
-}
-
-impl<T> SendQueue<T> {
-    /// Settles the changes of retired requests.
-    #[inline(always)]
-    pub(crate) fn settle_changes(&mut self) {
-        let sequence = self.sequence;
-        let outstanding = self.records().outstanding_before(sequence as u16);
-        let retired = sequence.wrapping_sub(outstanding.into());
-        if self.journal.starts_before(retired) {
-            self.settle_before(retired);
-        }
-    }
-
-    /// Settles the changes of the requests before `retired`, which are retired.
-    #[inline(never)]
-    fn settle_before(&mut self, retired: u32) {
-        let failed = self.records().failed();
-        self.journal.settle(retired, failed);
-    }
-
-    /// Undoes the changes of keys by requests that are not posted.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn undo_changes(&mut self) {
-        if self.gate.is_forked() {
-            return self.journal.forget();
-        }
-        self.journal.undo_from(self.sequence);
-    }
-
-    /// Ends all changes, because the queue starts over or goes: those of requests that were not posted are
-    /// undone, those of executed ones final, and of the others it will never be known. The records still
-    /// tell which requests were retired.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn end_changes(&mut self) {
-        // In a forked child a key may be locked for ever, by a thread that only the parent has.
-        self.undo_changes();
-        self.settle_changes();
-        self.journal.mark_unknown();
-    }
 }

@@ -1,6 +1,5 @@
 //! Requests that configure memory keys.
 
 pub(crate) mod configure;
-pub(crate) mod list;
 pub(crate) mod umr;
 pub(crate) mod update;

@@ -1,11 +1,10 @@
 //! The bytes of UMR and SET_PSV requests.
 
 use crate::keys::update::{
-    BsfUpdate, ENTRIES_ALIGN, Interleaved, MkeyLayout, MkeyUpdate, SizedLayout, in_fours,
+    BsfUpdate, ENTRIES_ALIGN, Interleaved, MkeyLayout, MkeyUpdate, SizedLayout,
 };
-use crate::request::sge::Sge;
-use crate::send::build::blocks_of;
-use core::mem::{offset_of, size_of};
+use crate::send::batch::blocks_of;
+use core::mem::size_of;
 use core::ptr::NonNull;
 use mlx5_prm::signature::{Bsf, SetPsvSegment};
 use mlx5_prm::umr::{
@@ -44,7 +43,7 @@ pub(super) struct Writer {
 impl Writer {
     /// # Safety
     /// There is room for `part`.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn put<P: IntoBytes + Unaligned>(&mut self, part: P) {
         // SAFETY: by the caller's contract; `P` needs no alignment.
         unsafe {
@@ -55,7 +54,7 @@ impl Writer {
 
     /// # Safety
     /// There is room for `units` units.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn put_zeros(&mut self, units: usize) {
         for _ in 0..units {
             // SAFETY: by the caller's contract.
@@ -64,11 +63,11 @@ impl Writer {
     }
 }
 
-/// Writes the part of a UMR behind its control segment, with `entries` translation entries.
+/// Writes the part of a UMR after its control segment, with `entries` translation entries.
 ///
 /// # Safety
 /// There is room for it.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn write_umr(
     to: &mut Writer,
     key: u32,
@@ -121,12 +120,16 @@ pub(super) unsafe fn write_umr(
     match update.layout {
         None => {}
         Some(SizedLayout { layout: MkeyLayout::List(sges), .. }) => {
-            in_fours(sges, |sge| {
+            for sge in sges {
                 // SAFETY: there is room for `entries` entries.
                 unsafe {
-                    to.put(klm(sge));
+                    to.put(Klm {
+                        byte_count: U32::new(sge.length),
+                        mkey: U32::new(sge.lkey),
+                        address: U64::new(sge.addr),
+                    });
                 }
-            });
+            }
         }
         Some(SizedLayout { layout: MkeyLayout::Interleaved { repeat, entries }, .. }) => {
             // SAFETY: there is room for `entries` entries, which include the repeat block.
@@ -142,34 +145,8 @@ pub(super) unsafe fn write_umr(
     }
 }
 
-/// Returns a [`Klm`] as two words.
-#[inline(always)]
-pub(super) fn klm(sge: &Sge) -> [[u8; 8]; 2] {
-    klm_and_length(sge).0
-}
-
-/// Returns a [`Klm`] as two words, and a word whose lower half is the length.
-#[inline(always)]
-pub(super) fn klm_and_length(sge: &Sge) -> ([[u8; 8]; 2], u64) {
-    const {
-        assert!(offset_of!(Klm, mkey) == 4 && offset_of!(Klm, address) == 8);
-        assert!(
-            offset_of!(Sge, length) % 8 == 0
-                && offset_of!(Sge, lkey) == offset_of!(Sge, length) + 4
-        );
-    }
-    // Length and key are adjacent in an SGE. The compiler does not make one load of two, of which one is
-    // used for other things.
-    // SAFETY: both are in the SGE, which is aligned to 8.
-    let both =
-        unsafe { core::ptr::from_ref(sge).byte_add(offset_of!(Sge, length)).cast::<u64>().read() };
-    let both = if cfg!(target_endian = "big") { both.rotate_left(32) } else { both };
-    ([both.rotate_left(32).to_be_bytes(), sge.addr.to_be_bytes()], both)
-}
-
 /// # Safety
 /// There is room for one translation entry more than `entries` has.
-#[inline(never)]
 unsafe fn write_interleaved(to: &mut Writer, repeat: u32, entries: &[Interleaved]) {
     let round: u32 = entries.iter().map(|entry| entry.bytes).sum();
     // SAFETY: by the caller's contract.

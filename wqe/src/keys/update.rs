@@ -74,46 +74,18 @@ impl<'a> MkeyLayout<'a> {
     pub fn length(&self) -> Result<u64, PostError> {
         match *self {
             Self::List(sges) => {
-                let (mut length, mut bits) = (0, 0);
-                in_fours(sges, |sge| {
-                    length += u64::from(sge.length);
-                    bits |= sge.length;
-                });
-                if bits > MAX_SGE_LENGTH { Err(too_long(sges)) } else { Ok(length) }
+                let too_long = |sge: &Sge| sge.length > MAX_SGE_LENGTH;
+                if let Some(index) = sges.iter().position(too_long) {
+                    let length = sges[index].length;
+                    return Err(PostError::SgeTooLong { index: index as u32, length });
+                }
+                Ok(sges.iter().map(|sge| u64::from(sge.length)).sum())
             }
             Self::Interleaved { repeat, entries } => interleaved_length(repeat, entries),
         }
     }
 }
 
-/// Calls `each` for each SGE. Unrolled by four.
-#[inline(always)]
-pub(crate) fn in_fours(mut sges: &[Sge], mut each: impl FnMut(&Sge)) {
-    while let Some(([a, b, c, d], rest)) = sges.split_first_chunk::<ENTRIES_ALIGN>() {
-        each(a);
-        each(b);
-        each(c);
-        each(d);
-        sges = rest;
-    }
-    for sge in sges {
-        each(sge);
-    }
-}
-
-/// If no length exceeds the limit, neither does their bitwise or: one comparison checks all
-/// lengths.
-const _: () = assert!((MAX_SGE_LENGTH + 1).is_power_of_two());
-
-/// Returns the error for the first SGE that is too long.
-#[cold]
-#[inline(never)]
-fn too_long(sges: &[Sge]) -> PostError {
-    let index = sges.iter().position(|sge| sge.length > MAX_SGE_LENGTH).unwrap_or(0);
-    PostError::SgeTooLong { index: index as u32, length: sges[index].length }
-}
-
-#[inline(never)]
 fn interleaved_length(repeat: u32, entries: &[Interleaved]) -> Result<u64, PostError> {
     let mut length: u64 = 0;
     for (index, entry) in entries.iter().enumerate() {

@@ -5,7 +5,6 @@ use crate::request::batch_error::ListError;
 use crate::request::data::{write_sge, write_sges};
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
-use crate::send::build::opaque;
 use crate::sync::{
     AtomicBool, AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -375,7 +374,7 @@ impl ReceiveQueue {
         // SAFETY: the queue is not full, so the place is free, and there is one; the index is masked,
         // so it is inside the ring and its records. There is room for `max_sge` SGEs.
         unsafe {
-            let slot = opaque(self.ring.byte_add(index * self.layout.stride as usize));
+            let slot = self.ring.byte_add(index * self.layout.stride as usize);
             write_usual(slot, *sge, self.layout.max_sge);
             self.wr_ids.add(index).as_ref().store(*wr_id, Relaxed);
         }

@@ -7,8 +7,6 @@ use crate::request::batch_error::ListError;
 use crate::request::data::write_sge;
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
-use crate::send::build::opaque;
-use crate::send::prefetch;
 use crate::sync::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -22,7 +20,7 @@ use core::fmt;
 use core::mem::{offset_of, size_of};
 use core::ops::Range;
 use core::ptr::NonNull;
-use mlx5_doorbell::{Lock, QueuePairRecord};
+use mlx5_doorbell::{Lock, QueuePairRecord, prefetch};
 use mlx5_prm::U16;
 use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 
@@ -376,7 +374,7 @@ impl SharedReceiveQueue {
         }
         // SAFETY: the SGEs follow the head of the WQE at the tail, which is free and of the usual form.
         unsafe {
-            write_sge(opaque(self.slot(tail)).byte_add(Self::HEAD as usize), *sge);
+            write_sge(self.slot(tail).byte_add(Self::HEAD as usize), *sge);
             self.hold(*wr_id);
         }
         self.tail = next;
@@ -520,12 +518,12 @@ impl SharedReceiveQueue {
     /// written then and not now, because claiming places waits for what was written before.
     #[inline(always)]
     fn prefetch_spare(&self) {
-        prefetch::line(self.slot(self.spare.start));
+        prefetch(self.slot(self.spare.start));
         let first = self.spare.start as usize;
         // SAFETY: a spare WQE is one of the ring's, for each of which there is a record.
         unsafe {
-            prefetch::line(self.wr_ids.add(first).cast());
-            prefetch::line(self.held.add(first).cast());
+            prefetch(self.wr_ids.add(first).cast());
+            prefetch(self.held.add(first).cast());
         }
     }
 

@@ -154,15 +154,6 @@ pub enum MkeyRefusal {
 }
 
 impl MkeyRefusal {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::NotForSignatures,
-        Self::NoDomain,
-        Self::CopyMask,
-        Self::TooLong,
-        Self::Unknown,
-        Self::Variant,
-    ];
-
     const fn text(self) -> &'static str {
         match self {
             Self::NotForSignatures => "the memory key was created without `block_signature`",
@@ -194,8 +185,6 @@ pub enum UnsupportedOperation {
 }
 
 impl UnsupportedOperation {
-    pub(crate) const ALL: [Self; 3] = [Self::Tso, Self::Flush, Self::AtomicWrite];
-
     const fn text(self) -> &'static str {
         match self {
             Self::Tso => "TSO requires a raw packet queue",

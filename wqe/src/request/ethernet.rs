@@ -1,6 +1,6 @@
 //! The Ethernet segment of a packet, and packets that the device cuts into segments.
 
-use crate::request::data::{Data, DataKind, INLINE_HEADER, Limits, OneSge, write_sges};
+use crate::request::data::{Data, DataKind, INLINE_HEADER, Limits, write_sge, write_sges};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::segment::Segment;
@@ -25,7 +25,7 @@ const _: () = {
 };
 
 /// Returns the first word of the segment, in memory order.
-#[inline(always)]
+#[inline]
 const fn first_word(checksums: bool) -> [u8; 8] {
     let flags = if checksums { checksum_flags::L3 | checksum_flags::L4 } else { 0 };
     [0, 0, 0, 0, flags, 0, 0, 0]
@@ -35,24 +35,23 @@ const fn first_word(checksums: bool) -> [u8; 8] {
 #[derive(Clone, Copy, Debug)]
 pub struct Ethernet {
     checksums: bool,
-    /// The tag to insert, below the bits that say so; zero for none.
-    insert: u32,
 }
 
 impl Ethernet {
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(flags: SendFlags) -> Self {
-        Self { checksums: flags.contains(SendFlags::IP_CSUM), insert: 0 }
+        Self { checksums: flags.contains(SendFlags::IP_CSUM) }
     }
 
-    /// Inserts a VLAN tag of these 16 bits.
-    #[inline(always)]
-    pub(crate) const fn insert(self, tag: VlanTag) -> Self {
-        let (kind, tag) = match tag {
-            VlanTag::Customer(tag) => (insert::VLAN, tag),
-            VlanTag::Service(tag) => (insert::VLAN | insert::SERVICE, tag),
-        };
-        Self { insert: (kind as u32) << 16 | tag as u32, ..self }
+    /// Writes the segment. `insert` is the second half of its second word.
+    ///
+    /// # Safety
+    /// As for [`Segment::write`].
+    #[inline]
+    unsafe fn write_with(self, at: NonNull<u8>, insert: u32) {
+        let words = [first_word(self.checksums), u64::from(insert).to_be_bytes()];
+        // SAFETY: by the contract.
+        unsafe { at.cast().write(words) };
     }
 }
 
@@ -60,15 +59,36 @@ impl Ethernet {
 unsafe impl Segment for Ethernet {
     const UNITS: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
-        let words = [first_word(self.checksums), u64::from(self.insert).to_be_bytes()];
-        // SAFETY: by the caller's contract.
-        unsafe { at.cast().write(words) };
+        // SAFETY: by the contract.
+        unsafe { self.write_with(at, 0) };
     }
 }
 
-/// A VLAN tag that the device inserts behind the source address: the tag control information
+/// The Ethernet segment of a packet into which the device inserts a tag.
+#[derive(Clone, Copy, Debug)]
+pub struct Tagged {
+    pub(crate) segment: Ethernet,
+    pub(crate) tag: VlanTag,
+}
+
+// SAFETY: one segment is written.
+unsafe impl Segment for Tagged {
+    const UNITS: usize = Ethernet::UNITS;
+
+    #[inline]
+    unsafe fn write(self, at: NonNull<u8>) {
+        let (kind, tag) = match self.tag {
+            VlanTag::Customer(tag) => (insert::VLAN, tag),
+            VlanTag::Service(tag) => (insert::VLAN | insert::SERVICE, tag),
+        };
+        // SAFETY: by the contract.
+        unsafe { self.segment.write_with(at, u32::from(kind) << 16 | u32::from(tag)) };
+    }
+}
+
+/// A VLAN tag that the device inserts after the source address: the tag control information
 /// (priority, drop eligible indicator, VLAN identifier).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VlanTag {
@@ -89,7 +109,7 @@ pub struct InlineHeader<'a> {
 unsafe impl Segment for InlineHeader<'_> {
     const UNITS: usize = segment_units(L2_INLINE);
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         // SAFETY: by the caller's contract; the header fills the second unit.
         unsafe {
@@ -102,7 +122,8 @@ unsafe impl Segment for InlineHeader<'_> {
     }
 }
 
-/// A packet whose first bytes are in the WQE, however many they are: all that follows the control segment.
+/// A packet whose first bytes are in the WQE, however many they are: all that follows the control
+/// segment.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadedData<'a> {
     pub(crate) checksums: bool,
@@ -112,10 +133,10 @@ pub(crate) struct HeadedData<'a> {
     pub(crate) rest: &'a [Sge],
 }
 
-// SAFETY: a request of the largest size has room for a segment with an inline header, and for `max_sge` entries
-// behind it. So many units are written at most.
+// SAFETY: a request of the largest size has room for a segment with an inline header, and for
+// `max_sge` entries after it. No more units are written.
 unsafe impl Data for HeadedData<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -132,8 +153,8 @@ unsafe impl Data for HeadedData<'_> {
             let max = (room.saturating_sub(rest.len()) * UNIT).saturating_sub(UNIT - FIRST_INLINE);
             return Err(PostError::InlineTooLong { length, max: max as u32 });
         };
-        // SAFETY: segment and headers take `units` units, of which there are two at most unless there is room for
-        // more; `max_sge` entries fit behind them.
+        // SAFETY: segment and headers take `units` units, of which there are two at most unless
+        // there is room for more; `max_sge` entries fit after them.
         unsafe {
             let entries = write_headers(
                 at,
@@ -149,15 +170,16 @@ unsafe impl Data for HeadedData<'_> {
     }
 }
 
-/// Writes a segment with its inline headers, and returns the place behind.
+/// Writes a segment with its inline headers, and returns the place after.
 ///
 /// # Safety
-/// `at` has room for the [`segment_units`] of the headers, of which there are [`FIRST_INLINE`] bytes at least.
+/// `at` has room for the [`segment_units`] of the headers, of which there are [`FIRST_INLINE`]
+/// bytes at least.
 unsafe fn write_headers(at: NonNull<u8>, headers: &[u8], segment: EthernetSegment) -> NonNull<u8> {
     let units = segment_units(headers.len());
     // SAFETY: by the caller's contract.
     unsafe {
-        // Padding behind the headers, in place of what an earlier request left there.
+        // Padding after the headers, in place of what an earlier request left there.
         at.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
         at.cast().write(segment);
         let start = at.byte_add(offset_of!(EthernetSegment, inline_start_or_tag));
@@ -194,24 +216,24 @@ impl TsoLimits {
     pub(crate) const NONE: Self = Self { max_header: 0, max_total: 0, max_units: 0 };
 }
 
-/// [`Segmented`] with what the queue adds: all that follows the control segment.
+/// [`Segmented`] with its flags: all that follows the control segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentedData<'a> {
     pub(crate) packet: Segmented<'a>,
     pub(crate) checksums: bool,
-    pub(crate) limits: TsoLimits,
 }
 
 // SAFETY: header and entries are written only if they fit into a request of the largest size,
-// behind a control segment.
+// after a control segment.
 unsafe impl Data for SegmentedData<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
         limits: &Limits,
     ) -> Result<usize, PostError> {
-        let Self { packet: Segmented { header, mss, payload }, checksums, limits: tso } = self;
+        let Self { packet: Segmented { header, mss, payload }, checksums } = self;
+        let tso = &limits.tso;
         let length = header.len();
         if length < HEADER || length > tso.max_header as usize {
             let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -231,7 +253,7 @@ unsafe impl Data for SegmentedData<'_> {
             ..EthernetSegment::default()
         };
         // SAFETY: segment and header take `units` units, and there is room for `max_sge` entries
-        // behind them.
+        // after them.
         unsafe {
             let entries = write_headers(at, header, segment);
             Ok(units + write_sges(entries, payload, max_sge as u32, Some(max_payload))?)
@@ -245,14 +267,14 @@ pub(crate) trait Entry {
 }
 
 impl Entry for Sge {
-    #[inline(always)]
+    #[inline]
     fn sge(&self) -> Sge {
         *self
     }
 }
 
 impl Entry for Cell<Sge> {
-    #[inline(always)]
+    #[inline]
     fn sge(&self) -> Sge {
         self.get()
     }
@@ -271,7 +293,7 @@ impl<E> Copy for SeveralPackets<'_, E> {}
 
 // SAFETY: at most `max_sge` entries are written.
 unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -287,10 +309,10 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
             if sge.length.wrapping_sub(SHORTEST) > MAX_SGE_LENGTH - SHORTEST {
                 return Err(wrong_length(index, sge.length));
             }
-            // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet of its
-            // own, so no limit is on their sum.
+            // SAFETY: there is room for `max_sge` entries, of which this is one. Each is a packet
+            // of its own, so no limit is on their sum.
             unsafe {
-                OneSge::from(sge).write(place);
+                write_sge(place, sge);
                 place = place.byte_add(UNIT);
             }
         }
@@ -302,13 +324,14 @@ unsafe impl<E: Entry> Data for SeveralPackets<'_, E> {
     }
 }
 
-/// The packets of a request that sends several, copied into it: each behind its length.
+/// The packets of a request that sends several, copied into it: each after its length.
 #[derive(Clone, Copy)]
 pub(crate) struct InlinePackets<'a>(pub(crate) &'a [&'a [u8]]);
 
-// SAFETY: what is written ends where `max_inline` bytes behind their length would, rounded up to a unit.
+// SAFETY: what is written ends where `max_inline` bytes after their length would, rounded up to a
+// unit.
 unsafe impl Data for InlinePackets<'_> {
-    unsafe fn write_checked(
+    unsafe fn write(
         self,
         at: NonNull<u8>,
         _: DataKind,
@@ -316,7 +339,7 @@ unsafe impl Data for InlinePackets<'_> {
     ) -> Result<usize, PostError> {
         let Self(packets) = self;
         // The last unit of a queue's largest request may be used in part.
-        let room = if limits.max_inline == 0 { 0 } else { units_of(limits.max_inline) };
+        let room = if limits.max_inline == 0 { 0 } else { units_of(limits.max_inline as usize) };
         let (mut place, mut left) = (at, room);
         for packet in packets {
             let units = units_of(packet.len());
@@ -326,7 +349,7 @@ unsafe impl Data for InlinePackets<'_> {
             left -= units;
             // SAFETY: there is room for as many units as were left, of which these are some.
             unsafe {
-                // Padding behind the packet, in place of what an earlier request left there.
+                // Padding after the packet, in place of what an earlier request left there.
                 place.byte_add((units - 1) * UNIT).cast::<[u8; UNIT]>().write([0; UNIT]);
                 place.cast().write(U32::new(packet.len() as u32 | INLINE));
                 let bytes = place.byte_add(INLINE_HEADER).as_ptr();
@@ -341,8 +364,8 @@ unsafe impl Data for InlinePackets<'_> {
     }
 }
 
-/// Units of so many bytes behind their length. No slice is so long that this overflows.
-#[inline(always)]
+/// Units of so many bytes after their length. No slice is so long that this overflows.
+#[inline]
 const fn units_of(bytes: usize) -> usize {
     (INLINE_HEADER + bytes).div_ceil(UNIT)
 }
@@ -362,7 +385,7 @@ impl InlinePackets<'_> {
             0 => PostError::PacketTooShort { index: 0, length: 0 },
             bytes => PostError::InlineTooLong {
                 length: clamped(bytes - INLINE_HEADER),
-                max: limits.max_inline as u32,
+                max: limits.max_inline,
             },
         }
     }

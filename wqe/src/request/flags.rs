@@ -12,8 +12,8 @@ bitflags::bitflags! {
         const SOLICITED = control_flags::SOLICITED;
         /// Start only after all earlier reads and atomics of this queue are done.
         const FENCE = control_flags::FENCE;
-        /// Let the device fill in the checksums of IPv4, TCP and UDP headers. Only raw packet queues
-        /// support it.
+        /// Let the device fill in the checksums of IPv4, TCP and UDP headers. Only raw packet
+        /// queues support it.
         const IP_CSUM = 1 << 4;
     }
 }

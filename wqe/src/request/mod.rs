@@ -6,7 +6,6 @@ pub(crate) mod error;
 pub(crate) mod ethernet;
 pub(crate) mod flags;
 pub mod operation;
-mod packed;
 pub(crate) mod raw;
 pub(crate) mod remote;
 pub(crate) mod segment;

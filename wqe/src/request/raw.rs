@@ -73,18 +73,18 @@ impl<'a> RawWqe<'a> {
         Ok(this)
     }
 
-    /// The opcode that no operation has, and that completions of [`RawWqe::unnamed`] tell.
+    /// The opcode that no operation has, and that completions of [`RawWqe::unnamed`] report.
     pub const UNNAMED: u8 = 0x3f;
 
-    /// Has the completion tell [`RawWqe::UNNAMED`] instead of the opcode, as libmlx5 does, which has one
-    /// word for all requests that the caller built (`MLX5DV_WC_RAW_WQE`).
+    /// Has the completion report [`RawWqe::UNNAMED`] instead of the opcode, as libmlx5 does, which
+    /// has one word for all requests that the caller built (`MLX5DV_WC_RAW_WQE`).
     #[must_use]
     pub const fn unnamed(self) -> Self {
         Self { unnamed: true, ..self }
     }
 
-    /// Returns the opcode that completions tell.
-    pub(crate) const fn told(self) -> u8 {
+    /// Returns the opcode that completions report.
+    pub(crate) const fn reported(self) -> u8 {
         if self.unnamed { Self::UNNAMED } else { self.opcode() }
     }
 

@@ -357,7 +357,7 @@ pub enum RemoteError {
     Outside {
         /// Index of the first element.
         start: u128,
-        /// Index behind the last element; `None` of a range without an end.
+        /// Index after the last element; `None` of a range without an end.
         end: Option<u128>,
         /// Number of elements of the slice.
         len: usize,

@@ -29,7 +29,7 @@ pub unsafe trait Segment: Copy {
 unsafe impl Segment for () {
     const UNITS: usize = 0;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, _: NonNull<u8>) {}
 }
 
@@ -37,7 +37,7 @@ unsafe impl Segment for () {
 unsafe impl Segment for RemoteAddress {
     const UNITS: usize = size_of::<RemoteAddressSegment>() / UNIT;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         // The address; the key and the reserved word, in one store.
         let words = [self.addr.to_be_bytes(), u64::from(self.rkey.to_be()).to_le_bytes()];
@@ -60,7 +60,7 @@ pub struct Atomic {
 unsafe impl Segment for Atomic {
     const UNITS: usize = RemoteAddress::UNITS + size_of::<AtomicSegment>() / UNIT;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         let words = [self.swap_or_add.to_be_bytes(), self.compare.to_be_bytes()];
         const _: () = assert!(offset_of!(AtomicSegment, compare) == 8);
@@ -119,7 +119,7 @@ pub struct RemoteSrq(pub(crate) u32);
 unsafe impl Segment for RemoteSrq {
     const UNITS: usize = size_of::<XrcSegment>() / UNIT;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         let words = [u64::from((self.0 & QPN_MASK).to_be()).to_le_bytes(), [0; 8]];
         const _: () = assert!(offset_of!(XrcSegment, srqn) == 0);
@@ -133,10 +133,10 @@ const QPN_MASK: u32 = 0xff_ffff;
 
 /// Two words, the first of which is in place of what was there.
 ///
-/// An address vector is read and written in double words: one that was copied a moment ago, sixteen bytes at a
-/// time, is forwarded to reads that lie in one of its stores, and reads of fields that lie across would wait for
-/// them.
-#[inline(always)]
+/// An address vector is read and written in double words: one that was copied a moment ago, sixteen
+/// bytes at a time, is forwarded to reads that lie in one of its stores, and reads of fields that
+/// lie across would wait for them.
+#[inline]
 fn first_of(words: u64, first: u32) -> u64 {
     const SECOND: u64 = u64::from_ne_bytes([0, 0, 0, 0, 255, 255, 255, 255]);
     let [a, b, c, d] = first.to_be_bytes();
@@ -158,7 +158,7 @@ pub struct Datagram<'a> {
 unsafe impl Segment for Datagram<'_> {
     const UNITS: usize = size_of::<AddressVector>() / UNIT;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
         const {
             assert!(offset_of!(AddressVector, qkey) == 0);

@@ -5,10 +5,7 @@ use crate::request::flags::SendFlags;
 use crate::request::segment::Segment;
 
 mod sealed {
-    pub trait Sealed {
-        /// Which transport it is.
-        const WHICH: super::Which;
-    }
+    pub trait Sealed {}
 }
 
 /// The transport service of a queue pair.
@@ -44,28 +41,11 @@ pub enum NeedsData {}
 /// One transport per line.
 macro_rules! transports {
     ($($(#[$doc:meta])* $name:ident: start $start:ident, address $units:literal units $(else $bare:ident)?, flags $flags:expr;)*) => {
-        /// The transports as values.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Which {
-            $(#[allow(missing_docs)] $name,)*
-        }
-
-        impl Which {
-            /// Returns the transport's usual name.
-            pub(crate) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $name::NAME,)*
-                }
-            }
-        }
-
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
             pub enum $name {}
-            impl sealed::Sealed for $name {
-                const WHICH: Which = Which::$name;
-            }
+            impl sealed::Sealed for $name {}
             impl Transport for $name {
                 type Start = $start;
                 transports!(@bare $($bare)?);
@@ -77,12 +57,12 @@ macro_rules! transports {
     };
     (@bare) => {
         type Bare = ();
-        #[inline(always)]
+        #[inline]
         fn bare(_: SendFlags) {}
     };
     (@bare $bare:ident) => {
         type Bare = $bare;
-        #[inline(always)]
+        #[inline]
         fn bare(flags: SendFlags) -> $bare {
             $bare::new(flags)
         }

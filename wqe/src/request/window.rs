@@ -8,7 +8,7 @@ use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, mkey_mask, umr_f
 use mlx5_prm::wqe::UNIT;
 use mlx5_prm::{U16, U32, U64};
 
-/// Units of the translation behind the UMR's head, padded to a block.
+/// Units of the translation after the UMR's head, padded to a block.
 pub(crate) const UMR_UNITS: usize = 4;
 
 /// The maximum length of a window: it has one translation entry.
@@ -165,12 +165,7 @@ pub(crate) struct Translation(Option<Klm>);
 
 // SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
-    unsafe fn write_checked(
-        self,
-        at: NonNull<u8>,
-        _: DataKind,
-        _: &Limits,
-    ) -> Result<usize, PostError> {
+    unsafe fn write(self, at: NonNull<u8>, _: DataKind, _: &Limits) -> Result<usize, PostError> {
         let Some(klm) = self.0 else { return Ok(0) };
         // SAFETY: there is room for `UMR_UNITS` units.
         unsafe {

@@ -15,7 +15,7 @@ pub(crate) const BLOCKS: u32 = 8;
 struct Memory {
     ring: [u8; 64 * BLOCKS as usize],
     register: [u8; 512],
-    /// The doorbell record, and 64 bytes behind it the gate.
+    /// The doorbell record, and 64 bytes after it the gate.
     words: [u8; 128],
 }
 
@@ -58,8 +58,8 @@ impl Bed {
     pub(crate) unsafe fn queue(&self) -> SendQueue<Rc> {
         let layout = SendLayout::new::<Rc>(BLOCKS, 1, 0).unwrap();
         assert_eq!((layout.blocks, layout.max_request_blocks), (BLOCKS, 1));
-        // SAFETY: each pointer is to its own part of the memory, which is aligned to 64 and outlives
-        // the queue, as the caller promises.
+        // SAFETY: each pointer is to its own part of the memory, which is aligned to 64 and
+        // outlives the queue, as the caller promises.
         unsafe {
             let gate = Gate::new(self.words().byte_add(64).cast());
             gate.set_state(QueueState::ReadyToSend);

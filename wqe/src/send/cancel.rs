@@ -1,11 +1,11 @@
 //! Cancelling requests of a drained send queue: scans the records of pending requests and rewrites
 //! the matching WQEs into NOPs.
 
-use crate::request::transport::Transport;
-use crate::send::queue::{SendQueue, next_generation};
+use crate::send::queue::{Names, SendQueue, next_generation};
 use crate::send::records::{Completed, RequestInfo};
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU32;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::wqe::Opcode;
@@ -133,8 +133,8 @@ struct IdSet<'a, P, const SHIFT: u32> {
 impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     const SIZE: usize = 1 << (u64::BITS - SHIFT);
 
-    /// `sorted` must have fewer identifiers than the table has slots, and at most as many as `P` can
-    /// count.
+    /// `sorted` must have fewer identifiers than the table has slots, and at most as many as `P`
+    /// can count.
     fn new(sorted: &'a [u64]) -> Self {
         let mut table = alloc::vec![P::default(); Self::SIZE];
         for (place, id) in sorted.iter().enumerate() {
@@ -148,7 +148,7 @@ impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     }
 
     /// The top bits of a multiplication with 2⁶⁴ divided by the golden ratio.
-    #[inline(always)]
+    #[inline]
     fn hash(id: u64) -> usize {
         (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> SHIFT) as usize
     }
@@ -174,8 +174,8 @@ impl<'a, P: Place, const SHIFT: u32> IdSet<'a, P, SHIFT> {
     }
 }
 
-/// The number of an identifier in the table of an [`IdSet`]. As small as the set allows: the table is
-/// written for every scan.
+/// The number of an identifier in the table of an [`IdSet`]. As small as the set allows: the table
+/// is written for every scan.
 trait Place: Copy + Default + PartialEq {
     fn number(number: usize) -> Self;
     fn index(self) -> usize;
@@ -188,7 +188,7 @@ macro_rules! places {
                 number as Self
             }
 
-            #[inline(always)]
+            #[inline]
             fn index(self) -> usize {
                 self as usize
             }
@@ -198,12 +198,12 @@ macro_rules! places {
 
 places!(u8 u16 u32);
 
-impl<T: Transport> SendQueue<T> {
+impl<T> SendQueue<T> {
     /// Finds the request boundary at which the device reports that it stopped. `None` if `counter`
     /// is not a boundary among the outstanding requests.
     pub fn drain_point(&self, counter: u16) -> Option<DrainPoint> {
-        if counter == self.head as u16 {
-            return Some(DrainPoint { sequence: self.sequence as u16, block: counter });
+        if counter == self.posted.head as u16 {
+            return Some(DrainPoint { sequence: self.posted.sequence as u16, block: counter });
         }
         let sequence = self.records().starting_at(counter)?;
         Some(DrainPoint { sequence, block: counter })
@@ -222,9 +222,9 @@ impl<T: Transport> SendQueue<T> {
         })
     }
 
-    /// Returns the sequence numbers of the first request that was not begun, and behind the last.
+    /// Returns the sequence numbers of the first request that was not begun, and after the last.
     fn pending_range(&self, drained: DrainPoint) -> (u16, u16) {
-        let end = self.sequence as u16;
+        let end = self.posted.sequence as u16;
         // The device may have executed some WQEs of a request that has several; the rest of it will
         // be executed.
         (self.records().next_request(drained.sequence, end), end)
@@ -332,9 +332,9 @@ impl<T: Transport> SendQueue<T> {
         handle: RequestHandle,
     ) -> Cancelled {
         let (from, end) = self.pending_range(drained);
-        let behind = self.sequence.wrapping_sub(handle.sequence);
+        let behind = self.posted.sequence.wrapping_sub(handle.sequence);
         let pending = behind != 0 && behind <= u32::from(end.wrapping_sub(from));
-        if handle.generation != self.generation || !pending || !self.has_name(handle) {
+        if handle.generation != self.names.generation || !pending || !self.has_name(handle) {
             return Cancelled::default();
         }
         let first = handle.sequence as u16;
@@ -372,8 +372,8 @@ impl<T: Transport> SendQueue<T> {
             // At once: if `wanted` panics later, all requests that are marked must be NOPs.
             // SAFETY: the request is committed and not executed, so its WQE is in the ring, and the
             // device does not read it.
-            unsafe { rewrite_as_nop(self.at(info.first().into())) };
-            if self.signed {
+            unsafe { rewrite_as_nop(self.ring.at(info.first().into())) };
+            if self.common.is_signed {
                 self.sign(info.first().into());
             }
             if !info.continues() {
@@ -384,25 +384,6 @@ impl<T: Transport> SendQueue<T> {
         barrier::to_device();
         self.forget_cancelled();
         all
-    }
-
-    /// Returns a handle number that no other request of this generation has.
-    pub(crate) fn next_name(&mut self) -> u32 {
-        self.last_name = self.last_name.wrapping_add(1);
-        if self.last_name == 0 {
-            // Numbers must not repeat, so a new generation starts. Older handles become invalid.
-            (self.last_name, self.generation) = (1, next_generation());
-        }
-        self.last_name
-    }
-
-    /// Gives request `sequence`, which was just built, its handle number. If it is not posted, a
-    /// request that is later built with the same sequence number has its own number, or none.
-    #[inline(never)]
-    pub(crate) fn name(&mut self, sequence: u32, name: u32) {
-        self.records().set_name(sequence as u16, name);
-        // SAFETY: the records are alive, and were created for this ring.
-        unsafe { self.slots.mark_named(self.mask, sequence) };
     }
 
     /// Whether the posted request with the handle's sequence number is the one that it names.
@@ -420,6 +401,18 @@ impl<T: Transport> SendQueue<T> {
             let records = unsafe { self.records.as_ref() };
             self.journal.undo_where(|sequence| records.info(sequence as u16).cancelled());
         }
+    }
+}
+
+impl Names {
+    /// Returns a handle number that no other request of this generation has.
+    pub(crate) fn next(&mut self) -> NonZeroU32 {
+        self.last = self.last.wrapping_add(1);
+        NonZeroU32::new(self.last).unwrap_or_else(|| {
+            // Numbers must not repeat, so a new generation starts. Older handles become invalid.
+            *self = Self { generation: next_generation(), last: 1 };
+            NonZeroU32::MIN
+        })
     }
 }
 

@@ -4,17 +4,17 @@
 //! The change is applied when the request is built. It is undone if the batch is aborted or
 //! refused, or if the request is cancelled. It is final once a completion has retired the request.
 
-use crate::send::fifo::Fifo;
+use crate::send::queue::SendQueue;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::slice;
 
 /// The owner of a view that requests change. The changes share in it.
 pub trait ChangeObserver: Send + Sync {
-    /// The request behind `change` will never be executed.
+    /// The request of `change` will never be executed.
     fn undo(&self, change: u64);
     /// The request was executed.
     fn settle(&self, change: u64);
@@ -23,8 +23,8 @@ pub trait ChangeObserver: Send + Sync {
     fn mark_unknown(&self, change: u64);
 }
 
-/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have ended:
-/// counting those who share in it would take two atomic operations for each.
+/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have
+/// ended: counting those who share in it would take two atomic operations for each.
 ///
 /// The functions get its address, because it may be gone when they return.
 pub trait KeptObserver: Send + Sync {
@@ -124,7 +124,8 @@ pub struct Change {
     id: u64,
 }
 
-// SAFETY: it is an observer's address, its functions and a number; an observer is `Send` and `Sync`.
+// SAFETY: it is an observer's address, its functions and a number; an observer is `Send` and
+// `Sync`.
 unsafe impl Send for Change {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Change {}
@@ -147,13 +148,13 @@ impl Change {
     ///
     /// # Safety
     /// The change has not ended, and ends by this value alone. The observer lives until then.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn of_kept<O: KeptObserver + 'static>(observer: NonNull<O>, id: u64) -> Self {
         Self { observer: observer.cast(), ends: Of::<O>::ENDS, id }
     }
 
     /// Whether the other change is one of the same observer.
-    #[inline(always)]
+    #[inline]
     fn is_beside(&self, other: &Self) -> bool {
         self.observer == other.observer && core::ptr::eq(self.ends, other.ends)
     }
@@ -168,127 +169,149 @@ impl Change {
 
 impl Drop for Change {
     fn drop(&mut self) {
-        // SAFETY: whoever made the value saw to it that the change has not ended, and the observer lives.
+        // SAFETY: the maker of the value promised that the change has not ended, and the observer
+        // lives.
         unsafe { (self.ends.undo)(self.observer, self.id) };
     }
 }
 
 /// Whether a sequence number comes before another one.
-#[inline(always)]
+#[inline]
 const fn is_before(sequence: u32, other: u32) -> bool {
     (sequence.wrapping_sub(other) as i32) < 0
 }
 
-/// The changes of a queue's requests that are not known to be executed, in posting order.
+/// The changes of a queue's requests that are not known to be executed, in posting order, each with
+/// the sequence number of its request. A change that was undone is gone, and its place is empty.
 #[derive(Default)]
-pub(crate) struct Journal {
-    changes: Fifo<(u32, Option<Change>)>,
-    /// Sequence number of the first change, if there is one.
-    first: u32,
-}
+pub(crate) struct Journal(VecDeque<(u32, Option<Change>)>);
 
 impl Journal {
     /// Adds the change of request `sequence`, the latest one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn push(&mut self, sequence: u32, change: Change) {
-        if self.changes.is_empty() {
-            self.first = sequence;
-        }
-        self.changes.push_back((sequence, Some(change)));
+        self.0.push_back((sequence, Some(change)));
     }
 
-    /// Whether the first change, if there is one, belongs to a request before `sequence`.
-    #[inline(always)]
-    pub(crate) fn starts_before(&self, sequence: u32) -> bool {
-        is_before(self.first, sequence)
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Removes the first change if its request is before `retired`.
+    #[inline]
+    fn pop_before(&mut self, retired: u32) -> Option<Option<Change>> {
+        let (sequence, _) = self.0.front()?;
+        if !is_before(*sequence, retired) {
+            return None;
+        }
+        self.0.pop_front().map(|(_, change)| change)
     }
 
     /// Settles the changes of all requests before `retired`. If `failed`, some of them completed
     /// with an error, so their changes are marked unknown.
-    #[inline(never)]
-    pub(crate) fn settle(&mut self, retired: u32, failed: bool) {
-        if failed {
-            while let Some(change) = self.pop_before(retired) {
-                change.into_iter().for_each(Change::mark_unknown);
-            }
-        }
+    #[inline]
+    fn settle(&mut self, retired: u32, failed: bool) {
         while let Some(change) = self.pop_before(retired) {
-            if let Some(first) = change {
-                self.settle_run(first, retired);
+            match change {
+                None => {}
+                Some(change) if failed => change.mark_unknown(),
+                Some(first) => self.settle_run(first, retired),
             }
         }
     }
 
-    /// Settles `first`, and those behind it that are of the same observer.
-    #[inline(always)]
+    /// Settles `first`, and those after it that are of the same observer.
     fn settle_run(&mut self, first: Change, retired: u32) {
-        const MOST: usize = 64;
-        let first = ManuallyDrop::new(first);
-        let mut ids = [MaybeUninit::uninit(); MOST];
-        ids[0].write(first.id);
+        const MOST: usize = 16;
+        let mut ids = [first.id; MOST];
         let mut count = 1;
-        // They stay in the list until the run is known.
+        let first = ManuallyDrop::new(first);
         while count < MOST
-            && let Some((sequence, Some(change))) = self.changes.get(count - 1)
+            && let Some((sequence, Some(change))) = self.0.front()
             && is_before(*sequence, retired)
             && change.is_beside(&first)
+            && let Some((_, Some(change))) = self.0.pop_front()
         {
-            ids[count].write(change.id);
+            ids[count] = ManuallyDrop::new(change).id;
             count += 1;
         }
-        self.changes.forget_front(count - 1);
-        // SAFETY: so many numbers were written, and a number that is there has the form of one that may not.
-        let ids = unsafe { slice::from_raw_parts(ids.as_ptr().cast(), count) };
         // SAFETY: these changes of the observer end here, as their values are not dropped.
-        unsafe { (first.ends.settle)(first.observer, ids) };
-    }
-
-    /// Removes the first change if its request is before `retired`. It may have ended.
-    #[inline(always)]
-    fn pop_before(&mut self, retired: u32) -> Option<Option<Change>> {
-        let (sequence, _) = self.changes.front()?;
-        self.first = *sequence;
-        if !is_before(self.first, retired) {
-            return None;
-        }
-        self.changes.pop_front().map(|(_, change)| change)
+        unsafe { (first.ends.settle)(first.observer, &ids[..count]) };
     }
 
     /// Undoes the changes of all requests from `sequence` on, which were never posted.
-    pub(crate) fn undo_from(&mut self, sequence: u32) {
+    fn undo_from(&mut self, sequence: u32) {
         // Latest first, so that each change finds the state that it made.
-        let unposted = |(at, _): &(u32, _)| (at.wrapping_sub(sequence) as i32) >= 0;
-        while self.changes.back().is_some_and(unposted) {
-            self.changes.pop_back();
+        while self.0.back().is_some_and(|(at, _)| !is_before(*at, sequence)) {
+            self.0.pop_back();
         }
     }
 
     /// Undoes the changes of the requests for which `cancelled` returns true.
     pub(crate) fn undo_where(&mut self, cancelled: impl Fn(u32) -> bool) {
-        for at in (0..self.changes.len()).rev() {
-            if let Some((sequence, change)) = self.changes.get_mut(at)
-                && change.is_some()
-                && cancelled(*sequence)
-            {
+        for (sequence, change) in self.0.iter_mut().rev() {
+            if change.is_some() && cancelled(*sequence) {
                 *change = None;
             }
         }
     }
 
     /// Marks all remaining changes unknown.
-    pub(crate) fn mark_unknown(&mut self) {
-        while let Some((_, change)) = self.changes.pop_front() {
+    fn mark_unknown(&mut self) {
+        while let Some((_, change)) = self.0.pop_front() {
             change.into_iter().for_each(Change::mark_unknown);
         }
     }
 
-    /// Forgets all changes, which never end: nothing may be told of them.
-    pub(crate) fn forget(&mut self) {
-        self.changes.forget_front(self.changes.len());
+    /// Forgets all changes, which never end.
+    fn forget(&mut self) {
+        while let Some((_, change)) = self.0.pop_front() {
+            core::mem::forget(change);
+        }
+    }
+}
+
+impl<T> SendQueue<T> {
+    /// Adds the change of request `sequence`, the latest one, to the journal, unless the request
+    /// was refused.
+    pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
+        if self.batch.error.is_none() {
+            self.settle_changes();
+            self.journal.push(sequence, change);
+        }
     }
 
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+    /// Settles the changes of retired requests.
+    #[inline(never)]
+    pub(crate) fn settle_changes(&mut self) {
+        if self.journal.is_empty() {
+            return;
+        }
+        let sequence = self.posted.sequence;
+        let outstanding = self.records().outstanding_before(sequence as u16);
+        let retired = sequence.wrapping_sub(outstanding.into());
+        let failed = self.records().failed();
+        self.journal.settle(retired, failed);
+    }
+
+    /// Undoes the changes of keys by requests that are not posted.
+    pub(crate) fn undo_changes(&mut self) {
+        // In a forked child a key may be locked for ever, by a thread that only the parent has.
+        if self.gate.is_forked() {
+            return self.journal.forget();
+        }
+        self.journal.undo_from(self.posted.sequence);
+    }
+
+    /// Ends all changes, because the queue starts over or is dropped: those of requests that were
+    /// not posted are undone, those of executed ones final, and of the others it will never be
+    /// known. The records still show which requests were retired.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_changes(&mut self) {
+        self.undo_changes();
+        self.settle_changes();
+        self.journal.mark_unknown();
     }
 }

@@ -1,9 +1,7 @@
-//! The list form (`ibv_post_send`): operations chosen at run time.
+//! The run-time form of requests, and lists of them (`ibv_post_send`).
 
 use crate::request::batch_error::ListError;
-use crate::request::data::{
-    Data as AnyData, Inline as InlineBytes, InlineList, InlineSges, OneSge,
-};
+use crate::request::data::{Data as AnyData, InlineBytes, InlineList, InlineSges};
 use crate::request::error::{PostError, UnsupportedOperation};
 use crate::request::ethernet::{Ethernet, Segmented};
 use crate::request::flags::SendFlags;
@@ -14,11 +12,9 @@ use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, Re
 use crate::request::sge::Sge;
 use crate::request::transport::{RawPacket, Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::Binding;
-use crate::send::batch::Batch;
-use crate::send::build::{Cursor, Parts};
-use crate::send::queue::SendQueue;
+use crate::send::batch::{Batch, Head};
+use crate::send::queue::{Position, SendQueue};
 use core::borrow::Borrow;
-use mlx5_prm::U32;
 
 /// What a request of the list form does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,92 +158,48 @@ addresses! {
     RawPacket: Ethernet, |wr| Some(Ethernet::new(wr.flags)), or AddressMissing;
 }
 
-/// Adds the request that `wr` makes at `cursor`. Returns the position behind it.
-#[inline(never)]
-pub(crate) fn push_out_of_line<'a, T: ListTransport>(
-    queue: &mut SendQueue<T>,
-    cursor: Cursor,
-    wr: impl FnOnce() -> SendWr<'a>,
-) -> Cursor {
-    let wr = wr();
-    let mut batch = Batch::at(queue, cursor);
-    batch.push_any(&wr);
-    batch.into_parts().2
-}
+const NO_IMMEDIATE: [u8; 4] = [0; 4];
 
 impl<T: ListTransport> Batch<'_, T> {
-    /// Adds a request of the list form: its operation is chosen at run time.
+    /// Adds a request whose operation is chosen at run time. It is refused if the transport lacks
+    /// the operation.
+    ///
+    /// Most operations are inlined into the caller, so one that is known there costs what the typed
+    /// builder costs.
     #[inline(always)]
     pub fn push(&mut self, wr: &SendWr<'_>) {
-        if !self.push_common::<false>(wr) {
-            self.push_with(|| *wr);
-        }
-    }
-
-    /// Adds a request of the list form, if that takes no more than the fast path: one SGE or one piece
-    /// of inline data, with room in the ring. Otherwise returns false and adds nothing: then
-    /// [`Batch::push`] adds or refuses it. For callers that keep all else out of line.
-    #[inline(always)]
-    pub fn push_fast(&mut self, wr: &SendWr<'_>) -> bool {
-        self.push_common::<true>(wr)
-    }
-
-    /// Adds a request of a common operation; with `FAST`, if the fast path can build it. Returns
-    /// whether it was added or refused.
-    #[inline(always)]
-    fn push_common<const FAST: bool>(&mut self, wr: &SendWr<'_>) -> bool {
         match wr.operation {
-            Operation::Send => self.message::<operation::Send, FAST>(wr, [0; 4], ()),
-            Operation::SendImm(imm) => self.message::<operation::SendImm, FAST>(wr, imm, ()),
-            Operation::RdmaWrite(to) => self.message::<operation::RdmaWrite, FAST>(wr, [0; 4], to),
+            Operation::Send => self.message::<operation::Send>(wr, NO_IMMEDIATE, ()),
+            Operation::SendImm(imm) => self.message::<operation::SendImm>(wr, imm, ()),
+            Operation::RdmaWrite(to) => self.message::<operation::RdmaWrite>(wr, NO_IMMEDIATE, to),
             Operation::RdmaWriteImm(to, imm) => {
-                self.message::<operation::RdmaWriteImm, FAST>(wr, imm, to)
+                self.message::<operation::RdmaWriteImm>(wr, imm, to);
             }
-            Operation::RdmaRead(from) => self.entries::<operation::RdmaRead, FAST>(wr, from),
-            Operation::CompareSwap { remote, compare, swap } if FAST => {
-                let what = Atomic { remote, swap_or_add: swap, compare };
-                self.entries::<operation::CompareSwap, FAST>(wr, what)
-            }
-            Operation::FetchAdd { remote, add } if FAST => {
-                let what = Atomic { remote, swap_or_add: add, compare: 0 };
-                self.entries::<operation::FetchAdd, FAST>(wr, what)
-            }
-            _ => false,
-        }
-    }
-
-    /// Adds the request of the list form that `wr` makes. All of that is out of line, so that the
-    /// caller keeps the batch in registers: for operations that are rare.
-    #[inline(always)]
-    pub fn push_with<'a>(&mut self, wr: impl FnOnce() -> SendWr<'a>) {
-        self.push_slow_request(|queue, cursor| push_out_of_line(queue, cursor, wr));
-    }
-
-    /// [`Batch::push`] of any operation, in one place.
-    #[inline(always)]
-    fn push_any(&mut self, wr: &SendWr<'_>) {
-        if self.push_common::<false>(wr) {
-            return;
-        }
-        match wr.operation {
-            Operation::SendInvalidate(rkey) => {
-                self.message::<operation::SendInvalidate, false>(wr, rkey.to_be_bytes(), ());
-            }
+            Operation::RdmaRead(from) => self.entries::<operation::RdmaRead>(wr, from),
             Operation::CompareSwap { remote, compare, swap } => {
                 let what = Atomic { remote, swap_or_add: swap, compare };
-                self.entries::<operation::CompareSwap, false>(wr, what);
+                self.entries::<operation::CompareSwap>(wr, what);
             }
             Operation::FetchAdd { remote, add } => {
                 let what = Atomic { remote, swap_or_add: add, compare: 0 };
-                self.entries::<operation::FetchAdd, false>(wr, what);
+                self.entries::<operation::FetchAdd>(wr, what);
+            }
+            _ => self.at = push_rare(self.queue, self.at, wr),
+        }
+    }
+
+    /// [`Batch::push`] of the operations that are not inlined.
+    fn push_rare(&mut self, wr: &SendWr<'_>) {
+        match wr.operation {
+            Operation::SendInvalidate(rkey) => {
+                self.message::<operation::SendInvalidate>(wr, rkey.to_be_bytes(), ());
             }
             Operation::MaskedCompareSwap { remote, operands } => {
-                let what = MaskedAtomic { remote, operands };
-                self.entries::<operation::MaskedCompareSwap, false>(wr, what);
+                self.entries::<operation::MaskedCompareSwap>(wr, MaskedAtomic { remote, operands });
             }
             Operation::MaskedFetchAdd { remote, add, boundary } => {
                 let what = Atomic { remote, swap_or_add: add, compare: boundary };
-                self.entries::<operation::MaskedFetchAdd, false>(wr, what);
+                self.entries::<operation::MaskedFetchAdd>(wr, what);
             }
             Operation::BindWindow(binding) => {
                 if self.is_bare::<operation::BindWindow>(wr) {
@@ -261,7 +213,7 @@ impl<T: ListTransport> Batch<'_, T> {
             }
             Operation::Nop => {
                 if self.is_bare::<operation::Nop>(wr) {
-                    self.add_bare::<operation::Nop>(wr.wr_id, wr.flags, 0, (), ());
+                    self.add_bare::<operation::Nop>(wr.wr_id, wr.flags, NO_IMMEDIATE, (), ());
                 }
             }
             Operation::Raw => match wr.data {
@@ -279,12 +231,8 @@ impl<T: ListTransport> Batch<'_, T> {
                 _ => self.refuse(PostError::DataNotAllowed),
             },
             Operation::Unsupported(which) => self.refuse(PostError::UnsupportedByDevice(which)),
-            // Added already.
-            Operation::Send
-            | Operation::SendImm(_)
-            | Operation::RdmaWrite(_)
-            | Operation::RdmaWriteImm(..)
-            | Operation::RdmaRead(_) => {}
+            // Those that are inlined.
+            _ => self.refuse(PostError::Unsupported),
         }
     }
 
@@ -293,7 +241,7 @@ impl<T: ListTransport> Batch<'_, T> {
     fn has<O: SendOperation>(&mut self) -> bool {
         let has = const { SendOps::of::<T>().contains(O::BIT) };
         if !has {
-            self.refuse_by(SendQueue::refuse_unsupported);
+            self.refuse(PostError::Unsupported);
         }
         has
     }
@@ -308,149 +256,74 @@ impl<T: ListTransport> Batch<'_, T> {
         has && bare
     }
 
-    /// Adds an operation whose data is SGEs or inline. See [`Batch::push_common`].
+    /// Adds an operation whose data is SGEs or inline.
     #[inline(always)]
-    fn message<O: Inline, const FAST: bool>(
+    fn message<O: Inline>(&mut self, wr: &SendWr<'_>, immediate: [u8; 4], remote: O::Remote) {
+        match wr.data {
+            Data::Sges([sge]) => self.add_with::<O>(wr, immediate, remote, sge),
+            Data::Sges(sges) => self.add_with::<O>(wr, immediate, remote, sges),
+            Data::Inline([bytes]) => self.add_with::<O>(wr, immediate, remote, InlineBytes(bytes)),
+            Data::Inline(pieces) => self.add_with::<O>(wr, immediate, remote, InlineList(pieces)),
+            Data::InlineAt(pieces) => self.add_with::<O>(wr, immediate, remote, pieces),
+            Data::Wqe(_) | Data::Segmented(_) => self.refuse_data::<O>(wr, false),
+        }
+    }
+
+    /// Adds an operation whose data is SGEs only.
+    #[inline(always)]
+    fn entries<O: SendOperation>(&mut self, wr: &SendWr<'_>, remote: O::Remote) {
+        match wr.data {
+            Data::Sges([sge]) => self.add_with::<O>(wr, NO_IMMEDIATE, remote, sge),
+            Data::Sges(sges) => self.add_with::<O>(wr, NO_IMMEDIATE, remote, sges),
+            Data::Inline(_) | Data::InlineAt(_) => self.refuse_data::<O>(wr, true),
+            Data::Wqe(_) | Data::Segmented(_) => self.refuse_data::<O>(wr, false),
+        }
+    }
+
+    #[inline(always)]
+    fn add_with<O: SendOperation>(
         &mut self,
         wr: &SendWr<'_>,
         immediate: [u8; 4],
         remote: O::Remote,
-    ) -> bool {
-        let Some(parts) = self.parts::<O, FAST>(wr, immediate, remote) else { return !FAST };
-        match wr.data {
-            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, OneSge::from(sge)),
-            Data::Inline(&[bytes]) => self.add_if::<O, _, _, FAST>(parts, InlineBytes(bytes)),
-            Data::InlineAt(pieces) => match pieces.single() {
-                Some(piece) => self.add_if::<O, _, _, FAST>(parts, piece),
-                None if FAST => false,
-                None => self.add_if::<O, _, _, false>(parts, pieces),
-            },
-            _ if FAST => false,
-            Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
-            Data::Inline(pieces) => self.add_if::<O, _, _, false>(parts, InlineList(pieces)),
-            Data::Wqe(_) | Data::Segmented(_) => {
-                self.refuse(PostError::DataNotAllowed);
-                true
-            }
+        data: impl AnyData,
+    ) {
+        if !self.has::<O>() {
+            return;
         }
+        let Some(address) = T::address(wr) else { return self.refuse(T::ADDRESS_MISSING) };
+        let head = Head { wr_id: wr.wr_id, flags: wr.flags, immediate };
+        self.add::<O, _>(head, address, remote, data);
     }
 
-    /// Adds an operation whose data is SGEs only. See [`Batch::push_common`].
-    #[inline(always)]
-    fn entries<O: SendOperation, const FAST: bool>(
-        &mut self,
-        wr: &SendWr<'_>,
-        remote: O::Remote,
-    ) -> bool {
-        let Some(parts) = self.parts::<O, FAST>(wr, [0; 4], remote) else { return !FAST };
-        match wr.data {
-            Data::Sges(&[sge]) => self.add_if::<O, _, _, FAST>(parts, OneSge::from(sge)),
-            _ if FAST => false,
-            Data::Sges(sges) => self.add_if::<O, _, _, false>(parts, sges),
-            Data::Inline(_) | Data::InlineAt(_) => {
-                self.refuse(PostError::InlineNotAllowed);
-                true
-            }
-            Data::Wqe(_) | Data::Segmented(_) => {
-                self.refuse(PostError::DataNotAllowed);
-                true
-            }
+    /// Refuses a request for the kind of its data, unless something else is wrong with it.
+    #[cold]
+    #[inline(never)]
+    fn refuse_data<O: SendOperation>(&mut self, wr: &SendWr<'_>, is_inline: bool) {
+        if !self.has::<O>() {
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn add_if<O: SendOperation, A: Segment, D: AnyData, const FAST: bool>(
-        &mut self,
-        parts: Parts<A, O::Remote>,
-        data: D,
-    ) -> bool {
-        if FAST {
-            return self.add_fast::<O, A, D>(parts, data);
-        }
-        self.add::<O, A, D>(parts, data);
-        true
-    }
-
-    /// Returns the parts of a request. Refuses it if the transport lacks the operation.
-    #[inline(always)]
-    fn parts<'a, O: SendOperation, const FAST: bool>(
-        &mut self,
-        wr: &SendWr<'a>,
-        immediate: [u8; 4],
-        remote: O::Remote,
-    ) -> Option<Parts<T::Address<'a>, O::Remote>> {
-        if FAST && !const { SendOps::of::<T>().contains(O::BIT) } || !FAST && !self.has::<O>() {
-            return None;
-        }
-        match T::address(wr) {
-            Some(address) => {
-                let immediate = U32::from_bytes(immediate);
-                Some(Parts { wr_id: wr.wr_id, flags: wr.flags, immediate, address, remote })
-            }
-            None if FAST => None,
-            None => {
-                self.refuse_by(SendQueue::refuse_without_address);
-                None
-            }
-        }
+        self.refuse(match (T::address(wr), is_inline) {
+            (None, _) => T::ADDRESS_MISSING,
+            (Some(_), true) => PostError::InlineNotAllowed,
+            (Some(_), false) => PostError::DataNotAllowed,
+        });
     }
 }
 
-impl<T: Transport> SendQueue<T> {
-    /// Posts the requests that `add` adds to a batch, until it returns false or a request is
-    /// refused. Requests before the first refused one are posted, with one doorbell. The error has
-    /// the index of the refused request and what is wrong with it. If `add` panics, nothing is
-    /// posted.
-    #[inline(always)]
-    pub fn post_while(
-        &mut self,
-        mut add: impl FnMut(&mut Batch<'_, T>) -> bool,
-    ) -> Result<(), ListError> {
-        if self.error.is_some() {
-            // A refusal in a batch that was leaked does not concern this list.
-            self.abort_dropped();
-        }
-        let mut batch = self.wr_start();
-        loop {
-            let more = add(&mut batch);
-            if batch.error().is_some() {
-                let (queue, _, cursor) = batch.into_parts();
-                return queue.complete_before_refused(cursor);
-            }
-            if !more {
-                break;
-            }
-        }
-        batch.complete().map_err(ListError::from)
-    }
-
-    /// Posts the requests of a batch before its first refused one, behind which is `cursor`. Returns
-    /// why that one was refused.
-    #[cold]
-    #[inline(never)]
-    fn complete_before_refused(&mut self, cursor: Cursor) -> Result<(), ListError> {
-        let refused = self.error().map(ListError::from);
-        let sequence = cursor.sequence.wrapping_sub(1);
-        self.complete_good(Cursor { sequence, ..cursor }).map_err(ListError::from)?;
-        refused.map_or(Ok(()), Err)
-    }
+/// [`Batch::push_rare`] out of line, so that the caller keeps the batch in registers.
+#[inline(never)]
+fn push_rare<T: ListTransport>(
+    queue: &mut SendQueue<T>,
+    at: Position,
+    wr: &SendWr<'_>,
+) -> Position {
+    let mut batch = Batch { queue, at };
+    batch.push_rare(wr);
+    batch.pause()
 }
 
 impl<T: ListTransport> SendQueue<T> {
-    /// Refuses the request at `cursor`, whose operation the transport lacks.
-    #[cold]
-    #[inline(never)]
-    fn refuse_unsupported(&mut self, cursor: Cursor) -> Cursor {
-        self.refuse(cursor, PostError::Unsupported)
-    }
-
-    /// Refuses the request at `cursor`, which has no receiver.
-    #[cold]
-    #[inline(never)]
-    fn refuse_without_address(&mut self, cursor: Cursor) -> Cursor {
-        self.refuse(cursor, T::ADDRESS_MISSING)
-    }
-
     /// Posts a list of requests (`ibv_post_send`). Requests before the first bad one are posted,
     /// with one doorbell. The error has the index of the bad request and what is wrong with it.
     #[inline]
@@ -467,16 +340,16 @@ impl<T: ListTransport> SendQueue<T> {
         &mut self,
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
-        let mut requests = requests.into_iter();
+        let mut batch = self.wr_start();
         let mut count = 0;
-        self.post_while(|batch| match requests.next() {
-            Some(wr) => {
-                batch.push(wr.borrow());
-                count += 1;
-                true
+        for wr in requests {
+            batch.push(wr.borrow());
+            if batch.is_refused() {
+                break;
             }
-            None => false,
-        })?;
+            count += 1;
+        }
+        batch.complete_list()?;
         Ok(count)
     }
 }

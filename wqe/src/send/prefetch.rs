@@ -1,61 +1,42 @@
 //! Loading what the next post on a queue uses.
 
-use crate::request::transport::Transport;
 use crate::send::queue::SendQueue;
 use core::ptr::NonNull;
+use mlx5_doorbell::prefetch;
 
-impl<T: Transport> SendQueue<T> {
+impl<T> SendQueue<T> {
     /// Starts loading what the next post uses into the first-level cache. Does nothing else.
     ///
     /// Called a few posts ahead, for a queue among thousands: none of it is in a cache then.
-    #[inline(always)]
+    #[inline]
     pub fn prefetch(&self) {
-        self.next_lines().into_iter().for_each(line);
+        self.next_lines().into_iter().for_each(prefetch);
     }
 
-    /// What the next post uses besides the queue itself: the next block of the ring, its record, the
-    /// doorbell record, and the counter that the poller reads.
-    #[inline(always)]
+    /// What the next post uses besides the queue itself: the next block of the ring, its record,
+    /// the doorbell record, and the counter that the poller reads.
+    #[inline]
     fn next_lines(&self) -> [NonNull<u8>; 4] {
         [
-            self.at(self.head),
-            self.slots.at(self.mask, self.sequence),
-            self.record.as_non_null(),
+            self.ring.at(self.posted.head),
+            self.ring.record_at(self.posted.sequence),
+            self.doorbell.record.as_non_null(),
             self.records().committed_line(),
         ]
     }
-}
-
-/// Starts loading the cache line at an address, to be written. Never faults, whatever is there.
-#[inline(always)]
-pub(crate) fn line(at: NonNull<u8>) {
-    let at = at.as_ptr();
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the instruction is of the x86-64 baseline; it accesses nothing that the program can see.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-    let _ = at;
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::SendFlags;
     use crate::send::bed::{BLOCKS, Bed};
-    use crate::send::records::Slots;
 
     #[test]
     fn what_the_next_post_writes_is_loaded() {
         let bed = Bed::new();
         // SAFETY: the only queue, and `bed` outlives it.
         let mut queue = unsafe { bed.queue() };
-        let Slots(first) = bed.records().slots();
+        let (first, _) = bed.records().as_ring();
         // More than a lap: the last place is followed by the first.
         for post in 0..BLOCKS as usize + 3 {
             queue.prefetch();
@@ -66,7 +47,7 @@ mod tests {
             assert_eq!((block, doorbell), (next, bed.words()));
             // Sixteen bytes each.
             assert_eq!(record.addr().get(), first.addr().get() + 16 * place);
-            // SAFETY: as above; nobody else uses it.
+            // SAFETY: as above; nothing else uses it.
             let before: [u8; 64] = unsafe { next.cast().read() };
             let mut batch = queue.wr_start();
             batch.wr(post as u64, SendFlags::empty()).send().inline_data(b"x");

@@ -35,66 +35,69 @@ impl RequestInfo {
     pub(crate) const CONTROL_SHIFT: u32 = 24;
     pub(crate) const OPCODE_SHIFT: u32 = 32;
     pub(crate) const FIRST_SHIFT: u32 = 40;
-    /// The request has more WQEs behind this one.
+    /// The request has more WQEs after this one.
     pub(crate) const MORE: u32 = 1 << 8;
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
     /// The request has a handle; the owner knows its number.
     const NAMED: u32 = 1 << 10;
-    pub(crate) const MODIFIER_SHIFT: u32 = 56;
 
     /// Combines fields that are already shifted: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(place: u64, control: u32, blocks: u32) -> Self {
         Self(place | (control | blocks) as u64)
     }
 
-    /// All of it, as it is laid out.
-    #[inline(always)]
-    pub(crate) const fn of_bits(bits: u64) -> Self {
-        Self(bits)
+    /// The same request, of another number of blocks.
+    pub(crate) const fn with_blocks(self, blocks: u32) -> Self {
+        Self(self.0 & !0xff | blocks as u64)
+    }
+
+    /// The same request, with a handle.
+    pub(crate) const fn with_name(self) -> Self {
+        Self(self.0 | Self::NAMED as u64)
     }
 
     /// The 64-byte block at which the request starts, free-running.
-    #[inline(always)]
+    #[inline]
     pub const fn first(self) -> u16 {
         (self.0 >> Self::FIRST_SHIFT) as u16
     }
 
     /// The number of blocks of the request.
-    #[inline(always)]
+    #[inline]
     pub const fn blocks(self) -> u16 {
         self.0 as u8 as u16
     }
 
     /// The operation that was posted, even if it was cancelled. `None` if the opcode has no name,
     /// as is possible for a raw WQE.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode(self) -> Option<Opcode> {
         Opcode::from_bits(self.opcode_bits())
     }
 
     /// The opcode that was posted.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode_bits(self) -> u8 {
         self.opcode_and_mark() & !Self::CANCELLED_BIT
     }
 
     /// The opcode that was posted, with bit 6 set if the request was cancelled.
-    #[inline(always)]
+    #[inline]
     pub const fn opcode_and_mark(self) -> u8 {
         (self.0 >> Self::OPCODE_SHIFT) as u8
     }
 
     /// Whether the request is signaled.
-    #[inline(always)]
+    #[inline]
     pub const fn signaled(self) -> bool {
         self.0 & (control_flags::COMPLETION as u64) << Self::CONTROL_SHIFT != 0
     }
 
     /// Whether the request was cancelled.
-    #[inline(always)]
+    #[inline]
     pub const fn cancelled(self) -> bool {
         self.0 & Self::CANCELLED != 0
     }
@@ -149,6 +152,25 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Owner: describes a WQE that is not published yet.
+    #[inline(always)]
+    pub(crate) fn stage(&self, wr_id: u64, info: RequestInfo) {
+        self.wr_id.store(wr_id, Relaxed);
+        self.restage(info);
+    }
+
+    /// Owner: changes the description of a WQE that is not published yet.
+    #[inline]
+    pub(crate) fn restage(&self, info: RequestInfo) {
+        self.info.store(info.0, Relaxed);
+    }
+
+    /// Owner: the description. Relaxed, as the owner alone writes records.
+    #[inline]
+    pub(crate) fn staged(&self) -> RequestInfo {
+        RequestInfo(self.info.load(Relaxed))
+    }
+
     #[inline(always)]
     fn info(&self) -> RequestInfo {
         // The acquire pairs with the owner's release when it cancels.
@@ -171,68 +193,6 @@ impl Record {
     }
 }
 
-/// The ring of records, as the owner accesses it.
-#[derive(Clone, Copy)]
-pub(crate) struct Slots(pub(super) NonNull<Record>);
-
-impl Slots {
-    /// Owner: writes the record of request `sequence`, which is not published yet and whose blocks
-    /// are free. `mask` is the ring's.
-    ///
-    /// # Safety
-    /// The records are alive, and were created for `mask + 1` blocks.
-    #[inline(always)]
-    pub(crate) unsafe fn stage(&self, mask: u32, sequence: u32, wr_id: u64, info: RequestInfo) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        record.wr_id.store(wr_id, Relaxed);
-        record.info.store(info.0, Relaxed);
-    }
-
-    /// The address of the record of request `sequence`.
-    #[inline(always)]
-    pub(crate) fn at(&self, mask: u32, sequence: u32) -> NonNull<u8> {
-        let offset = (sequence & mask) as usize * size_of::<Record>();
-        // Only an address: whoever uses it has to know that there are so many records.
-        self.0.cast().map_addr(|start| start.saturating_add(offset))
-    }
-
-    /// Owner: the description of request `sequence`, which the owner has staged.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    #[inline(always)]
-    pub(crate) unsafe fn info(&self, mask: u32, sequence: u32) -> RequestInfo {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        // The owner wrote it itself, and nobody has changed it since.
-        RequestInfo(record.info.load(Relaxed))
-    }
-
-    /// Owner: changes the blocks of request `sequence`, which is not published yet and has one.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    #[inline(always)]
-    pub(crate) unsafe fn set_blocks(&self, mask: u32, sequence: u32, blocks: u32) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        let info = record.info.load(Relaxed) & !0xff;
-        record.info.store(info | u64::from(blocks), Relaxed);
-    }
-
-    /// Owner: notes that request `sequence`, which is not published yet, has a handle.
-    ///
-    /// # Safety
-    /// As for [`Slots::stage`].
-    pub(crate) unsafe fn mark_named(&self, mask: u32, sequence: u32) {
-        // SAFETY: the index is masked, so it is inside the ring of records.
-        let record = unsafe { self.0.add((sequence & mask) as usize).as_ref() };
-        let info = record.info.load(Relaxed);
-        record.info.store(info | u64::from(RequestInfo::NAMED), Relaxed);
-    }
-}
-
 /// A buffer for the largest WQE. A request is built here if it might wrap around the end of the
 /// ring or if room is short.
 #[repr(C, align(64))]
@@ -246,8 +206,8 @@ struct Memory {
     scratch: Box<UnsafeCell<Scratch>>,
 }
 
-// SAFETY: the scratch buffer is reached only through the send queue that the memory belongs to, of which there is
-// one. All else is atomic.
+// SAFETY: the scratch buffer is reached only through the send queue that the memory belongs to, of
+// which there is one. All else is atomic.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -294,7 +254,7 @@ pub struct SendRecords {
 struct Committed {
     /// Requests that were committed.
     sequence: AtomicU16,
-    /// Whether the ring may have been written behind its first [`FIRST_BLOCKS`].
+    /// Whether the ring may have been written after its first [`FIRST_BLOCKS`].
     opened: AtomicBool,
 }
 
@@ -335,10 +295,10 @@ impl SendRecords {
         }
     }
 
-    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no record is looked at
-    /// before it is staged, but to count requests while another thread resets the queue, which then is any
-    /// number that the ring can hold ([`SendRecords::in_flight`]). A handle number is looked at where a record says that
-    /// there is one.
+    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no
+    /// record is looked at before it is staged, but to count requests while another thread resets
+    /// the queue, which then is any number that the ring can hold ([`SendRecords::in_flight`]). A
+    /// handle number is looked at where a record says that there is one.
     pub fn into_spare(self) -> SpareRecords {
         SpareRecords(self.memory)
     }
@@ -349,12 +309,13 @@ impl SendRecords {
         unsafe { self.memory.records.get_unchecked((u32::from(sequence) & self.mask) as usize) }
     }
 
-    pub(crate) fn slots(&self) -> Slots {
-        Slots(NonNull::from(&*self.memory.records).cast())
+    /// Owner: the first record, and the number of records.
+    pub(crate) fn as_ring(&self) -> (NonNull<Record>, u32) {
+        (NonNull::from(&*self.memory.records).cast(), self.mask + 1)
     }
 
     /// Owner: the scratch buffer.
-    pub(crate) fn scratch(&self) -> NonNull<Scratch> {
+    pub(crate) fn scratch(&self) -> NonNull<u8> {
         NonNull::from(&*self.memory.scratch).cast()
     }
 
@@ -380,7 +341,7 @@ impl SendRecords {
     }
 
     /// Owner: notes that any block of the ring may be written from now on.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn open(&self) {
         self.committed.opened.store(true, Relaxed);
     }
@@ -390,16 +351,16 @@ impl SendRecords {
         self.committed.opened.load(Relaxed)
     }
 
-    /// Blocks at the start of the ring behind which the owner never wrote. Aborted batches, refused requests
-    /// and cancelled ones count.
+    /// Blocks at the start of the ring after which the owner never wrote. Aborted batches, refused
+    /// requests and cancelled ones count.
     pub fn written_blocks(&self) -> u32 {
-        // Known to whoever has the memory when the owner is gone: that orders the two.
+        // Read when the owner is gone: that orders the two.
         let blocks = self.mask + 1;
         if self.is_open() { blocks } else { blocks.min(FIRST_BLOCKS) }
     }
 
     /// The address of the counter that [`SendRecords::publish`] stores to.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn committed_line(&self) -> NonNull<u8> {
         NonNull::from(&self.committed).cast()
     }
@@ -419,8 +380,9 @@ impl SendRecords {
         self.failed.load(Relaxed)
     }
 
-    /// Owner: returns how many of the requests before `sequence`, the committed ones, are outstanding.
-    #[inline(always)]
+    /// Owner: returns how many of the requests before `sequence`, the committed ones, are
+    /// outstanding.
+    #[inline]
     pub(crate) fn outstanding_before(&self, sequence: u16) -> u16 {
         sequence.wrapping_sub(self.retired.load(Acquire))
     }
@@ -434,7 +396,8 @@ impl SendRecords {
     /// Returns the number of requests that were posted and whose completion was not polled.
     pub fn in_flight(&self) -> u32 {
         let (retired, committed) = self.outstanding();
-        // Another thread may reset the counters meanwhile. Then these are any records, and it is any count.
+        // Another thread may reset the counters meanwhile. Then these are any records, and it is
+        // any count.
         let wqes = committed.wrapping_sub(retired).min(self.mask as u16 + 1);
         let starts = |at: &u16| !self.info(retired.wrapping_add(*at)).continues();
         (0..wqes).filter(starts).count() as u32
@@ -480,7 +443,7 @@ impl SendRecords {
         from
     }
 
-    /// Returns the whole request whose first WQE is `sequence`, and the sequence number behind it.
+    /// Returns the whole request whose first WQE is `sequence`, and the sequence number after it.
     pub(crate) fn request(&self, sequence: u16) -> (Completed, u16) {
         let Completed { wr_id, info } = self.get(sequence);
         let (mut last, mut at) = (info, sequence);
@@ -580,12 +543,13 @@ impl SendRecords {
         Some(if again { Retired::Duplicate } else { Retired::Request(completed) })
     }
 
-    /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and one
-    /// behind others of one block, which are those that the completion retires unreported. `None` for
-    /// any other.
+    /// Poller: the fast path of [`SendRecords::retire`]. Finds the oldest outstanding request, and
+    /// one after others of one block, which are those that the completion retires unreported.
+    /// `None` for any other.
     ///
-    /// Whether the request is signaled is not checked, nor whether it has more WQEs, whose earlier ones
-    /// never are: a device that completes what was not to complete tells of a request too early.
+    /// Whether the request is signaled is not checked, nor whether it has more WQEs, whose earlier
+    /// ones never are: a device that completes what was not to complete reports a request too
+    /// early.
     #[inline(always)]
     pub fn retire_next(&self, block: u16) -> Option<Completed> {
         let mut sequence = self.retired.load(Relaxed);

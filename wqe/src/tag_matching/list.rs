@@ -91,7 +91,7 @@ impl TagList {
 
     /// The maximum number of outstanding operations.
     pub fn max_ops(&self) -> u32 {
-        self.queue.mask + 1
+        self.queue.ring.blocks()
     }
 
     /// The maximum number of tags on the list.
@@ -132,20 +132,20 @@ impl TagList {
     }
 
     fn at(&self, sequence: u16) -> NonNull<u8> {
-        let block = usize::from(sequence) & self.queue.mask as usize;
-        // SAFETY: the block is masked, so it is inside the ring.
-        unsafe { self.queue.ring.byte_add(block * BLOCK) }
+        self.queue.ring.at(sequence.into())
     }
 
     /// Publishes the last `requests` operations to the poller, then rings the doorbell.
     fn ring(&mut self, requests: u16) {
         self.records.publish(self.posted, self.phase);
-        self.queue.head = self.queue.head.wrapping_add(requests.into());
         let wqe = self.at(self.posted.wrapping_sub(1));
-        let copy = u32::from(requests == 1).min(self.queue.register.blueflame_blocks());
+        let queue = &mut self.queue;
+        queue.posted.head = queue.posted.head.wrapping_add(requests.into());
+        let (record, register) = (queue.doorbell.record, &mut queue.doorbell.register);
+        let copy = u32::from(requests == 1).min(register.blueflame_blocks());
         // SAFETY: `wqe` is the last request, of one block, in the ring whose producer index the
         // record has.
-        unsafe { self.queue.register.ring(self.queue.record, self.posted, wqe, copy) };
+        unsafe { register.ring(record, self.posted, wqe, copy) };
     }
 
     /// Writes an operation, or returns what is wrong with it.

@@ -61,37 +61,13 @@ fn with_each_data(mut each: impl FnMut(Data<'_>)) {
     each(Data::Wqe(unsafe { RawWqe::new(&wqe) }.unwrap()));
 }
 
-/// By which builder a request is posted.
+/// By which batch a request is posted.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// A method for its form of data.
-    Operation,
     /// A batch of any transport.
     Any,
-    /// The request of the list form.
+    /// A batch of its transport.
     Push,
-}
-
-/// Builds `wr`, with the setters that its fields call for.
-macro_rules! chosen {
-    ($batch:expr, $wr:expr) => {{
-        let wr = $wr;
-        let mut request = $batch.wr(wr.wr_id, wr.flags).operation(wr.operation);
-        if let Some(to) = wr.address {
-            request = request.ud_addr(to.vector, to.qp_num, to.qkey);
-        }
-        if let Some(srqn) = wr.xrc_srqn {
-            request = request.xrc_srqn(srqn);
-        }
-        match wr.data {
-            Data::Sges([]) => request.no_data(),
-            Data::Sges(&[sge]) => request.sge(sge),
-            Data::Sges(sges) => request.sge_list(sges),
-            Data::Inline(&[bytes]) => request.inline_data(bytes),
-            Data::Inline(pieces) => request.inline_data_list(pieces),
-            data => request.data(data),
-        }
-    }};
 }
 
 fn check<T: ListTransport>()
@@ -99,7 +75,7 @@ where
     for<'q> AnyBatch<'q>: From<Batch<'q, T>>,
 {
     let requests = 8;
-    for by in [By::Operation, By::Any, By::Push] {
+    for by in [By::Any, By::Push] {
         for start in 0..requests {
             let spec = Spec { requests, inline: 100, ..Spec::default() };
             let (mut one, mut other) = (Bed::<T>::new(spec), Bed::<T>::new(spec));
@@ -119,16 +95,12 @@ where
                         let listed = one.queue.post_send(&[wr]);
                         let mut batch = other.queue.wr_start();
                         let built = match by {
-                            By::Operation => {
-                                chosen!(batch, wr);
-                                batch.complete()
-                            }
                             By::Any => {
                                 let mut batch = AnyBatch::from(batch);
                                 let name = format!("transport: {},", T::NAME);
                                 assert!(format!("{batch:?}").contains(&name), "{batch:?}");
                                 let length = batch.len();
-                                chosen!(batch, wr);
+                                batch.push(&wr);
                                 assert_eq!((length, batch.len()), (0, listed.is_ok().into()));
                                 batch.complete()
                             }
@@ -178,20 +150,29 @@ fn a_batch_of_any_transport_is_posted_whole_or_not_at_all() {
     let aborted: [fn(AnyBatch<'_>); 2] = [|batch| batch.abort(), |batch| drop(batch)];
     for abort in aborted {
         let mut batch = AnyBatch::from(bed.queue.wr_start());
-        batch.wr(1, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"no");
+        batch.push(&inline(1, &[b"no"]));
         assert!(!batch.is_empty());
         abort(batch);
         assert!(before == (bed.queue.producer(), bed.uar.all()));
     }
     let mut batch = AnyBatch::from(bed.queue.wr_start());
-    batch.wr(1, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"yes");
+    batch.push(&inline(1, &[b"yes"]));
     let handle = batch.handle();
-    batch.wr(2, SendFlags::SIGNALED).operation(Operation::Send).inline_data(b"yes");
+    batch.push(&inline(2, &[b"yes"]));
     batch.complete().unwrap();
     assert_eq!(bed.queue.producer(), before.0 + 2);
     // The handle is that of the second request.
     let again = bed.queue.wr_start().handle();
     assert_ne!(format!("{handle:?}"), format!("{again:?}"));
     assert_eq!(bed.retire(0).unwrap().wr_id, 1);
+    let drained = bed.queue.drain_point(1).unwrap();
+    // SAFETY: no device reads the ring.
+    let cancelled = unsafe { bed.queue.cancel_handle(drained, handle) };
+    assert_eq!(cancelled.requests()[0].wr_id, 2, "a handle names the request that is pushed next");
     assert_eq!(bed.retire(1).unwrap().wr_id, 2);
+}
+
+fn inline<'a>(wr_id: u64, pieces: &'a [&'a [u8]]) -> SendWr<'a> {
+    let data = Data::Inline(pieces);
+    SendWr { wr_id, flags: SendFlags::SIGNALED, data, ..SendWr::default() }
 }

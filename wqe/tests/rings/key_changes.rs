@@ -1,12 +1,12 @@
-//! What becomes of the changes of keys, in random programs of requests that are posted, aborted, leaked,
-//! refused, executed, failed, cancelled and reset: what became of its request, and no other. Whichever way a
-//! list is built, and however the observer is kept, it is the same, and each change ends once.
+//! What becomes of the changes of keys, in random programs of requests that are posted, aborted,
+//! leaked, refused, executed, failed, cancelled and reset: what became of its request, and no
+//! other. However the observer is kept, it is the same, and each change ends once.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::sges;
 use mlx5_wqe::{
-    Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, KeptObserver, ListOwner,
-    MkeyLayout, MkeyRequest, MkeyUpdate, PostError, QueueState, Rc, SendFlags, Sge,
+    Change, ChangeObserver, ConfigureMkey, ConfiguresMkeys, Finished, KeptObserver, MkeyLayout,
+    MkeyRequest, MkeyUpdate, PostError, QueueState, Rc, SendFlags, Sge,
 };
 use std::mem::forget;
 use std::ptr::NonNull;
@@ -85,8 +85,6 @@ impl KeptObserver for Key {
 struct List<'a> {
     key: &'a Arc<Key>,
     pieces: &'a [Sge],
-    /// Whether it is built by the usual way.
-    usual: bool,
     /// Whether the key is kept, or changes share in it.
     kept: bool,
 }
@@ -103,23 +101,7 @@ impl List<'_> {
     }
 }
 
-impl ListOwner for List<'_> {
-    fn change(&self, _: u64) -> Option<(u32, Change)> {
-        Some(self.changed())
-    }
-}
-
 impl ConfigureMkey for List<'_> {
-    fn add<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
-        if !self.usual {
-            return request.configure(self);
-        }
-        match request.build_list(48, None, self.pieces, &self) {
-            Ok(finished) => finished,
-            Err(request) => request.configure(self),
-        }
-    }
-
     fn configure<'q, T: ConfiguresMkeys>(self, request: MkeyRequest<'q, T>) -> Finished<'q> {
         match MkeyLayout::List(self.pieces).sized() {
             Ok(layout) => {
@@ -143,7 +125,8 @@ impl Dice {
     }
 }
 
-/// A request: its first block, its identifier, and key and number of its change, if it configures one.
+/// A request: its first block, its identifier, and key and number of its change, if it configures
+/// one.
 #[derive(Clone, PartialEq, Debug)]
 struct Posted {
     first: u16,
@@ -151,7 +134,8 @@ struct Posted {
     change: Option<(usize, usize)>,
 }
 
-/// A queue, the requests that are outstanding there, and what is to become of each change of each key.
+/// A queue, the requests that are outstanding there, and what is to become of each change of each
+/// key.
 struct Side {
     bed: Bed<Rc>,
     keys: Vec<Arc<Key>>,
@@ -159,16 +143,15 @@ struct Side {
     ends: Vec<Vec<Fate>>,
     /// A request failed: nobody knows whether those that are told of together were executed.
     failed: bool,
-    usual: bool,
     kept: bool,
 }
 
 impl Side {
-    fn new(usual: bool, kept: bool, keys: usize) -> Self {
+    fn new(kept: bool, keys: usize) -> Self {
         let bed = Bed::new(Spec { requests: 64, sges: 2, ..Spec::default() });
         let ends = vec![Vec::new(); keys];
         let keys = (0..keys).map(|_| Arc::default()).collect();
-        Self { bed, keys, outstanding: Vec::new(), ends, failed: false, usual, kept }
+        Self { bed, keys, outstanding: Vec::new(), ends, failed: false, kept }
     }
 
     /// Notes what is to become of the changes of these requests.
@@ -180,7 +163,8 @@ impl Side {
         }
     }
 
-    /// No change has another end than that of its request. It may have none yet: a queue tells late.
+    /// No change has another end than that of its request. It may have none yet: a queue tells
+    /// late.
     fn check(&self, what: &str) {
         for (fates, ends) in self.fates().iter().zip(&self.ends) {
             assert_eq!(fates.len(), ends.len(), "{what}");
@@ -213,8 +197,8 @@ impl Side {
             let what = dice.roll(12);
             let pieces = if what == 0 { &long[..] } else { &list[..count] };
             if what < 9 {
-                let (usual, kept) = (self.usual, self.kept);
-                batch.wr(wr_id, SIGNALED).mkey_configure(List { key, pieces, usual, kept });
+                let kept = self.kept;
+                batch.wr(wr_id, SIGNALED).mkey_configure(List { key, pieces, kept });
                 at = at.wrapping_add(2 + pieces.len().div_ceil(4) as u16);
                 // Nothing, if it was refused.
                 let (ends, asked) = (&mut self.ends[which], key.fates().len());
@@ -306,13 +290,12 @@ impl Side {
 }
 
 #[test]
-fn random_changes_have_the_fate_of_their_requests_whichever_way_a_list_is_built() {
+fn random_changes_have_the_fate_of_their_requests() {
     let list = sges(9);
     let mut ends = [0; 4];
     for seed in 1..=if cfg!(miri) { 3 } else { 150_u64 } {
         let keys = [1, 2, 5, 9][seed as usize % 4];
-        let ways = [(false, false), (true, false), (true, true), (false, true)];
-        let mut sides = ways.map(|(usual, kept)| Side::new(usual, kept, keys));
+        let mut sides = [false, true].map(|kept| Side::new(kept, keys));
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for step in 0..200 {
             let seed = dice.0;
@@ -323,7 +306,7 @@ fn random_changes_have_the_fate_of_their_requests_whichever_way_a_list_is_built(
             let [first, rest @ ..] = &sides;
             first.check(&format!("seed {seed}, step {step}"));
             for side in rest {
-                let what = format!("seed {seed}, step {step}, {} {}", side.usual, side.kept);
+                let what = format!("seed {seed}, step {step}, {}", side.kept);
                 assert_eq!(side.fates(), first.fates(), "{what}");
                 assert_eq!(side.outstanding, first.outstanding, "{what}");
                 assert_eq!(side.bed.queue.producer(), first.bed.queue.producer(), "{what}");
@@ -347,15 +330,15 @@ fn random_changes_have_the_fate_of_their_requests_whichever_way_a_list_is_built(
     assert!(cfg!(miri) || ends[1..].iter().all(|end| *end > 500), "{ends:?}");
 }
 
-/// A queue that posted three lists for its only key, of which two were executed, and leaked the batch of a
-/// fourth one.
-fn two_of_three_executed(usual: bool, kept: bool) -> Side {
+/// A queue that posted three lists for its only key, of which two were executed, and leaked the
+/// batch of a fourth one.
+fn two_of_three_executed(kept: bool) -> Side {
     let list = sges(3);
-    let mut side = Side::new(usual, kept, 1);
+    let mut side = Side::new(kept, 1);
     let mut blocks = Vec::new();
     for posted in [true, true, true, false] {
         blocks.push(side.bed.queue.producer());
-        let list = List { key: &side.keys[0], pieces: &list, usual, kept };
+        let list = List { key: &side.keys[0], pieces: &list, kept };
         let mut batch = side.bed.queue.wr_start();
         batch.wr(1, SIGNALED).mkey_configure(list);
         match posted {
@@ -368,23 +351,23 @@ fn two_of_three_executed(usual: bool, kept: bool) -> Side {
     side
 }
 
-/// The changes of executed requests are settled when the queue is reset, or goes; those of the others are
-/// lost, and those of what was not posted undone.
+/// The changes of executed requests are settled when the queue is reset, or goes; those of the
+/// others are lost, and those of what was not posted undone.
 #[test]
 fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
     let ended = [Fate::Settled, Fate::Settled, Fate::Lost, Fate::Undone];
-    for (usual, kept) in [(false, false), (true, true)] {
-        let mut side = two_of_three_executed(usual, kept);
+    for kept in [false, true] {
+        let mut side = two_of_three_executed(kept);
         side.bed.queue.reset();
         assert_eq!(side.keys[0].fates(), ended);
-        let Side { bed, keys, .. } = two_of_three_executed(usual, kept);
+        let Side { bed, keys, .. } = two_of_three_executed(kept);
         drop(bed);
         assert_eq!(keys[0].fates(), ended);
     }
 }
 
-/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the parent's may
-/// have locked it.
+/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the
+/// parent's may have locked it.
 #[test]
 fn in_a_child_a_queue_ends_no_change() {
     type Ends = fn(Side, &[Sge]) -> Vec<Arc<Key>>;
@@ -406,9 +389,9 @@ fn in_a_child_a_queue_ends_no_change() {
         },
     ];
     let list = sges(1);
-    for (usual, kept) in [(false, false), (true, true)] {
+    for kept in [false, true] {
         for end in ends {
-            let side = two_of_three_executed(usual, kept);
+            let side = two_of_three_executed(kept);
             side.bed.gate.word.write(0, &[0; 4]);
             let keys = end(side, &list);
             assert_eq!(keys[0].fates(), [Fate::Pending; 4]);
@@ -423,8 +406,8 @@ fn in_a_child_a_queue_ends_no_change() {
 
 /// Posts a list of one piece, for the only key.
 fn post(side: &mut Side, list: &[Sge]) -> Result<(), PostError> {
-    let (usual, kept) = (side.usual, side.kept);
-    let list = List { key: &side.keys[0], pieces: &list[..1], usual, kept };
+    let kept = side.kept;
+    let list = List { key: &side.keys[0], pieces: &list[..1], kept };
     let mut batch = side.bed.queue.wr_start();
     batch.wr(1, SIGNALED).mkey_configure(list);
     batch.complete().map_err(|refused| refused.error())
@@ -435,7 +418,7 @@ fn post(side: &mut Side, list: &[Sge]) -> Result<(), PostError> {
 fn a_reset_queue_has_the_room_of_its_ring() {
     let list = sges(1);
     for posted in 0..60 {
-        let mut side = Side::new(true, true, 1);
+        let mut side = Side::new(true, 1);
         for _ in 0..posted {
             let first = side.bed.queue.producer();
             post(&mut side, &list).unwrap();
@@ -455,7 +438,7 @@ fn a_reset_queue_has_the_room_of_its_ring() {
 #[test]
 fn a_list_is_not_built_behind_a_gate_that_shut() {
     let list = sges(1);
-    let mut side = Side::new(true, true, 1);
+    let mut side = Side::new(true, 1);
     post(&mut side, &list).unwrap();
     let before = side.bed.ring.all();
     side.bed.gate.gate.set_state(QueueState::Init);

@@ -4,6 +4,7 @@
 
 mod atomicity;
 mod bed;
+mod begun;
 mod by_hand;
 mod bytes;
 mod cancel;
@@ -21,13 +22,13 @@ mod leaked;
 mod own_size;
 mod packets;
 mod receive;
+mod recorded;
 mod records;
 mod refusals;
 mod room;
 mod sets;
 mod shared_receive;
 mod signature;
-mod steps;
 mod tag_records;
 mod tags;
 mod wrap;

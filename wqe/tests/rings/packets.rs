@@ -4,8 +4,8 @@
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Wqe, pattern, sges};
 use mlx5_wqe::{
-    Data, Operation, PostError, RawPacket, Rc, Segmented, SendFlags, SendLayout, SendOps, SendWr,
-    Sge, VlanTag,
+    AnyBatch, Data, Operation, PostError, RawPacket, Rc, Segmented, SendFlags, SendLayout, SendOps,
+    SendWr, Sge, VlanTag,
 };
 
 const SPEC: Spec = Spec {
@@ -356,8 +356,9 @@ fn operations_and_flags_of_connections_are_refused_on_packets() {
 #[test]
 fn a_batch_of_any_transport_adds_packets() {
     let mut bed = Bed::<RawPacket>::new(SPEC);
-    let mut batch = bed.queue.wr_start_any();
-    batch.wr(1, CHECKED).operation(Operation::Send).sge(SGE);
+    let mut batch = AnyBatch::from(bed.queue.wr_start());
+    let data = Data::Sges(&[SGE]);
+    batch.push(&SendWr { wr_id: 1, flags: CHECKED, data, ..SendWr::default() });
     batch.complete().unwrap();
     packet(0, 8, &bare(0xc0, [0; 4])).sge(SGE).assert_eq(&bed.ring.read(0, 48));
 }

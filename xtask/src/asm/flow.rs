@@ -1,6 +1,6 @@
 //! The ways through a function.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::listing::{self, Instruction, Listing};
 
@@ -11,9 +11,9 @@ pub(super) struct Allowed {
     pub(super) calls: usize,
 }
 
-/// Looks for a way from a function's start past a landmark to its return, on which no more locks are taken
-/// and functions are called than are allowed; answers how many instructions are on the shortest. No panic
-/// may be called from anywhere that can be reached.
+/// Looks for a way from a function's start past a landmark to its return, on which no more locks
+/// are taken and functions are called than are allowed; answers how many instructions are on the
+/// shortest. No panic may be called from anywhere that can be reached.
 pub(super) fn examine(
     listing: &Listing,
     landmark: impl Fn(&str) -> bool,
@@ -21,6 +21,9 @@ pub(super) fn examine(
 ) -> Result<usize, String> {
     if let Some(panic) = reachable(listing).find(|line| is_panic(&line.text)) {
         return Err(format!("may panic: {}", panic.text));
+    }
+    if let Some(division) = reachable(listing).find(|line| is_division(&line.text)) {
+        return Err(format!("divides: {}", division.text));
     }
     // Where one stands, whether the landmark was passed, and locks and calls taken.
     let mut seen: HashMap<(usize, bool, usize, usize), usize> = HashMap::new();
@@ -55,6 +58,50 @@ pub(super) fn examine(
     Err(format!("no way to succeed with at most {locks} locks and {calls} calls"))
 }
 
+/// The most stores after the second barrier: the half of the register that is next, its lock, and
+/// what is returned through memory.
+const STORES_AFTER: usize = 4;
+
+/// Checks that on every path without a call the doorbell is last: something is stored before the
+/// first `barrier` (the doorbell record), the doorbell between it and the second one, and no more
+/// than [`STORES_AFTER`] after that.
+pub(super) fn rings_last(listing: &Listing, barrier: impl Fn(&str) -> bool) -> Result<(), String> {
+    // The instruction, barriers passed, whether something was stored since the last one, and stores
+    // after the second one.
+    let start = (0, 0, false, 0);
+    let (mut seen, mut open) = (HashSet::from([start]), vec![start]);
+    while let Some((at, barriers, stored, after)) = open.pop() {
+        let Some(Instruction { text, jump }) = listing.0.get(at) else { continue };
+        if is_call(text) || text.starts_with("ud") {
+            continue;
+        }
+        let (mut barriers, mut stored, mut after) = (barriers, stored, after);
+        if barrier(text) {
+            if !stored {
+                return Err(format!("barrier {} has no store before it", barriers + 1));
+            }
+            (barriers, stored) = (barriers + 1, false);
+        } else if is_store(text) {
+            stored = true;
+            after += usize::from(barriers == 2);
+        }
+        if barriers > 2 || after > STORES_AFTER {
+            return Err(format!("goes on after the doorbell: {text}"));
+        }
+        if text.starts_with("ret") && barriers == 1 {
+            return Err("returns between a doorbell and the barrier after it".into());
+        }
+        let next = goes_on(text).then_some(at + 1);
+        for next in [*jump, next].into_iter().flatten() {
+            let state = (next, barriers, stored, after);
+            if seen.insert(state) {
+                open.push(state);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What can be reached from a function's start by its own jumps: not what only unwinding comes to.
 fn reachable(listing: &Listing) -> impl Iterator<Item = &Instruction> {
     let mut seen = vec![false; listing.len()];
@@ -83,6 +130,20 @@ pub(crate) fn is_panic(text: &str) -> bool {
 
 pub(crate) fn is_call(text: &str) -> bool {
     text.split(' ').next().is_some_and(listing::is_call)
+}
+
+fn is_division(text: &str) -> bool {
+    let name = text.split(' ').next().unwrap_or(text);
+    matches!(name, "div" | "idiv" | "udiv" | "sdiv")
+}
+
+/// Whether memory is written other than the stack.
+fn is_store(text: &str) -> bool {
+    let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
+    let to = operands.split(',').next().unwrap_or(operands);
+    let moves = name.starts_with("mov") && to.contains('[') && !to.contains("[rsp");
+    let aarch64 = name.starts_with("st") && operands.contains('[') && !operands.contains("[sp");
+    moves || aarch64
 }
 
 fn is_lock(text: &str) -> bool {
@@ -143,6 +204,28 @@ mod tests {
         let lines =
             [("je", Some(3)), ("sfence", None), ("ret", None), ("call core::panicking", None)];
         assert!(examined(&lines, 0).is_err_and(|fault| fault.contains("may panic")));
+    }
+
+    #[test]
+    fn a_division_is_a_fault() {
+        let lines = [("div rcx", None), ("sfence", None), ("ret", None)];
+        assert!(examined(&lines, 0).is_err_and(|fault| fault.contains("divides")));
+    }
+
+    #[test]
+    fn the_doorbell_is_between_two_barriers_and_last() {
+        const STORE: (&str, Option<usize>) = ("mov DWORD PTR [rdi+0x8],eax", None);
+        const FENCE: (&str, Option<usize>) = ("sfence", None);
+        const RETURN: (&str, Option<usize>) = ("ret", None);
+        let checked = |lines: &[_]| rings_last(&listing(lines), |text| text == "sfence");
+        let good = [STORE, FENCE, STORE, STORE, FENCE, STORE, RETURN];
+        assert_eq!(checked(&good), Ok(()));
+        assert!(checked(&[FENCE, STORE, FENCE, RETURN]).is_err(), "no record");
+        assert!(checked(&[STORE, FENCE, FENCE, RETURN]).is_err(), "no doorbell");
+        assert!(checked(&[STORE, FENCE, STORE, RETURN]).is_err(), "no flush");
+        let more = [&good[..6], &[STORE; 5], &[RETURN]].concat();
+        assert!(checked(&more).is_err(), "the WQE is written after the doorbell");
+        assert_eq!(checked(&[("call x", None), STORE, FENCE, RETURN]), Ok(()), "a cold path");
     }
 
     #[test]

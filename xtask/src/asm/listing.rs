@@ -76,11 +76,19 @@ impl Names {
 
     /// The symbols of the functions with this path, which may be the end of a longer one.
     fn symbols(&self, path: &[&str]) -> impl Iterator<Item = &str> {
-        // What follows the path is a hash.
-        let part = mangled(path) + "17h";
-        let is_it = move |symbol: &&String| symbol.contains(&part);
+        let part = mangled(path);
+        let is_it = move |symbol: &&String| ends_path(symbol, &part);
         self.symbols.iter().filter(is_it).map(String::as_str)
     }
+}
+
+/// Whether `part` is the end of the path that a symbol has. In legacy names a hash follows, in those
+/// of today (`_R…`) no other name, which would start with a digit or a disambiguator.
+fn ends_path(symbol: &str, part: &str) -> bool {
+    let legacy = |rest: &str| rest.starts_with("17h");
+    let today = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit() || next == 's');
+    let mut at = symbol.match_indices(part).map(|(at, _)| &symbol[at + part.len()..]);
+    if symbol.starts_with("_R") { at.any(today) } else { at.any(legacy) }
 }
 
 /// A path as symbols have it.
@@ -236,6 +244,20 @@ mod tests {
     1016:\tcall   2000 <_ZN4core9panicking5panic17h0123456789abcdefE>
     101b:\tjmp    2400 <_ZN4crate5other17h0123456789abcdefE>
 ";
+
+    #[test]
+    fn a_function_is_found_by_either_kind_of_name() {
+        let part = mangled(&["operations", "post", "inline8"]);
+        for (symbol, found) in [
+            ("_ZN10mlx5_bench10operations4post7inline817h0123456789abcdefE", true),
+            ("_ZN10mlx5_bench10operations4post7inline812inner17h0123456789abcdefE", false),
+            ("_RNvNtNtCsHASH_10mlx5_bench10operations4post7inline8", true),
+            ("_RINvNtNtCsHASH_10mlx5_bench10operations4post7inline8yECs1_4main", true),
+            ("_RNvNtNtNtCsHASH_10mlx5_bench10operations4post7inline85inner", false),
+        ] {
+            assert_eq!(ends_path(symbol, &part), found, "{symbol}");
+        }
+    }
 
     #[test]
     fn addresses_and_hashes_give_way_to_names() {
