@@ -248,7 +248,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         write: impl FnOnce(&mut Writer),
     ) -> Position {
         let blocks = blocks_of(part.units);
-        let in_ring = blocks <= self.ring.to_end(at.head);
+        let in_ring = blocks <= self.ring.blocks_to_end(at.head);
         let slot = if in_ring { self.ring.at(at.head) } else { self.scratch() };
         let mut to = Writer { to: slot };
         // SAFETY: the slot has room for `blocks` blocks; control segment, what `write` writes and

@@ -170,7 +170,7 @@ impl<'q, T: Transport> Batch<'q, T> {
             let before = 1 + A::UNITS + O::Remote::UNITS;
             let (units, blocks) = (before + more, blocks_of(before + more));
             let signaled = (head.flags | queue.common.flags).contains(SendFlags::SIGNALED);
-            let in_one_piece = blocks == 1 || blocks <= queue.ring.to_end(at.head);
+            let in_one_piece = blocks == 1 || blocks <= queue.ring.blocks_to_end(at.head);
             if in_one_piece && queue.has_room(at, blocks, signaled) {
                 let slot = queue.ring.at(at.head);
                 // SAFETY: `blocks` blocks are free there, in one piece, and the request has as

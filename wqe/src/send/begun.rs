@@ -141,7 +141,7 @@ impl<T: Transport> SendQueue<T> {
                     self.ring.copy_in(at.head, scratch, blocks);
                 }
                 self.ring.restage(at.sequence, info.with_blocks(blocks));
-                self.is_checked |= blocks > self.ring.to_end(at.head) || units == 1;
+                self.is_checked |= blocks > self.ring.blocks_to_end(at.head) || units == 1;
                 at.after(blocks)
             }
             Err(error) => {

@@ -116,7 +116,7 @@ impl<T: Transport> SendQueue<T> {
         let (ring, record, counter) = (self.ring, self.doorbell.record, self.posted.head as u16);
         let (blocks, wqes) = self.posted.since(first);
         let last = ring.info(self.posted.sequence.wrapping_sub(1)).first();
-        let (wqe, to_end) = (ring.at(last.into()), ring.to_end(last.into()));
+        let (wqe, to_end) = (ring.at(last.into()), ring.blocks_to_end(last.into()));
         let register = &mut self.doorbell.register;
         // SAFETY: a WQE starts with a control segment and has at least one block. If it is alone,
         // it has `blocks`, `to_end` of them before the end of the ring if that is less.

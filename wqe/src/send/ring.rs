@@ -37,7 +37,7 @@ impl Ring {
 
     /// Returns the blocks from block `head` to the end of the ring.
     #[inline]
-    pub(crate) const fn to_end(&self, head: u32) -> u32 {
+    pub(crate) const fn blocks_to_end(&self, head: u32) -> u32 {
         self.mask + 1 - (head & self.mask)
     }
 
@@ -47,7 +47,7 @@ impl Ring {
     /// `from` points to `blocks` blocks, which are not part of the ring. The device does not use
     /// the blocks from `head` on.
     pub(crate) unsafe fn copy_in(&self, head: u32, from: NonNull<u8>, blocks: u32) {
-        let first = blocks.min(self.to_end(head)) as usize * BLOCK;
+        let first = blocks.min(self.blocks_to_end(head)) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
         // SAFETY: `first` bytes lie before the end of the ring, the rest at its start.
         unsafe {
@@ -59,10 +59,11 @@ impl Ring {
     /// Returns the exclusive-or of `bytes` bytes from block `head` on, across the end of the ring.
     pub(crate) fn xor(&self, head: u32, bytes: usize) -> u8 {
         let bytes = bytes.min(self.blocks() as usize * BLOCK);
-        let first = bytes.min(self.to_end(head) as usize * BLOCK);
-        // SAFETY: both ranges are inside the ring.
+        let first = bytes.min(self.blocks_to_end(head) as usize * BLOCK);
         let sum = |at: NonNull<u8>, length| {
-            (0..length).fold(0, |sum, i| sum ^ unsafe { at.byte_add(i).read() })
+            // SAFETY: both ranges are inside the ring.
+            let byte = |i| unsafe { at.byte_add(i).read() };
+            (0..length).fold(0, |sum, i| sum ^ byte(i))
         };
         sum(self.at(head), first) ^ sum(self.start, bytes - first)
     }

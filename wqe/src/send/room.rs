@@ -81,7 +81,7 @@ impl<T> SendQueue<T> {
     /// `most` blocks: in the ring if that many fit there in one piece, otherwise in the scratch
     /// buffer, from which [`SendQueue::place`] copies it.
     pub(crate) fn site(&mut self, at: Position, most: u32) -> NonNull<u8> {
-        if most <= self.ring.to_end(at.head) && self.has_room(at, most, true) {
+        if most <= self.ring.blocks_to_end(at.head) && self.has_room(at, most, true) {
             self.ring.at(at.head)
         } else {
             self.scratch()

@@ -78,6 +78,12 @@ fn assert_same<T: mlx5_wqe::ListTransport>(one: &Bed<T>, other: &Bed<T>, what: &
     let (free, blocks) = (one.queue.free_blocks(), one.layout.blocks);
     assert_eq!(free, other.queue.free_blocks(), "{what}");
     let mut at = u32::from(one.queue.producer()).wrapping_sub(blocks - free);
+    // The records: identifiers, sizes, operations.
+    let pending = |bed: &Bed<T>| {
+        let oldest = bed.queue.drain_point(at as u16).unwrap();
+        bed.queue.pending(oldest).collect::<Vec<_>>()
+    };
+    assert_eq!(pending(one), pending(other), "{what}");
     while at as u16 != one.queue.producer() {
         let units = usize::from(one.at_block(at, 16)[7] & 0x3f);
         assert_eq!(one.at_block(at, units * 16), other.at_block(at, units * 16), "{what}");
