@@ -483,7 +483,7 @@ fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_th
     bed.simulator.run_until_idle();
     drop(bed.cq);
     let poster = Arc::clone(&srq);
-    crate::testing::with_steps(move || drop(fill(&poster)), move || drop(pair));
+    crate::testing::with_steps(move || _ = fill(&poster), move || drop(pair));
     let mut srq = srq.lock().unwrap();
     assert_eq!((srq.in_flight(), srq.take_discarded().len()), (room, room as usize));
     assert!(srq.recv(1, Sge::default()).is_err());
