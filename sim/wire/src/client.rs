@@ -18,7 +18,7 @@ use mlx5_uapi::{
     real,
 };
 use nix::libc;
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{
@@ -304,10 +304,9 @@ impl Kernel for Wire {
         Ok(Arc::new(self.open_file(node, dev)?))
     }
 
-    /// Devices of a shared machine neither come nor go.
+    /// Devices of a shared machine neither come nor go, except with the process that serves it.
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Box::new(Quiet(EventFd::from_value_and_flags(0, flags)?)))
+        Ok(Box::new(HostEnd::new(&self.line)?))
     }
 
     fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
@@ -315,18 +314,34 @@ impl Kernel for Wire {
     }
 }
 
-/// An event file without events.
-struct Quiet(EventFd);
+/// An event file without events. It is readable, and fails, once the host has hung up.
+struct HostEnd {
+    /// Watches the socket for its end alone: answers make it readable for others.
+    set: Epoll,
+    /// Keeps the socket open.
+    _line: Arc<Line>,
+}
 
-impl AsFd for Quiet {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl HostEnd {
+    fn new(line: &Arc<Line>) -> Result<Self, Errno> {
+        let set = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        set.add(line.socket.as_fd(), EpollEvent::new(EpollFlags::EPOLLRDHUP, 0))?;
+        Ok(Self { set, _line: Arc::clone(line) })
     }
 }
 
-impl EventFile for Quiet {
+impl AsFd for HostEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.0.as_fd()
+    }
+}
+
+impl EventFile for HostEnd {
     fn read(&self, _: &mut [u8]) -> Result<usize, Errno> {
-        Err(Errno::EAGAIN)
+        match self.set.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO)? {
+            0 => Err(Errno::EAGAIN),
+            _ => Err(Errno::ENODEV),
+        }
     }
 }
 
