@@ -58,7 +58,10 @@ fn run() -> Done {
     server.srq.destroy()?;
     println!("the queue is destroyed: {posted} posted buffers are free");
     match server.free.len() as u64 + u64::from(posted) {
-        BUFFERS => Ok(println!("all {BUFFERS} buffers are free")),
+        BUFFERS => {
+            println!("all {BUFFERS} buffers are free");
+            Ok(())
+        }
         found => Err(format!("{found} of {BUFFERS} buffers are free").into()),
     }
 }

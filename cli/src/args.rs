@@ -98,4 +98,18 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn every_command_but_the_generators_takes_json_without_a_value() {
+        let mut all = Cli::command();
+        all.build();
+        let has_json = |command: &clap::Command| {
+            let mut arguments = command.get_arguments();
+            let json = arguments.find(|argument| argument.get_long() == Some("json"));
+            json.and_then(|json| json.get_num_args()).is_some_and(|values| values.min_values() == 0)
+        };
+        let without = all.get_subcommands().filter(|command| !has_json(command));
+        let without: Vec<&str> = without.map(clap::Command::get_name).collect();
+        assert_eq!(without, ["completions", "man", "help"]);
+    }
 }

@@ -172,7 +172,7 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// Whether polls that find nothing ask at times whether the device is still there (each million times) and
     /// the queue overran (when as many completed as the queue holds): a system call, and with DEVX, if an
     /// asynchronous event waits, a firmware command. Default: true. Without, no poll makes a system call, and
-    /// fails for either only once an asynchronous event was read, or another call failed, that tells of it.
+    /// fails for either only once an asynchronous event about it was read, or another call failed.
     pub fn checks(mut self, checks: bool) -> Self {
         self.checks = checks;
         self

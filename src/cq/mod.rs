@@ -54,7 +54,7 @@ pub(crate) struct CqInner {
     deferred: Arc<Deferred<Arc<UserIndex>>>,
     /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
-    /// Of a queue that was handed over: queues that were reset since, and the index behind their
+    /// Of a queue that was handed over: queues that were reset since, and the index after their
     /// last CQE. The poll that takes the queue back removes these CQEs. Locked after `buffer`.
     stale: Mutex<Vec<(u32, Arc<UserIndex>)>>,
     /// The ring of a queue whose handle was dropped. Locked before `buffer`.
@@ -204,7 +204,7 @@ impl CqInner {
         }
         let consumed = self.consumed();
         let mut stale = self.stale();
-        // What the program has passed, and what this end covers, is not kept.
+        // Drop the ends that the program has passed, and those that this end covers.
         stale.retain(|(until, other)| {
             (until.wrapping_sub(consumed) as i32) > 0 && other.get() != index.get()
         });
@@ -220,7 +220,7 @@ impl CqInner {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index behind the last CQE that names `index`, as of now. The buffer is locked:
+    /// Returns the index after the last CQE that names `index`, as of now. The buffer is locked:
     /// resizing, possibly on another thread, replaces it, and a poll may take the queue back.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
         #[cfg(test)]
@@ -633,8 +633,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the queue back that was handed over: polls go on behind what the program has polled, and
-    /// without the completions of queues that were reset meanwhile.
+    /// Takes the queue back that was handed over: polls go on after the CQEs that the program has
+    /// polled, and without the completions of queues that were reset meanwhile.
     #[cold]
     fn take_back(&mut self) {
         let Self { ring, inner, .. } = self;

@@ -746,7 +746,7 @@ mod tests {
 
     #[test]
     fn a_receive_of_fewer_bytes_than_the_device_wants_is_refused_by_name() {
-        // What the device says, whether it can be asked, and the least that follows.
+        // The answer of the device, whether it can be asked, and the least that follows.
         for (log_bytes, devx, least) in
             [(9, true, 512), (0, true, 16384), (9, false, 16384), (11, true, 2048)]
         {
@@ -832,7 +832,7 @@ mod tests {
         }
     }
 
-    /// Where packets lie: the receive and the stride of each.
+    /// The places of packets: the receive and the stride of each.
     fn places(queue: &mut EthernetQueue<Striding>) -> Result<Vec<(usize, usize)>, EthernetError> {
         let (start, stride, receive) =
             (queue.store.mode.start, queue.store.mode.log_stride, queue.store.mode.log_receive);

@@ -6,7 +6,7 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::{Errno, cmd::devx};
 
-/// What DPDK takes for the least of every device that says nothing (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+/// DPDK assumes this least for every device that states none (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
 const LOG_STRIDING_BYTES: u32 = 14;
 
 impl Link {

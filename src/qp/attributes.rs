@@ -132,7 +132,7 @@ attributes! {
     ah_attr: AhAttr = AV, |to, path| to.base.dest = to_dest(&path);
     /// The maximum packet size on the path.
     path_mtu: Mtu = PATH_MTU, |to, mtu| to.base.path_mtu = mtu.raw();
-    /// How long to wait for an acknowledgement ([`AckTimeout::at_least`]).
+    /// The time to wait for an acknowledgement ([`AckTimeout::at_least`]).
     timeout: AckTimeout = TIMEOUT, |to, timeout| to.base.timeout = timeout.get();
     /// How often to retransmit without an acknowledgement.
     retry_cnt: RetryCount = RETRY_CNT, |to, count| to.base.retry_cnt = count.get();

@@ -525,10 +525,10 @@ impl<T: QueuePairTransport> QueuePair<T> {
     /// again. If the kernel refuses, the queue pair is returned with the error.
     ///
     /// Polling skips the completions of the queue pair that are still in the completion queues. The
-    /// receives of a shared receive queue among them are told by
+    /// receives of a shared receive queue among them are returned by
     /// [`SharedReceiveQueue::take_discarded`](crate::SharedReceiveQueue::take_discarded). A queue pair
-    /// that is dropped is destroyed, too, and tells nothing. [`QueuePair::quiesce`] before tells what
-    /// became of each request; `docs/STATES.md` has all steps.
+    /// that is dropped is destroyed, too, and returns nothing. [`QueuePair::quiesce`] before reports
+    /// the result of each request; `docs/STATES.md` has all steps.
     ///
     /// A poll on another thread may return a completion of such a request until this call returns.
     pub fn destroy(self) -> Result<Vec<NotDone>, DestroyError<Self>> {

@@ -1,4 +1,4 @@
-//! What a device may still complete of a queue pair, for tests whose device completes late.
+//! Requests of a queue pair that a device may still complete, for tests whose device completes late.
 
 use super::states::NotDone;
 use super::{QpInner, QueuePair, QueuePairTransport};

@@ -92,7 +92,7 @@ struct World {
     posted: BTreeSet<u64>,
     connections: Vec<Connection>,
     random: Random,
-    /// How many steps the device does around the next call.
+    /// The number of steps that the device does around the next call.
     late: Arc<AtomicU64>,
     /// Completions that were polled, receives that were discarded.
     counts: [usize; 2],

@@ -19,7 +19,7 @@ const BUFFERS: u64 = 7;
 /// The queue pairs of a queue.
 enum Ends {
     /// They take from it, and are destroyed before it.
-    Connected(Pair),
+    Connected(Box<Pair>),
     /// An extended connection, whose target is destroyed after it.
     Extended { sender: QueuePair<XrcSend>, _target: XrcTarget },
 }
@@ -61,10 +61,10 @@ impl World {
         let Bed { pd, cq, context, .. } = &self.bed;
         let builder = pd.create_srq(BUFFERS as u32);
         self.eras += 1;
-        let (srq, ends) = if place % 2 == 0 {
+        let (srq, ends) = if place.is_multiple_of(2) {
             let srq = builder.build().unwrap();
             let pair = self.bed.pair(Some(&srq));
-            (srq, Ends::Connected(pair))
+            (srq, Ends::Connected(Box::new(pair)))
         } else {
             let srq = builder.xrc(&self.domain, cq).build().unwrap();
             let mut sender = pd.create_qp::<XrcSend>(cq, cq).max_inline_data(8).build().unwrap();
@@ -146,7 +146,8 @@ impl World {
         let Queue { srq, ends, posted, .. } = self.take(place, early);
         self.counts[1] += posted.len();
         match ends.unwrap() {
-            Ends::Connected(Pair { near, far, .. }) => {
+            Ends::Connected(pair) => {
+                let Pair { near, far, .. } = *pair;
                 for qp in [far, near] {
                     self.delay();
                     qp.destroy().unwrap();

@@ -187,8 +187,8 @@ fn a_completion_queue_that_was_resized_though_the_call_failed_goes_on_where_the_
     assert_clean(&simulator);
 }
 
-/// A context with so many pages for BlueFlame, two registers each. The kernel refuses to destroy queue pairs
-/// while the flag is set.
+/// A context with `pages` pages for BlueFlame, two registers each. The kernel refuses to destroy
+/// queue pairs while the flag is set.
 fn stubborn(pages: u32) -> (Simulator, Arc<AtomicBool>, Context) {
     let simulator = Simulator::new(infiniband());
     let refuse = Arc::new(AtomicBool::new(false));

@@ -93,7 +93,7 @@ struct Writer {
     _far: QueuePair<Rc>,
     memory: MemoryRegion,
     posted: u64,
-    /// How many queries of completion queues reached the device.
+    /// The number of queries of completion queues that reached the device.
     asked: Arc<AtomicUsize>,
 }
 

@@ -73,7 +73,7 @@ fn polled(bed: &mut Bed) -> Vec<u64> {
     wr_ids
 }
 
-/// What a program does that polls the queue itself: it stores its consumer index.
+/// Stores a consumer index, as a program does that polls the queue itself.
 fn consume(raw: &RawCompletionQueue, consumer: u32) {
     // SAFETY: the consumer index of the doorbell record, which the queue keeps.
     unsafe { raw.record.cast::<[u8; 4]>().write_volatile(consumer.to_be_bytes()) };

@@ -345,7 +345,7 @@ fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
     assert_eq!(bed.cq.poll(16, |_| panic!("no poll returns them after")), Ok(0));
 }
 
-/// What becomes of connections that took from a shared receive queue and were not polled to the end.
+/// Connections take from a shared receive queue and are not polled to the end.
 #[test]
 fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pairs() {
     const BUFFERS: u64 = 15;
@@ -483,12 +483,7 @@ fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_th
     bed.simulator.run_until_idle();
     drop(bed.cq);
     let poster = Arc::clone(&srq);
-    crate::testing::with_steps(
-        move || {
-            fill(&poster);
-        },
-        move || drop(pair),
-    );
+    crate::testing::with_steps(move || _ = fill(&poster), move || drop(pair));
     let mut srq = srq.lock().unwrap();
     assert_eq!((srq.in_flight(), srq.take_discarded().len()), (room, room as usize));
     assert!(srq.recv(1, Sge::default()).is_err());
@@ -534,7 +529,7 @@ fn discarded_requests_are_kept_as_many_as_the_queue_holds() {
     assert!((7..=8).contains(&srq.take_discarded().len()));
 }
 
-/// What is posted while a queue pair is quiesced would be flushed after the list was made.
+/// A request that is posted while a queue pair is quiesced would be flushed after the list was made.
 #[test]
 fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
     let mut bed = Bed::new();

@@ -135,7 +135,7 @@ impl fmt::Display for Captured {
         write!(f, "{packets} packets captured, {too_long} longer than a buffer, ")?;
         match dropped {
             Some(dropped) => write!(f, "{dropped} dropped by the port for want of a receive"),
-            None => f.write_str("and this kernel does not tell how many the port dropped"),
+            None => f.write_str("and this kernel does not count those that the port dropped"),
         }
     }
 }

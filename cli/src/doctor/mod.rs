@@ -160,7 +160,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     examine(args, &Machine { root: PathBuf::from("/") }, || args.port.device.select(), out)
 }
 
-/// What to do on a machine without a device.
+/// The remedy on a machine without a device.
 const NO_DEVICE: &str =
     "do what stands above, or look at the simulated device: `mlx5 doctor --sim`";
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 /// A request or a completion.
 pub(super) struct Entry {
-    /// Where it begins, if it is one of a ring.
+    /// The byte at which it begins, if it is one of a ring.
     pub(super) at: Option<usize>,
     /// Bytes.
     pub(super) length: usize,

@@ -22,7 +22,7 @@ const LONGEST: usize = 4096;
 /// The shortest write(2) to a device: its header.
 const HEADER: usize = 8;
 
-/// What happened, and in which process.
+/// An event, and the process in which it happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Report {
     pub(crate) pid: Pid,

@@ -100,7 +100,7 @@ fn objects(lines: &str) -> Vec<Value> {
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     // Whatever a line is about, it says so under the same name.
     assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
-    // What is known of a queue is known of a simulated one here.
+    // Every queue is a simulated one here; a process may not have made one yet.
     for one in &all {
         let simulated = one.get("simulated").unwrap_or_else(|| panic!("no key in {one}"));
         let unknown = simulated.is_null() && one["event"] == "process";
@@ -122,7 +122,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// The key says whether the command simulates the device: behind the library it cannot know.
+/// The key says whether the command simulates the device. It does not see that the preload library
+/// does.
 fn a_device_that_another_process_simulates() {
     let mut command = command(&["list", "--json"]);
     let output = on_simulator_of(&mut command).output().expect("it runs");

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mlx5_sim::kernel::{SysfsEntry, takes_descriptor};
 use mlx5_uapi::ioctl::{AttrId, IoctlAttr, IoctlHeader, Method};
@@ -18,18 +19,21 @@ use mlx5_uapi::{
     real,
 };
 use nix::libc;
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::message::{self, Ask, Message, to_bytes, to_words};
 use crate::unreached::Unreached;
 
-/// What the host reads of a process that it lets in: any value that memory does not often have.
+/// The value that the host reads of a process that it lets in; memory does not often have it.
 const SEEN: u64 = 0x6d6c_7835_7369_6d77;
+/// How long a host may take to let a process in.
+const LIMIT: Duration = Duration::from_secs(20);
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
 
@@ -59,8 +63,14 @@ impl Line {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = self.socket.as_raw_fd();
         // A host that is gone is a device that is gone.
-        message::send(socket, &Message::ask(ask, numbers, bytes), None).map_err(|_| Errno::EIO)?;
-        let answer = message::receive(socket).ok().flatten().ok_or(Errno::EIO)?;
+        let cause = |errno| match errno {
+            // A limit of time is set until the host lets this process in.
+            Errno::EAGAIN => Errno::ETIMEDOUT,
+            Errno::EMFILE => Errno::EMFILE,
+            _ => Errno::EIO,
+        };
+        message::send(socket, &Message::ask(ask, numbers, bytes), None).map_err(cause)?;
+        let answer = message::receive(socket).map_err(cause)?.ok_or(Errno::EIO)?;
         drop(turn);
         Ok(answer)
     }
@@ -110,15 +120,27 @@ impl Line {
 /// Allows a process to reach this one's memory. Where the kernel knows no such restriction, it needs
 /// no such leave.
 fn allow(pid: i32) {
-    let pid = pid.unsigned_abs() as libc::c_ulong;
+    let pid = match pid {
+        // It is outside of this process's PID namespace, and has no number here.
+        0 => libc::PR_SET_PTRACER_ANY,
+        _ => pid.unsigned_abs() as libc::c_ulong,
+    };
     // SAFETY: the call takes a number, and changes nothing in memory.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, pid, 0, 0, 0) };
 }
 
-/// A socket that is connected to the host at a path.
-fn connected(path: &Path) -> Result<OwnedFd, Errno> {
+/// Sets how long a call on a socket may wait; zero stands for no limit.
+fn set_limit(socket: &OwnedFd, limit: Duration) -> Result<(), Errno> {
+    let limit = TimeVal::microseconds(limit.as_micros() as i64);
+    setsockopt(socket, sockopt::SendTimeout, &limit)?;
+    setsockopt(socket, sockopt::ReceiveTimeout, &limit)
+}
+
+/// A socket that is connected to the host at a path, each of whose calls has a limit.
+fn connected(path: &Path, limit: Duration) -> Result<OwnedFd, Errno> {
     let kind = SockType::SeqPacket;
     let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    set_limit(&socket, limit)?;
     connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(socket)
 }
@@ -147,8 +169,14 @@ impl Wire {
     /// With `MLX5_SIM_WIRE_KILL=N` in its environment the process is killed (`SIGKILL`) instead of
     /// asking the host for the N-th time, which is about its N-th call into the kernel: a test kills a
     /// program at each of its steps.
+    ///
+    /// Fails if the host does not answer within 20 seconds.
     pub fn connect(path: &Path) -> Result<Self, Unreached> {
-        let socket = connected(path).map_err(|errno| Unreached::by_socket(path, errno))?;
+        Self::connect_within(path, LIMIT)
+    }
+
+    fn connect_within(path: &Path, limit: Duration) -> Result<Self, Unreached> {
+        let socket = connected(path, limit).map_err(|errno| Unreached::by_socket(path, errno))?;
         Self::let_in(socket).map_err(|errno| Unreached::by_host(path, errno))
     }
 
@@ -164,6 +192,8 @@ impl Wire {
         let word = SEEN;
         let seen = [message::VERSION, (&raw const word).expose_provenance() as u64, SEEN];
         let hello = line.ask_well(Ask::Hello, &seen, &[])?;
+        // Later answers take as long as the machine works.
+        set_limit(&line.socket, Duration::ZERO)?;
         Ok(Self {
             line: Arc::new(line),
             number: hello.numbers[0],
@@ -304,10 +334,9 @@ impl Kernel for Wire {
         Ok(Arc::new(self.open_file(node, dev)?))
     }
 
-    /// Devices of a shared machine neither come nor go.
+    /// Devices of a shared machine neither come nor go, except with the process that serves it.
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Box::new(Quiet(EventFd::from_value_and_flags(0, flags)?)))
+        Ok(Box::new(HostEnd::new(&self.line)?))
     }
 
     fn rdma_cm(&self) -> Result<Arc<dyn CmFile>, Errno> {
@@ -315,18 +344,34 @@ impl Kernel for Wire {
     }
 }
 
-/// An event file without events.
-struct Quiet(EventFd);
+/// An event file without events. It is readable, and fails, once the host has hung up.
+struct HostEnd {
+    /// Watches the socket for its end alone: answers make it readable for others.
+    set: Epoll,
+    /// Keeps the socket open.
+    _line: Arc<Line>,
+}
 
-impl AsFd for Quiet {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl HostEnd {
+    fn new(line: &Arc<Line>) -> Result<Self, Errno> {
+        let set = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        set.add(line.socket.as_fd(), EpollEvent::new(EpollFlags::EPOLLRDHUP, 0))?;
+        Ok(Self { set, _line: Arc::clone(line) })
     }
 }
 
-impl EventFile for Quiet {
+impl AsFd for HostEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.0.as_fd()
+    }
+}
+
+impl EventFile for HostEnd {
     fn read(&self, _: &mut [u8]) -> Result<usize, Errno> {
-        Err(Errno::EAGAIN)
+        match self.set.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO)? {
+            0 => Err(Errno::EAGAIN),
+            _ => Err(Errno::ENODEV),
+        }
     }
 }
 
@@ -534,5 +579,35 @@ impl Drop for WireCmFile {
     fn drop(&mut self) {
         self.line.events().remove(&self.signal.as_raw_fd());
         self.line.tell(Ask::CloseCm, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    #[test]
+    fn host_that_never_answers_is_named_after_the_limit() {
+        let name = format!("mlx5-silent-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let kind = SockType::SeqPacket;
+        let host = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(host.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        // The first one is queued and not answered; then the queue is full.
+        listen(&host, Backlog::new(0).unwrap()).unwrap();
+        let limit = Duration::from_millis(10);
+        let mut queued = Vec::new();
+        let mut refused = Wire::connect_within(&path, limit).unwrap_err();
+        assert_eq!(refused.errno(), Errno::ETIMEDOUT);
+        assert!(!refused.is_absent());
+        assert!(refused.to_string().contains("does not answer"), "{refused}");
+        while refused.errno() != Errno::EAGAIN {
+            assert!(queued.len() < 100, "the queue has no end");
+            queued.extend(connected(&path, limit));
+            refused = Wire::connect_within(&path, limit).unwrap_err();
+        }
+        assert!(refused.to_string().contains("does not answer"), "{refused}");
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -49,12 +49,10 @@ macro_rules! say {
 pub struct Host {
     shared: Arc<Shared>,
     listener: OwnedFd,
-    path: PathBuf,
-    /// Held as long as the socket is this host's.
-    _lock: Flock<File>,
 }
 
 struct Shared {
+    place: Place,
     simulator: Simulator,
     settings: String,
     trace: bool,
@@ -68,6 +66,44 @@ struct Shared {
     gone: EventFd,
 }
 
+/// The socket's place in the file system.
+struct Place {
+    path: PathBuf,
+    /// Held as long as the place is this host's.
+    lock: Mutex<Option<Flock<File>>>,
+}
+
+impl Place {
+    /// Removes the socket: programs that come now find no machine. The place stays this host's.
+    fn close(&self) -> io::Result<()> {
+        let held = lock(&self.lock);
+        if held.as_ref().is_some_and(|file| is_at(file, &lock_of(&self.path))) {
+            return remove_if_there(&self.path);
+        }
+        Ok(())
+    }
+
+    /// Removes socket and lock, once: another host may serve here from then on.
+    fn release(&self) {
+        let mut held = lock(&self.lock);
+        let Some(file) = held.take() else { return };
+        let own = lock_of(&self.path);
+        if is_at(&file, &own) {
+            // Nothing can be done for what cannot be removed: the next host removes it.
+            let _ = remove_if_there(&self.path);
+            let _ = remove_if_there(&own);
+        }
+    }
+}
+
+/// Removes a file, unless it is gone already.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Ends a host from another thread.
 #[derive(Clone)]
 pub struct Leave {
@@ -79,6 +115,16 @@ impl Leave {
     pub fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.ring();
+    }
+
+    /// Removes the socket: programs that come now find no machine. Those that are connected are served.
+    pub fn close(&self) -> io::Result<()> {
+        self.shared.place.close()
+    }
+
+    /// Gives the socket's place up, before the process ends: another host may serve there.
+    pub fn release(&self) {
+        self.shared.place.release();
     }
 
     /// Returns the numbers of the processes that are connected.
@@ -157,11 +203,8 @@ impl Host {
                 Err((_, errno)) => return Err(errno.into()),
             }
         };
-        // Whoever had the lock is gone, and so is whoever answered there.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        // The host that had the lock is gone, and does not answer at its socket.
+        remove_if_there(path)?;
         let machine = settings.machine.clone().unwrap_or_default();
         let simulator = Simulator::for_processes(machine)?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -170,6 +213,7 @@ impl Host {
         listen(&listener, Backlog::new(BACKLOG)?)?;
         let gone = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = Shared {
+            place: Place { path: path.to_owned(), lock: Mutex::new(Some(lock)) },
             simulator,
             settings: settings.about_machine.clone(),
             trace: settings.trace,
@@ -180,7 +224,7 @@ impl Host {
             gone,
         };
         let shared = Arc::new(shared);
-        Ok(Some(Self { shared, listener, path: path.to_owned(), _lock: lock }))
+        Ok(Some(Self { shared, listener }))
     }
 
     /// The machine itself.
@@ -219,9 +263,9 @@ impl Host {
             let _ = self.shared.gone.read();
             self.accept(&mut short)?;
         }
-        // Who comes now finds nobody here, and starts a machine of its own; who came before that
-        // is served, unless there is no descriptor for it and nobody who will go.
-        std::fs::remove_file(&self.path)?;
+        // A program that comes now finds no machine, and starts its own; one that came before is
+        // served, unless there is no descriptor for it and none will be free.
+        self.shared.place.close()?;
         loop {
             self.accept(&mut short)?;
             if lock(&self.shared.clients).is_empty() {
@@ -237,8 +281,7 @@ impl Host {
             }
         }
         self.shared.tell_violations();
-        // This process has it yet.
-        let _ = std::fs::remove_file(lock_of(&self.path));
+        self.shared.place.release();
         Ok(lock(&self.shared.violations).len())
     }
 
@@ -291,6 +334,13 @@ impl Host {
                 lock(&self.shared.clients).remove(&number);
             }
         }
+    }
+}
+
+/// However it ends, its files go.
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.shared.place.release();
     }
 }
 
@@ -576,5 +626,37 @@ mod tests {
         assert_eq!(described(Ask::Call, &call), "UVERBS_METHOD_CQ_CREATE");
         assert_eq!(described(Ask::Open, &call), "Open");
         assert_eq!(described(Ask::Call, &asked(Vec::new())), "Call");
+    }
+
+    fn path_of(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("mlx5-{name}-{}", std::process::id()))
+    }
+
+    fn host_at(path: &Path) -> Host {
+        let settings = "".parse().expect("settings");
+        Host::bind(path, &settings).expect("a host").expect("no other")
+    }
+
+    #[test]
+    fn host_that_gave_its_place_up_removes_nothing_of_the_next_one() {
+        let path = path_of("places");
+        let first = host_at(&path);
+        let leave = first.leave();
+        // Both may find the end at a time.
+        leave.close().expect("it is there");
+        leave.close().expect("it is gone already");
+        assert!(!path.exists() && lock_of(&path).exists());
+        let settings = "".parse().expect("settings");
+        assert!(Host::bind(&path, &settings).expect("a lock").is_none(), "the place is taken");
+        leave.release();
+        assert!(!lock_of(&path).exists());
+        let second = host_at(&path);
+        leave.close().expect("nothing to do");
+        leave.release();
+        leave.leave();
+        assert_eq!(first.serve(None).expect("it ends"), 0);
+        assert!(path.exists() && lock_of(&path).exists(), "the second one's files are gone");
+        drop(second);
+        assert!(!path.exists() && !lock_of(&path).exists());
     }
 }

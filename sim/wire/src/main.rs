@@ -1,15 +1,14 @@
 //! Serves one simulated machine to several processes; see `cargo xtask with-sim`.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitCode, exit};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mlx5_sim::settings::Settings;
-use mlx5_sim_wire::{Host, Leave, Wire, lock_of};
+use mlx5_sim_wire::{Host, Leave, Wire};
 use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, Signal, raise};
 
@@ -27,16 +26,19 @@ ends, the exit status is 1 if a driver did what none may, and standard error say
 If another process serves a machine there, that one stays as it is: this one says so, and
 ends. It fails if --sim wants another machine, or if --stay is given.
 
-Nothing tells it of a doorbell, so it looks: a thousand times a second while a program
+The setting loss acts on packets between devices: with one device, connections inside it
+lose none. Name devices=2, and bind each program to an address of its own device.
+
+No doorbell wakes it, so it looks: a thousand times a second while a program
 has a device open and none rings, which takes one or two percent of a processor, and
 twenty times a second while none has. Programs that spin would keep it waiting, so it
 asks for the nice value -10, which root gets. Started with a nice value, it keeps that.";
 
-/// How long it waits for somebody to come.
+/// Time without a program after which it ends. So long it also waits for another one to serve.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long a signal waits until violations are said.
+/// Time after a signal in which violations are said.
 const SAYING: Duration = Duration::from_secs(2);
-/// How long it waits between two tries to reach another.
+/// Time between two tries to serve, or to reach another one that does.
 const RETRY: Duration = Duration::from_millis(10);
 /// The nice value that it would like.
 const PRIORITY: i32 = -10;
@@ -47,7 +49,7 @@ struct Arguments {
     stay: bool,
 }
 
-/// What the command line says; none where it asks for help.
+/// Reads the command line; none if it asks for help.
 fn arguments() -> Result<Option<Arguments>, String> {
     let (mut path, mut list, mut stay) = (None, String::new(), false);
     let mut given = std::env::args().skip(1);
@@ -62,18 +64,6 @@ fn arguments() -> Result<Option<Arguments>, String> {
     }
     let settings = list.parse::<Settings>().map_err(|error| format!("--sim: {error}"))?;
     Ok(Some(Arguments { path: path.ok_or("no socket is named")?, settings, stay }))
-}
-
-/// Waits until the other one that is to serve there does.
-fn wait_for_the_other(path: &Path) -> io::Result<Wire> {
-    let begun = Instant::now();
-    loop {
-        match Wire::connect(path) {
-            Ok(other) => return Ok(other),
-            Err(error) if begun.elapsed() > LINGER => return Err(io::Error::other(error)),
-            Err(_) => thread::sleep(RETRY),
-        }
-    }
 }
 
 /// The options that would have to change a machine that is there already.
@@ -116,34 +106,74 @@ fn hurry() {
     }
 }
 
-/// What ends a machine from outside.
+/// The signals that end a machine.
 fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
+/// What a signal ends: none until this process serves.
+type Served = Arc<Mutex<Option<Leave>>>;
+
 /// Ends the process at the first signal, which is blocked: as the signal does, but that socket and
-/// lock go, and violations are said.
-fn end_by_signal(path: PathBuf, leave: Leave) -> io::Result<()> {
+/// lock go, and violations are said. Both threads start here: later there may be room for none.
+fn end_by_signal(served: &Served) -> io::Result<()> {
+    let (ask, asked) = mpsc::channel::<Leave>();
+    let (count, said) = mpsc::channel();
+    let say = move || {
+        if let Ok(leave) = asked.recv() {
+            // The process may have ended the wait.
+            let _ = count.send(leave.violations());
+        }
+    };
+    let served = Arc::clone(served);
     let end = move || {
         // It fails for a set of no signals alone.
         let signal = signals().wait().unwrap_or(Signal::SIGTERM);
-        // The machine may have ended by itself just now.
-        let _ = fs::remove_file(&path);
-        let _ = fs::remove_file(lock_of(&path));
-        if has_violations(leave) {
+        let leave = served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(leave) = leave else { end_by(signal) };
+        // It is removed below, if it cannot be here.
+        let _ = leave.close();
+        // A thread that still says violations when the time is over waits for a reader of standard
+        // error: there are some.
+        let has_violations = ask.send(leave.clone()).is_ok()
+            && said.recv_timeout(SAYING).map_or(true, |all| all > 0);
+        leave.release();
+        if has_violations {
             exit(1);
         }
         end_by(signal)
     };
+    thread::Builder::new().name("violations".to_owned()).spawn(say)?;
     thread::Builder::new().name("signals".to_owned()).spawn(end).map(drop)
 }
 
-/// Says the violations, and returns whether there are any. A thread that still says them after the time
-/// for that waits for a reader of standard error: there are some.
-fn has_violations(leave: Leave) -> bool {
-    let (count, said) = mpsc::channel();
-    thread::spawn(move || count.send(leave.violations()));
-    said.recv_timeout(SAYING).map_or(true, |violations| violations > 0)
+/// Which process serves the machine.
+enum Role {
+    This(Host),
+    Other(Wire),
+}
+
+/// Starts the machine, or finds the one that another process serves. Waits while that one is about to
+/// serve, or to end.
+fn take_role(arguments: &Arguments, served: &Served) -> Result<Role, String> {
+    let begun = Instant::now();
+    loop {
+        // A signal waits for it, so that it finds what there is to remove.
+        let mut leave = served.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = Host::bind(&arguments.path, &arguments.settings);
+        if let Some(host) = host.map_err(|error| error.to_string())? {
+            *leave = Some(host.leave());
+            return Ok(Role::This(host));
+        }
+        drop(leave);
+        match Wire::connect(&arguments.path) {
+            Ok(other) => return Ok(Role::Other(other)),
+            Err(error) if !error.is_absent() || begun.elapsed() > LINGER => {
+                return Err(error.to_string());
+            }
+            Err(_) => thread::sleep(RETRY),
+        }
+    }
 }
 
 /// Ends the process by the default action of a signal, whatever action was inherited. The kernel takes
@@ -156,26 +186,24 @@ fn end_by(signal: Signal) -> ! {
     exit(128 + signal as i32)
 }
 
-/// Answers how often a driver did what it never must.
+/// Returns how often a driver did what it never must.
 fn serve(arguments: &Arguments) -> Result<usize, String> {
     let failed = |error: io::Error| error.to_string();
     // Threads that start later inherit it.
     hurry();
     let blocked = signals().thread_block();
     blocked.map_err(|errno| errno.to_string())?;
-    let host = Host::bind(&arguments.path, &arguments.settings).map_err(failed)?;
-    if let Some(host) = &host {
-        end_by_signal(arguments.path.clone(), host.leave()).map_err(failed)?;
-    } else {
-        let _ = signals().thread_unblock();
-        let other = wait_for_the_other(&arguments.path).map_err(failed)?;
-        leave_to(&other, arguments)?;
+    let served = Served::default();
+    end_by_signal(&served).map_err(failed)?;
+    let role = take_role(arguments, &served)?;
+    if let Role::Other(other) = &role {
+        leave_to(other, arguments)?;
     }
     println!("ready");
     io::stdout().flush().map_err(failed)?;
-    match host {
-        Some(host) => host.serve((!arguments.stay).then_some(LINGER)).map_err(failed),
-        None => Ok(0),
+    match role {
+        Role::This(host) => host.serve((!arguments.stay).then_some(LINGER)).map_err(failed),
+        Role::Other(_) => Ok(0),
     }
 }
 

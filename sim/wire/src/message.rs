@@ -156,6 +156,10 @@ pub(crate) fn receive(socket: RawFd) -> Result<Option<Message>, Errno> {
         match recvmsg::<()>(socket, &mut parts, Some(&mut control), flags) {
             Ok(answer) => {
                 let mut file = None;
+                if answer.flags.contains(MsgFlags::MSG_CTRUNC) {
+                    // This process has no descriptor left for the one that was sent.
+                    return Err(Errno::EMFILE);
+                }
                 for message in answer.cmsgs()? {
                     if let ControlMessageOwned::ScmRights(files) = message {
                         for fd in files {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use mlx5_sim::Simulator;
 use mlx5_sim::settings::Settings;
 
-use crate::host::{Host, Leave, lock_of};
+use crate::host::{Host, Leave};
 
-/// How long the end waits for programs to disconnect.
+/// Time for which the end waits for programs to disconnect.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A machine at a socket of its own, served by a thread of this process: for tests that start
@@ -103,10 +103,7 @@ impl Drop for Served {
     /// Does not wait for programs: one of them may be why a test has failed.
     fn drop(&mut self) {
         self.leave.leave();
-        // The socket is left if the machine was not ended.
-        for file in [lock_of(&self.socket), self.socket.clone()] {
-            let _ = std::fs::remove_file(file);
-        }
+        self.leave.release();
     }
 }
 

@@ -25,6 +25,14 @@ enum Cause {
     /// The host cannot reach this process's memory.
     Memory,
     Version,
+    /// The host has hung up.
+    HungUp,
+    /// The host does not answer.
+    Silent,
+    /// The host serves as many processes as it can.
+    Full,
+    /// This process has no descriptor left.
+    Descriptors,
     Other,
 }
 
@@ -36,6 +44,9 @@ impl Unreached {
             Errno::EACCES | Errno::EPERM => {
                 Cause::Denied(path.metadata().ok().map(|socket| socket.uid()))
             }
+            Errno::EMFILE | Errno::ENFILE => Cause::Descriptors,
+            // More programs wait to be let in than the socket holds.
+            Errno::EAGAIN => Cause::Silent,
             _ => Cause::Other,
         };
         Self { path: path.to_owned(), cause, errno }
@@ -44,14 +55,22 @@ impl Unreached {
     /// The host answers this.
     pub(crate) fn by_host(path: &Path, errno: Errno) -> Self {
         let cause = match errno {
-            // It ended.
-            Errno::EIO => Cause::NotServed,
+            Errno::EIO => Cause::HungUp,
+            Errno::ETIMEDOUT => Cause::Silent,
+            Errno::EAGAIN => Cause::Full,
+            Errno::EMFILE | Errno::ENFILE => Cause::Descriptors,
             Errno::ESRCH => Cause::Unseen,
             Errno::EPERM | Errno::EFAULT | Errno::ENOSYS => Cause::Memory,
             Errno::EPROTO => Cause::Version,
             _ => Cause::Other,
         };
         Self { path: path.to_owned(), cause, errno }
+    }
+
+    /// Whether no machine is served there, or one has just ended: one may be served later.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.cause, Cause::NotServed | Cause::HungUp)
     }
 
     /// Returns what the kernel, or the process that serves, answered.
@@ -94,6 +113,26 @@ impl fmt::Display for Unreached {
                 f,
                 "the process that serves at {path} is of another version ({errno}): build both \
                  programs from one checkout, and start it again"
+            ),
+            Cause::HungUp => write!(
+                f,
+                "the process that serves at {path} hung up ({errno}): it has ended, or can start no \
+                 thread for this program; its standard error says more"
+            ),
+            Cause::Silent => write!(
+                f,
+                "the process that serves at {path} does not answer ({errno}): it may be stopped; let \
+                 it go on (`kill -CONT`), or end it and start it again"
+            ),
+            Cause::Full => write!(
+                f,
+                "the machine at {path} serves as many processes as it can ({errno}): end some of \
+                 them, or start another machine at another socket"
+            ),
+            Cause::Descriptors => write!(
+                f,
+                "this process has too many open files to connect to {path} ({errno}): raise \
+                 RLIMIT_NOFILE (`ulimit -n`)"
             ),
             Cause::Other => write!(
                 f,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use limited::{output, within};
 use mlx5_sim_wire::{Served, Wire, lock_of};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, OFlag, fcntl};
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, pthread_sigmask, signal};
@@ -219,7 +219,7 @@ fn a_signal_ends_it_and_leaves_nothing() {
     }
 }
 
-/// What starts a program as process 1 of a namespace of its own; none where the kernel refuses it.
+/// The command that starts a program as process 1 of a namespace of its own; none where the kernel refuses it.
 fn first_of_a_namespace() -> Option<Command> {
     let mut words = vec!["--pid", "--fork", "--kill-child"];
     if !nix::unistd::geteuid().is_root() {
@@ -259,7 +259,7 @@ fn a_signal_ends_it_as_process_1_of_a_container() {
     }
 }
 
-/// What is said to a program that cannot reach a machine; it does not say to start one.
+/// The text for a program that cannot reach a machine; it does not say to start one.
 fn refused(socket: &Path) -> String {
     let said = Wire::connect(socket).expect_err("it is not let in").to_string();
     assert!(said.contains(&socket.display().to_string()) && !said.contains("cargo run"), "{said}");
@@ -275,6 +275,111 @@ fn a_program_outside_of_its_pid_namespace_is_refused_by_name() {
     assert!(said.contains("is in another PID namespace (ESRCH"), "{said}");
     let ended = machine.ended_by(Signal::SIGTERM);
     assert!(text(&ended.stderr).contains("process 0: not let in: ESRCH"), "{ended:?}");
+}
+
+#[test]
+fn second_one_in_another_pid_namespace_ends_at_once_and_says_why() {
+    let Some(command) = first_of_a_namespace() else { return };
+    let mut machine = Staying::start(command, "");
+    machine.process = child_of(machine.process);
+    let Some(mut second) = first_of_a_namespace() else { return };
+    let refused = output(second.arg(&machine.socket)).expect("it runs");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text(&refused.stderr).contains("is in another PID namespace (ESRCH"), "{refused:?}");
+    let ended = machine.ended_by(Signal::SIGTERM);
+    assert_eq!(text(&ended.stderr).matches("not let in").count(), 1, "{ended:?}");
+}
+
+#[test]
+fn signal_ends_process_1_of_a_container_that_waits_for_another_to_serve() {
+    let Some(mut command) = first_of_a_namespace() else { return };
+    // The lock is held, and nothing answers at the socket.
+    let socket = unused_path();
+    let file = std::fs::File::create(lock_of(&socket)).expect("a file");
+    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).expect("no other has it");
+    let child = command.arg(&socket).stdout(Stdio::piped()).spawn().expect("it runs");
+    let process = child.id();
+    let waits = within(process, move || {
+        loop {
+            let path = format!("/proc/{process}/task/{process}/children");
+            let first = std::fs::read_to_string(path).unwrap_or_default();
+            if let Ok(first) = first.trim().parse::<u32>()
+                && blocks_ending(first)
+            {
+                break first;
+            }
+            std::thread::yield_now();
+        }
+    });
+    kill(Pid::from_raw(waits as i32), Signal::SIGTERM).expect("it is there");
+    let ended = within(waits, move || child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status.code(), Some(128 + Signal::SIGTERM as i32), "{ended:?}");
+    drop(lock);
+    std::fs::remove_file(lock_of(&socket)).expect("it is this test's");
+}
+
+/// Whether a process is the program, and has its ending signals blocked: it is prepared for them.
+fn blocks_ending(process: u32) -> bool {
+    // Before it becomes the program, unshare blocks them as well.
+    if std::fs::read_link(format!("/proc/{process}/exe")).ok()
+        != Path::new(PROGRAM).canonicalize().ok()
+    {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ENDING.into_iter().all(|signal| blocked >> (signal as i32 - 1) & 1 == 1)
+}
+
+#[test]
+fn program_without_a_descriptor_left_is_refused_by_name() {
+    let (machine, socket) = served("");
+    let mut second = Command::new(PROGRAM);
+    let limit = || {
+        // Standard input and outputs, and the socket.
+        let four = libc::rlimit { rlim_cur: 4, rlim_max: 4 };
+        // SAFETY: the call reads one structure, which is there.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const four) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one system call, which is safe between fork and exec.
+    unsafe { second.pre_exec(limit) };
+    let refused = output(second.arg(&socket)).expect("it runs");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text(&refused.stderr).contains("too many open files"), "{refused:?}");
+    assert_eq!(machine.end().expect("it ends"), 0);
+}
+
+#[test]
+fn signal_ends_one_that_can_make_no_thread_any_more() {
+    let folder = unused_path();
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut command = program();
+    if nix::unistd::geteuid().is_root() {
+        // The limit is none for root.
+        std::os::unix::fs::chown(&folder, Some(OTHER), Some(OTHER)).expect("root may");
+        command.uid(OTHER).gid(OTHER);
+    }
+    match Staying::start_at(folder.join("socket"), command, "") {
+        Ok(mut machine) => {
+            // As the user that it runs as, which may limit it.
+            let mut limit = Command::new("prlimit");
+            limit.arg(format!("--pid={}", machine.process)).arg("--nproc=1:1");
+            if nix::unistd::geteuid().is_root() {
+                limit.uid(OTHER).gid(OTHER);
+            }
+            let limited = output(&mut limit).expect("prlimit of util-linux");
+            assert!(limited.status.success(), "{limited:?}");
+            let ended = machine.ended_by(Signal::SIGTERM);
+            assert_eq!(ended.status.signal(), Some(Signal::SIGTERM as i32), "{ended:?}");
+            assert!(machine.leaves_nothing(), "{ended:?}");
+        }
+        Err(error) => eprintln!("SKIP: user {OTHER} cannot run {PROGRAM}: {error}"),
+    }
+    std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
 /// A user that owns nothing.

@@ -1,5 +1,8 @@
-//! Programs that sleep while the process of their machine ends: each wakes, and hears of it. Every wait
-//! has a limit.
+//! Programs that sleep while the process of their machine ends: each wakes, and gets an error. Every
+//! wait has a limit.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod limited;
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -9,11 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use mlx5::{Context, ErrorKind, PollError, devices_on, transport::Rc};
+use mlx5::{Context, DeviceWatcher, ErrorKind, PollError, devices_on, transport::Rc};
 use mlx5_async::{AsyncQueuePair, Ended, Hub, PumpError, RefusedBecause, Step};
 use mlx5_sim_wire::Wire;
-use mlx5_uapi::Kernel;
+use mlx5_uapi::rdma_cm::{self, GetEvent};
 use mlx5_uapi::wait::wait_readable;
+use mlx5_uapi::{Errno, Kernel};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -32,10 +36,12 @@ impl Machine {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-sim-wire"));
         command.arg(&socket).arg("--stay").stdout(Stdio::piped());
         let mut machine = Self { process: command.spawn()?, socket };
-        let mut ready = String::new();
         let stdout = machine.process.stdout.take().ok_or("no output")?;
-        BufReader::new(stdout).read_line(&mut ready)?;
-        assert_eq!(ready, "ready\n");
+        let ready = limited::within(machine.process.id(), move || {
+            let mut line = String::new();
+            BufReader::new(stdout).read_line(&mut line).map(|_| line)
+        });
+        assert_eq!(ready?, "ready\n");
         Ok(machine)
     }
 
@@ -101,8 +107,10 @@ fn thread_that_waits_for_completions_or_events_wakes_when_the_process_of_the_mac
     machine.kill()?;
     assert_eq!(wait_readable(channel.as_fd(), Some(DEADLINE)), Ok(true));
     assert_eq!(wait_readable(events.as_fd(), Some(DEADLINE)), Ok(true));
-    let error = cq.wait(false, Some(DEADLINE)).map(|_| cq.poll(1, |_| ()).map(drop));
-    assert!(matches!(error, Err(_) | Ok(Err(PollError::DeviceGone))), "{error:?}");
+    let gone = Err(ErrorKind::DeviceGone);
+    assert_eq!(cq.wait(false, Some(DEADLINE)).map_err(|error| error.kind()), gone);
+    assert_eq!(events.next().map(drop).map_err(|error| error.kind()), gone.map(drop));
+    assert_eq!(cq.poll(1, |_| ()), Err(PollError::DeviceGone));
     assert_eq!(
         context.alloc_pd().map(drop).map_err(|error| error.kind()),
         Err(ErrorKind::DeviceGone)
@@ -115,8 +123,26 @@ fn channel_of_the_connection_manager_is_readable_when_the_process_of_the_machine
     let mut machine = Machine::start("channel")?;
     let wire = Wire::connect(&machine.socket)?;
     let channel = wire.rdma_cm()?;
+    let event = || rdma_cm::call(&*channel, GetEvent::default()).map(drop);
+    assert_eq!(event(), Err(Errno::EAGAIN));
     assert_eq!(wait_readable(channel.as_fd(), Some(Duration::ZERO)), Ok(false));
     machine.kill()?;
     assert_eq!(wait_readable(channel.as_fd(), Some(DEADLINE)), Ok(true));
+    assert_eq!(event(), Err(Errno::EIO));
+    Ok(())
+}
+
+#[test]
+fn watcher_of_devices_fails_when_the_process_of_the_machine_ends() -> Outcome {
+    let mut machine = Machine::start("watcher")?;
+    let watcher = DeviceWatcher::on(Arc::new(Wire::connect(&machine.socket)?))?;
+    assert_eq!(watcher.devices().len(), 1);
+    assert_eq!(wait_readable(watcher.as_fd(), Some(Duration::ZERO)), Ok(false));
+    assert!(watcher.next()?.is_none());
+    let (send, ended) = mpsc::channel();
+    std::thread::spawn(move || send.send(watcher.wait(None).map(drop)));
+    machine.kill()?;
+    let end = ended.recv_timeout(DEADLINE)?;
+    assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::DeviceGone));
     Ok(())
 }

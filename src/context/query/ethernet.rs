@@ -58,7 +58,8 @@ pub struct StridingCaps {
 }
 
 impl StridingCaps {
-    /// The fewest strides of so many bytes that a request can have. `None` if a stride cannot have so many.
+    /// The fewest strides of `stride` bytes that a request can have. `None` if no stride can have these
+    /// bytes.
     ///
     /// ```no_run
     /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
@@ -75,7 +76,7 @@ impl StridingCaps {
         self.takes(stride, strides).then_some(strides)
     }
 
-    /// Whether a request can have so many strides of so many bytes.
+    /// Whether a request can have `strides` strides of `stride` bytes.
     pub fn takes(&self, stride: u32, strides: u32) -> bool {
         let fits =
             |value: u32, (least, most)| value.is_power_of_two() && (least..=most).contains(&value);

@@ -56,7 +56,7 @@ struct Packed {
     number: u8,
 }
 
-/// What a lie makes of a completion.
+/// The change that a lie makes to a completion.
 type Change = Box<dyn FnOnce(&mut Cqe)>;
 
 /// The bytes of a packet.
@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// How many requests were posted, as the record says.
+    /// The number of requests that were posted, as the record says.
     fn posted(&self) -> u16 {
         // SAFETY: the record is eight bytes, as long as the queue.
         u32::from_be(unsafe { self.record.cast::<u32>().read_volatile() }) as u16
@@ -413,7 +413,7 @@ fn run(seed: u64) -> bool {
             simulator.step();
         });
     }
-    // What is left comes, and then nothing, or what the lie was.
+    // The rest of the packets arrives, and then nothing, or the lie.
     device.flush();
     while error.is_none() && (device.lied || queue.recv_cq.is_ready()) {
         let received = queue.receive(|packets| {
@@ -448,7 +448,8 @@ fn run(seed: u64) -> bool {
     false
 }
 
-/// With `MLX5_SEED` it runs that seed alone, with `PACKET_SEEDS` so many; it prints the seed that fails.
+/// With `MLX5_SEED` it runs that seed alone, with `PACKET_SEEDS` that number of seeds; it prints the
+/// seed that fails.
 #[test]
 fn no_packet_lies_where_the_device_may_still_write() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));

@@ -2,9 +2,9 @@
 //!
 //! A queue pair, shared receive queue or work queue is then only created, modified and destroyed here. A
 //! completion queue is not changed here, also not for a queue pair that is destroyed or reset, until the program
-//! polls it by `ibv_poll_cq`: that goes on behind what the program has polled itself, as far as the doorbell record
-//! says, and finds no completion of such a queue pair. C's library removes nothing from a queue that was handed over,
-//! and its next poll fails at what names a destroyed queue pair.
+//! polls it by `ibv_poll_cq`: the poll starts after the completions that the program has polled itself, by the
+//! doorbell record, and finds no completion of such a queue pair. C's library removes nothing from a queue that
+//! was handed over, and its next poll fails at a completion that names a destroyed queue pair.
 
 use super::devx::DevxObject;
 use crate::abi::mlx5dv::*;

@@ -1,8 +1,8 @@
-//! Whose memory comes back to whom.
+//! Memory returns to its owner: the program's allocator, or the library.
 
 use super::*;
 
-/// What a program answers, and what came back to it.
+/// The memory that a program provides, and the memory that it got back.
 #[derive(Default)]
 struct Program {
     answer: usize,
@@ -48,7 +48,7 @@ fn memory_of_a_program_is_not_taken_for_what_the_library_had_at_its_address() {
     // SAFETY: it was allocated just now, with this length.
     unsafe { allocator.free(librarys, LENGTH) };
     assert_eq!(program.freed, []);
-    // Whether something is mapped there does not matter: nobody uses it.
+    // Whether something is mapped there does not matter: no code uses it.
     program.answer = librarys.as_ptr().expose_provenance();
     let programs = allocator.allocate(LENGTH, LENGTH).expect("memory");
     assert_eq!(programs, librarys);

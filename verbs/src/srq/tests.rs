@@ -1,4 +1,4 @@
-//! What is left of a shared receive queue that was destroyed.
+//! The function that posts requests again ends with its shared receive queue.
 
 use super::*;
 use crate::qp::create::{create_qp, destroy_qp};

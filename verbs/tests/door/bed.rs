@@ -1,4 +1,4 @@
-//! What most tests begin with: an open device, registered memory, queues, connected queue pairs.
+//! The start of most tests: an open device, registered memory, queues, connected queue pairs.
 
 use crate::header::*;
 use crate::machine::Machine;
@@ -163,7 +163,7 @@ impl Bed {
         srq
     }
 
-    /// What a queue pair with such completion queues is made with.
+    /// The attributes to create a queue pair with such completion queues.
     pub(crate) fn qp_init(&self, kind: c_uint, cq: *mut ibv_cq) -> ibv_qp_init_attr {
         let mut init: ibv_qp_init_attr = blank();
         init.send_cq = cq;
@@ -430,7 +430,7 @@ pub(crate) fn poll(cq: *mut ibv_cq) -> Vec<ibv_wc> {
     }
 }
 
-/// What all completions that there are say: whose they are, and how they ended.
+/// The request and the status of each completion that is in the queue.
 #[track_caller]
 pub(crate) fn outcomes(cq: *mut ibv_cq) -> Vec<(u64, c_uint)> {
     poll(cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
@@ -463,7 +463,7 @@ impl<R: Send + 'static> Waiting<R> {
         let (sender, answer) = channel();
         thread::spawn(move || {
             // SAFETY: it only answers which thread this is.
-            begun.send(unsafe { libc::gettid() }).expect("who waits for it");
+            begun.send(unsafe { libc::gettid() }).expect("the caller waits for it");
             sender.send(call())
         });
         Self { thread: number.recv_timeout(LONGEST).expect("a thread"), answer }
@@ -476,7 +476,7 @@ impl<R: Send + 'static> Waiting<R> {
         let deadline = Instant::now() + LONGEST;
         loop {
             assert!(Instant::now() < deadline, "a thread that neither sleeps nor ends");
-            // The state is behind the name, which is in brackets.
+            // The state follows the name, which is in brackets.
             let text = std::fs::read_to_string(&status).unwrap_or_default();
             let state = text.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
             match state {
@@ -487,7 +487,7 @@ impl<R: Send + 'static> Waiting<R> {
         }
     }
 
-    /// What the call returns. It must end now.
+    /// Returns the result of the call, which must end now.
     #[track_caller]
     pub(crate) fn end(self) -> R {
         self.answer.recv_timeout(LONGEST).expect("the call ends")

@@ -83,7 +83,7 @@ fn poll_of_a_queue_that_was_overrun_answers_minus_one() {
         let event = bed.async_event().expect("an event");
         assert_eq!((event.event_type, c!(event.element.cq)), (IBV_EVENT_CQ_ERR, small));
         let mut wc: [ibv_wc; 4] = blank();
-        // What came before the error may be told first.
+        // Completions from before the error may come first.
         for _ in 0..=capacity {
             poll_cq(small, asked, wc.as_mut_ptr());
         }
@@ -197,7 +197,7 @@ fn an_armed_queue_tells_its_channel_of_the_next_completion_once() {
 }
 
 /// A completion queue with an event that was read, which is not acknowledged yet.
-fn told(bed: &mut Bed, channel: *mut ibv_comp_channel, events: u32) -> *mut ibv_cq {
+fn with_event(bed: &mut Bed, channel: *mut ibv_comp_channel, events: u32) -> *mut ibv_cq {
     let cq = made(c!(cq::create_cq(bed.context, 16, null_mut(), channel, 0)));
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
     for _ in 0..events {
@@ -218,7 +218,7 @@ fn told(bed: &mut Bed, channel: *mut ibv_comp_channel, events: u32) -> *mut ibv_
 fn destroy_waits_until_each_completion_event_is_acknowledged() {
     let mut bed = Bed::new();
     let channel = bed.channel();
-    let cq = told(&mut bed, channel, 3);
+    let cq = with_event(&mut bed, channel, 3);
     c!(cq::channel::ack_cq_events(cq, 1));
     let handed = Handed(cq);
     let destroyed = Waiting::begin(move || c!(cq::destroy_cq(handed.get())));
@@ -234,7 +234,7 @@ fn destroy_waits_until_each_completion_event_is_acknowledged() {
 fn several_events_are_acknowledged_at_once() {
     let mut bed = Bed::new();
     let channel = bed.channel();
-    let cq = told(&mut bed, channel, 3);
+    let cq = with_event(&mut bed, channel, 3);
     c!(cq::channel::ack_cq_events(cq, 3));
     assert_eq!(c!((*cq).comp_events_completed), 3);
     let handed = Handed(cq);
@@ -266,10 +266,10 @@ fn destroy_waits_until_the_error_of_a_queue_is_acknowledged() {
 }
 
 #[test]
-fn an_event_of_a_queue_that_was_destroyed_is_not_told() {
+fn an_event_of_a_queue_that_was_destroyed_is_not_reported() {
     let mut bed = Bed::new();
     let channel = bed.channel();
-    let (gone, stays) = (told(&mut bed, channel, 0), told(&mut bed, channel, 0));
+    let (gone, stays) = (with_event(&mut bed, channel, 0), with_event(&mut bed, channel, 0));
     for cq in [gone, stays] {
         let mut init = bed.qp_init(IBV_QPT_RC, cq);
         let qp = made(c!(qp::create::create_qp(bed.pd, &mut init)));
@@ -402,7 +402,7 @@ fn moderation_is_the_only_attribute_that_changes() {
     bed.end();
 }
 
-/// What a poll in steps reads is that of the completion that the step went to.
+/// A poll in steps reads the completion that its last step selected.
 #[test]
 fn a_poll_in_steps_shows_each_completion() {
     let bed = Bed::new();

@@ -90,7 +90,7 @@ fn an_object_of_a_command_is_there_until_it_is_destroyed() {
     assert_eq!(bed.machine.sim.object_counts(0).pds, before + 1);
     ok(c!(devx::obj_destroy(object)));
     assert_eq!(bed.machine.sim.object_counts(0).pds, before);
-    // What makes no object.
+    // Commands that make no object.
     let wrong = DeallocPdIn::request();
     let (asked, room) = (wrong.as_bytes(), answer.as_bytes_mut());
     let none = c!(devx::obj_create(

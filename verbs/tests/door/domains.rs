@@ -68,10 +68,10 @@ fn what_no_parent_domain_can_be_made_of_is_refused() {
     bed.end();
 }
 
-/// What a program notes of the memory that it provides.
+/// A program's record of the memory that it provides.
 #[derive(Default)]
 struct Provided {
-    /// What the next calls for the memory of a queue answer, and by default.
+    /// Answers to the next calls for the memory of a queue, and the answer after these.
     answers: Vec<usize>,
     default: usize,
     /// Pieces: their kind, address and length.

@@ -20,7 +20,7 @@ fn is_own_process(test: &str) -> bool {
     let mut run = Command::new(program);
     run.args(["--exact", &test, "--nocapture"]).env(NAME, "1");
     run.env_remove("RDMAV_FORK_SAFE").env_remove("IBV_FORK_SAFE");
-    let output = run.output().expect("a process");
+    let output = Waiting::begin(move || run.output()).end().expect("a process");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     false
@@ -65,7 +65,7 @@ fn registered_pages_are_kept_from_children_until_they_are_deregistered() {
     assert!(!is_kept(first) && is_kept(second));
     ok(c!(mr::dereg_mr(other)));
     assert!(!is_kept(second));
-    // What the kernel refuses leaves nothing.
+    // A refusal of the kernel leaves nothing.
     let remote = IBV_ACCESS_REMOTE_WRITE as c_int;
     not_made(c!(mr::reg_mr(bed.pd, pages.start.cast(), 64, remote)), libc::EINVAL);
     assert!(!is_kept(first));

@@ -221,7 +221,7 @@ fn a_kernel_that_fails_any_call_of_a_verb_leaves_errors() {
         bed.machine.sim.fail_no_call();
         assert_eq!(counts(), left, "call {at} of {calls}");
     }
-    assert!(failed > 8, "{failed} of {calls} calls that failed were told");
+    assert!(failed > 8, "{failed} of {calls} failed calls were reported");
     for at in 1..=calls {
         bed.machine.sim.fail_call_late(at, mlx5_uapi::Errno::ENOMEM);
         all_objects(&bed);
@@ -233,7 +233,7 @@ fn a_kernel_that_fails_any_call_of_a_verb_leaves_errors() {
 /// Makes an object of each kind and destroys it. Returns whether all were made and destroyed at once.
 fn all_objects(bed: &Bed) -> bool {
     let mut complete = true;
-    // What the kernel refused to destroy is destroyed at the second try, unless its answer was lost.
+    // The second try destroys an object that the kernel refused to destroy, unless its answer was lost.
     let mut twice = |destroy: &dyn Fn() -> c_int| {
         if destroy() != 0 {
             complete = false;

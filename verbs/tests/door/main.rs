@@ -1,4 +1,5 @@
-//! What the library promises to C programs, by its functions under their Rust names, on a simulated device.
+//! The promises of the library to C programs: the tests call its functions by their Rust names, on a simulated
+//! device.
 //!
 //! A program calls some functions by symbols, others by tables, as the inline functions of the header do: see
 //! [`header`]. Each test is a sentence about such a program.

@@ -126,7 +126,7 @@ fn a_rule_brings_its_packets_to_a_queue_pair_until_it_is_destroyed() {
     ok(destroy_flow(flow));
     sender.send(&bed);
     assert_eq!(poll(cq).len(), 0, "the rule is gone");
-    // What no rule is.
+    // Attributes that are no rule.
     wanted.eth.r#type = 0x77;
     not_made(create_flow(qp, &raw mut wanted.attr), libc::EINVAL);
     wanted.eth.r#type = IBV_FLOW_SPEC_ETH;

@@ -231,7 +231,7 @@ fn requests_of_a_queue_pair_that_fails_are_flushed_in_their_order() {
         let mut wr = send_wr(wr_id, IBV_WR_RDMA_WRITE);
         (wr.sg_list, wr.num_sge) = (&mut sge, 1);
         wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr: 0, rkey: 0x7777_7700 };
-        // An unsignaled one is told too, because it fails.
+        // The unsignaled one completes too, because it fails.
         wr.send_flags = if wr_id == 1 { 0 } else { IBV_SEND_SIGNALED };
         ok(post_one(pair.qp, &mut wr));
     }

@@ -40,7 +40,7 @@ struct Written {
 /// A queue pair, as the device sees it.
 struct Served {
     qpn: u32,
-    /// Where sends complete, and where receives do.
+    /// The completion queues of sends and of receives.
     lanes: [usize; 2],
     shares: bool,
     /// Requests that wait: identifier, and whether it is signaled.
@@ -78,7 +78,7 @@ impl Ring {
     }
 }
 
-/// What the device does, and what it has done.
+/// The device: its next steps are random; it keeps its completions.
 struct Device {
     random: Random,
     served: Vec<Served>,
@@ -105,7 +105,7 @@ impl Device {
         }
         let at = self.random.below(self.served.len());
         let qpn = self.served[at].qpn;
-        // One that is reset or gone completes nothing, though the program is not told yet.
+        // A queue pair that is reset or gone completes nothing, even before its verb returns.
         let alive = sim.query_qp(0, qpn).is_some_and(|qp| qp.state != QpState::Reset);
         if !alive {
             return false;
@@ -113,7 +113,7 @@ impl Device {
         let side = self.random.below(2);
         let number = self.numbers[self.served[at].lanes[side]];
         let room = sim.fabric().lock().device(0).cq_room(number);
-        // One place is for the entry that tells of a resize.
+        // One place is for the entry that marks a resize.
         if room.is_none_or(|room| room < 2) {
             return false;
         }
@@ -193,7 +193,7 @@ impl Device {
     }
 }
 
-/// What a session has met.
+/// Counts of the cases that a session has met.
 #[derive(Default, Debug)]
 struct Met {
     polled: usize,

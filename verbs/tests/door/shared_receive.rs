@@ -102,7 +102,7 @@ fn below_limit(bed: &mut Bed, srq: *mut ibv_srq) -> ibv_async_event {
     let event = bed.async_event().expect("the limit is reached");
     assert_eq!(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
     assert_eq!(c!(event.element.srq), srq);
-    // The device has forgotten the limit, and tells of it once.
+    // The device reports the limit once, and forgets it.
     ok(c!(srq::query_srq(srq, &mut attr)));
     assert_eq!(attr.srq_limit, 0);
     send(pair.qp, 2, bed.sge(0, 8));
@@ -235,7 +235,7 @@ fn the_acknowledgement_of_a_last_receive_counts() {
 }
 
 #[test]
-fn an_event_of_a_queue_pair_that_was_destroyed_is_not_told() {
+fn an_event_of_a_queue_pair_that_was_destroyed_is_not_reported() {
     let mut bed = Bed::new();
     let srq = bed.srq(4);
     let pair = bed.pair_on(IBV_QPT_RC, srq, IBV_QP_EX_NONE);

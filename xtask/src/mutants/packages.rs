@@ -5,7 +5,7 @@ pub(super) struct Package {
     /// Its folder in the workspace, with a slash at the end unless it is the workspace's own.
     pub(super) folder: &'static str,
     pub(super) name: &'static str,
-    /// What has bugs below its `src`.
+    /// The folders and files below its `src` that have bugs.
     parts: &'static [&'static str],
 }
 
