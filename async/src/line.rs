@@ -29,7 +29,7 @@ enum Turn {
     Passed,
 }
 
-/// What a queue is at when the line moves.
+/// The state of a queue when the line moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// Requests that have completed.

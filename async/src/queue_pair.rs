@@ -82,7 +82,7 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
     }
 
     /// Posts a batch of `count` requests, which have one future: it is done when all of them are. The
-    /// last one is signaled; if one fails, the first error is told.
+    /// last one is signaled; if one fails, its future has the first error.
     ///
     /// `build` gets the number of each request. All are posted, or none.
     pub async fn submit_batch(

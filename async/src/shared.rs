@@ -1,4 +1,4 @@
-//! What the handles of a queue pair share, and how it ends.
+//! State that the handles of a queue pair share, and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -39,7 +39,7 @@ pub(crate) enum To {
     Stream,
 }
 
-/// How far the request of a slot is.
+/// The progress of the request of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// No request.
@@ -80,7 +80,7 @@ impl<K> Default for Slot<K> {
     }
 }
 
-/// What became of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Its completion says that it was done.
@@ -142,7 +142,7 @@ pub(crate) struct Slots<K> {
     cause: Option<Cause>,
 }
 
-/// What a slot is for.
+/// The use of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) parts: u32,
@@ -269,7 +269,7 @@ impl<K> Table<K> {
     }
 }
 
-/// What was kept for results that nobody took is dropped here, perhaps by the pump: a panic ends here.
+/// Values kept for results that no task took are dropped here, perhaps by the pump: a panic ends here.
 impl<K> Drop for Slots<K> {
     fn drop(&mut self) {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -433,7 +433,7 @@ impl<K> Slots<K> {
         {
             cause.get_or_init(|| error);
         }
-        // What the first part that failed says is the cause; those behind it are flushed.
+        // What the first part that failed says is the cause; those after it are flushed.
         if slot.verdict == Verdict::Done {
             let verdict = if failed { Verdict::Failed } else { Verdict::Done };
             (slot.completion, slot.verdict) = (completion, verdict);

@@ -5,7 +5,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 
-/// Does something of the caller's. A panic ends here; the hook has told of it.
+/// Does something of the caller's. A panic ends here; the hook has reported it.
 fn contained(work: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(work)));
 }
@@ -68,7 +68,7 @@ pub(crate) struct Waiting {
     next: u64,
 }
 
-/// Whose waker it is: of a stream, or of a future.
+/// The place of a stream or a future among those that wait.
 #[derive(Default, Debug)]
 pub(crate) struct Place(Option<u64>);
 

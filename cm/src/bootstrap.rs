@@ -3,7 +3,7 @@
 //! Both sides make the same calls in the same order, each at its end of a stream. A message says
 //! its version and what it is, so a peer of another version, another order or another program is
 //! noticed at once. Each call has the time limit that was set. After a call that failed once it had
-//! begun to send, the stream is of no more use: connect anew.
+//! begun to send, the stream is of no more use: connect again.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, RemoteSlice, transport::Rc};
@@ -211,7 +211,7 @@ impl Bootstrap {
             return Err(Error::new(operation, ErrorKind::InvalidArgument, what));
         }
         if self.broken {
-            let what = "an exchange on this stream broke off before: connect anew";
+            let what = "an exchange on this stream broke off before: connect again";
             return Err(Error::new(operation, ErrorKind::Disconnected, what));
         }
         self.broken = true;
@@ -314,7 +314,7 @@ fn announced(operation: &'static str, kind: Kind, header: &[u8]) -> Result<usize
 fn failed(operation: &'static str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            let what = "the peer's message did not come in time: connect anew, with a longer time \
+            let what = "the peer's message did not come in time: connect again, with a longer time \
                         limit if the peer is slow";
             Error::timed_out(operation, what)
         }

@@ -158,7 +158,7 @@ impl Error {
                 "the peer has no resources for another connection: try again later".into()
             }
             reject_reason::INVALID_COMM_ID => {
-                "the peer does not know the connection any more: connect anew".into()
+                "the peer does not know the connection any more: connect again".into()
             }
             reject_reason::VENDOR_OPTION_NOT_SUPPORTED => {
                 "the program at the other end cannot do what ECE asks for: connect without options"
@@ -227,11 +227,16 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::ENODEV => {
             (AddressNotAvailable, "the address belongs to no RDMA port: see `rdma link`")
         }
-        Errno::ENETUNREACH | Errno::EHOSTUNREACH => {
-            (Unreachable, "no RDMA port of this machine leads there: see `ip route`")
-        }
+        Errno::ENETUNREACH | Errno::EHOSTUNREACH => (
+            Unreachable,
+            "no RDMA port of this machine leads there: see `ip route`; in a simulated machine, which \
+             that does not show, serve two RoCE devices (`devices=2,link=roce`) and bind the source \
+             address",
+        ),
         Errno::ETIMEDOUT => (Unreachable, "nobody answers there: check address and links"),
-        Errno::EIO => (DeviceGone, "the device is gone: drop what belongs to it, and connect anew"),
+        Errno::EIO => {
+            (DeviceGone, "the device is gone: drop what belongs to it, and connect again")
+        }
         Errno::EINVAL => match operation {
             "resolve_addr" => (
                 InvalidArgument,
@@ -272,7 +277,7 @@ fn cause_of_event(operation: &'static str, errno: Errno) -> (ErrorKind, &'static
             (Unreachable, "no path leads there: check the links, and that a subnet manager runs")
         }
         (_, Errno::ENODEV) => {
-            (DeviceGone, "the device is gone: drop what belongs to it, and connect anew")
+            (DeviceGone, "the device is gone: drop what belongs to it, and connect again")
         }
         _ => (Unreachable, "the connection could not be set up: check that the peer runs"),
     }

@@ -163,7 +163,7 @@ pub enum EventKind {
     MulticastJoined(UdPeer),
     /// The group could not be joined.
     MulticastError(Errno),
-    /// The address moved to another device: connect anew.
+    /// The address moved to another device: connect again.
     AddressChange,
     /// No packet of the ended connection is on its way any more.
     TimewaitExit,

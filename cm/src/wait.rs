@@ -78,11 +78,11 @@ pub(crate) fn failure(operation: &'static str, event: EventKind) -> Option<Error
             Error::new(operation, ErrorKind::Disconnected, "the peer ended the connection")
         }
         EventKind::DeviceRemoval => {
-            let what = "the device is gone: drop what belongs to it, and connect anew";
+            let what = "the device is gone: drop what belongs to it, and connect again";
             Error::new(operation, ErrorKind::DeviceGone, what)
         }
         EventKind::AddressChange => {
-            let what = "the address moved to another device: connect anew";
+            let what = "the address moved to another device: connect again";
             Error::new(operation, ErrorKind::Disconnected, what)
         }
         _ => return None,

@@ -38,7 +38,7 @@ pub const VARIABLE: &str = "MLX5_SIM";
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
 /// | `latency=`, `jitter=` | time: `500ns`, `2us`, `1ms` | how long packets are on their way, and up to how much longer by chance |
 /// | `gbps=` | number | gigabits that a port sends in a second |
-/// | `loss=` | number | packets of a million that are lost |
+/// | `loss=` | number | packets of a million that are lost between devices: a connection inside one device loses none, so name `devices=2` |
 /// | `latency=`, `jitter=`, `gbps=`, `loss=` | two devices and a value: `0-1:2us` | the same between these two devices, both ways, whatever holds for the rest |
 /// | `cut=` | two devices: `0-1` | nothing arrives between these two devices, both ways; may be given more than once, as all of a link |
 /// | `ipv4=` | addresses, joined with `+` | the addresses of the ports, device by device |

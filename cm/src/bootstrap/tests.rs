@@ -67,7 +67,7 @@ fn another_version_another_order_and_another_program_are_noticed() {
 fn an_exchange_that_broke_off_is_not_taken_up_again() {
     let (mut one, mut other) = pair(Duration::from_millis(20));
     let first = one.ready().expect_err("nobody answers");
-    assert!(first.to_string().contains("connect anew"), "{first}");
+    assert!(first.to_string().contains("connect again"), "{first}");
     // The answer comes late: what is next on the stream is not what the next call waits for.
     other.write_all(b"mlxB\0\x01\0\x03\0\0\0\0").expect("sent");
     for error in [one.ready().expect_err("broken off"), one.data(b"").expect_err("broken off")] {

@@ -78,6 +78,8 @@ fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
     let machine = Machine::roce();
     let error = connect_on(machine.kernel(), "192.168.7.7:1").expect_err("no way");
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Unreachable, Some(Errno::ENETUNREACH)));
+    // `ip route` shows nothing of a simulated machine.
+    assert!(error.to_string().contains("serve two RoCE devices (`devices=2"), "{error}");
     let channel = machine.channel();
     let id = channel.create_id(PortSpace::Tcp).expect("created");
     let nobody: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");

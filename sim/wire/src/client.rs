@@ -110,8 +110,8 @@ impl Line {
         replaced
     }
 
-    /// Tells of an end, which cannot be refused.
-    fn tell(&self, ask: Ask, number: u64) {
+    /// Reports an end, which cannot be refused.
+    fn report(&self, ask: Ask, number: u64) {
         // If the host is gone, so is what it had.
         let _ = self.ask(ask, &[number], &[]);
     }
@@ -153,8 +153,8 @@ pub struct Wire {
     host: u32,
     settings: String,
     pages: Arc<OwnedFd>,
-    /// Violations that have been told, or were there before this process.
-    told: Arc<AtomicU64>,
+    /// Violations that have been returned, or were there before this process.
+    returned: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Wire {
@@ -198,7 +198,7 @@ impl Wire {
             line: Arc::new(line),
             number: hello.numbers[0],
             host: host.pid().unsigned_abs(),
-            told: Arc::new(AtomicU64::new(hello.numbers[1])),
+            returned: Arc::new(AtomicU64::new(hello.numbers[1])),
             settings: String::from_utf8_lossy(&hello.bytes).into_owned(),
             pages: Arc::new(hello.file.ok_or(Errno::EPROTO)?),
         })
@@ -293,11 +293,11 @@ impl Wire {
     /// asked or this process came.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
-        let from = self.told.load(Ordering::Acquire);
+        let from = self.returned.load(Ordering::Acquire);
         let Ok(answer) = self.line.ask_well(Ask::Violations, &[from], &[]) else {
             return Vec::new();
         };
-        self.told.store(answer.numbers[0], Ordering::Release);
+        self.returned.store(answer.numbers[0], Ordering::Release);
         String::from_utf8_lossy(&answer.bytes).lines().map(str::to_owned).collect()
     }
 }
@@ -389,7 +389,7 @@ impl fmt::Debug for WireFile {
 
 impl Drop for WireFile {
     fn drop(&mut self) {
-        self.wire.line.tell(Ask::Close, self.number);
+        self.wire.line.report(Ask::Close, self.number);
     }
 }
 
@@ -439,7 +439,7 @@ impl DeviceFile for WireFile {
         let answer = line.ask_well(Ask::Map, &[self.number, offset, len as u64, writes], &[])?;
         let [number, place, ..] = answer.numbers;
         let pages = Pages::map(&self.wire.pages, place, len, access);
-        let pages = pages.inspect_err(|_| line.tell(Ask::Unmap, number))?;
+        let pages = pages.inspect_err(|_| line.report(Ask::Unmap, number))?;
         let start = pages.start.cast();
         let owner = Mapped { _pages: pages, line: Arc::clone(line), number };
         // SAFETY: the owner keeps `len` bytes mapped at that place; it is the only mapping of the
@@ -468,7 +468,7 @@ struct Pages {
     length: usize,
 }
 
-// SAFETY: it is an address range of the process that belongs to nobody else.
+// SAFETY: it is an address range of the process that belongs to nothing else.
 unsafe impl Send for Pages {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for Pages {}
@@ -493,12 +493,12 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and whoever could reach it gave it back.
+        // SAFETY: the range is this mapping, and all that could reach it gave it back.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
 
-/// What a mapping keeps. The pages go first: the host may give them to somebody else then.
+/// What a mapping keeps. The pages go first: the host may give them to another process then.
 struct Mapped {
     _pages: Pages,
     line: Arc<Line>,
@@ -507,7 +507,7 @@ struct Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        self.line.tell(Ask::Unmap, self.number);
+        self.line.report(Ask::Unmap, self.number);
     }
 }
 
@@ -536,7 +536,7 @@ impl EventFile for WireEvents {
 impl Drop for WireEvents {
     fn drop(&mut self) {
         self.line.events().remove(&self.signal.as_raw_fd());
-        self.line.tell(Ask::CloseEvents, self.number);
+        self.line.report(Ask::CloseEvents, self.number);
     }
 }
 
@@ -578,7 +578,7 @@ impl CmFile for WireCmFile {
 impl Drop for WireCmFile {
     fn drop(&mut self) {
         self.line.events().remove(&self.signal.as_raw_fd());
-        self.line.tell(Ask::CloseCm, self.number);
+        self.line.report(Ask::CloseCm, self.number);
     }
 }
 

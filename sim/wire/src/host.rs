@@ -31,7 +31,7 @@ use crate::message::{self, Ask, LONGEST, Message, VERSION, to_bytes, to_words};
 
 /// Processes that may wait to be let in.
 const BACKLOG: i32 = 128;
-/// How long a host without a free descriptor waits before it looks again for processes to let in.
+/// Time for which a host without a free descriptor waits before it looks again for processes to let in.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,9 +58,9 @@ struct Shared {
     trace: bool,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
-    /// What drivers did that none may.
+    /// Violations by drivers.
     violations: Mutex<Vec<String>>,
-    /// Whether to end as soon as nobody is connected.
+    /// Whether to end as soon as no program is connected.
     leaving: AtomicBool,
     /// Rung when a process has gone, or the host shall.
     gone: EventFd,
@@ -111,7 +111,7 @@ pub struct Leave {
 }
 
 impl Leave {
-    /// Lets it end once nobody is connected.
+    /// Lets it end once no program is connected.
     pub fn leave(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.ring();
@@ -132,10 +132,10 @@ impl Leave {
         lock(&self.shared.clients).values().map(|client| client.process.pid()).collect()
     }
 
-    /// Tells the violations of the device model, before the process ends, whoever is connected. Returns how
-    /// many there were.
+    /// Writes the violations of the device model to standard error before the process ends, also while
+    /// programs are connected. Returns their number.
     pub fn violations(&self) -> usize {
-        self.shared.tell_violations();
+        self.shared.say_violations();
         lock(&self.shared.violations).len()
     }
 }
@@ -233,13 +233,13 @@ impl Host {
         &self.shared.simulator
     }
 
-    /// What ends it from another thread.
+    /// Returns a handle that ends it from another thread.
     #[must_use]
     pub fn leave(&self) -> Leave {
         Leave { shared: Arc::clone(&self.shared) }
     }
 
-    /// Serves until nobody has been connected for a while, or for ever. Answers how often a
+    /// Serves until no program has been connected for a while, or for ever. Answers how often a
     /// driver did what it never must.
     pub fn serve(self, linger: Option<Duration>) -> io::Result<usize> {
         let mut short = false;
@@ -259,7 +259,7 @@ impl Host {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            // Empty if somebody else has read it.
+            // Empty if another thread has read it.
             let _ = self.shared.gone.read();
             self.accept(&mut short)?;
         }
@@ -280,12 +280,12 @@ impl Host {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        self.shared.tell_violations();
+        self.shared.say_violations();
         self.shared.place.release();
         Ok(lock(&self.shared.violations).len())
     }
 
-    /// Lets in whoever waits. `short` is whether somebody is not let in for want of descriptors.
+    /// Lets in all that wait. `short` is whether one is not let in for want of descriptors.
     fn accept(&self, short: &mut bool) -> io::Result<()> {
         loop {
             let socket = match accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
@@ -296,11 +296,11 @@ impl Host {
                     return Ok(());
                 }
                 Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
-                // Who waits is let in when another has gone.
+                // A process that waits is let in when another has gone.
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)) => {
                     // The listener stays readable, so this comes again and again.
                     if !std::mem::replace(short, true) {
-                        say!("nobody is let in: {errno}");
+                        say!("no process is let in: {errno}");
                     }
                     thread::sleep(SHORT_OF_DESCRIPTORS);
                     return Ok(());
@@ -360,8 +360,8 @@ impl Shared {
         let _ = self.gone.write(1);
     }
 
-    fn tell_violations(&self) {
-        // Taken and kept under one lock: who asks meanwhile waits for what is taken.
+    fn say_violations(&self) {
+        // Taken and kept under one lock: another question waits for those that are taken.
         let mut violations = lock(&self.violations);
         for violation in self.simulator.take_violations() {
             say!("violation: {violation:?}");
@@ -386,7 +386,7 @@ impl Drop for Connection<'_> {
         drop(files);
         let channels = std::mem::take(&mut lock(&self.client.channels).things);
         drop(channels);
-        self.shared.tell_violations();
+        self.shared.say_violations();
         lock(&self.shared.clients).remove(&self.client.number);
         self.shared.ring();
     }
@@ -436,7 +436,7 @@ impl<'a> Connection<'a> {
                 return message::send(socket, &Message::failure(errno), None);
             }
         };
-        self.shared.tell_violations();
+        self.shared.say_violations();
         let so_far = lock(&self.shared.violations).len() as u64;
         let answer = Message::numbers(&[self.client.number, so_far]);
         let answer = answer.with(self.shared.settings.clone().into_bytes());
@@ -556,7 +556,7 @@ impl<'a> Connection<'a> {
                 if !simulator.config().step {
                     crate::finish(simulator);
                 }
-                self.shared.tell_violations();
+                self.shared.say_violations();
                 let violations = lock(&self.shared.violations);
                 let from = usize::try_from(first).unwrap_or(usize::MAX);
                 let new = violations.get(from..).unwrap_or_default();

@@ -98,7 +98,7 @@ fn leave_to(other: &Wire, arguments: &Arguments) -> Result<(), String> {
 fn hurry() {
     // SAFETY: the calls take numbers, and change nothing in memory.
     unsafe {
-        // A nice value that somebody has given it is meant.
+        // A nice value that it was started with is meant.
         if libc::getpriority(libc::PRIO_PROCESS, 0) == 0 {
             libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY);
         }
@@ -111,7 +111,7 @@ fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// What a signal ends: none until this process serves.
+/// The host that a signal ends: none until this process serves.
 type Served = Arc<Mutex<Option<Leave>>>;
 
 /// Ends the process at the first signal, which is blocked: as the signal does, but that socket and

@@ -1,4 +1,4 @@
-//! What goes over the socket: one packet a message, with a descriptor if need be.
+//! The messages on the socket: one packet each, with a descriptor if need be.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -16,7 +16,7 @@ pub(crate) const LONGEST: usize = 1 << 16;
 const HEAD: usize = 8 + 8 * NUMBERS;
 const NUMBERS: usize = 4;
 
-/// What a process asks of the host.
+/// A question of a process to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Ask {
