@@ -96,6 +96,15 @@ impl Handle {
 
 /// A completion queue that a new queue is to complete on, and what other threads may do with it while one polls.
 /// See [`CompletionQueue::target`].
+///
+/// It cannot [hand the queue over](CompletionQueue::hand_over), because a poll may be in progress:
+///
+/// ```compile_fail,E0599
+/// # fn f(cq: &mut mlx5::CompletionQueue) {
+/// let target = cq.target();
+/// let _ = cq.poll(16, |_| drop(target.hand_over()));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CompletionTarget {
     pub(crate) inner: Arc<CqInner>,
@@ -116,11 +125,6 @@ impl CompletionTarget {
     /// As [`CompletionQueue::moderate`].
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
         self.inner.moderate(count, period_us)
-    }
-
-    /// As [`CompletionQueue::hand_over`].
-    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
-        self.inner.hand_over()
     }
 
     /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
@@ -527,7 +531,11 @@ impl CompletionQueue {
     pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
         let consumed = match self.inner.attention.is_handed_over() {
-            true => self.inner.state.consumed_elsewhere(),
+            true => {
+                // Threads that look for the last completion of a queue move the index, too.
+                let _buffer = self.inner.buffer();
+                self.inner.state.consumed_elsewhere()
+            }
             false => self.ring.consumer(),
         };
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
