@@ -192,10 +192,15 @@ impl CqInner {
         let mut stale = self.stale();
         // What the program has passed, and what this end covers, is not kept.
         stale.retain(|(until, other)| {
-            (until.wrapping_sub(consumed) as i32) > 0 && other.get() != index.get()
+            self.is_waiting(*until, consumed) && other.get() != index.get()
         });
         stale.push((end, Arc::clone(index)));
         false
+    }
+
+    /// Whether a CQE before index `end` may be in the queue, after those that were consumed.
+    fn is_waiting(&self, end: u32, consumed: u32) -> bool {
+        (1..=self.state.size()).contains(&end.wrapping_sub(consumed))
     }
 
     fn stale(&self) -> MutexGuard<'_, Vec<(u32, Arc<UserIndex>)>> {
@@ -629,9 +634,11 @@ impl CompletionQueue {
         let _buffer = inner.buffer();
         ring.follow();
         let mut stale = std::mem::take(&mut *inner.stale());
-        // In this order, because a purge moves the CQEs before its end.
         let consumer = ring.consumer();
-        stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer) as i32);
+        // Behind an end that the program has passed lie completions of new requests.
+        stale.retain(|(end, _)| inner.is_waiting(*end, consumer));
+        // In this order, because a purge moves the CQEs before its end.
+        stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer));
         for (end, index) in &stale {
             // SAFETY: `RingState::end_of` is called only with this lock held.
             unsafe {
