@@ -317,11 +317,11 @@ impl Drop for CqInner {
 pub struct CompletionQueue {
     ring: Ring<QueuePairRecords>,
     pub(crate) inner: Arc<CqInner>,
-    /// The consumer index when polls that found nothing last looked around.
+    /// The consumer index when a poll last found nothing.
     empty_at: u32,
-    /// Polls that find nothing between that and the next look, while nothing completes.
+    /// Polls that find nothing from one look around to the next.
     until_next: u32,
-    /// Whether events wait that nothing reads, and the last one that was looked for was none of an overrun.
+    /// Whether events wait that nothing reads, and the last look found no overrun.
     in_vain: bool,
     /// Why the last poll failed, if it did.
     last_error: PollError,
@@ -343,10 +343,9 @@ impl CompletionQueue {
     /// Number of empty polls between two checks whether the device is still there, unless the queue
     /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
-    /// The same, after which a ring that may have been full is looked at again: events arrive late. The numbers
-    /// grow from here on. The second is for programs that leave events unread, for which each look is a firmware
-    /// command: while completions arrive every few microseconds, there is none.
-    const FIRST_LOOKS: [u32; 2] = [1 << 8, 1 << 12];
+    /// The same, after which the event of an overrun is looked for again, because it may arrive late. The number
+    /// grows from look to look.
+    const FIRST_LOOK: u32 = 1 << 12;
 
     /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
     /// device wrote for a completion (the message of a receive, the result of a read) is in memory
@@ -556,6 +555,7 @@ impl CompletionQueue {
         if self.ring.found_nothing() {
             self.look_around();
         }
+        self.empty_at = self.ring.consumer();
     }
 
     /// Looks for what polls do not see: completions that an iterator passed which was leaked, an overrun, a device
@@ -564,15 +564,15 @@ impl CompletionQueue {
     #[inline(never)]
     fn look_around(&mut self) {
         self.ring.publish();
-        let consumer = self.ring.consumer();
-        let completed = consumer.wrapping_sub(std::mem::replace(&mut self.empty_at, consumer));
-        // A queue overruns when it is full, and since a poll found nothing as many completed then.
+        let completed = self.ring.consumer().wrapping_sub(self.empty_at);
+        // A queue overruns when it is full: then as many completed since the last poll that found nothing. One that
+        // overran completes nothing more.
         let was_full = completed >= self.inner.state.size();
         let until_now = self.until_next;
-        self.until_next = match (was_full, completed) {
-            (true, _) => Self::FIRST_LOOKS[usize::from(self.in_vain)],
-            (false, 0) => until_now.saturating_mul(16).min(Self::ALIVE_CHECK),
-            (false, _) => Self::ALIVE_CHECK,
+        self.until_next = match completed {
+            0 => until_now.saturating_mul(16).min(Self::ALIVE_CHECK),
+            _ if was_full => Self::FIRST_LOOK,
+            _ => Self::ALIVE_CHECK,
         };
         self.ring.look_after(self.until_next);
         if !self.inner.checks {
@@ -582,7 +582,8 @@ impl CompletionQueue {
             self.inner.context.check_alive();
             self.inner.check_overrun();
         } else if was_full && !self.in_vain || completed == 0 {
-            // The kernel reports an overrun by an event, which only the program reads.
+            // The kernel reports an overrun by an event, which only the program reads. With events that nothing
+            // reads, each look is a firmware command, so the first one waits until the queue is idle.
             self.in_vain = self.inner.context.has_events();
             if self.in_vain {
                 self.inner.check_overrun();
