@@ -579,7 +579,7 @@ impl EthernetQueue<Striding> {
 mod hostile;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::ethernet::tests::{fail_sending, sends, spoil_sending};
     use crate::ethernet::{Counts, EthernetError};
@@ -601,18 +601,21 @@ mod tests {
     }
 
     /// Writes completions of strides, and counts these as devices do.
-    pub(super) struct Completer {
+    pub(in crate::ethernet) struct Completer {
         simulator: Simulator,
         rqn: u32,
         cqn: u32,
         /// The request that it fills, and how many of its strides it has.
-        pub(super) request: u16,
-        pub(super) taken: u32,
+        pub(in crate::ethernet) request: u16,
+        pub(in crate::ethernet) taken: u32,
         strides: u32,
     }
 
     impl Completer {
-        pub(super) fn new(simulator: &Simulator, queue: &EthernetQueue<Striding>) -> Self {
+        pub(in crate::ethernet) fn new(
+            simulator: &Simulator,
+            queue: &EthernetQueue<Striding>,
+        ) -> Self {
             let mode = &queue.store.mode;
             Self {
                 simulator: simulator.clone(),
@@ -631,6 +634,16 @@ mod tests {
             (first, count, rest): (u16, u32, u32),
             change: impl FnOnce(&mut Cqe),
         ) {
+            assert!(self.try_complete(opcode, (first, count, rest), change));
+        }
+
+        /// As [`Completer::complete_by`], unless the completion queue is full. Returns whether it did.
+        pub(in crate::ethernet) fn try_complete(
+            &mut self,
+            opcode: CqeOpcode,
+            (first, count, rest): (u16, u32, u32),
+            change: impl FnOnce(&mut Cqe),
+        ) -> bool {
             let mut engine = self.simulator.fabric().lock();
             let device = engine.device_mut(0);
             let mut entry = device.completion(self.rqn, opcode, 0, first);
@@ -638,11 +651,14 @@ mod tests {
             entry.wqe_id.set(self.request);
             change(&mut entry);
             let bytes = entry.as_bytes().try_into().unwrap();
-            assert!(device.inject_completion(self.cqn, bytes, &[]));
+            if !device.inject_completion(self.cqn, bytes, &[]) {
+                return false;
+            }
             self.taken += count;
             if self.taken >= self.strides {
                 (self.request, self.taken) = (self.request.wrapping_add(1), 0);
             }
+            true
         }
 
         /// Completes a packet, or strides that were skipped.
