@@ -111,7 +111,8 @@ impl StridingRecords {
         Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
     }
 
-    /// The bits of a request's number that say its place in the ring. Devices say either, and DPDK compares these.
+    /// The bits of a request's number that say its place in the ring. Devices say either, and debug
+    /// builds of DPDK compare these.
     #[inline(always)]
     fn mask(&self) -> u16 {
         (self.records.requests() as u16).wrapping_sub(1)
