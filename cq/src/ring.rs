@@ -129,6 +129,12 @@ impl<Q> Ring<Q> {
         self.countdown == 0
     }
 
+    /// A bit that changes whenever the poll comes to the end of the ring.
+    #[inline(always)]
+    pub fn lap(&self) -> u32 {
+        self.owner
+    }
+
     /// Sets the number of polls that find nothing until [`Ring::found_nothing`] says so. Returns the number before.
     #[inline(always)]
     pub fn look_after(&mut self, polls: u32) -> u32 {

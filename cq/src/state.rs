@@ -167,7 +167,7 @@ pub struct RingState {
     stride: usize,
     compression: Option<MiniFormat>,
     /// Consumer index, free-running. The device reads 24 bits of it from the doorbell record. That
-    /// memory is not read back, because the device could write there.
+    /// memory is read back only while the queue is handed over, because the device could write there.
     consumed: AtomicU32,
     record: CompletionQueueRecord,
 }
@@ -279,11 +279,19 @@ impl RingState {
     }
 
     /// Returns the consumer index of a queue that was handed over: a program that polls it itself
-    /// stores 24 bits of its own in the doorbell record.
+    /// stores 24 bits of its own in the doorbell record. The other bits follow from the index that
+    /// the last call returned, so that it never goes back.
+    ///
+    /// The device reads the record too, so its 24 bits are right whatever they are: a program may
+    /// poll any number of laps between two calls. Callers exclude each other and the poller.
     pub fn consumed_elsewhere(&self) -> u32 {
-        let here = self.consumed();
-        let ahead = self.record.consumer().wrapping_sub(here) & CONSUMER_MASK;
-        here.wrapping_add(ahead)
+        let before = self.consumed();
+        let ahead = self.record.consumer().wrapping_sub(before) & CONSUMER_MASK;
+        let consumed = before.wrapping_add(ahead);
+        if ahead != 0 {
+            self.set_consumed(consumed);
+        }
+        consumed
     }
 
     #[inline(always)]

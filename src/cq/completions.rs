@@ -40,7 +40,7 @@ impl CompletionQueue {
         if countdown == 1 && !self.ring.is_published() {
             self.publish_leaked();
         }
-        Ok(Completions { count: 0, countdown, queue: self })
+        Ok(Completions { count: 0, countdown, lap: self.ring.lap(), queue: self })
     }
 
     #[cold]
@@ -135,8 +135,9 @@ impl CompletionQueue {
 pub struct Completions<'a> {
     queue: &'a mut CompletionQueue,
     count: usize,
-    /// Empty polls until the queue would have looked around.
+    /// Empty polls until the queue would have looked around, if the poll stays on this lap.
     countdown: u32,
+    lap: u32,
 }
 
 impl fmt::Debug for Completions<'_> {
@@ -171,11 +172,14 @@ impl Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        let ring = &mut self.queue.ring;
+        if ring.lap() == self.lap {
+            ring.look_after(self.countdown);
+        }
         if self.count == 0 {
-            self.queue.ring.look_after(self.countdown);
             self.queue.found_nothing();
         } else {
-            self.queue.ring.publish();
+            ring.publish();
         }
     }
 }

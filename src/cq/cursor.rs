@@ -157,7 +157,10 @@ impl CompletionCursor {
         let count = self.count;
         if count != 0 {
             (self.count, self.found) = (0, false);
-            self.queue.ring.publish();
+            // The step that found nothing more has published them.
+            if !self.queue.ring.is_published() {
+                self.queue.ring.publish();
+            }
         }
         count
     }

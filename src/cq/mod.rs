@@ -99,6 +99,15 @@ impl Handle {
 
 /// A completion queue that a new queue is to complete on, and what other threads may do with it while one polls.
 /// See [`CompletionQueue::target`].
+///
+/// It cannot [hand the queue over](CompletionQueue::hand_over), because a poll may be in progress:
+///
+/// ```compile_fail,E0599
+/// # fn f(cq: &mut mlx5::CompletionQueue) {
+/// let target = cq.target();
+/// let _ = cq.poll(16, |_| drop(target.hand_over()));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CompletionTarget {
     pub(crate) inner: Arc<CqInner>,
@@ -108,7 +117,7 @@ impl CompletionTarget {
     /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
     /// has passed since then, and that is not over, may cause the event.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
-        self.inner.arm(self.inner.consumed(), solicited_only)
+        self.inner.arm(self.inner.consumed_now(), solicited_only)
     }
 
     /// As [`CompletionQueue::id`].
@@ -119,11 +128,6 @@ impl CompletionTarget {
     /// As [`CompletionQueue::moderate`].
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
         self.inner.moderate(count, period_us)
-    }
-
-    /// As [`CompletionQueue::hand_over`].
-    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
-        self.inner.hand_over()
     }
 
     /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
@@ -168,7 +172,7 @@ impl CqInner {
         let left = self.left();
         self.keep_back(index);
         if let Some(ring) = &*left {
-            ring.each_receive(self.consumed(), |named, counter| {
+            ring.each_receive(self.consumed_now(), |named, counter| {
                 if named == index.get() {
                     index.discard_receive(counter);
                 }
@@ -206,7 +210,7 @@ impl CqInner {
         let mut stale = self.stale();
         // Drop the ends that the program has passed, and those that this end covers.
         stale.retain(|(until, other)| {
-            (until.wrapping_sub(consumed) as i32) > 0 && other.get() != index.get()
+            self.is_waiting(*until, consumed) && other.get() != index.get()
         });
         stale.push((end, Arc::clone(index)));
         false
@@ -214,6 +218,11 @@ impl CqInner {
 
     fn left(&self) -> MutexGuard<'_, Option<Ring<QueuePairRecords>>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a CQE before index `end` may be in the queue, after those that were consumed.
+    fn is_waiting(&self, end: u32, consumed: u32) -> bool {
+        (1..=self.state.size()).contains(&end.wrapping_sub(consumed))
     }
 
     fn stale(&self) -> MutexGuard<'_, Vec<(u32, Arc<UserIndex>)>> {
@@ -231,7 +240,14 @@ impl CqInner {
         }
     }
 
-    /// Returns the consumer index.
+    /// Returns the consumer index, with the buffer locked.
+    fn consumed_now(&self) -> u32 {
+        let _buffer = self.buffer();
+        self.consumed()
+    }
+
+    /// Returns the consumer index. The buffer is locked: to read the index of a queue that was
+    /// handed over moves it.
     fn consumed(&self) -> u32 {
         match self.attention.is_handed_over() {
             true => self.state.consumed_elsewhere(),
@@ -331,11 +347,11 @@ pub struct CompletionQueue {
     /// Taken by `drop` alone.
     ring: ManuallyDrop<Ring<QueuePairRecords>>,
     pub(crate) inner: Arc<CqInner>,
-    /// The consumer index when polls that found nothing last looked around.
+    /// The consumer index when a poll last found nothing.
     empty_at: u32,
-    /// Polls that find nothing between that and the next look, while nothing completes.
+    /// Polls that find nothing from one look around to the next.
     until_next: u32,
-    /// Whether events wait that nothing reads, and the last one that was looked for was none of an overrun.
+    /// Whether events wait that nothing reads, and the last look found no overrun.
     in_vain: bool,
     /// Why the last poll failed, if it did.
     last_error: PollError,
@@ -357,10 +373,9 @@ impl CompletionQueue {
     /// Number of empty polls between two checks whether the device is still there, unless the queue
     /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
-    /// The same, after which a ring that may have been full is looked at again: events arrive late. The numbers
-    /// grow from here on. The second is for programs that leave events unread, for which each look is a firmware
-    /// command: while completions arrive every few microseconds, there is none.
-    const FIRST_LOOKS: [u32; 2] = [1 << 8, 1 << 12];
+    /// The same, after which the event of an overrun is looked for again, because it may arrive late. The number
+    /// grows from look to look.
+    const FIRST_LOOK: u32 = 1 << 12;
 
     /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
     /// device wrote for a completion (the message of a receive, the result of a read) is in memory
@@ -564,6 +579,7 @@ impl CompletionQueue {
         if self.ring.found_nothing() {
             self.look_around();
         }
+        self.empty_at = self.ring.consumer();
     }
 
     /// Looks for what polls do not see: completions that an iterator passed which was leaked, an overrun, a device
@@ -572,15 +588,15 @@ impl CompletionQueue {
     #[inline(never)]
     fn look_around(&mut self) {
         self.ring.publish();
-        let consumer = self.ring.consumer();
-        let completed = consumer.wrapping_sub(std::mem::replace(&mut self.empty_at, consumer));
-        // A queue overruns when it is full, and since a poll found nothing as many completed then.
+        let completed = self.ring.consumer().wrapping_sub(self.empty_at);
+        // A queue overruns when it is full: then as many completed since the last poll that found nothing. One that
+        // overran completes nothing more.
         let was_full = completed >= self.inner.state.size();
         let until_now = self.until_next;
-        self.until_next = match (was_full, completed) {
-            (true, _) => Self::FIRST_LOOKS[usize::from(self.in_vain)],
-            (false, 0) => until_now.saturating_mul(16).min(Self::ALIVE_CHECK),
-            (false, _) => Self::ALIVE_CHECK,
+        self.until_next = match completed {
+            0 => until_now.saturating_mul(16).min(Self::ALIVE_CHECK),
+            _ if was_full => Self::FIRST_LOOK,
+            _ => Self::ALIVE_CHECK,
         };
         self.ring.look_after(self.until_next);
         if !self.inner.checks {
@@ -590,7 +606,8 @@ impl CompletionQueue {
             self.inner.context.check_alive();
             self.inner.check_overrun();
         } else if was_full && !self.in_vain || completed == 0 {
-            // The kernel reports an overrun by an event, which only the program reads.
+            // The kernel reports an overrun by an event, which only the program reads. With events that nothing
+            // reads, each look is a firmware command, so the first one waits until the queue is idle.
             self.in_vain = self.inner.context.has_events();
             if self.in_vain {
                 self.inner.check_overrun();
@@ -642,9 +659,11 @@ impl CompletionQueue {
         let _buffer = inner.buffer();
         ring.follow();
         let mut stale = std::mem::take(&mut *inner.stale());
-        // In this order, because a purge moves the CQEs before its end.
         let consumer = ring.consumer();
-        stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer) as i32);
+        // Behind an end that the program has passed lie completions of new requests.
+        stale.retain(|(end, _)| inner.is_waiting(*end, consumer));
+        // In this order, because a purge moves the CQEs before its end.
+        stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer));
         for (end, index) in &stale {
             // SAFETY: `RingState::end_of` is called only with this lock held.
             unsafe {
@@ -666,7 +685,7 @@ impl CompletionQueue {
     /// Returns the consumer index, also of CQEs that an iterator passed which was leaked.
     fn consumed(&self) -> u32 {
         match self.inner.attention.is_handed_over() {
-            true => self.inner.state.consumed_elsewhere(),
+            true => self.inner.consumed_now(),
             false => self.ring.consumer(),
         }
     }

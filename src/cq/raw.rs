@@ -1,6 +1,6 @@
 //! Completion queues that a program polls itself.
 
-use super::{CompletionQueue, CqInner};
+use super::CompletionQueue;
 use crate::error::Error;
 use crate::pools::RawRing;
 use std::ptr::NonNull;
@@ -32,27 +32,45 @@ impl CompletionQueue {
     ///
     /// The pointers are valid until the queue is destroyed. What writes through them must follow the
     /// device's rules for completion queues.
-    pub fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
-        self.inner.hand_over()
-    }
-}
-
-impl CqInner {
-    pub(super) fn hand_over(&self) -> Result<RawCompletionQueue, Error> {
-        self.context.check_process("init_obj")?;
-        let Some(slot) = &self.slot else {
+    ///
+    /// No poll is in progress, because a queue pair that is reset from now on starts without waiting
+    /// for its completions: a poll in progress would take them for those of new requests. A cursor
+    /// has to end its poll first:
+    ///
+    /// ```compile_fail,E0596
+    /// # fn f(mut cursor: mlx5::CompletionCursor) {
+    /// let _ = cursor.start();
+    /// let _ = cursor.hand_over();
+    /// # }
+    /// ```
+    ///
+    /// ```no_run
+    /// # fn f(mut cursor: mlx5::CompletionCursor) {
+    /// let _ = cursor.start();
+    /// let _ = cursor.queue().hand_over();
+    /// # }
+    /// ```
+    pub fn hand_over(&mut self) -> Result<RawCompletionQueue, Error> {
+        let inner = &self.inner;
+        inner.context.check_process("init_obj")?;
+        let Some(slot) = &inner.slot else {
             return Err(Error::invalid("init_obj", "the completion queue was destroyed".into()));
         };
-        self.attention.set_handed_over();
-        // Another thread may resize the queue.
-        let _buffer = self.buffer();
-        let buffer = self.state.ring_buffer();
+        // Other threads look for the last completion of a queue, and whether it was handed over.
+        let _buffer = inner.buffer();
+        if !inner.attention.is_handed_over() {
+            // Completions that a leaked iterator passed, which the program must not find. Later the
+            // record is the program's.
+            self.ring.publish();
+            inner.attention.set_handed_over();
+        }
+        let buffer = inner.state.ring_buffer();
         let (start, entries, stride) = (buffer.start, buffer.size(), buffer.stride as u32);
         Ok(RawCompletionQueue {
             cqes: RawRing { start, entries, stride },
             record: slot.record(),
-            page: self.context.uars.cq_page(),
-            cqn: self.cqn,
+            page: inner.context.uars.cq_page(),
+            cqn: inner.cqn,
         })
     }
 }

@@ -133,6 +133,9 @@ pub enum EthernetError {
     /// flushes what is posted, frames count as [failed](Counts::failed) and receives as
     /// [bad](Counts::bad).
     Post(PostError),
+    /// A receive of a [striding](Striding) queue failed with an error after which the device receives nothing more.
+    /// The queue posts no receives, and only sends. The program has to make another one.
+    Stopped,
 }
 
 impl fmt::Display for EthernetError {
@@ -140,6 +143,9 @@ impl fmt::Display for EthernetError {
         match self {
             Self::Poll(error) => error.fmt(f),
             Self::Post(error) => error.fmt(f),
+            Self::Stopped => f.write_str(
+                "a receive failed, and the device receives nothing more on this queue: make another queue",
+            ),
         }
     }
 }
@@ -149,6 +155,7 @@ impl std::error::Error for EthernetError {
         match self {
             Self::Poll(error) => Some(error),
             Self::Post(error) => Some(error),
+            Self::Stopped => None,
         }
     }
 }
@@ -356,7 +363,7 @@ impl<M: Mode> EthernetQueue<M> {
     /// arrived and were not received are lost. Rules stay.
     ///
     /// A [striding](Striding) queue starts sending again, and loses no packets. Its receives are left as they
-    /// are: if it cannot receive any more, make another one.
+    /// are: if it fails with [`EthernetError::Stopped`], make another one.
     pub fn restart(&mut self) -> Result<(), Error> {
         M::restart(self)
     }

@@ -4,13 +4,13 @@
 //! queue, while queues are restarted and destroyed. Most of its completions could be true. A few are not: then the
 //! queue fails, and the program makes another one.
 
+use super::striding::tests::Completer;
 use super::*;
 use crate::Context;
 use crate::cq::CqInner;
 use crate::qp::Outstanding;
 use crate::testing::{stepping, with_steps};
 use mlx5_prm::cqe::{Cqe, CqeOpcode};
-use mlx5_prm::ethernet::striding::STRIDES_SHIFT;
 use mlx5_sim::engine::QpState;
 use mlx5_sim::{PortConfig, SimConfig, Simulator};
 use std::cell::RefCell;
@@ -288,26 +288,19 @@ impl World {
     }
 }
 
-/// Has the device complete packets in the next strides.
-fn complete_strides(world: &mut World, used: &mut Used<Striding>, taken: &mut u32) {
-    let mut left = used.queue.receiver.work_queue.posted() * STRIDES - *taken;
+/// Has the device complete packets in the next strides. Returns how many receives after the first one it has used up,
+/// if the queue goes on.
+fn complete_strides(world: &mut World, used: &mut Used<Striding>, device: &mut Completer) -> u32 {
+    let (mut left, mut used_up) = (used.queue.receiver.work_queue.posted() * STRIDES, 0);
+    left -= device.taken;
     for _ in 0..world.random.below(6) {
-        let room = STRIDES - *taken;
+        let (first, room) = (device.taken as u16, STRIDES - device.taken);
         let count = (1 + world.random.below(2) as u32).min(room).min(left);
-        if count == 0 {
+        let strides = (first, count, LENGTH as u32);
+        if count == 0 || !device.try_complete(CqeOpcode::ResponderSend, strides, |_| {}) {
             break;
         }
-        let mut engine = world.simulator.fabric().lock();
-        let device = engine.device_mut(0);
-        let number = used.queue.receiver.work_queue.wq_num();
-        let mut entry = device.completion(number, CqeOpcode::ResponderSend, 0, *taken as u16);
-        entry.byte_count.set(count << STRIDES_SHIFT | LENGTH as u32);
-        let bytes = entry.as_bytes().try_into().unwrap();
-        if !device.inject_completion(used.queue.recv_cq.cqn(), bytes, &[]) {
-            break;
-        }
-        drop(engine);
-        *taken = (*taken + count) % STRIDES;
+        used_up += u32::from(count == room && device.request > 1);
         left -= count;
     }
     // All of them, so that as many strides are left as were not taken.
@@ -317,15 +310,17 @@ fn complete_strides(world: &mut World, used: &mut Used<Striding>, taken: &mut u3
     }
     let burst = used.queue.receive(|packets| packets.for_each(|packet| drop(packet)));
     used.failed |= burst.is_err();
+    if used.failed { 0 } else { used_up }
 }
 
-/// Runs a program. Returns how often queues were restarted, and made again.
-fn run(seed: u64) -> [u32; 2] {
+/// Runs a program. Returns how often queues failed, and were made again, and how many receives packets that share
+/// them used up after the first one of a queue.
+fn run(seed: u64) -> [u32; 3] {
     let mut world = World::new(seed);
     let mut near = world.single::<Single>(None);
     let mut far = world.single(Some(&near.queue));
     let mut shared = world.striding(&near.queue);
-    let (mut taken, mut counts) = (0, [0; 2]);
+    let (mut device, mut counts) = (Completer::new(&world.simulator, &shared.queue), [0; 3]);
     for _ in 0..ROUNDS {
         let tell = |_: &mut World, used: &mut Used<Single>| {
             let mut device = used.device.borrow_mut();
@@ -335,7 +330,9 @@ fn run(seed: u64) -> [u32; 2] {
         match which {
             0 => world.call(&mut near, tell),
             1 => world.call(&mut far, tell),
-            _ => world.call(&mut shared, |world, used| complete_strides(world, used, &mut taken)),
+            _ => world.call(&mut shared, |world, used| {
+                counts[2] += complete_strides(world, used, &mut device);
+            }),
         }
         let now = [near.failed, far.failed, shared.failed];
         counts[0] += u32::from(now != before);
@@ -350,7 +347,8 @@ fn run(seed: u64) -> [u32; 2] {
             let often = 2 + world.random.below(10);
             let old = std::mem::replace(&mut shared, world.striding(&near.queue));
             old.with_device(often, drop);
-            (taken, counts[1]) = (0, counts[1] + 1);
+            device = Completer::new(&world.simulator, &shared.queue);
+            counts[1] += 1;
         }
         if near.failed && world.random.one_in(4) {
             let often = 2 + world.random.below(10);
@@ -379,11 +377,12 @@ fn no_buffer_has_two_owners_whatever_completes_while_queues_are_restarted_and_de
         None => 1..1 + number("PACKET_SEEDS").unwrap_or(SEEDS),
     };
     let count = seeds.end - seeds.start;
-    let mut counts = [0; 2];
+    let mut counts = [0; 3];
     for seed in seeds {
         println!("MLX5_SEED={seed}");
-        let [failed, made] = run(seed);
-        counts = [counts[0] + failed, counts[1] + made];
+        for (all, some) in counts.iter_mut().zip(run(seed)) {
+            *all += some;
+        }
     }
     println!("{counts:?}");
     assert!(count < SEEDS || counts.iter().all(|&some| u64::from(some) > count / 4), "{counts:?}");

@@ -561,6 +561,10 @@ impl EthernetQueue<Striding> {
     /// Posts as many receives as are missing, if there are some.
     #[inline(never)]
     fn post_receives(&mut self, missing: u32) -> Result<(), EthernetError> {
+        if self.receiver.work_queue.is_stopped() {
+            // The device would flush each receive that is posted.
+            return Err(EthernetError::Stopped);
+        }
         let mut reaped = Ok(());
         if self.store.mode.ready.len() < missing as usize {
             self.store.take_returned();
@@ -579,7 +583,7 @@ impl EthernetQueue<Striding> {
 mod hostile;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::ethernet::tests::{fail_sending, sends, spoil_sending};
     use crate::ethernet::{Counts, EthernetError};
@@ -601,18 +605,21 @@ mod tests {
     }
 
     /// Writes completions of strides, and counts these as devices do.
-    pub(super) struct Completer {
+    pub(in crate::ethernet) struct Completer {
         simulator: Simulator,
         rqn: u32,
         cqn: u32,
         /// The request that it fills, and how many of its strides it has.
-        pub(super) request: u16,
-        pub(super) taken: u32,
+        pub(in crate::ethernet) request: u16,
+        pub(in crate::ethernet) taken: u32,
         strides: u32,
     }
 
     impl Completer {
-        pub(super) fn new(simulator: &Simulator, queue: &EthernetQueue<Striding>) -> Self {
+        pub(in crate::ethernet) fn new(
+            simulator: &Simulator,
+            queue: &EthernetQueue<Striding>,
+        ) -> Self {
             let mode = &queue.store.mode;
             Self {
                 simulator: simulator.clone(),
@@ -631,6 +638,16 @@ mod tests {
             (first, count, rest): (u16, u32, u32),
             change: impl FnOnce(&mut Cqe),
         ) {
+            assert!(self.try_complete(opcode, (first, count, rest), change));
+        }
+
+        /// As [`Completer::complete_by`], unless the completion queue is full. Returns whether it did.
+        pub(in crate::ethernet) fn try_complete(
+            &mut self,
+            opcode: CqeOpcode,
+            (first, count, rest): (u16, u32, u32),
+            change: impl FnOnce(&mut Cqe),
+        ) -> bool {
             let mut engine = self.simulator.fabric().lock();
             let device = engine.device_mut(0);
             let mut entry = device.completion(self.rqn, opcode, 0, first);
@@ -638,11 +655,14 @@ mod tests {
             entry.wqe_id.set(self.request);
             change(&mut entry);
             let bytes = entry.as_bytes().try_into().unwrap();
-            assert!(device.inject_completion(self.cqn, bytes, &[]));
+            if !device.inject_completion(self.cqn, bytes, &[]) {
+                return false;
+            }
             self.taken += count;
             if self.taken >= self.strides {
                 (self.request, self.taken) = (self.request.wrapping_add(1), 0);
             }
+            true
         }
 
         /// Completes a packet, or strides that were skipped.
@@ -892,25 +912,31 @@ mod tests {
     }
 
     #[test]
-    fn an_error_after_which_the_queue_receives_nothing_ends_the_receive() {
+    fn queue_that_an_error_stopped_posts_no_receives_and_says_so() {
         use Syndrome::{LocalProtection, LocalQpOperation, WorkRequestFlushed};
         for syndrome in [LocalProtection, LocalQpOperation, WorkRequestFlushed] {
             let simulator = simulator();
-            let mut queue = queue(&simulator);
-            let mut device = Completer::new(&simulator, &queue);
-            device.complete(0, 1, 60);
-            let first = places(&mut queue).unwrap()[0].0;
-            device.fail(syndrome, 1, 0);
-            assert_eq!(places(&mut queue), Ok(vec![]));
-            let posted = queue.receiver.work_queue.posted();
-            assert_eq!((posted, queue.store.mode.ready.len()), (2, 1), "{syndrome:?}");
-            assert_eq!(queue.counts().bad, 1);
-            // The next one is flushed, too, or receives after a reset.
-            (device.request, device.taken) = (1, 0);
-            device.fail(WorkRequestFlushed, 0, 0);
-            (device.request, device.taken) = (2, 0);
-            device.complete(0, 1, 60);
-            assert_eq!(places(&mut queue), Ok(vec![(first, 0)]), "it is posted again");
+            // The device flushes the request that failed as well, or not.
+            for flushed in [&[1][..], &[0, 1]] {
+                let mut queue = queue(&simulator);
+                let mut device = Completer::new(&simulator, &queue);
+                device.complete(0, 1, 60);
+                assert_eq!(lengths(&mut queue), Ok(vec![60]));
+                device.fail(syndrome, 1, 0);
+                assert_eq!(places(&mut queue), Err(EthernetError::Stopped));
+                for (number, &request) in (1..).zip(flushed) {
+                    let posted = queue.receiver.work_queue.posted();
+                    let all = posted as usize + queue.store.mode.ready.len();
+                    assert_eq!((posted, all), (2 - number, 3), "{syndrome:?}");
+                    (device.request, device.taken) = (request, 0);
+                    device.fail(WorkRequestFlushed, 0, 0);
+                    assert_eq!(places(&mut queue), Err(EthernetError::Stopped));
+                    assert_eq!(queue.counts().bad, 1 + u64::from(number));
+                }
+                assert_eq!(queue.receiver.work_queue.posted(), 0);
+                assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+                assert!(sends(&simulator, &mut queue), "it sends");
+            }
         }
     }
 

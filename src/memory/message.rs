@@ -10,8 +10,7 @@
 //! it only if that is the one which arrived. A copy in which words are missing, or of another
 //! message, has another check.
 //!
-//! One thing is assumed: an aligned word of eight bytes arrives as a whole. A transfer on the PCI
-//! bus is never cut inside of one.
+//! Nor is it assumed that a word arrives as a whole: a number counts only with its check, too.
 
 use super::{Access, MemoryRegion, Plain, mr::copy::Words};
 use crate::error::{Error, ErrorKind};
@@ -73,12 +72,12 @@ fn check<T: Plain>(number: u64, value: &T) -> u64 {
 }
 
 /// Copies the message of a slot, which starts at byte `start`. Returns it with its number, if its
-/// check is right, or the number alone.
+/// check is right.
 fn copy<T: Plain>(
     operation: &'static str,
     words: &Words<'_>,
     start: usize,
-) -> Result<(u64, Option<T>), Error> {
+) -> Result<Option<(u64, T)>, Error> {
     let slot = words.as_words().and_then(|all| all.get(start / NUMBER..));
     let Some(slot) = slot.and_then(|slot| slot.get(..stride::<T>() / NUMBER)) else {
         return Err(Error::invalid(operation, "the region has other memory than at first".into()));
@@ -89,7 +88,7 @@ fn copy<T: Plain>(
     let arrived = u64::from_le(slot[slot.len() - 1].load(Acquire));
     // The copy is done before the caller informs the peer that the slot is free.
     barrier::from_device();
-    Ok((number, (check(number, &value) == arrived).then_some(value)))
+    Ok((check(number, &value) == arrived).then_some((number, value)))
 }
 
 /// Returns the memory of a region that peers write messages to, and how many `stride` bytes fit.
@@ -205,22 +204,24 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         Ok(self.region().remote_slice(..self.slots * Self::STRIDE)?.cast()?)
     }
 
-    /// Takes the next message, if it is there as a whole. A peer that writes the right number with a
-    /// wrong check is waited for as one that writes nothing.
+    /// Takes the next message, if it is there as a whole. A peer that writes a wrong check is waited
+    /// for as one that writes nothing.
     ///
     /// # Errors
     /// If the peer wrote more messages than there were free slots, so that some are lost, or wrote
-    /// something else.
+    /// a message of another number.
     pub fn take(&mut self) -> Result<Option<T>, Error> {
         const WHAT: &str = "message ring";
         let region = self.region();
         let words = region.own(WHAT, 0, region.len())?;
         let (slots, wanted) = (self.slots as u64, self.taken + 1);
         let slot = self.taken % slots;
-        let (found, value) = copy(WHAT, &words, slot as usize * Self::STRIDE)?;
+        let Some((found, value)) = copy(WHAT, &words, slot as usize * Self::STRIDE)? else {
+            return Ok(None);
+        };
         if found == wanted {
-            self.taken += u64::from(value.is_some());
-            return Ok(value);
+            self.taken += 1;
+            return Ok(Some(value));
         }
         // The number of the lap before; 0 from the start.
         if found == wanted.saturating_sub(slots) {
@@ -400,8 +401,7 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
         }
         let region = self.region();
         let words = region.own(WHAT, 0, region.len())?;
-        let (version, value) = copy(WHAT, &words, slot * Self::STRIDE)?;
-        Ok(value.filter(|_| version != 0).map(|value| (version, value)))
+        Ok(copy(WHAT, &words, slot * Self::STRIDE)?.filter(|(version, _)| *version != 0))
     }
 }
 

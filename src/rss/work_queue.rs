@@ -736,6 +736,14 @@ impl WorkQueue {
         self.queue.free()
     }
 
+    /// Whether an error came after which a queue with strides receives nothing more until it is reset.
+    pub(crate) fn is_stopped(&self) -> bool {
+        match &self.inner.index.records().receive {
+            ReceiveSide::Striding(records) => records.is_stopped(),
+            _ => false,
+        }
+    }
+
     /// Returns how many receive requests are posted that did not complete.
     #[inline]
     pub(crate) fn posted(&self) -> u32 {

@@ -15,7 +15,7 @@ fn ring(qp: &QueuePair<Rc>) -> RawRing {
     qp.raw_parts().unwrap().send
 }
 
-fn cqes(cq: &CompletionQueue) -> RawRing {
+fn cqes(cq: &mut CompletionQueue) -> RawRing {
     cq.hand_over().unwrap().cqes
 }
 
@@ -59,18 +59,18 @@ fn cq_of(context: &Context) -> CompletionQueue {
 
 #[test]
 fn a_completion_of_a_destroyed_queue_is_not_polled_from_the_next_one() {
-    let bed = Bed::new();
+    let mut bed = Bed::new();
     let mut pair = bed.pair(None);
     pair.receive(0..2);
     pair.send(0..2, SendFlags::SIGNALED);
     bed.wait_for(4);
-    let was = cqes(&bed.cq);
+    let was = cqes(&mut bed.cq);
     assert!(bytes(was).iter().any(|byte| *byte != 0));
     drop(pair);
     let Bed { simulator, context, pd, cq } = bed;
     cq.destroy().unwrap();
     let mut cq = cq_of(&context);
-    assert_eq!(cqes(&cq), was);
+    assert_eq!(cqes(&mut cq), was);
     // The last byte of each says that the device has not written it.
     let mut left = bytes(was);
     left.iter_mut().skip(63).step_by(64).for_each(|byte| *byte = 0);
@@ -93,9 +93,9 @@ fn memory_of_a_ring_that_the_kernel_did_not_destroy_is_used_by_no_other() {
     });
     let context = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap()[0].open().unwrap();
     let (pd, base) = (context.alloc_pd().unwrap(), context.create_cq(8).build().unwrap());
-    let (qp, cq) = (send_only(&pd, &base), cq_of(&context));
+    let (qp, mut cq) = (send_only(&pd, &base), cq_of(&context));
     let mut srq = pd.create_srq(100).build().unwrap();
-    let held = [ring(&qp).start, cqes(&cq).start, srq.raw_parts().unwrap().requests.start];
+    let held = [ring(&qp).start, cqes(&mut cq).start, srq.raw_parts().unwrap().requests.start];
     refuse.store(true, Relaxed);
     let (qp, _) = qp.destroy().unwrap_err().into_parts();
     assert_eq!(context.leaked(), 0, "it came back, and may be tried again");
@@ -103,8 +103,8 @@ fn memory_of_a_ring_that_the_kernel_did_not_destroy_is_used_by_no_other() {
     assert_eq!(context.leaked(), 3);
     refuse.store(false, Relaxed);
     let qps: Vec<_> = (0..20).map(|_| send_only(&pd, &base)).collect();
-    let cqs: Vec<_> = (0..20).map(|_| cq_of(&context)).collect();
-    let used: BTreeSet<_> = qps.iter().map(ring).chain(cqs.iter().map(cqes)).collect_pages();
+    let mut cqs: Vec<_> = (0..20).map(|_| cq_of(&context)).collect();
+    let used: BTreeSet<_> = qps.iter().map(ring).chain(cqs.iter_mut().map(cqes)).collect_pages();
     assert!(held.iter().all(|start| !used.contains(&start.addr().get())), "{held:?}");
     drop((qps, cqs, base, pd, context));
     assert_eq!(kernel.allocated(), 0, "closing the file destroys all");
@@ -192,9 +192,9 @@ fn memory_goes_back_to_the_system_when_queues_go_and_all_of_it_with_the_context(
 fn queues_of_one_context_have_no_memory_of_another() {
     let simulator = Simulator::new(infiniband());
     let (one, other) = (open(&simulator), open(&simulator));
-    let was = cqes(&cq_of(&one)).start;
-    assert_ne!(cqes(&cq_of(&other)).start, was);
-    assert_eq!(cqes(&cq_of(&one)).start, was);
+    let was = cqes(&mut cq_of(&one)).start;
+    assert_ne!(cqes(&mut cq_of(&other)).start, was);
+    assert_eq!(cqes(&mut cq_of(&one)).start, was);
 }
 
 /// Creates and destroys queues of every kind, some of them twice.

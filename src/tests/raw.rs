@@ -243,10 +243,56 @@ fn handed_over_queue_is_armed_for_what_the_program_has_not_polled() {
     }
 }
 
+fn consumer_in_record(raw: &RawCompletionQueue) -> u32 {
+    // SAFETY: the consumer index of the doorbell record, which the queue keeps.
+    u32::from_be_bytes(unsafe { raw.record.cast::<[u8; 4]>().read_volatile() })
+}
+
+#[test]
+fn program_finds_no_completion_that_a_leaked_iterator_passed_before_the_hand_over() {
+    let mut bed = Bed::stepped();
+    let mut pair = bed.pair(None);
+    pair.receive(0..3);
+    pair.send(10..13, SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    let mut completions = bed.cq.completions().unwrap();
+    for _ in 0..2 {
+        completions.next().unwrap();
+    }
+    std::mem::forget(completions);
+    let raw = bed.cq.hand_over().unwrap();
+    assert_eq!(consumer_in_record(&raw), 2);
+    for qp in [&mut pair.near, &mut pair.far] {
+        qp.reset().unwrap();
+    }
+    pair.connect();
+    pair.receive([20]);
+    pair.send([21], SendFlags::SIGNALED);
+    assert_eq!(polled(&mut bed), [], "nothing of it is executed");
+    bed.simulator.run_until_idle();
+    let mut found = polled(&mut bed);
+    found.sort_unstable();
+    assert_eq!(found, [20, 21]);
+}
+
+#[test]
+fn queue_that_is_handed_over_twice_keeps_the_consumer_index_of_the_program() {
+    let mut bed = Bed::stepped();
+    let mut pair = bed.pair(None);
+    pair.receive(0..3);
+    pair.send(10..13, SendFlags::SIGNALED);
+    bed.simulator.run_until_idle();
+    let raw = bed.cq.hand_over().unwrap();
+    consume(&raw, 4);
+    let again = bed.cq.hand_over().unwrap();
+    assert_eq!((again, consumer_in_record(&raw)), (raw, 4));
+    assert_eq!(polled(&mut bed).len(), 2);
+}
+
 /// Otherwise a program that polls itself would keep the records of each queue pair that it had.
 #[test]
 fn user_index_is_used_again_once_a_program_has_polled_all_that_names_it() {
-    let bed = Bed::stepped();
+    let mut bed = Bed::stepped();
     let number = |pair: &super::states::Pair| pair.near.control.inner.user_index();
     let mut former = bed.pair(None);
     former.receive([7]);

@@ -492,7 +492,7 @@ fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_th
 /// A program that polls a queue itself has received what it passed.
 #[test]
 fn queue_pair_destroyed_after_its_handed_over_queue_was_dropped_returns_what_was_not_passed() {
-    let bed = Bed::stepped();
+    let mut bed = Bed::stepped();
     let mut srq = bed.pd.create_srq(7).build().unwrap();
     for wr_id in 0..4 {
         srq.recv(wr_id, Sge::default()).unwrap();
@@ -502,11 +502,10 @@ fn queue_pair_destroyed_after_its_handed_over_queue_was_dropped_returns_what_was
         pair.send([1], SendFlags::empty());
         bed.simulator.run_until_idle();
     }
-    let target = bed.cq.target();
-    drop(bed.cq);
-    let raw = target.hand_over().unwrap();
-    // SAFETY: the consumer index of the doorbell record, which the queue pairs keep.
+    let raw = bed.cq.hand_over().unwrap();
+    // SAFETY: the consumer index of the doorbell record, which the queue keeps.
     unsafe { raw.record.cast::<[u8; 4]>().write_volatile(3_u32.to_be_bytes()) };
+    drop(bed.cq);
     drop(pair);
     assert_eq!(srq.take_discarded(), [3]);
 }

@@ -195,7 +195,8 @@ impl<Q: Queue> Ring<Q> {
         (count, ended)
     }
 
-    /// Ends a poll that nobody ended.
+    /// Ends a poll that nothing ended. The owner does not learn which request it ended, so only a poll that returned
+    /// no last packet of a request may be left like that.
     #[cold]
     #[inline(never)]
     fn end_unended(&mut self) {
@@ -287,6 +288,7 @@ impl<Q: Queue> Ring<Q> {
         if next == self.end {
             self.next = self.first;
             self.owner ^= u32::from(OWNER);
+            self.countdown = 1;
         }
         if expected == UNKNOWN {
             return None;

@@ -358,3 +358,20 @@ fn ring_follows_the_doorbell_record_out_of_a_run() {
         assert_eq!(bed.ring.corruption(), None);
     }
 }
+
+/// The doorbell record has 24 bits, which begin again.
+#[test]
+fn consumer_index_of_another_program_never_goes_back() {
+    let mut bed: Bed<Outstanding> = Bed::new(3, 64);
+    let mut last = 0;
+    for consumer in [5_u32, 8_000_000, 0xff_fffe, 3, 2_000, 0xff_ffff, 1] {
+        bed.scribble(u64::from(consumer).rotate_left(32).to_be_bytes());
+        let found = bed.ring.state().consumed_elsewhere();
+        assert_eq!(found & 0xff_ffff, consumer);
+        assert!(found > last, "{found:#x} after {last:#x}");
+        assert_eq!(bed.ring.state().consumed_elsewhere(), found);
+        last = found;
+    }
+    bed.ring.follow();
+    assert_eq!((bed.ring.consumer(), last), (0x200_0001, 0x200_0001));
+}

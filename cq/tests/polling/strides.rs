@@ -291,6 +291,22 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     assert_eq!(bed.told(), 8);
 }
 
+/// Only a ring that was gone round can have been full.
+#[test]
+fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
+    let mut bed = Bed::new(3, 64);
+    let queue = Sharing::new(2, 9);
+    bed.register(INDEX, &queue);
+    bed.ring.look_after(1000);
+    for (number, looks) in [(7, false), (1, true)] {
+        for _ in 0..number {
+            bed.device.write(entry(queue.taken.get(), told(1, 60)));
+            assert_eq!(poll_of(&mut bed, 9, 9).0.len(), 1);
+        }
+        assert_eq!(bed.ring.found_nothing(), looks);
+    }
+}
+
 /// Of a packet that is not accepted, the strides are taken off the fast path.
 #[test]
 fn what_is_not_accepted_is_found() {

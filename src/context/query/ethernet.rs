@@ -41,6 +41,8 @@ pub struct EthernetCaps {
     /// Tunnels inside which checksums and hashes work.
     pub tunnels: TunnelOffloads,
     /// Work queues whose requests hold several packets; `None` without them.
+    ///
+    /// Also `None` if the device did not answer: building a queue with strides says why.
     pub striding: Option<StridingCaps>,
 }
 
@@ -147,7 +149,7 @@ impl EthernetCaps {
                 driver.support_multi_pkt_send_wqes,
             ),
             tunnels: TunnelOffloads::from_bits_retain(driver.tunnel_offloads_caps),
-            // A device that does not answer has no queues either.
+            // The builder of a queue asks again, and returns the error.
             striding: Self::striding(context, "query_device").unwrap_or(None),
         }
     }

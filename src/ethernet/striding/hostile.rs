@@ -88,6 +88,7 @@ struct Device {
     good: u64,
     bad: u64,
     lied: bool,
+    stopped: bool,
     /// The most completions that it writes before everything was found.
     most: u32,
 }
@@ -115,6 +116,7 @@ impl Device {
             good: 0,
             bad: 0,
             lied: false,
+            stopped: false,
             most: queue.recv_cq.capacity() / 2,
         }
     }
@@ -247,14 +249,25 @@ impl Device {
         self.count(count);
     }
 
-    /// The queue stops, and what is posted is flushed. It starts again with the next request.
+    /// The queue stops, and what is posted is flushed, with the request that failed or without it. No driver shows
+    /// which requests the flushes name.
     fn stop(&mut self, random: &mut Random) {
         let mut syndrome = random.pick(&STOPS);
+        let any = random.next() as u16;
+        let named = random.pick(&[None, Some(0), Some(self.request), Some(any)]);
         while self.request != self.posted() {
-            self.complete(random, 0, 0, |entry| Self::fail(entry, syndrome as u8));
+            let request = named.filter(|_| self.stopped);
+            self.complete(random, 0, 0, |entry| {
+                request.into_iter().for_each(|request| entry.wqe_id.set(request));
+                Self::fail(entry, syndrome as u8);
+            });
             self.bad += 1;
             self.count(self.strides - self.taken);
-            syndrome = Syndrome::WorkRequestFlushed;
+            (self.stopped, syndrome) = (true, Syndrome::WorkRequestFlushed);
+        }
+        if random.one_in(2) {
+            self.complete(random, 0, 0, |entry| Self::fail(entry, syndrome as u8));
+            self.bad += 1;
         }
     }
 
@@ -292,11 +305,15 @@ impl Device {
         if self.lied || self.completions >= self.most || self.request == self.posted() {
             return;
         }
+        if self.stopped {
+            // Requests that were posted before the driver saw it.
+            return self.stop(random);
+        }
         match random.below(64) {
             0..44 => self.packet(random),
             44..52 => self.filler(random),
             52..62 => self.failure(random),
-            62 if random.one_in(4) => self.stop(random),
+            62 if random.one_in(32) => self.stop(random),
             _ if random.one_in(48) => self.lie(random),
             _ => {}
         }
@@ -397,6 +414,7 @@ fn run(seed: u64) -> bool {
         match burst(&mut queue, &mut device, random, &mut kept) {
             Ok(empty) if empty && flushed => device.completions = 0,
             Ok(_) => {}
+            Err(EthernetError::Stopped) => assert!(device.stopped),
             Err(failed) => {
                 error = Some(failed);
                 break;
@@ -421,7 +439,7 @@ fn run(seed: u64) -> bool {
                 look(&mut device, random, &packet);
             });
         });
-        error = received.err();
+        error = received.err().filter(|error| *error != EthernetError::Stopped);
     }
     assert_eq!(error.is_some(), device.lied, "{error:?}");
     assert!(device.expected.is_empty(), "{} packets are missing, {error:?}", device.expected.len());
@@ -440,7 +458,8 @@ fn run(seed: u64) -> bool {
     kept.clear();
     simulator.run_until_idle();
     queue.reap().unwrap();
-    queue.receive(|_| ()).unwrap();
+    let stopped = if device.stopped { Err(EthernetError::Stopped) } else { Ok(()) };
+    assert_eq!(queue.receive(|_| ()), stopped);
     queue.store.take_returned();
     let whole = queue.receiver.work_queue.posted() as usize + queue.store.mode.ready.len();
     assert_eq!((queue.sending(), whole), (0, queue.store.mode.receives.len()));

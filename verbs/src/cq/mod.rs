@@ -83,11 +83,6 @@ impl CqObject {
         Some(result)
     }
 
-    /// What other threads may do with the queue.
-    pub(crate) fn shared(&self) -> &CompletionTarget {
-        &self.target
-    }
-
     /// The queue for another that is to complete there. Queue pairs that were destroyed are forgotten, unless
     /// another thread polls or may poll: polls forget them, too.
     pub(crate) fn target(&self) -> CompletionTarget {

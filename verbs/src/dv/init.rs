@@ -18,7 +18,7 @@ use crate::qp::QpObject;
 use crate::refusal::{Refusal, Verb, status};
 use crate::srq::SrqObject;
 use crate::wq::WqObject;
-use mlx5::RawCompletionQueue;
+use mlx5::{CompletionQueue, RawCompletionQueue};
 
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
     // SAFETY: by the contract of `init_obj`.
@@ -66,7 +66,7 @@ unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
     // SAFETY: by the contract of `init_obj`.
     unsafe {
         let RawCompletionQueue { cqes, record, page, cqn } =
-            CqObject::of(from).shared().hand_over()?;
+            CqObject::of(from).with_mut(CompletionQueue::hand_over)?;
         (*to).buf = cqes.start.as_ptr().cast();
         (*to).dbrec = record.as_ptr().cast();
         (*to).cqe_cnt = cqes.entries;

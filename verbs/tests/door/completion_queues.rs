@@ -3,7 +3,9 @@
 use crate::bed::*;
 use crate::header::*;
 use mlx5_sim::Fault;
+use mlx5_verbs::abi::mlx5dv::*;
 use mlx5_verbs::abi::*;
+use mlx5_verbs::dv::init;
 use mlx5_verbs::{cq, event, qp};
 use std::ptr::null_mut;
 
@@ -493,6 +495,44 @@ fn a_program_resets_a_queue_pair_while_it_polls_in_steps() {
     for qp in [one, other] {
         ok(c!(qp::create::destroy_qp(qp)));
     }
+    ok(c!(cq::destroy_cq(cq.cast())));
+    bed.end();
+}
+
+/// From then on completions of a queue pair that is reset stay where they are, so no poll may be in progress.
+#[test]
+fn queue_that_is_handed_over_in_steps_of_a_poll_ends_that_poll() {
+    let bed = Bed::new();
+    let mut wanted: ibv_cq_init_attr_ex = blank();
+    wanted.cqe = 16;
+    let cq = made(create_cq_ex(bed.context, &mut wanted));
+    let mut init = bed.qp_init(IBV_QPT_RC, cq.cast());
+    let qp = made(c!(qp::create::create_qp(bed.pd, &mut init)));
+    bed.to_init(qp);
+    for wr_id in 0..3 {
+        ok(receive(qp, 1 + wr_id, bed.sge(HALF, 8)));
+    }
+    to_state(qp, IBV_QPS_ERR);
+    bed.run();
+    let handed = Handed(cq);
+    let steps = ends(move || {
+        let cq = handed.get();
+        let (mut none, mut parts): (ibv_poll_cq_attr, mlx5dv_cq) = (blank(), blank());
+        let mut obj: mlx5dv_obj = blank();
+        obj.cq = mlx5dv_obj_cq { r#in: cq.cast(), out: &mut parts };
+        ok(c!(((*cq).start_poll.unwrap())(cq, &mut none)));
+        ok(c!(init::init_obj(&mut obj, MLX5DV_OBJ_CQ.into())));
+        let consumer = c!(u32::from_be(*parts.dbrec));
+        let next = c!(((*cq).next_poll.unwrap())(cq));
+        c!(((*cq).end_poll.unwrap())(cq));
+        // Takes it back.
+        ok(c!(((*cq).start_poll.unwrap())(cq, &mut none)));
+        let second = c!((*cq).wr_id);
+        c!(((*cq).end_poll.unwrap())(cq));
+        (consumer, next, second)
+    });
+    assert_eq!(steps, (1, libc::ENOENT, 2));
+    ok(c!(qp::create::destroy_qp(qp)));
     ok(c!(cq::destroy_cq(cq.cast())));
     bed.end();
 }

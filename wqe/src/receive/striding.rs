@@ -1,14 +1,17 @@
 //! Receive requests that packets share: each packet takes some strides of one.
 //!
-//! The rules are those of two drivers that run on silicon: Linux' mlx5e (`mlx5e_handle_rx_cqe_mpwrq`) and DPDK's
-//! PMD (`mlx5_rx_burst_mprq`, `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`) and takes
-//! strides of it, as many as its byte count says: that of a packet, of strides that were skipped, or of a packet
-//! that failed. The request is done once its strides are taken, and not before: until then the device goes on
-//! writing there. Only an error after which the queue receives nothing more ends a request at once.
+//! The rules are those of two drivers that run on silicon: Linux' mlx5e (`mlx5e_handle_rx_cqe_mpwrq`) and newer
+//! releases of DPDK's PMD (`mlx5_rx_burst_mprq`, `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`)
+//! and takes strides of it, as many as its byte count says: that of a packet, of strides that were skipped, or of a
+//! packet that failed. The request is done once its strides are taken, and not before: until then the device goes on
+//! writing there.
+//!
+//! After other errors the queue receives nothing more. Both drivers reset it then, so no driver shows which request the
+//! flushes name. Here each of these completions ends the oldest request, and only the first has to name it.
 
 use super::queue::ReceiveRecords;
 use crate::sync::{
-    AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use alloc::sync::Arc;
@@ -25,6 +28,8 @@ pub struct StridingRecords {
     taken: AtomicU32,
     /// Poller: the stride of it after the last packet. No packet begins before that, so no stride is in two.
     after: AtomicU32,
+    /// An error came after which the queue receives nothing more.
+    stopped: AtomicBool,
 }
 
 impl fmt::Debug for StridingRecords {
@@ -64,7 +69,13 @@ pub enum StridesOutcome {
 impl StridingRecords {
     /// Makes the poller's view of the records of a queue whose requests have `strides` strides.
     pub fn new(records: Arc<ReceiveRecords>, strides: u32) -> Self {
-        Self { records, strides, taken: AtomicU32::new(0), after: AtomicU32::new(0) }
+        Self {
+            records,
+            strides,
+            taken: AtomicU32::new(0),
+            after: AtomicU32::new(0),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// The records.
@@ -74,6 +85,18 @@ impl StridingRecords {
 
     /// Begins again with the queue, which was reset: no completion from before can be polled any more.
     pub fn reset(&self) {
+        self.begin();
+        self.stopped.store(false, Relaxed);
+    }
+
+    /// Whether the queue receives nothing more until it is reset.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Begins with the first stride of a request.
+    #[inline(always)]
+    fn begin(&self) {
         self.taken.store(0, Relaxed);
         self.after.store(0, Relaxed);
     }
@@ -88,7 +111,8 @@ impl StridingRecords {
         Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
     }
 
-    /// The bits of a request's number that say its place in the ring. Devices say either, and DPDK compares these.
+    /// The bits of a request's number that say its place in the ring. Devices say either, and debug
+    /// builds of DPDK compare these.
     #[inline(always)]
     fn mask(&self) -> u16 {
         (self.records.requests() as u16).wrapping_sub(1)
@@ -124,7 +148,7 @@ impl StridingRecords {
     /// Ends the oldest request.
     #[inline(always)]
     fn pass(&self, oldest: u16) {
-        self.reset();
+        self.begin();
         self.records.oldest.store(oldest.wrapping_add(1).into(), Release);
     }
 
@@ -135,13 +159,12 @@ impl StridingRecords {
     #[inline]
     pub fn retire(&self, entry: StridesOf) -> Option<(u64, bool)> {
         let StridesOf { request, first, byte_count, outcome } = entry;
+        if outcome == StridesOutcome::Stopped {
+            return self.stop(request);
+        }
         let (oldest, wr_id) = self.oldest()?;
         if (request ^ oldest) & self.mask() != 0 {
             return None;
-        }
-        if outcome == StridesOutcome::Stopped {
-            self.pass(oldest);
-            return Some((wr_id, true));
         }
         let (taken, first) = (self.taken.load(Relaxed), u32::from(first));
         let count = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
@@ -162,6 +185,26 @@ impl StridingRecords {
             self.after.store(first + count, Relaxed);
         }
         Some((wr_id, false))
+    }
+
+    /// As [`StridingRecords::retire`], of an error after which the queue receives nothing more. If the device also
+    /// flushes the request whose error stopped the queue, one completion is left over: it is of no request, and gets
+    /// the identifier of the last one.
+    #[cold]
+    fn stop(&self, request: u16) -> Option<(u64, bool)> {
+        let again = self.is_stopped();
+        match self.oldest() {
+            Some((oldest, wr_id)) if again || (request ^ oldest) & self.mask() == 0 => {
+                self.stopped.store(true, Relaxed);
+                self.pass(oldest);
+                Some((wr_id, true))
+            }
+            None if again => {
+                let last = self.records.oldest.load(Relaxed) as u16;
+                Some((self.records.wr_id(last.wrapping_sub(1)).load(Relaxed), false))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -297,10 +340,27 @@ mod tests {
         let records = records(2);
         assert_eq!(take(&records, 0, 0, 3), Some(100));
         let stop = |request| StridesOf { outcome: Stopped, ..strides(request, 0, 0) };
+        assert!(!records.is_stopped());
         assert_eq!(records.retire(stop(0)), Some((100, true)));
-        assert_eq!(take(&records, 1, 0, 3), Some(101));
+        assert!(records.is_stopped());
         assert_eq!(records.retire(stop(1)), Some((101, true)));
-        assert_eq!(records.retire(stop(2)), None);
+        assert_eq!(records.records().in_flight(), 0);
+        records.reset();
+        assert_eq!((records.retire(stop(2)), records.is_stopped()), (None, false));
+    }
+
+    #[test]
+    fn flushes_end_the_oldest_request_whichever_they_name() {
+        for named in [[0, 1, 2], [1, 2, 3], [0, 0, 0], [0x5555; 3]] {
+            let records = records(3);
+            assert_eq!(take(&records, 0, 0, 3), Some(100));
+            let stop = |request| StridesOf { outcome: Stopped, ..strides(request, 0, 0) };
+            assert_eq!(records.retire(stop(0)), Some((100, true)));
+            let ended = named.map(|request| records.retire(stop(request)));
+            let expected = [(101, true), (102, true), (102, false)].map(Some);
+            assert_eq!(ended, expected, "{named:?}");
+            assert_eq!(records.records().in_flight(), 0);
+        }
     }
 
     /// mlx5e and DPDK count the strides of a filler and do not look where it says that they are.
