@@ -21,7 +21,7 @@ enum Ends {
     /// They take from it, and are destroyed before it.
     Connected(Box<Pair>),
     /// An extended connection, whose target is destroyed after it.
-    Extended { sender: QueuePair<XrcSend>, _target: XrcTarget },
+    Extended { sender: Box<QueuePair<XrcSend>>, _target: XrcTarget },
 }
 
 struct Queue {
@@ -74,7 +74,7 @@ impl World {
             let here = sender.endpoint(&port, psn, &options);
             sender.connect(&port, psn, &target.endpoint(&port, psn, &options), &options).unwrap();
             target.connect(&port, psn, &here, &options).unwrap();
-            (srq, Ends::Extended { sender, _target: target })
+            (srq, Ends::Extended { sender: Box::new(sender), _target: target })
         };
         Queue { srq, ends: Some(ends), era: self.eras, next: 0, posted: BTreeSet::new() }
     }

@@ -301,8 +301,8 @@ impl<T: Recorded> Side<T> {
             requests,
             sges: entries,
             inline,
-            signal_all: seed % 3 == 0,
-            atomics: seed % 5 != 0,
+            signal_all: seed.is_multiple_of(3),
+            atomics: !seed.is_multiple_of(5),
             blueflame: [512, 0, 128][seed as usize % 3],
             ..Spec::default()
         };
@@ -310,7 +310,7 @@ impl<T: Recorded> Side<T> {
             SendLayout::with_tso::<T>(requests, entries, inline, SendOps::empty(), 60).unwrap();
         let mut bed = Bed::with_layout(spec, layout);
         T::prepare(&mut bed.queue, &layout, seed);
-        if seed % 7 == 0 {
+        if seed.is_multiple_of(7) {
             bed.queue.sign_requests();
         }
         let handles = HashMap::new();
