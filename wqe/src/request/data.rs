@@ -1,7 +1,6 @@
 //! The data of a request: which forms it can have, and how they are written.
 
 use crate::request::error::PostError;
-use crate::request::ethernet::TsoLimits;
 use crate::request::sge::Sge;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{DataSegment, INLINE, MAX_SGE_LENGTH, UNIT};
@@ -39,6 +38,22 @@ pub(crate) struct Limits {
     pub(crate) has_atomics: bool,
     /// Of packets to be cut into segments.
     pub(crate) tso: TsoLimits,
+}
+
+/// Limits on packets to be cut into segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TsoLimits {
+    /// Longest headers.
+    pub(crate) max_header: u32,
+    /// Longest packet, headers included.
+    pub(crate) max_total: u32,
+    /// 16-byte units of the largest request.
+    pub(crate) max_units: u32,
+}
+
+impl TsoLimits {
+    /// A queue that takes none.
+    pub(crate) const NONE: Self = Self { max_header: 0, max_total: 0, max_units: 0 };
 }
 
 /// One form of data.

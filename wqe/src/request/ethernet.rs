@@ -200,22 +200,6 @@ pub struct Segmented<'a> {
     pub payload: &'a [Sge],
 }
 
-/// What a queue takes of packets to be cut.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TsoLimits {
-    /// Longest headers.
-    pub(crate) max_header: u32,
-    /// Longest packet, headers included.
-    pub(crate) max_total: u32,
-    /// 16-byte units of the largest request.
-    pub(crate) max_units: u32,
-}
-
-impl TsoLimits {
-    /// A queue that takes none.
-    pub(crate) const NONE: Self = Self { max_header: 0, max_total: 0, max_units: 0 };
-}
-
 /// [`Segmented`] with its flags: all that follows the control segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentedData<'a> {

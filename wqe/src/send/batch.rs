@@ -9,7 +9,6 @@ use crate::request::operation::SendOperation;
 use crate::request::raw::RawWqe;
 use crate::request::segment::Segment;
 use crate::request::transport::Transport;
-use crate::send::builder::Wr;
 use crate::send::cancel::RequestHandle;
 use crate::send::queue::{Position, SendQueue};
 use crate::send::records::RequestInfo;
@@ -72,12 +71,6 @@ impl<T: Transport> SendQueue<T> {
 }
 
 impl<'q, T: Transport> Batch<'q, T> {
-    /// Starts a request. Its operation follows.
-    #[inline]
-    pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
-        Wr { batch: self, wr_id, flags }
-    }
-
     /// Returns the number of requests in the batch.
     pub fn len(&self) -> usize {
         let (_, wqes) = self.at.since(self.queue.posted);

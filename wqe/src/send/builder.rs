@@ -196,6 +196,14 @@ impl<T: Transport> Wr<'_, '_, T> {
     }
 }
 
+impl<'q, T: Transport> Batch<'q, T> {
+    /// Starts a request. Its operation follows.
+    #[inline]
+    pub fn wr(&mut self, wr_id: u64, flags: SendFlags) -> Wr<'_, 'q, T> {
+        Wr { batch: self, wr_id, flags }
+    }
+}
+
 /// Requests without address. Their data, if any, belongs to the operation.
 impl<T: Transport> Batch<'_, T> {
     pub(crate) fn add_bare<O: SendOperation>(

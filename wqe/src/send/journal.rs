@@ -4,7 +4,6 @@
 //! The change is applied when the request is built. It is undone if the batch is aborted or
 //! refused, or if the request is cancelled. It is final once a completion has retired the request.
 
-use crate::send::queue::SendQueue;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::fmt;
@@ -211,7 +210,7 @@ impl Journal {
     /// Settles the changes of all requests before `retired`. If `failed`, some of them completed
     /// with an error, so their changes are marked unknown.
     #[inline]
-    fn settle(&mut self, retired: u32, failed: bool) {
+    pub(super) fn settle(&mut self, retired: u32, failed: bool) {
         while let Some(change) = self.pop_before(retired) {
             match change {
                 None => {}
@@ -241,7 +240,7 @@ impl Journal {
     }
 
     /// Undoes the changes of all requests from `sequence` on, which were never posted.
-    fn undo_from(&mut self, sequence: u32) {
+    pub(super) fn undo_from(&mut self, sequence: u32) {
         // Latest first, so that each change finds the state that it made.
         while self.0.back().is_some_and(|(at, _)| !is_before(*at, sequence)) {
             self.0.pop_back();
@@ -258,60 +257,16 @@ impl Journal {
     }
 
     /// Marks all remaining changes unknown.
-    fn mark_unknown(&mut self) {
+    pub(super) fn mark_unknown(&mut self) {
         while let Some((_, change)) = self.0.pop_front() {
             change.into_iter().for_each(Change::mark_unknown);
         }
     }
 
     /// Forgets all changes, which never end.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         while let Some((_, change)) = self.0.pop_front() {
             core::mem::forget(change);
         }
-    }
-}
-
-impl<T> SendQueue<T> {
-    /// Adds the change of request `sequence`, the latest one, to the journal, unless the request
-    /// was refused.
-    pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
-        if self.batch.error.is_none() {
-            self.settle_changes();
-            self.journal.push(sequence, change);
-        }
-    }
-
-    /// Settles the changes of retired requests.
-    #[inline(never)]
-    pub(crate) fn settle_changes(&mut self) {
-        if self.journal.is_empty() {
-            return;
-        }
-        let sequence = self.posted.sequence;
-        let outstanding = self.records().outstanding_before(sequence as u16);
-        let retired = sequence.wrapping_sub(outstanding.into());
-        let failed = self.records().failed();
-        self.journal.settle(retired, failed);
-    }
-
-    /// Undoes the changes of keys by requests that are not posted.
-    pub(crate) fn undo_changes(&mut self) {
-        // In a forked child a key may be locked for ever, by a thread that only the parent has.
-        if self.gate.is_forked() {
-            return self.journal.forget();
-        }
-        self.journal.undo_from(self.posted.sequence);
-    }
-
-    /// Ends all changes, because the queue starts over or is dropped: those of requests that were
-    /// not posted are undone, those of executed ones final, and of the others it will never be
-    /// known. The records still show which requests were retired.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn end_changes(&mut self) {
-        self.undo_changes();
-        self.settle_changes();
-        self.journal.mark_unknown();
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod bed;
 pub(crate) mod begun;
 pub(crate) mod builder;
 pub(crate) mod cancel;
+mod changes;
 pub(crate) mod journal;
 pub(crate) mod layout;
 pub(crate) mod list;

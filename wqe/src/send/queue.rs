@@ -7,9 +7,8 @@
 
 use crate::gate::Gate;
 use crate::request::batch_error::BatchError;
-use crate::request::data::Limits;
+use crate::request::data::{Limits, TsoLimits};
 use crate::request::error::PostError;
-use crate::request::ethernet::TsoLimits;
 use crate::request::flags::SendFlags;
 use crate::request::transport::Transport;
 use crate::send::journal::Journal;

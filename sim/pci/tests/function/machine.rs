@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -85,9 +86,10 @@ impl Machine {
 
     /// A machine that has found the function.
     pub(crate) fn bare(config: SimConfig) -> Self {
-        let name = std::thread::current().name().unwrap_or_default().replace("::", "-");
-        let socket =
-            std::env::temp_dir().join(format!("mlx5-sim-pci-{}-{name}.sock", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // The name of a socket is short: the folder's may be long.
+        let name = format!("mlx5-pci-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let socket = std::env::temp_dir().join(name);
         let said = Said::default();
         let log = Log::new(said.clone(), false);
         let bus = Bus::listen(config, std::slice::from_ref(&socket), &log).expect("a socket");
