@@ -92,7 +92,7 @@ const SMALLEST_BUFFER: u32 = 64;
 impl<'a> EthernetQueueBuilder<'a> {
     /// Lets several packets share a receive ([`Striding`]): each takes as many of its `strides` strides of
     /// `stride` bytes as it needs. Both are powers of two, within
-    /// [`EthernetCaps::striding`](crate::EthernetCaps::striding), or `build` fails. Every device takes 512 strides of
+    /// [`EthernetCaps::striding`](field@crate::EthernetCaps::striding), or `build` fails. Every device takes 512 strides of
     /// 64 bytes; older ones take no fewer strides, and no receive of less than 16 KiB
     /// ([`StridingCaps::fewest_strides`](crate::StridingCaps::fewest_strides)).
     ///

@@ -127,7 +127,7 @@ impl WorkQueueBuilder<'_> {
 
     /// Lets several packets share a request (`mlx5dv_create_wq`): each takes as many strides of its memory
     /// as it needs, one behind the other, and none crosses the end. `stride` is the bytes of one, `strides`
-    /// their number: powers of two, within [`EthernetCaps::striding`](crate::EthernetCaps::striding).
+    /// their number: powers of two, within [`EthernetCaps::striding`](field@crate::EthernetCaps::striding).
     /// Default: every packet has a request of its own.
     ///
     /// A request has `stride * strides` bytes, at least [`StridingCaps::least`](crate::StridingCaps::least); 512
