@@ -32,7 +32,6 @@ macro_rules! missed {
 }
 
 const FLOOR: Rival = Rival::Floor { besides: 0 };
-const LOCKED_FLOOR: Rival = Rival::Floor { besides: 12 * 16 };
 const LOCKED_BATCH_FLOOR: Rival = Rival::Floor { besides: 12 };
 
 missed! {
