@@ -1,14 +1,16 @@
 //! Cancelling requests of a drained send queue: scans the records of pending requests and rewrites
 //! the matching WQEs into NOPs.
 
+use crate::send::post::OPCODE_AT;
 use crate::send::queue::{Names, SendQueue, next_generation};
 use crate::send::records::{Completed, RequestInfo};
 use alloc::vec::Vec;
 use core::fmt;
+use core::mem::{offset_of, take};
 use core::num::NonZeroU32;
 use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
-use mlx5_prm::wqe::Opcode;
+use mlx5_prm::wqe::{ControlSegment, Opcode};
 
 /// Where a drained send queue stopped: a request boundary among the outstanding requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,11 +90,27 @@ impl Cancelled {
         }
     }
 
-    fn push(&mut self, request: PendingRequest) {
+    /// Adds a WQE: a request of its own, or a further one of the last request.
+    fn push(&mut self, Completed { wr_id, info }: Completed) {
+        if info.continues()
+            && let Some(request) = self.last_mut()
+        {
+            request.info = request.info.through(info);
+            return;
+        }
+        let request = PendingRequest { wr_id, info };
         match &mut self.requests {
             Requests::None => self.requests = Requests::One(request),
             Requests::One(first) => self.requests = Requests::Many(Vec::from([*first, request])),
             Requests::Many(requests) => requests.push(request),
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut PendingRequest> {
+        match &mut self.requests {
+            Requests::None => None,
+            Requests::One(request) => Some(request),
+            Requests::Many(requests) => requests.last_mut(),
         }
     }
 }
@@ -198,6 +216,54 @@ macro_rules! places {
 
 places!(u8 u16 u32);
 
+/// A cancel in progress. Its end orders the NOPs and undoes the changes of keys that the cancelled
+/// requests announced, also when a closure of the caller panics.
+struct Cancel<'q, T> {
+    queue: &'q mut SendQueue<T>,
+    cancelled: Cancelled,
+}
+
+impl<'q, T> Cancel<'q, T> {
+    fn new(queue: &'q mut SendQueue<T>) -> Self {
+        Self { queue, cancelled: Cancelled::default() }
+    }
+
+    /// # Safety
+    /// As for [`SendQueue::cancel`]; the WQEs from `from` up to `end` are those of pending requests.
+    #[inline(always)]
+    unsafe fn range(
+        &mut self,
+        from: u16,
+        end: u16,
+        maybe: impl Fn(u64) -> bool,
+        wanted: impl Fn(u64) -> bool,
+    ) {
+        let Self { queue, cancelled } = self;
+        queue.records().cancel(from, end, maybe, wanted, |wqe: Completed| {
+            let block = wqe.info.first().into();
+            // SAFETY: the WQE is committed and not executed, so it is in the ring, and the device
+            // does not read it.
+            unsafe { rewrite_as_nop(queue.ring.at(block)) };
+            if queue.common.is_signed {
+                queue.sign(block);
+            }
+            cancelled.push(wqe);
+        });
+    }
+
+    fn end(mut self) -> Cancelled {
+        take(&mut self.cancelled)
+    }
+}
+
+impl<T> Drop for Cancel<'_, T> {
+    fn drop(&mut self) {
+        // Orders the NOPs before anything that lets the device resume.
+        barrier::to_device();
+        self.queue.forget_cancelled();
+    }
+}
+
 impl<T> SendQueue<T> {
     /// Finds the request boundary at which the device reports that it stopped. `None` if `counter`
     /// is not a boundary among the outstanding requests.
@@ -238,7 +304,7 @@ impl<T> SendQueue<T> {
     /// queue pair resumes.
     pub unsafe fn cancel(&mut self, drained: DrainPoint, wr_id: u64) -> Cancelled {
         // SAFETY: by the caller's contract.
-        unsafe { self.cancel_where_id(drained, |id| id == wr_id, |_, _| true) }
+        unsafe { self.cancel_ids(drained, |id| id == wr_id, |_| true) }
     }
 
     /// Cancels every pending request whose identifier is in `wr_ids`, in one pass. Requests that
@@ -278,7 +344,7 @@ impl<T> SendQueue<T> {
                 1025..=0x4_0000 => self.cancel_in(drained, &IdSet::<u32, 44>::new(&sorted)),
                 _ => {
                     let wanted = |id| sorted.binary_search(&id).is_ok();
-                    self.cancel_where_id(drained, wanted, |_, _| true)
+                    self.cancel_ids(drained, wanted, |_| true)
                 }
             }
         })
@@ -292,7 +358,7 @@ impl<T> SendQueue<T> {
         set: &IdSet<'_, P, SHIFT>,
     ) -> Cancelled {
         // SAFETY: by the caller's contract.
-        unsafe { self.cancel_where_id(drained, |id| set.may_have(id), |id, _| set.has(id)) }
+        unsafe { self.cancel_ids(drained, |id| set.may_have(id), |id| set.has(id)) }
     }
 
     /// Cancels every pending request for which `wanted` returns true.
@@ -304,22 +370,17 @@ impl<T> SendQueue<T> {
         drained: DrainPoint,
         mut wanted: impl FnMut(&PendingRequest) -> bool,
     ) -> Cancelled {
-        let mut answer = false;
-        // SAFETY: by the caller's contract.
-        unsafe {
-            self.cancel_where_id(
-                drained,
-                |_| true,
-                |wr_id, info| {
-                    let info = info();
-                    // Called once per request, not per WQE.
-                    if !info.continues() {
-                        answer = wanted(&PendingRequest { wr_id, info });
-                    }
-                    answer
-                },
-            )
+        let (mut at, end) = self.pending_range(drained);
+        let mut cancel = Cancel::new(self);
+        while at != end {
+            let (Completed { wr_id, info }, next) = cancel.queue.records().request(at);
+            if wanted(&PendingRequest { wr_id, info }) {
+                // SAFETY: by the caller's contract; the request is pending.
+                unsafe { cancel.range(at, next, |_| true, |_| true) };
+            }
+            at = next;
         }
+        cancel.end()
     }
 
     /// Cancels the request of this handle, if it is pending.
@@ -339,51 +400,29 @@ impl<T> SendQueue<T> {
         }
         let first = handle.sequence as u16;
         let (_, next) = self.records().request(first);
+        let mut cancel = Cancel::new(self);
         // SAFETY: by the caller's contract; the request was found to be pending.
-        unsafe { self.cancel_range(first, next, |_| true, |_, _| true) }
+        unsafe { cancel.range(first, next, |_| true, |_| true) };
+        cancel.end()
     }
 
+    /// Cancels the pending requests whose identifiers `wanted` returns true for. `maybe` is called
+    /// first, as a filter that may return true for an unwanted identifier.
+    ///
     /// # Safety
     /// As for [`SendQueue::cancel`].
     #[inline(always)]
-    unsafe fn cancel_where_id(
+    unsafe fn cancel_ids(
         &mut self,
         drained: DrainPoint,
         maybe: impl Fn(u64) -> bool,
-        wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
+        wanted: impl Fn(u64) -> bool,
     ) -> Cancelled {
         let (from, end) = self.pending_range(drained);
+        let mut cancel = Cancel::new(self);
         // SAFETY: by the caller's contract; the range is that of pending requests.
-        unsafe { self.cancel_range(from, end, maybe, wanted) }
-    }
-
-    /// # Safety
-    /// As for [`SendQueue::cancel`]; the requests from `from` up to `end` are pending.
-    #[inline(always)]
-    unsafe fn cancel_range(
-        &mut self,
-        from: u16,
-        end: u16,
-        maybe: impl Fn(u64) -> bool,
-        wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
-    ) -> Cancelled {
-        let mut all = Cancelled::default();
-        self.records().cancel(from, end, maybe, wanted, |Completed { wr_id, info }| {
-            // At once: if `wanted` panics later, all requests that are marked must be NOPs.
-            // SAFETY: the request is committed and not executed, so its WQE is in the ring, and the
-            // device does not read it.
-            unsafe { rewrite_as_nop(self.ring.at(info.first().into())) };
-            if self.common.is_signed {
-                self.sign(info.first().into());
-            }
-            if !info.continues() {
-                all.push(PendingRequest { wr_id, info });
-            }
-        });
-        // Orders the NOPs before anything that lets the device resume.
-        barrier::to_device();
-        self.forget_cancelled();
-        all
+        unsafe { cancel.range(from, end, maybe, wanted) };
+        cancel.end()
     }
 
     /// Whether the posted request with the handle's sequence number is the one that it names.
@@ -416,17 +455,18 @@ impl Names {
     }
 }
 
+/// The first byte of `opmod_index_opcode`: the modifier.
+const MODIFIER_AT: usize = offset_of!(ControlSegment, opmod_index_opcode);
+
 /// Turns a WQE into a NOP of the same size, fence and completion flags: only opcode and modifier
 /// change.
 ///
 /// # Safety
 /// `wqe` is a WQE in a ring, and the device does not read it meanwhile.
 unsafe fn rewrite_as_nop(wqe: NonNull<u8>) {
-    const MODIFIER: usize = 0;
-    const OPCODE: usize = 3;
     // SAFETY: both bytes are in the control segment.
     unsafe {
-        wqe.byte_add(MODIFIER).write_volatile(0);
-        wqe.byte_add(OPCODE).write_volatile(Opcode::Nop as u8);
+        wqe.byte_add(MODIFIER_AT).write_volatile(0);
+        wqe.byte_add(OPCODE_AT).write_volatile(Opcode::Nop as u8);
     }
 }

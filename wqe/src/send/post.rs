@@ -164,7 +164,7 @@ impl<T> SendQueue<T> {
 pub(crate) const UNITS_AT: usize = offset_of!(ControlSegment, qpn_ds) + 3;
 
 /// The last byte of `opmod_index_opcode`: the opcode.
-const OPCODE_AT: usize = offset_of!(ControlSegment, opmod_index_opcode) + 3;
+pub(crate) const OPCODE_AT: usize = offset_of!(ControlSegment, opmod_index_opcode) + 3;
 
 /// Returns the opcode of the WQE at `wqe`.
 ///

@@ -118,7 +118,7 @@ impl RequestInfo {
     }
 
     /// Returns the description of the request whose first WQE this is and whose last one is `last`.
-    const fn through(self, last: Self) -> Self {
+    pub(crate) const fn through(self, last: Self) -> Self {
         let blocks = last.first().wrapping_add(last.blocks()).wrapping_sub(self.first());
         let control = last.0 & 0xff << Self::CONTROL_SHIFT;
         let rest = self.0 & !(0xff << Self::CONTROL_SHIFT | (Self::MORE | 0xff) as u64);
@@ -490,8 +490,8 @@ impl SendRecords {
         [&self.memory.records[start..start + first], &self.memory.records[..count - first]]
     }
 
-    /// Owner: marks every request in `from..to` for which `wanted` returns true as cancelled, and
-    /// passes newly marked ones to `cancelled`. `maybe` is called first, as a filter that may
+    /// Owner: marks every WQE in `from..to` whose identifier `wanted` returns true for as cancelled,
+    /// and passes newly marked ones to `cancelled`. `maybe` is called first, as a filter that may
     /// return true for an unwanted identifier.
     #[inline(always)]
     pub(crate) fn cancel(
@@ -499,12 +499,12 @@ impl SendRecords {
         from: u16,
         to: u16,
         maybe: impl Fn(u64) -> bool,
-        mut wanted: impl FnMut(u64, &dyn Fn() -> RequestInfo) -> bool,
+        wanted: impl Fn(u64) -> bool,
         mut cancelled: impl FnMut(Completed),
     ) {
         let mut look = |record: &Record| {
             let wr_id = record.wr_id.load(Relaxed);
-            if maybe(wr_id) && wanted(wr_id, &|| RequestInfo(record.info.load(Relaxed))) {
+            if maybe(wr_id) && wanted(wr_id) {
                 record.cancel(wr_id, &mut cancelled);
             }
         };

@@ -7,6 +7,7 @@ use mlx5_wqe::{
     MkeyLayout, MkeyRequest, MkeyUpdate, Mode, PendingRequest, PsvUpdate, Rc, Retired, SendFlags,
     Sge, SigningUpdate,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -188,6 +189,59 @@ fn what_completed_is_certain_and_what_was_cancelled_is_undone() {
     // SAFETY: there is no device.
     assert_eq!(unsafe { bed.queue.cancel(point, 2) }.count(), 1);
     assert_eq!(key.told(), [Fate::Undone(2)]);
+}
+
+#[test]
+fn a_cancelled_request_of_several_wqes_is_described_as_the_pending_one_was() {
+    for way in 0..4 {
+        let (mut bed, key) = (bed(), Key::default());
+        let mut batch = bed.queue.wr_start();
+        let handle = batch.handle();
+        batch.wr(1, SIGNALED).mkey_configure(&key);
+        batch.complete().unwrap();
+        send(&mut bed, 1);
+        let point = drained(&bed, 0);
+        let pending: Vec<_> = bed.queue.pending(point).collect();
+        assert_eq!((pending[0].info.blocks(), pending[0].info.signaled()), (BLOCKS, true));
+        let mut asked = Vec::new();
+        // SAFETY: there is no device.
+        let cancelled = unsafe {
+            match way {
+                0 => bed.queue.cancel(point, 1),
+                1 => bed.queue.cancel_set(point, &[1], Mode::AllOrNothing).unwrap(),
+                2 => bed.queue.cancel_handle(point, handle),
+                _ => bed.queue.cancel_where(point, |request| {
+                    asked.push(*request);
+                    true
+                }),
+            }
+        };
+        let (count, questions) = (if way == 2 { 1 } else { 2 }, if way == 3 { 2 } else { 0 });
+        assert_eq!(cancelled.requests(), &pending[..count], "way {way}");
+        assert_eq!(asked, pending[..questions]);
+    }
+}
+
+/// The requests that were already chosen are cancelled, with all that follows from it.
+#[test]
+fn a_cancel_whose_closure_panics_undoes_the_changes_of_the_requests_before() {
+    let (mut bed, key) = (bed(), Key::default());
+    configure(&mut bed, &key, 1, SIGNALED);
+    let second = configure(&mut bed, &key, 2, SIGNALED);
+    let point = drained(&bed, 0);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: there is no device.
+        unsafe {
+            bed.queue.cancel_where(point, |request| {
+                assert_eq!(request.wr_id, 1, "a panic at the second");
+                true
+            })
+        };
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(key.told(), [Fate::Undone(1)]);
+    let opcodes = [0, second].map(|at| bed.at_block(at.into(), 4)[3]);
+    assert_eq!(opcodes, [Opcode::Nop as u8, Opcode::Umr as u8]);
 }
 
 /// A device flushes what follows an error: it is unknown what of it was executed.

@@ -477,7 +477,7 @@ fn run<T: Recorded>(name: &str, recorded: u64) {
 
 #[test]
 fn a_reliable_connection_posts_what_was_recorded() {
-    run::<Rc>("Rc", 0xb5a1_6b12_ca11_d55a);
+    run::<Rc>("Rc", 0xcf94_ad0f_c2e1_bbcf);
 }
 
 #[test]
