@@ -106,7 +106,11 @@ pub mod control_flags {
     pub const COMPLETION_MASK: u8 = 3 << 2;
     /// Field `fm` (fence mode), value 1: wait for earlier UMRs (`MLX5_FENCE_MODE_INITIATOR_SMALL`).
     pub const SMALL_FENCE: u8 = 1 << 5;
-    /// Field `fm`, value 4: wait for all earlier reads and atomics (`MLX5_FENCE_MODE_FENCE`).
+    /// Field `fm`, value 2: wait for all earlier reads and atomics (the kernel's
+    /// `MLX5_FENCE_MODE_FENCE`).
+    pub const LARGE_FENCE: u8 = 2 << 5;
+    /// Field `fm`, value 4: wait for all earlier reads, atomics and UMRs (`MLX5_WQE_CTRL_FENCE`,
+    /// the kernel's `MLX5_FENCE_MODE_SMALL_AND_FENCE`).
     pub const FENCE: u8 = 4 << 5;
     /// All bits of the `fm` field.
     pub const FENCE_MASK: u8 = 7 << 5;

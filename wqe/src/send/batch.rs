@@ -327,7 +327,10 @@ impl<T: Transport> SendQueue<T> {
         let units = bytes.len() / UNIT;
         let slot = self.site(at, blocks_of(units));
         let flags = flags.intersection(SendFlags::CONTROL) | self.common.flags;
-        let control = flags.bits() | wqe.control();
+        let mut control = flags.bits() | wqe.control();
+        if self.batch.fence && control & control_flags::FENCE_MASK == control_flags::LARGE_FENCE {
+            control = control & !control_flags::FENCE_MASK | control_flags::FENCE;
+        }
         let control = control | self.fence_for(control);
         let place = u64::from(wqe.modifier()) << 24 | u64::from(at.head as u16) << 8;
         let first = (place | u64::from(wqe.opcode())) << 32 | u64::from(self.common.qpn);
@@ -394,7 +397,8 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Returns the small fence if a request with `control` in its `fm_ce_se` byte needs one: the
-    /// request before it rewrites a key, and it has no fence of its own.
+    /// request before it rewrites a key, and it has no fence of its own. [`control_flags::FENCE`]
+    /// includes the small one.
     pub(crate) const fn fence_for(&self, control: u8) -> u8 {
         let needed = self.batch.fence && control & control_flags::FENCE_MASK == 0;
         if needed { control_flags::SMALL_FENCE } else { 0 }

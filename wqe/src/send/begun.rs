@@ -64,7 +64,8 @@ impl<T: Transport> Batch<'_, T> {
     /// Gives a request one piece of local memory, and makes it part of the batch.
     ///
     /// # Safety
-    /// [`Batch::begin`] of this batch returned `begun`, and no request was added or begun since.
+    /// [`Batch::begin`] of this batch returned `begun`, and since then the batch was only paused and
+    /// resumed: no request was added, begun or refused, and no handle was asked for.
     #[inline(always)]
     pub unsafe fn finish_sge(&mut self, begun: Begun, sge: Sge) {
         // SAFETY: by the contract.
