@@ -18,6 +18,7 @@ const FILES: &[&str] = &[
     "setup.c",
     "around.c",
     "post.c",
+    "depth.c",
     "poll.c",
     "receive.c",
     "mkey.c",
