@@ -526,12 +526,21 @@ fn a_running_process_goes_on() {
     };
     // Twice: it is left as it was found.
     for _ in 0..2 {
-        let all = trace("--duration 0.3");
+        // On a busy machine the program posts little in a short time.
+        let durations = ["0.3", "3", "30"].map(|seconds| format!("--duration {seconds}"));
+        let all = durations
+            .iter()
+            .map(|options| trace(options))
+            .find(|all| requests(all, "send").len() > 5);
+        let all = all.expect("more than 5 sends within 30 s");
         assert_eq!(of_kind(&all, "made").count(), 4);
         let sends = requests(&all, "send");
-        assert!(sends.len() > 5, "{} sends within 0.3 s", sends.len());
         let indices: Vec<u64> = sends.iter().map(|one| number(&one["index"])).collect();
-        assert!(indices.windows(2).all(|two| (two[1] - two[0]) & 0xffff == 1), "{indices:?}");
+        let passed: u64 =
+            indices.windows(2).map(|two| two[1].wrapping_sub(two[0] + 1) & 0xffff).sum();
+        let lost = of_kind(&all, "lost").filter(|one| one["queue"] == "send");
+        let lost: u64 = lost.map(|one| number(&one["count"])).sum();
+        assert!(passed <= lost, "{passed} were passed, of which {lost} are lost: {indices:?}");
         assert!(sends.iter().all(|one| one["bytes"] == 7));
     }
     // A second tracer at a time is refused, and told of the first.
