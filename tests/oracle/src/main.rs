@@ -56,7 +56,7 @@ struct Arguments {
     #[arg(long)]
     completions: PathBuf,
 
-    /// The C program that has it do what it does not do well
+    /// The C program that shows the faults of rdma-core's provider
     #[arg(long)]
     faults: PathBuf,
 
@@ -72,7 +72,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
 
-    /// Writes the scripts here, for a look
+    /// Writes the scripts here, for inspection
     #[arg(long, value_name = "DIRECTORY")]
     scripts: Option<PathBuf>,
 }

@@ -115,7 +115,7 @@ fn told(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
 const GUARD: SignatureErrorKind = SignatureErrorKind::Guard;
 const UNCHECKED: SignatureErrorKind = SignatureErrorKind::Unchecked;
 
-/// Cancels these requests, and lets the queue go on.
+/// Cancels these requests, and resumes the queue.
 fn cancel(target: &mut Target<'_>, wr_ids: &[u64]) -> Outcome {
     let qp = &mut target.pair.a.qp;
     let drained = qp.drained()?;

@@ -20,7 +20,7 @@ const UNIT: u32 = 16;
 /// The largest number of units that a request's header can hold.
 const MOST_UNITS: u32 = 63;
 
-/// Numbers that look like random ones, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {

@@ -21,7 +21,7 @@ const PACKETS: usize = 256;
 /// Rounds of operations on the list of tags.
 const ROUNDS: usize = 96;
 
-/// Numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

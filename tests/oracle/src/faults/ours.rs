@@ -35,7 +35,7 @@ struct Queue {
     user_index: u32,
     ring: SendRing,
     record: Memory,
-    /// Blocks that the driver's side has looked at.
+    /// The block up to which the announced requests were read.
     head: u16,
 }
 
