@@ -12,10 +12,11 @@ use core::ops::{Deref, DerefMut};
 
 /// A spin lock around a value.
 ///
-/// A thread that finds the lock taken spins, looks again ever more rarely, and yields its core between
-/// looks. The lock is not fair: of many threads that want it, the one that has the value in its cache
-/// mostly gets it again, so that more threads do not do less in all. It has no poisoning: a panic of
-/// the holder releases it.
+/// A thread that finds the lock taken spins, checks it ever more rarely, and yields its core
+/// between the checks. The lock is not fair. If many threads want it, the one that has the value in
+/// its cache mostly gets it again, so that more threads do not reduce the throughput of all. It has
+/// no poisoning: a panic of the holder releases it. `repr(C)` keeps `value` first, so that it has
+/// the address of the lock.
 // `repr(C)` keeps `value` first, so that it has the address of the lock.
 #[repr(C)]
 pub struct Lock<T> {
@@ -50,7 +51,8 @@ impl<T> Lock<T> {
     fn wait(&self) {
         let pause = Pause::new();
         loop {
-            // A look leaves the cache line to the holder; each attempt takes it away from it.
+            // This check leaves the cache line with the holder; each attempt to take the lock moves
+            // the line away.
             while self.taken.load(Relaxed) {
                 pause.take();
             }

@@ -40,7 +40,7 @@ pub struct EthernetSegment {
     pub swp_inner_l3_offset: u8,
     /// The checksums to compute ([`checksum_flags`]).
     pub cs_flags: u8,
-    /// What the software parser's offsets point to ([`parser_flags`]).
+    /// The headers to which the software parser's offsets point ([`parser_flags`]).
     pub swp_flags: u8,
     /// Maximum segment size of a TSO request; zero otherwise.
     pub mss: U16,

@@ -156,7 +156,8 @@ impl World {
                 self.expected.push_back(Expected { index, wr_id, good, receive });
             }
             _ if count <= room => {
-                // A run has consecutive requests, so it needs all older ones, or none.
+                // A run has consecutive new requests and leaves older receives outstanding, which
+                // only a shared queue allows.
                 if !pair.shared && !pair.receives.is_empty() {
                     return;
                 }

@@ -1,5 +1,5 @@
-//! What leads a received packet to a queue, and a sent one to its domain: TIRs, TISes, and tables of
-//! receive queues.
+//! The objects that steer a received packet to a queue, and a sent one to its domain: TIRs, TISes,
+//! and tables of receive queues.
 
 use super::commands;
 use crate::fields::{codes, layouts};
