@@ -222,7 +222,8 @@ impl<'poll> WorkCompletion<'poll> {
     }
 
     /// Whether it is a send request with immediate data that succeeded. (`ibv_poll_cq` sets
-    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received messages.
+    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received
+    /// messages.
     #[inline(always)]
     pub fn sent_immediate(&self) -> bool {
         self.kind.facts().sent_immediate()

@@ -10,8 +10,8 @@ pub trait Queue {
     /// Retires the send request that starts at block `counter`, and all before it. `failed`: it
     /// completed with an error.
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
-    /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None` unless
-    /// it is the next request.
+    /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None`
+    /// unless it is the next request.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
     /// As [`Queue::retire_next_send`], off the fast path: finds a later request, too.
     #[inline(always)]

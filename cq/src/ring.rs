@@ -25,7 +25,8 @@ use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER
 use mlx5_prm::signature::SignatureErrorCqe;
 use strides::Lent;
 
-/// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership bit.
+/// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership
+/// bit.
 const TAIL: usize = offset_of!(Cqe, wqe_counter);
 /// The last byte of the new CQE of a successful send request, without the bit of a solicited event:
 /// ownership bit and format are zero, so that one comparison finds the most frequent CQE.

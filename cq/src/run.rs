@@ -19,7 +19,8 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT,
 };
 
-/// The most CQEs that are expanded at a time: a multiple of the arrays, and few enough for the cache.
+/// The most CQEs that are expanded at a time: a multiple of the arrays, and few enough for the
+/// cache.
 const CHUNK: usize = 8 * MINI_CQES;
 
 /// An expanded CQE, aligned as in a ring.

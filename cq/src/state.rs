@@ -169,7 +169,8 @@ pub struct RingState {
     stride: usize,
     compression: Option<MiniFormat>,
     /// Consumer index, free-running. The device reads 24 bits of it from the doorbell record. That
-    /// memory is read back only while the queue is handed over, because the device could write there.
+    /// memory is read back only while the queue is handed over, because the device could write
+    /// there.
     consumed: AtomicU32,
     record: CompletionQueueRecord,
 }

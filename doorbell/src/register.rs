@@ -114,8 +114,8 @@ impl SendRegister {
     /// The register, if other queues use it too.
     #[inline(always)]
     fn shared(&self) -> Option<&SharedBlueFlame> {
-        // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that of
-        // a `SharedBlueFlame`, which outlives the value.
+        // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that
+        // of a `SharedBlueFlame`, which outlives the value.
         (self.own_blueflame_blocks != self.blueflame_blocks)
             .then(|| unsafe { self.half.cast::<SharedBlueFlame>().as_ref() })
     }
@@ -131,8 +131,8 @@ impl SendRegister {
         self.own_blueflame_blocks
     }
 
-    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses. Up to `UNROLLED` blocks, which is
-    /// at most three, are copied without a call.
+    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses. Up to `UNROLLED`
+    /// blocks, which is at most three, are copied without a call.
     ///
     /// # Safety
     /// As for [`SendRegister::ring`]. `copy` is at least one, and at most

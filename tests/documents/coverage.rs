@@ -1,5 +1,5 @@
-//! Each promise in `proofs.txt` names tests or typed errors that exist, and the pages made of it are up
-//! to date.
+//! Each promise in `proofs.txt` names tests or typed errors that exist, and the pages made of it
+//! are up to date.
 
 mod pages;
 

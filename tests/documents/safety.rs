@@ -1,8 +1,8 @@
 //! Each `unsafe` block, function, trait and implementation of the driver says why it is sound: a
 //! `SAFETY:` comment, or a `# Safety` section that says what a caller must ensure.
 //!
-//! Clippy checks public functions, and blocks outside macros. This test reads the source, so it also
-//! sees private functions and the bodies of macros.
+//! Clippy checks public functions, and blocks outside macros. This test reads the source, so it
+//! also sees private functions and the bodies of macros.
 
 use std::fs;
 use std::path::{Path, PathBuf};

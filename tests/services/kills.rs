@@ -1,5 +1,5 @@
-//! Either side of each service is killed (SIGKILL): at each of its calls into the kernel, from the first
-//! to the last, and at random moments between them, while it works.
+//! Either side of each service is killed (SIGKILL): at each of its calls into the kernel, from the
+//! first to the last, and at random moments between them, while it works.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread;

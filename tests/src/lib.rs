@@ -11,8 +11,8 @@
 //! * `--replug ROUNDS`: holds objects on a device that is removed and inserted again.
 //! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md.
 //!
-//! Cases that a real device cannot run, such as those in which it fails on command, are listed as ignored,
-//! with the reason.
+//! Cases that a real device cannot run, such as those in which it fails on command, are listed as
+//! ignored, with the reason.
 
 mod bed;
 mod case;

@@ -29,8 +29,8 @@ pub fn wait_any_readable<const N: usize>(
     wait_any(fds.map(|fd| (fd, PollFlags::POLLIN)), timeout)
 }
 
-/// Descriptors that are waited for together, through one: the descriptor behind [`AsFd`] is readable
-/// while any of them is.
+/// Descriptors that are waited for together, through one: the descriptor behind [`AsFd`] is
+/// readable while any of them is.
 #[derive(Debug)]
 pub struct WaitSet(Epoll);
 

@@ -350,8 +350,8 @@ commands! {
     QUERY_FLOW_COUNTER: QueryFlowCounterIn => QueryFlowCounterOut;
 }
 
-/// Bits of `CreateFlowGroupIn::match_criteria_enable`: the parts of [`MatchParameters`] that a group
-/// matches. `MLX5_MATCH_*`, `device.h`.
+/// Bits of `CreateFlowGroupIn::match_criteria_enable`: the parts of [`MatchParameters`] that a
+/// group matches. `MLX5_MATCH_*`, `device.h`.
 pub mod match_criteria {
     /// The outer headers.
     pub const OUTER_HEADERS: u32 = 1 << 0;
@@ -381,7 +381,8 @@ pub mod flow_action {
     pub const COUNT: u32 = 1 << 3;
 }
 
-/// Bits of `SetFlowTableEntryIn::modify_enable_mask`. `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`, `device.h`.
+/// Bits of `SetFlowTableEntryIn::modify_enable_mask`. `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`,
+/// `device.h`.
 pub mod modify_entry {
     /// The action.
     pub const ACTION: u32 = 1 << 0;

@@ -118,7 +118,8 @@ layouts! {
 
     /// Context of an Ethernet vport.
     ///
-    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses or VLANs, 64 bits each.
+    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses or VLANs, 64
+    /// bits each.
     pub struct NicVportContext [0x800] {
         min_wqe_inline_mode, set_min_wqe_inline_mode: 0x5, 3;
         disable_mc_local_lb, set_disable_mc_local_lb: 0x1d, 1;

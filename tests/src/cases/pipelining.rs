@@ -80,7 +80,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Posts a transfer for each element, `true` if its second block is bad, and then the responses.
+    /// Posts a transfer for each element, `true` if its second block is bad, and then the
+    /// responses.
     fn post(&mut self, bad: &[bool]) -> Outcome {
         for (i, bad) in bad.iter().enumerate() {
             let mut bytes = [block(0, i as u16), block(1, 7)].concat();

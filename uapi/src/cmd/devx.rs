@@ -192,8 +192,8 @@ pub fn alloc_command_file(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, E
     unsafe { file.event_file(reply.fd(id::HANDLE)) }
 }
 
-/// Starts a query of an object (DEVX_OBJ_ASYNC_QUERY). Its answer, of up to `out_len` bytes, arrives
-/// at `answers` with `number`.
+/// Starts a query of an object (DEVX_OBJ_ASYNC_QUERY). Its answer, of up to `out_len` bytes,
+/// arrives at `answers` with `number`.
 pub fn obj_query_async(
     file: &dyn DeviceFile,
     handle: u32,

@@ -3,8 +3,8 @@
 use crate::layout::layout;
 use crate::verbs::AhAttr;
 
-/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library: one of
-/// [`Ipv4Address`], [`Ipv6Address`] and [`IbAddress`].
+/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library: one
+/// of [`Ipv4Address`], [`Ipv6Address`] and [`IbAddress`].
 pub type SocketAddress = [u8; 128];
 /// Room for an [`Ipv6Address`], which also holds an [`Ipv4Address`].
 pub type IpAddress = [u8; 28];
