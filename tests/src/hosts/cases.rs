@@ -209,7 +209,7 @@ fn a_send_waits_for_a_receive_that_comes_late(host: &mut Host<'_>) -> Outcome {
         host.meet()?;
         assert_eq!(wr_ids(&host.bed.poll_good(&mut far.end.send_cq, 1)), [7]);
     } else {
-        // The other host has now posted the request.
+        // Wait until the other host has posted the request.
         host.meet()?;
         far.end.recv(8, 64..128);
         assert_eq!(wr_ids(&host.bed.poll_good(far.end.recv_cq(), 1)), [8]);
@@ -269,7 +269,7 @@ fn a_queue_pair_that_is_gone_does_not_answer(host: &mut Host<'_>) -> Outcome {
         ConnectOptions::default().timeout(AckTimeout::new(10)?).retry_cnt(RetryCount::new(1)?);
     let mut far = host.far::<Rc>(&PairOptions::default().connect(Some(connect)))?;
     if host.first {
-        // The other host has destroyed its end by now.
+        // Wait until the other host has destroyed its end.
         host.meet()?;
         let sges = [far.end.mr.sge(0..64)?];
         far.end.post(Form::Typed, Post::new(Op::Send, 1, Data::Sges(&sges)))?;
