@@ -456,7 +456,8 @@ fn tm_a_rendezvous_goes_on_behind_lost_packets(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A rendezvous that software fetches. Returns the content of the tag's buffer.
+/// A rendezvous that software fetches. Checks the completion, and the request in the buffer of the
+/// tag.
 fn left_to_software(
     bed: &Bed,
     rig: &mut TagRig,
