@@ -12,9 +12,9 @@ use core::sync::atomic::{
 #[derive(Clone, Copy)]
 pub struct Attention(NonNull<AtomicU32>);
 
-// SAFETY: it is an address, and all access through it is atomic.
+// SAFETY: the value is an address, and all access through it is atomic.
 unsafe impl Send for Attention {}
-// SAFETY: as above.
+// SAFETY: the value is an address, and all access through it is atomic.
 unsafe impl Sync for Attention {}
 
 impl fmt::Debug for Attention {
@@ -54,7 +54,8 @@ impl Attention {
 
     #[inline(always)]
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: it is valid and aligned by the contract of `new`.
+        // SAFETY: `new`'s caller promises that the word is valid and aligned while the value
+        // exists.
         unsafe { self.0.as_ref() }
     }
 
@@ -74,8 +75,7 @@ impl Attention {
         word & Self::DEFERRED != 0
     }
 
-    /// Notes that other code may consume the queue, which the consumer index here then knows
-    /// nothing of.
+    /// Notes that other code may consume the queue, so that the consumer index here is out of date.
     pub fn set_handed_over(self) {
         self.set(Self::HANDED_OVER);
     }
@@ -85,7 +85,7 @@ impl Attention {
         self.word().load(Acquire) & Self::HANDED_OVER != 0
     }
 
-    /// Clears that note: the queue is polled here after all.
+    /// Clears that note: the ring polls the queue again.
     pub fn take_back(self) {
         self.word().fetch_and(!Self::HANDED_OVER, AcqRel);
     }
@@ -127,7 +127,7 @@ impl Attention {
         self.word().load(Acquire) == 0
     }
 
-    /// Whether there is anything to handle.
+    /// Whether the poller has anything to handle before it polls.
     #[inline(always)]
     pub fn needed(&self) -> bool {
         self.word().load(Acquire) != Self::LIVE

@@ -46,10 +46,11 @@ impl CompletionError {
         matches!(self.kind, ErrorKind::Known(Syndrome::WorkRequestFlushed))
     }
 
-    /// Whether a queue whose packets share receives ([`WorkCompletion::strides`]) receives nothing more after this
-    /// error: it is done with the receive. After any other error it goes on in it, after the strides that the
-    /// completion names. These are the errors after which Linux' mlx5e (`cqe_syndrome_needs_recover`) and DPDK
-    /// (`mlx5_rx_err_handle`) reset such a queue.
+    /// Whether a queue whose packets share receives ([`WorkCompletion::strides`]) receives nothing
+    /// more after this error, and is done with the receive. After any other error the queue
+    /// continues in the receive, after the strides that the completion names. These are the errors
+    /// after which Linux' mlx5e (`cqe_syndrome_needs_recover`) and DPDK (`mlx5_rx_err_handle`)
+    /// reset such a queue.
     pub const fn stops_receives(self) -> bool {
         use Syndrome::{LocalProtection, LocalQpOperation, WorkRequestFlushed};
         matches!(
@@ -58,8 +59,9 @@ impl CompletionError {
         )
     }
 
-    /// Whether a receive of a shared receive queue met a page fault of on-demand memory. The queue pair goes on,
-    /// and the message comes again to another receive: post the buffer again, as after a success.
+    /// Whether a receive of a shared receive queue met a page fault of on-demand memory. The queue
+    /// pair continues, and the device sends the message to another receive: post the buffer again,
+    /// as after a success.
     pub const fn is_page_fault(self) -> bool {
         matches!(self.kind, ErrorKind::Known(Syndrome::RemoteAborted))
             && self.vendor == ErrorCqe::PAGE_FAULT
@@ -90,10 +92,11 @@ pub struct WorkCompletion<'poll> {
     descriptor: NonNull<u8>,
     wr_id: u64,
     kind: Kind,
-    /// Marks of the kind. Apart from it, so that the fast path does not combine them for callers that
-    /// do not ask.
+    /// Marks of the kind. They are separate, so that the fast path does not combine them for
+    /// callers that do not ask.
     marks: Kind,
-    /// The tag of the queue. `None` for the view of an [`OwnedCompletion`], which has its value.
+    /// The tag of the queue. `None` in the view of an [`OwnedCompletion`], which has the tag's
+    /// value.
     tag: Option<&'poll UserTag>,
     poll: PhantomData<&'poll ()>,
 }
@@ -104,7 +107,7 @@ macro_rules! field {
         field!(at $self.descriptor, $layout . $field as $int)
     };
     (at $descriptor:expr, $layout:ident . $field:ident as $int:ty) => {{
-        // SAFETY: a field of the descriptor, aligned as its type requires. The device does not
+        // SAFETY: the field is inside the descriptor and aligned for its type. The device does not
         // write the CQE before the poller has published that it passed it.
         <$int>::from_be(unsafe {
             $descriptor.byte_add(offset_of!($layout, $field)).cast::<$int>().read_volatile()
@@ -112,7 +115,7 @@ macro_rules! field {
     }};
 }
 
-/// Returns why the request of the CQE at `descriptor` failed.
+/// Returns the reason why the request of the CQE at `descriptor` failed.
 #[cold]
 pub(crate) fn error_in(descriptor: NonNull<u8>, kind: Kind) -> CompletionError {
     if let Some(event) = kind.tag_failure() {
@@ -157,7 +160,7 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.with(self.marks)
     }
 
-    /// Returns all of it but the tag.
+    /// Returns all fields but the tag.
     #[inline(always)]
     pub(crate) const fn parts(&self) -> (NonNull<u8>, u64, Kind) {
         (self.descriptor, self.wr_id, self.kind())
@@ -186,7 +189,7 @@ impl<'poll> WorkCompletion<'poll> {
         }
     }
 
-    /// Whether it is of the queue that has this tag; never of an [`OwnedCompletion`].
+    /// Whether the request was posted to the queue with this tag. False for an [`OwnedCompletion`].
     #[doc(hidden)]
     pub fn is_of(&self, tag: &UserTag) -> bool {
         self.tag.is_some_and(|own| core::ptr::eq(own, tag))
@@ -219,7 +222,8 @@ impl<'poll> WorkCompletion<'poll> {
     }
 
     /// Whether it is a send request with immediate data that succeeded. (`ibv_poll_cq` sets
-    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received messages.
+    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received
+    /// messages.
     #[inline(always)]
     pub fn sent_immediate(&self) -> bool {
         self.kind.facts().sent_immediate()
@@ -239,24 +243,25 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.is_cancelled()
     }
 
-    /// Where a packet of a striding work queue lies in the memory of its request. Of a packet that failed only
-    /// the number of its strides has a meaning. Meaningless for any other completion, which the CQE does not tell
-    /// apart.
+    /// The strides that a packet of a striding work queue takes in the memory of its request. If
+    /// the packet failed, only their number has a meaning. For any other completion the result is
+    /// meaningless, because the CQE does not show whether it is one of strides.
     #[inline(always)]
     pub fn strides(&self) -> Strides {
         let first = field!(self, Cqe.wqe_counter as u16);
         Strides::new(first, field!(self, Cqe.byte_count as u32))
     }
 
-    /// As [`WorkCompletion::byte_len`], of a receive that succeeded. Meaningless for any other completion.
+    /// As [`WorkCompletion::byte_len`], for a receive that succeeded. Meaningless for any other
+    /// completion.
     #[doc(hidden)]
     #[inline(always)]
     pub fn byte_count(&self) -> u32 {
         field!(self, Cqe.byte_count as u32)
     }
 
-    /// Number of bytes received, read or returned by an atomic; `None` for other completions. Of a packet
-    /// of a striding work queue, see [`WorkCompletion::strides`].
+    /// Number of bytes received, read or returned by an atomic; `None` for other completions. For a
+    /// packet of a striding work queue, see [`WorkCompletion::strides`].
     #[inline(always)]
     pub fn byte_len(&self) -> Option<u32> {
         self.kind.facts().has_length().then(|| field!(self, Cqe.byte_count as u32))
@@ -313,9 +318,9 @@ impl<'poll> WorkCompletion<'poll> {
         Some(InlineData { start, length: length.min(room), entry: PhantomData })
     }
 
-    /// Number of the local queue pair. Not of a received Ethernet packet: its CQE has the
-    /// [flow tag](WorkCompletion::flow_tag) in its place, so a
-    /// [user tag](WorkCompletion::user_tag) tells queues apart.
+    /// Number of the local queue pair. The CQE of a received Ethernet packet has the [flow
+    /// tag](WorkCompletion::flow_tag) in its place; use a [user tag](WorkCompletion::user_tag) to
+    /// identify the queue then.
     #[inline]
     pub fn qp_num(&self) -> u32 {
         field!(self, Cqe.sop_drop_qpn as u32) & 0xff_ffff
@@ -373,8 +378,8 @@ impl<'poll> WorkCompletion<'poll> {
         self.has_packet_fields().then(|| field!(self, Cqe.hds_ip_ext as u16) & ASKED == GOOD)
     }
 
-    /// The headers of an Ethernet packet, and whether their checksums are right. One read of the
-    /// CQE tells all of it.
+    /// The headers of an Ethernet packet, and whether their checksums are right. Reads the CQE
+    /// once.
     #[inline]
     pub fn packet_headers(&self) -> Option<PacketHeaders> {
         // The four bytes from `hds_ip_ext` on: that, the header types, the VLAN tag.
@@ -382,7 +387,7 @@ impl<'poll> WorkCompletion<'poll> {
         self.has_packet_fields().then(|| PacketHeaders::new(field!(self, Cqe.hds_ip_ext as u32)))
     }
 
-    /// Whether the packet was in a tunnel that the device knows.
+    /// Whether the packet was in a tunnel of a kind that the device recognises.
     #[inline]
     pub fn tunneled(&self) -> Option<bool> {
         self.has_packet_fields().then(|| field!(self, Cqe.head as u8) & tunnel_flags::TUNNELED != 0)
@@ -402,7 +407,8 @@ impl<'poll> WorkCompletion<'poll> {
         has.then(|| HashedHeaders::new(field!(self, Cqe.rss_hash_type as u8)))
     }
 
-    /// The checksum over the packet. Compressed CQEs have it only if the queue was created so.
+    /// The checksum over the packet. Compressed CQEs have it only if the queue was created with
+    /// that format.
     #[inline]
     pub fn checksum(&self) -> Option<u16> {
         let has = self.has_packet_fields() && self.kind().0 & Kind::KEPT_HASH == 0;
@@ -410,7 +416,7 @@ impl<'poll> WorkCompletion<'poll> {
     }
 
     /// The hash over the packet's addresses. Compressed CQEs have it only if the queue was created
-    /// so.
+    /// with that format.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
         let has = self.has_packet_fields() && self.kind().0 & Kind::KEPT_CHECKSUM == 0;
@@ -456,12 +462,15 @@ impl<'poll> WorkCompletion<'poll> {
     /// Returns a copy that does not borrow the queue.
     pub fn to_owned(&self) -> OwnedCompletion {
         let mut entry = [[0; 8]; 2];
-        // SAFETY: a descriptor of 64 bytes, aligned to 64; otherwise as in `field!`.
+        // SAFETY: a descriptor has 64 bytes and is aligned to 64. The device does not write it
+        // before the poller has published that it passed the CQE.
         entry[1] = unsafe { self.descriptor.cast::<[u64; 8]>().read_volatile() };
         if self.format() == Format::Inline64 {
-            // SAFETY: as in `inline_data`; aligned to 64 as the whole CQE is.
+            // SAFETY: the ring accepts this format only in 128-byte CQEs, which have 64 bytes
+            // before the descriptor, aligned to 64 as the whole CQE.
             let before = unsafe { self.descriptor.byte_sub(INLINE_64) };
-            // SAFETY: as above.
+            // SAFETY: the 64 bytes are part of the same 128-byte CQE, which the device does not
+            // write before the poller has published that it passed it.
             entry[0] = unsafe { before.cast::<[u64; 8]>().read_volatile() };
         }
         let (_, wr_id, kind) = self.parts();
@@ -510,14 +519,16 @@ impl InlineData<'_> {
     /// Returns the byte at `at`.
     #[inline]
     pub fn get(&self, at: usize) -> Option<u8> {
-        // SAFETY: the byte is inside the CQE; otherwise as in `field!`.
+        // SAFETY: `at < self.length`, so the byte is inside the CQE, which the device does not
+        // write before the poller has published that it passed it.
         (at < self.length).then(|| unsafe { self.start.byte_add(at).read_volatile() })
     }
 
     /// Iterates over the bytes.
     #[inline]
     pub fn bytes(&self) -> impl ExactSizeIterator<Item = u8> + '_ {
-        // SAFETY: as in `get`.
+        // SAFETY: `at < self.length`, so the byte is inside the CQE, which the device does not
+        // write before the poller has published that it passed it.
         (0..self.length).map(|at| unsafe { self.start.byte_add(at).read_volatile() })
     }
 

@@ -3,8 +3,8 @@
 use core::fmt;
 use mlx5_prm::cqe::Format;
 
-/// Why a completion queue is corrupt: the device wrote a CQE that no correct device writes. The
-/// queue stays corrupt, because nothing after that CQE can be trusted.
+/// The reason why a completion queue is corrupt: the device wrote a CQE that no correct device
+/// writes. The queue stays corrupt, because nothing after that CQE can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Corruption {

@@ -33,9 +33,10 @@ impl<T> fmt::Debug for Deferred<T> {
     }
 }
 
-// SAFETY: the list owns its values, and hands them from one thread to another.
+// SAFETY: the list owns its values, and `T: Send` lets any thread have them.
 unsafe impl<T: Send> Send for Deferred<T> {}
-// SAFETY: as above; all sharing is through the atomic head.
+// SAFETY: threads share the list only through the atomic head, and `T: Send` lets any of them take
+// the values.
 unsafe impl<T: Send> Sync for Deferred<T> {}
 
 impl<T> Deferred<T> {
@@ -59,10 +60,11 @@ impl<T> Deferred<T> {
     /// Returns the first value for which `wanted` returns true.
     ///
     /// # Safety
-    /// No value is freed meanwhile, nor for as long as the result is used.
+    /// No thread frees a value during the call, or while the result is in use.
     pub unsafe fn find(&self, mut wanted: impl FnMut(&T) -> bool) -> Option<&T> {
         let mut node = self.head.load(Acquire);
-        // SAFETY: nodes in the list are valid until they are freed, and do not change before.
+        // SAFETY: the caller promises that no value is freed meanwhile, and nodes in the list do
+        // not change.
         while let Some(Node { value, next, .. }) = unsafe { node.as_ref() } {
             if wanted(value) {
                 return Some(value);
@@ -82,13 +84,14 @@ impl<T> Deferred<T> {
         let mut node = self.head.swap(null_mut(), AcqRel);
         let mut left = false;
         while !node.is_null() {
-            // SAFETY: the nodes were taken off the list, so they belong to this thread.
+            // SAFETY: the swap took the nodes off the list, so they belong to this thread.
             let (end, next, keep) = unsafe { ((*node).end, (*node).next, keep(&(*node).value)) };
             if keep || (consumer.wrapping_sub(end) as i32) < 0 {
                 left = true;
                 self.push_node(node);
             } else {
-                // SAFETY: as above; the node came from a box.
+                // SAFETY: the node was taken off the list, so this thread owns it; `push` made it
+                // from a box.
                 drop(unsafe { Box::from_raw(node) });
             }
             node = next;
@@ -101,8 +104,7 @@ impl<T> Drop for Deferred<T> {
     fn drop(&mut self) {
         let mut node = self.head.load(Acquire);
         while !node.is_null() {
-            // SAFETY: this thread is the only one left with access to the list; nodes came from
-            // boxes.
+            // SAFETY: `&mut self` excludes other threads, and `push` made the nodes from boxes.
             let taken = unsafe { Box::from_raw(node) };
             node = taken.next;
         }
@@ -135,7 +137,7 @@ mod tests {
             deferred.push(number, number);
         }
         let find = |wanted| {
-            // SAFETY: no value is freed before the result is copied.
+            // SAFETY: the test frees no value before the result is copied.
             unsafe { deferred.find(|number| *number == wanted) }.copied()
         };
         assert_eq!([3, 4, 5, 7].map(find), [Some(3), None, Some(5), Some(7)]);

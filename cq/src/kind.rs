@@ -22,7 +22,7 @@ pub enum CompletionOpcode {
     BindWindow,
     /// The invalidation of a memory window.
     LocalInvalidate,
-    /// A packet that the device cut into segments.
+    /// A packet that the device segmented.
     Tso,
     /// Another request with this opcode.
     Other(Opcode),
@@ -45,8 +45,8 @@ pub enum CompletionOpcode {
 }
 
 impl CompletionOpcode {
-    /// The number that `enum ibv_wc_opcode` has for it. What it has no name for is
-    /// `IBV_WC_DRIVER1`, and `IBV_WC_DRIVER2` if it has none here either.
+    /// The number of this opcode in `enum ibv_wc_opcode`: `IBV_WC_DRIVER1` for an opcode that the
+    /// enum does not name, and `IBV_WC_DRIVER2` for one without a name in this crate, either.
     pub const fn number(self) -> u8 {
         match self {
             Self::Send => 0,
@@ -70,9 +70,8 @@ impl CompletionOpcode {
     }
 }
 
-/// The kind of a completion, in bits of which the low ones index a table: the opcode of a send
-/// request (6 bits) with the mark of a cancelled one, or the CQE opcode of a receive; and whether
-/// it failed.
+/// The kind of a completion, in bits whose low ones index a table: the opcode of a send request (6
+/// bits) with the mark of a cancelled one, or the CQE opcode of a receive; and whether it failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind(pub(crate) u16);
 
@@ -89,7 +88,7 @@ impl Kind {
     /// format was checked, because a faulty device may change it in memory at any time.
     pub(crate) const IN_DESCRIPTOR: u16 = 0x800;
     pub(crate) const BEFORE_DESCRIPTOR: u16 = 0x4000;
-    /// Not part of the table index: a completion of tag matching that was found as that of a send.
+    /// Not part of the table index: a completion of tag matching that was found on the send side.
     const OF_SENDS: u16 = 0x8000;
 
     /// No mark.
@@ -118,7 +117,7 @@ impl Kind {
         Self(self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM))
     }
 
-    /// Notes by which side of its queue a completion of tag matching was found.
+    /// Notes the side of its queue on which a completion of tag matching was found.
     pub(crate) const fn found_by(self, side: Side) -> Self {
         match side {
             Side::Send => Self(self.0 | Self::OF_SENDS),

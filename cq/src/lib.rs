@@ -3,8 +3,9 @@
 //! [`Ring`] is the owner half of a completion queue. It reads the CQEs that the device writes,
 //! finds the queue of a CQE by its user index in a [`UserIndexTable`], asks that queue for the
 //! request, and publishes the consumer index to the device. [`RingState`] is the half that other
-//! threads may read. It says how far the poller must advance until no CQE can name a queue any
-//! more; code that destroys or resets the queue keeps it in [`Deferred`] until then.
+//! threads may read. It returns the consumer index that the poller must reach before no CQE can
+//! name a queue any more; code that destroys or resets the queue keeps it in [`Deferred`] until
+//! then.
 //!
 //! The crate knows queues only through the trait [`Queue`]. It works on memory that the caller
 //! provides, makes no system call, and does not trust what it reads: a CQE that no correct device

@@ -1,4 +1,4 @@
-//! What the completion of a received Ethernet packet tells about it.
+//! The packet headers in the completion of a received Ethernet packet.
 
 use core::fmt;
 use mlx5_prm::cqe::{hds_ip_ext, l4_l3_hdr_type};
@@ -26,13 +26,14 @@ pub enum TransportHeader {
     TcpAck,
 }
 
-/// The headers of a received packet, and whether their checksums are right. Of a packet in a tunnel
-/// ([`WorkCompletion::tunneled`](crate::WorkCompletion::tunneled)), those of the inner headers.
+/// The headers of a received packet, and whether their checksums are right. For a packet in a
+/// tunnel ([`WorkCompletion::tunneled`](crate::WorkCompletion::tunneled)), those of the inner
+/// headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PacketHeaders(u32);
 
 impl PacketHeaders {
-    /// Of the four bytes of the CQE that tell them: checksum bits, header types, VLAN tag.
+    /// Decodes four bytes of the CQE: checksum bits, header types, VLAN tag.
     #[inline(always)]
     pub(crate) const fn new(word: u32) -> Self {
         Self(word)
@@ -48,7 +49,7 @@ impl PacketHeaders {
         (self.0 >> 16) as u8
     }
 
-    /// The network layer header; `None` if the device knows of none.
+    /// The network layer header; `None` if the device recognised none.
     #[inline]
     pub const fn network(self) -> Option<NetworkHeader> {
         match self.types() >> header_type::L3_SHIFT & header_type::L3_MASK {
@@ -58,7 +59,7 @@ impl PacketHeaders {
         }
     }
 
-    /// The transport layer header; `None` if the device knows of none, as in a fragment.
+    /// The transport layer header; `None` if the device recognised none, as in a fragment.
     #[inline]
     pub const fn transport(self) -> Option<TransportHeader> {
         match self.types() >> header_type::L4_SHIFT & header_type::L4_MASK {
@@ -70,7 +71,7 @@ impl PacketHeaders {
         }
     }
 
-    /// Whether the network layer header is right: of IPv4, its checksum.
+    /// Whether the network layer header is right: for IPv4, its checksum.
     #[inline]
     pub const fn network_ok(self) -> bool {
         self.checks() & hds_ip_ext::L3_OK != 0
@@ -141,29 +142,30 @@ impl HashedHeaders {
     }
 }
 
-/// Which strides of its request a packet of a striding work queue takes, and how many bytes it has
+/// The strides that a packet of a striding work queue takes of its request, and the packet's length
 /// ([`WorkCompletion::strides`](crate::WorkCompletion::strides)).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Strides {
-    /// The first one.
+    /// The first stride.
     pub first: u16,
-    /// How many. The device is done with the request when all of its strides are taken, those of packets that
-    /// failed among them.
+    /// Number of strides. The device is done with the request when all of its strides are taken,
+    /// including those of packets that failed.
     pub count: u16,
     /// Bytes of the packet.
     pub bytes: u16,
-    /// There is no packet: the device skipped the strides, because the next packet did not fit in them.
+    /// There is no packet: the device skipped the strides, because the next packet did not fit into
+    /// them.
     pub filler: bool,
 }
 
 impl Strides {
-    /// The strides of a packet from `first` on, as the byte count of its CQE says them.
+    /// The strides of a packet from `first` on, with the numbers in the byte count of its CQE.
     #[inline(always)]
     pub const fn new(first: u16, byte_count: u32) -> Self {
         Self { first, ..Self::of(byte_count) }
     }
 
-    /// What the byte count of a CQE says. The first one is another field.
+    /// Decodes the byte count of a CQE. The first stride is in another field.
     #[inline(always)]
     pub(crate) const fn of(byte_count: u32) -> Self {
         Self {

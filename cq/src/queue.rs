@@ -5,15 +5,15 @@ use crate::user_tag::{NO_TAG, UserTag};
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation;
 
-/// A queue, as the poller sees it.
+/// A queue, from the poller's side.
 pub trait Queue {
-    /// Retires the send request that starts at block `counter`, and all before it. `failed` says
-    /// that it completed with an error.
+    /// Retires the send request that starts at block `counter`, and all before it. `failed`: it
+    /// completed with an error.
     fn retire_send(&self, counter: u16, failed: bool) -> Option<Sent>;
-    /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None` unless
-    /// it is the next request.
+    /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None`
+    /// unless it is the next request.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
-    /// As [`Queue::retire_next_send`], off the fast path: finds more requests.
+    /// As [`Queue::retire_next_send`], off the fast path: finds a later request, too.
     #[inline(always)]
     fn retire_send_ahead(&self, counter: u16) -> Option<SentRequest> {
         self.retire_next_send(counter)
@@ -25,28 +25,28 @@ pub trait Queue {
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
-    /// Whether the packets of the queue share requests: each takes some strides of one. Its receives are
-    /// retired by [`Queue::retire_strides`] only.
+    /// Whether the packets of the queue share requests: each takes some strides of one. Only
+    /// [`Queue::retire_strides`] retires the receives of such a queue.
     #[inline(always)]
     fn has_strides(&self) -> bool {
         false
     }
-    /// Retires strides of the oldest receive request of a queue that [has some](Queue::has_strides), and
-    /// the request once all of them are. `None` for any other queue, for another request, and for strides that are
-    /// not left.
+    /// Retires strides of the oldest receive request of a queue that [has
+    /// some](Queue::has_strides), and the request with its last stride. `None` for any other queue,
+    /// for another request, and for strides that are not free.
     #[inline(always)]
     fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
         let _ = entry;
         None
     }
-    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one, and if the
-    /// next packet lies right after the strides that were taken.
+    /// The oldest receive request of a queue that [has strides](Queue::has_strides). `None` if
+    /// there is none, or if the next packet need not lie right after the strides taken so far.
     #[inline(always)]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         None
     }
-    /// Notes that all strides of that request before `until` were taken, and retires it with its last one. For
-    /// a poller that counts them itself, and in between does not ask.
+    /// Notes that all strides of the oldest request before `until` were taken, and retires the
+    /// request with its last stride. A poller that counts the strides itself calls this at the end.
     #[inline(always)]
     fn take_strides(&self, until: u32) {
         let _ = until;
@@ -56,14 +56,14 @@ pub trait Queue {
     fn user_tag(&self) -> &UserTag {
         &NO_TAG
     }
-    /// Whether a program has the memory of the queue and posts there itself, so that requests complete
-    /// that have no record: `receives`, or sends.
+    /// Whether a program has the memory of the queue and posts there itself, so that requests
+    /// without a record complete: receives if `receives` is set, sends otherwise.
     fn is_lent(&self, receives: bool) -> bool {
         let _ = receives;
         false
     }
-    /// Has a receive request posted again that met a page fault. If that was done, it calls `pass`, also if it panics,
-    /// and returns true: the completion is not reported.
+    /// Posts a receive request again that met a page fault. If it did, it calls `pass`, also on a
+    /// panic, and returns true: the completion is not reported.
     fn repost(&self, counter: u16, pass: &mut dyn FnMut()) -> bool {
         let _ = (counter, pass);
         false
@@ -75,25 +75,25 @@ pub trait Queue {
     }
 }
 
-/// What a CQE says of the strides of a receive request.
+/// The strides that a CQE takes of a receive request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqeStrides {
-    /// The request: its number, or its place in the ring.
+    /// The request: its number, or its slot in the ring.
     pub request: u16,
-    /// The first stride. Meaningful for a packet only.
+    /// The first stride. It has a meaning only for a packet.
     pub first: u16,
-    /// The byte count of the CQE, which says how many strides there are.
+    /// The byte count of the CQE, which has the number of strides.
     pub byte_count: u32,
-    /// What the CQE is of.
+    /// The kind of event.
     pub outcome: StridesOutcome,
 }
 
-/// What a CQE that takes strides is of.
+/// The kind of event of a CQE that takes strides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StridesOutcome {
-    /// A packet, or strides that were skipped, as the byte count says.
+    /// A packet arrived, or strides were skipped, as the byte count says.
     Arrived,
-    /// A packet that failed alone: the device goes on in the request.
+    /// One packet failed, and the device continues in the request.
     Failed,
     /// An error after which the queue receives nothing more
     /// ([`CompletionError::stops_receives`](crate::CompletionError::stops_receives)).
@@ -114,24 +114,25 @@ pub struct RetiredStrides {
 pub struct OldestStrides {
     /// Its identifier.
     pub wr_id: u64,
-    /// Its number, of which the bits of `mask` say its place in the ring: CQEs name it by either.
+    /// Its number. CQEs name it by that, or by its slot in the ring, which is in the bits of
+    /// `mask`.
     pub request: u16,
     /// See `request`.
     pub mask: u16,
-    /// How many of its strides were taken.
+    /// Number of its strides taken so far.
     pub taken: u32,
-    /// How many it has.
+    /// Number of its strides.
     pub strides: u32,
 }
 
-/// What a CQE reports to a queue with a tag list.
+/// The content of a CQE for a queue with a tag list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tagged {
     /// An event of tag matching.
     Event {
         /// The event.
         event: TagEvent,
-        /// The place on the list.
+        /// The index on the list.
         place: u16,
         /// The receive request, if the message matched no tag.
         counter: u16,
@@ -191,7 +192,7 @@ impl SentRequest {
     pub const CANCELLED: u8 = Kind::CANCELLED as u8;
 }
 
-/// What a CQE was found to be.
+/// The result of decoding a CQE.
 pub(crate) enum Found {
     /// A completion: identifier and kind.
     Completion(u64, Kind),

@@ -25,7 +25,8 @@ use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER
 use mlx5_prm::signature::SignatureErrorCqe;
 use strides::Lent;
 
-/// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership bit.
+/// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership
+/// bit.
 const TAIL: usize = offset_of!(Cqe, wqe_counter);
 /// The last byte of the new CQE of a successful send request, without the bit of a solicited event:
 /// ownership bit and format are zero, so that one comparison finds the most frequent CQE.
@@ -70,7 +71,7 @@ pub struct Ring<Q> {
     received: (u64, NonNull<Q>),
     /// A completion found by the slow path: CQE, identifier and kind.
     found: (NonNull<u8>, u64, Kind),
-    /// The strides that were retired with it, if its queue has some.
+    /// The strides that were retired with it, if its queue has strides.
     found_strides: FoundStrides,
     /// The marks of the CQEs of the fast path.
     marks: Kind,
@@ -85,9 +86,9 @@ pub struct Ring<Q> {
     run: Run,
     /// Resize CQEs that are still expected.
     resizes: u32,
-    /// Of a [`StridePoll`].
+    /// The state of a [`StridePoll`].
     lent: Lent,
-    /// Polls that find nothing until [`Ring::found_nothing`] says that it is time to look around.
+    /// Empty polls left until [`Ring::found_nothing`] returns true.
     countdown: u32,
 }
 
@@ -114,46 +115,47 @@ impl<Q> Ring<Q> {
         self.record.set_consumer(self.consumer);
     }
 
-    /// Whether all CQEs that were passed are published.
+    /// Whether all passed CQEs are published.
     #[inline(always)]
     pub fn is_published(&self) -> bool {
         self.consumer == self.state.consumed()
     }
 
-    /// Counts a poll that found nothing. Says whether the owner is to look around: after as many as it
-    /// [asked for](Ring::look_after), and at the first one after the poll came to the end of the ring. The ring was
-    /// not full since a poll found nothing, unless it came there.
+    /// Counts an empty poll. Returns whether the owner shall look around: after the number of polls
+    /// that [`Ring::look_after`] set, and at the first empty poll after the ring wrapped. Unless it
+    /// wrapped since the last empty poll, the ring cannot have been full.
     #[inline(always)]
     pub fn found_nothing(&mut self) -> bool {
         self.countdown = self.countdown.wrapping_sub(1);
         self.countdown == 0
     }
 
-    /// A bit that changes whenever the poll comes to the end of the ring.
+    /// A bit that changes whenever the poller wraps.
     #[inline(always)]
     pub fn lap(&self) -> u32 {
         self.owner
     }
 
-    /// Sets the number of polls that find nothing until [`Ring::found_nothing`] says so. Returns the number before.
+    /// Sets the number of empty polls until [`Ring::found_nothing`] returns true. Returns the
+    /// number before.
     #[inline(always)]
     pub fn look_after(&mut self, polls: u32) -> u32 {
         core::mem::replace(&mut self.countdown, polls)
     }
 
-    /// Passes so many CQEs of the fast path.
+    /// Passes `count` CQEs of the fast path.
     #[inline(always)]
     fn pass_slots(&mut self, count: u32) {
         self.consumer = self.consumer.wrapping_add(count.wrapping_mul(self.step));
     }
 
-    /// Returns the number of CQEs that are written and were not consumed. `None` in a forked child,
+    /// Returns the number of CQEs that are written and not consumed. `None` in a forked child,
     /// which may lack the memory.
     pub fn waiting(&self) -> Option<u32> {
         if self.attention.is_forked() {
             return None;
         }
-        // Of a run in which the poller is, the device is not asked again.
+        // The slots of the current run count without asking the device again.
         let slots = self.run.slots();
         let behind = self.state.waiting(self.consumer.wrapping_add(slots));
         Some(slots - self.run.consumed(self.next) + behind)
@@ -172,8 +174,8 @@ impl<Q> fmt::Debug for Ring<Q> {
     }
 }
 
-// SAFETY: the buffer is reached only through this value and `RingState`, which only reads; the
-// cached queues are used by shared reference.
+// SAFETY: only this value and `RingState` access the buffer, and `RingState` only reads it; the
+// cached queues are used through shared references, which `Q: Sync` allows.
 unsafe impl<Q: Sync> Send for Ring<Q> {}
 
 /// The parts of a completion queue.
@@ -202,7 +204,7 @@ impl<Q: Queue> Ring<Q> {
     const NOT_CACHED: u64 = 1 << 32;
     const NOTHING_CACHED: (u64, NonNull<Q>) = (Self::NOT_CACHED, NonNull::dangling());
 
-    /// Creates the owner half of a completion queue. Nothing else polls it.
+    /// Creates the owner half of a completion queue, which nothing else may poll.
     pub fn new(RingParts { queues, state, attention, id }: RingParts<Q>) -> Self {
         let (ring_buffer, consumer) = (state.ring_buffer(), state.consumed());
         let first = state.descriptor(0);
@@ -234,7 +236,8 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Sets the function that is called for signature errors. The user learns of them from the key.
+    /// Sets the function that is called for signature errors. The user learns about them from the
+    /// key.
     pub fn on_signature_error(&mut self, hook: SignatureErrorHook) {
         self.signature_error = Some(hook);
     }
@@ -251,7 +254,7 @@ impl<Q: Queue> Ring<Q> {
         self.attention.needed()
     }
 
-    /// Returns the word behind [`Ring::needs_attention`].
+    /// Returns the word that [`Ring::needs_attention`] checks.
     pub const fn attention(&self) -> Attention {
         self.attention
     }
@@ -311,8 +314,8 @@ impl<Q: Queue> Ring<Q> {
         Poll { next: self.next, count: 0, ring: self }
     }
 
-    /// Looks at the CQE at `next`, which is the next one, and passes it if it is of the fast path. The
-    /// caller bounds the lifetime by the borrow of the ring.
+    /// Checks the CQE at `next`, which is the next one, and passes it if the fast path handles it.
+    /// The caller bounds the lifetime by the borrow of the ring.
     #[inline(always)]
     fn look<'poll>(&mut self, next: &mut NonNull<u8>) -> Next<'poll> {
         let descriptor = *next;
@@ -320,7 +323,7 @@ impl<Q: Queue> Ring<Q> {
         // bit becomes zero if the CQE is new.
         let tail = read_tail(descriptor) ^ self.owner;
         let op_own = tail as u8;
-        // Not taken out of the word before it is known that there is one.
+        // Extracted only after the ownership bit has shown that there is a CQE.
         let counter = || (tail >> 16) as u16;
         let (wr_id, kind, tag) = if op_own & !SOLICITED == REQUEST {
             let index = index_after_owner(descriptor);
@@ -343,14 +346,16 @@ impl<Q: Queue> Ring<Q> {
             if u64::from(index) != self.received.0 && !self.look_up(index, Side::Receive) {
                 return Next::Slow;
             }
-            // SAFETY: as above.
+            // SAFETY: the queue stays valid until this poller handles destroyed queues, and the
+            // cache is cleared before that.
             let queue = unsafe { self.received.1.as_ref() };
             let Some(wr_id) = queue.retire_next_receive(counter()) else { return Next::Slow };
             (wr_id, Kind::received(op_own >> OPCODE_SHIFT), queue.user_tag())
         };
         let tag = NonNull::from(tag);
         *next = self.after(descriptor);
-        // SAFETY: as above.
+        // SAFETY: the tag is part of the queue, which stays valid until this poller handles
+        // destroyed queues; the caller bounds the lifetime by the borrow of the ring.
         let tag = unsafe { tag.as_ref() };
         Next::Completion(WorkCompletion::new(descriptor, wr_id, kind, self.marks, Some(tag)))
     }
@@ -394,7 +399,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// The fast path of [`Ring::advance`]. `None`: [`Ring::advance`] must handle it.
+    /// The fast path of [`Ring::advance`]. `None` if [`Ring::advance`] must handle the CQE.
     #[inline(always)]
     pub fn advance_fast(&mut self) -> Option<bool> {
         match self.next_fast() {
@@ -408,7 +413,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Returns the completion that [`Ring::advance`] or [`Ring::next_slow`] found last. It is
-    /// meaningful until the next one is looked for, and until [`Ring::publish`].
+    /// meaningful until the next search, and until [`Ring::publish`].
     #[inline(always)]
     pub fn found(&self) -> WorkCompletion<'_> {
         let (descriptor, wr_id, kind) = self.found;
@@ -422,7 +427,7 @@ impl<Q: Queue> Ring<Q> {
         WorkCompletion::new(descriptor, wr_id, kind, Kind::PLAIN, tag)
     }
 
-    /// Returns what the completion of [`Ring::found`] was, at any time later.
+    /// Returns the opcode of the completion of [`Ring::found`], at any time later.
     #[inline(always)]
     pub fn found_opcode(&self) -> CompletionOpcode {
         self.found.2.facts().opcode
@@ -451,7 +456,7 @@ impl<Q: Queue> Ring<Q> {
     /// Whether the next CQE is written.
     #[inline(always)]
     fn is_written(&self) -> bool {
-        // SAFETY: it is the last byte of a descriptor.
+        // SAFETY: the byte is the last one of the descriptor at `next`.
         let op_own = unsafe { self.next.byte_add(DESCRIPTOR - 1).read_volatile() };
         (op_own ^ self.owner as u8) & OWNER == 0
     }
@@ -477,7 +482,7 @@ impl<Q: Queue> Ring<Q> {
     /// Continues with the expanded CQEs of a compressed run.
     fn enter_run(&mut self, first: NonNull<u8>) {
         (self.next, self.stride, self.step) = (first, DESCRIPTOR, 0);
-        // No descriptor ends here: what ends a chunk is a title, which is never passed.
+        // No descriptor ends at this address. A title ends each chunk, and is never passed.
         self.end = first.map_addr(|_| NonZeroUsize::MAX);
         self.marks = Kind::compressed(self.run.format());
     }
@@ -490,7 +495,8 @@ impl<Q: Queue> Ring<Q> {
     /// `to` is a buffer as for [`RingState::new`], and was cleared from [`Ring::consumer`] on
     /// before it was passed to the device. No thread calls [`RingState::end_of`] meanwhile.
     pub unsafe fn move_to(&mut self, to: RingBuffer) -> Result<(), Corruption> {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises a cleared buffer that the device has, and that no thread
+        // calls `end_of` meanwhile.
         if unsafe { self.moved_to(to) } {
             return Ok(());
         }
@@ -506,13 +512,14 @@ impl<Q: Queue> Ring<Q> {
     pub unsafe fn moved_to(&mut self, to: RingBuffer) -> bool {
         // Passed CQEs are not copied, so nothing may look for them any more.
         self.publish();
-        // SAFETY: by the caller's contract; all CQEs before the consumer index were passed.
+        // SAFETY: the caller promises a cleared buffer that the device has, and that no thread
+        // calls `end_of` meanwhile. The poller has passed all CQEs before the consumer index.
         if unsafe { self.state.move_to(to, self.consumer(), self.resizes) }.is_none() {
             return false;
         }
         self.resizes += 1;
         self.find_position();
-        // It may have been in the old buffer.
+        // The last completion may have been in the old buffer.
         self.found = (self.next, 0, Kind::sent(0));
         true
     }
@@ -528,7 +535,7 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// Whether the next CQE is written.
+    /// Whether the device has written the next CQE.
     #[inline]
     pub fn has_next(&self) -> bool {
         self.is_written()
@@ -564,9 +571,9 @@ fn index_after_owner(descriptor: NonNull<u8>) -> u32 {
     unsafe { descriptor.byte_add(USER_INDEX).cast::<u32>().read_volatile() }
 }
 
-/// A poll on the fast path. It keeps the position to itself, so that it stays in a register from one
-/// CQE to the next. When it is dropped, the CQEs that it consumed are published. It must be dropped:
-/// after a poll that is leaked, the ring looks at the same CQEs again.
+/// A poll on the fast path. It keeps the position in a local field, so that it stays in a register
+/// from one CQE to the next. Dropping the poll publishes the CQEs that it consumed. It must be
+/// dropped: after a leaked poll, the ring returns the same CQEs again.
 #[must_use = "a poll is made to look at CQEs, and is dropped"]
 pub struct Poll<'a, Q> {
     ring: &'a mut Ring<Q>,
@@ -599,7 +606,8 @@ impl<Q> Drop for Poll<'_, Q> {
     fn drop(&mut self) {
         self.ring.next = self.next;
         if self.count != 0 {
-            // All of them are of one kind: a compressed run begins and ends off the fast path.
+            // All CQEs of a poll are of one kind, because a compressed run begins and ends off the
+            // fast path.
             self.ring.pass_slots(self.count);
             self.ring.publish();
         }

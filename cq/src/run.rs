@@ -5,9 +5,9 @@
 //! CQEs overlap the ownership bits. So before the run is passed, the last bytes of all slots but
 //! the title's are marked as not written.
 //!
-//! CQEs are expanded into memory of the poller, where the fast path polls them as it polls a ring. A
-//! descriptor of a format that it does not take follows them, so that it comes back for more. The
-//! last CQE of a run is expanded alone, and the slow path returns it: with it the run is passed.
+//! CQEs are expanded into memory of the poller, where the fast path polls them as it polls a ring.
+//! A descriptor of a format that the fast path does not handle follows them, so that it returns for
+//! more. The last CQE of a run is expanded alone, and the slow path returns it and passes the run.
 
 use crate::packet::Strides;
 use crate::state::{COUNT, RingState, USER_INDEX_MASK};
@@ -19,7 +19,8 @@ use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, MINI_CQES, MiniCqe, MiniFormat, OPCODE_SHIFT,
 };
 
-/// The most CQEs that are expanded at a time: a multiple of the arrays, and few enough for the cache.
+/// The most CQEs that are expanded at a time: a multiple of the arrays, and few enough for the
+/// cache.
 const CHUNK: usize = 8 * MINI_CQES;
 
 /// An expanded CQE, aligned as in a ring.
@@ -27,7 +28,7 @@ const CHUNK: usize = 8 * MINI_CQES;
 #[derive(Clone, Copy)]
 struct Entry([u64; DESCRIPTOR / 8]);
 
-/// The CQEs of a chunk, and what ends it.
+/// The CQEs of a chunk, and the end mark.
 type Chunk = [Entry; CHUNK + 1];
 
 /// The state of the run that a ring is in, if any.
@@ -35,18 +36,18 @@ pub(crate) struct Run {
     /// Expanded CQEs. Only rings with compression have them.
     chunk: Option<NonNull<Chunk>>,
     format: MiniFormat,
-    /// What all CQEs of the run have in common, as a CQE that is not compressed.
+    /// The fields that all CQEs of the run have in common, as an uncompressed CQE.
     title: Cqe,
     /// Free-running index of the title.
     first: u32,
     /// Number of CQEs in the run (zero outside a run).
     count: u32,
-    /// CQEs before the chunk, and in it.
+    /// Number of CQEs before the chunk, and in it.
     before: u32,
     expanded: u32,
-    /// The next CQE's counter, of a receive.
+    /// The counter of the next CQE, if the run is of receives.
     counter: u16,
-    /// Counters are strides: each CQE tells how many it takes.
+    /// Whether counters are strides: each CQE has the number that it takes.
     strides: bool,
 }
 
@@ -97,23 +98,23 @@ impl Run {
         self.title.srqn_uidx.set(index);
     }
 
-    /// Notes that the run was moved by so many slots.
+    /// Notes that the run was moved by `slots` slots.
     pub(crate) fn move_by(&mut self, slots: u32) {
         self.first = self.first.wrapping_add(slots);
     }
 
-    /// Forgets the run, whose slots are free.
+    /// Drops the run, whose slots are free.
     pub(crate) fn abandon(&mut self) {
         (self.count, self.before, self.expanded) = (0, 0, 0);
     }
 
-    /// Which field receives keep of their own.
+    /// The field that receives keep.
     pub(crate) fn format(&self) -> MiniFormat {
         self.format
     }
 
-    /// Starts a run at index `first` of the ring, where its title is written, whose last byte is
-    /// `op_own`. `Err` has the count if no correct device writes it.
+    /// Starts a run at index `first` of the ring, where the device has written its title, whose
+    /// last byte is `op_own`. `Err` has the count if no correct device writes it.
     pub(crate) fn start(&mut self, state: &RingState, first: u32, op_own: u8) -> Result<(), u32> {
         let mut title = {
             let title = state.descriptor(first).cast::<[u64; DESCRIPTOR / 8]>();
@@ -123,11 +124,12 @@ impl Run {
             unsafe { core::mem::transmute::<[u64; DESCRIPTOR / 8], Cqe>(words) }
         };
         let count = title.byte_count.get();
-        // A run of one would have its array in a slot behind itself.
+        // A run of one CQE would have its array in the slot after its own.
         if count < 2 || count > state.size() {
             return Err(count);
         }
-        // As it was read before: were the device to change it, the entries could be of any opcode.
+        // The byte that was read before: if the device changed it meanwhile, the entries could have
+        // any opcode.
         title.op_own = op_own & !FORMAT_MASK;
         self.title = title;
         (self.counter, self.strides) = (title.wqe_counter.get(), false);
@@ -135,7 +137,7 @@ impl Run {
         Ok(())
     }
 
-    /// Says whether the queue of the run has strides, after it was started.
+    /// Sets whether the queue of the run has strides, after the start.
     pub(crate) fn set_strides(&mut self, strides: bool) {
         self.strides = strides;
     }
@@ -145,14 +147,16 @@ impl Run {
         self.before + 1 == self.count
     }
 
-    /// Expands the next CQEs of the run, of which those of the chunk were returned, and returns the
+    /// Expands the next CQEs of the run after those of the chunk were returned, and returns the
     /// first of them. `None` without compression. `Err` has the count of a run that has no more.
     pub(crate) fn expand(&mut self, state: &RingState) -> Result<Option<NonNull<u8>>, u32> {
         let Some(mut chunk) = self.chunk else { return Ok(None) };
-        // SAFETY: the chunk is owned by this value, and no completion of an earlier one is left.
+        // SAFETY: this value owns the chunk, and no completion borrows it, because a completion
+        // does not outlive the next poll.
         let entries = unsafe { chunk.as_mut() };
         self.before += self.expanded;
-        // The last CQE, with which the run is passed, is expanded alone: there is always a next one.
+        // The last CQE, with which the run is passed, is expanded alone. So there is always a next
+        // one.
         let rest = match self.count.checked_sub(self.before) {
             None | Some(0) => return Err(self.count),
             Some(rest) => rest as usize,
@@ -181,7 +185,7 @@ impl Run {
                     counter = u16::from_be_bytes(stride);
                 }
                 cqe.wqe_counter.set(counter);
-                // The strides of one follow those of the one before.
+                // The strides of a CQE follow those of the one before.
                 let taken = if strides { Strides::of(cqe.byte_count.get()).count } else { 1 };
                 counter = counter.wrapping_add(taken);
                 if hash {
@@ -192,21 +196,21 @@ impl Run {
             });
             self.counter = counter;
         }
-        // With the format of a title, which the fast path does not take.
+        // With the format of a title, which the fast path does not handle.
         let mut end = self.title;
         end.op_own |= FORMAT_MASK;
         entries[number].0 = words(end);
         Ok(Some(chunk.cast()))
     }
 
-    /// Passes the run, whose last CQE was returned, and returns the number of its slots.
+    /// Passes the run after its last CQE was returned, and returns the number of its slots.
     pub(crate) fn pass(&mut self, state: &RingState) -> u32 {
         let count = self.count;
         self.abandon();
         // Orders the reads of the mini CQEs before the writes that mark their slots.
         barrier::from_device();
         state.clear(self.first.wrapping_add(1), count - 1);
-        // The device may write the slots as soon as it is told that they are free.
+        // Orders the marks before the doorbell record shows the device that the slots are free.
         barrier::to_device();
         count
     }
@@ -220,8 +224,8 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    /// Makes each of `entries` a copy of `title` with the byte count of a mini CQE, and has `set` set
-    /// the rest of it.
+    /// Makes each of `entries` a copy of `title` with the byte count of a mini CQE, and calls `set`
+    /// for the other fields.
     #[inline(always)]
     fn expand(self, mut entries: &mut [Entry], title: Cqe, mut set: impl FnMut(u64, &mut Entry)) {
         let mut told = self.told;
@@ -243,7 +247,7 @@ impl Arrays<'_> {
                 // SAFETY: eight aligned bytes of a slot of the ring that belongs to the run.
                 let mini = u64::from_le(unsafe { array.add(mini).read_volatile() });
                 *entry = *title;
-                // It is the second half of both words.
+                // The byte count is the second half of both words.
                 entry.0[COUNT / 8] = (bytes | mini & !u64::from(u32::MAX)).to_le();
                 set(mini, entry);
             }
@@ -279,7 +283,7 @@ fn words(cqe: Cqe) -> [u64; DESCRIPTOR / 8] {
 impl Drop for Run {
     fn drop(&mut self) {
         if let Some(chunk) = self.chunk {
-            // SAFETY: it came from a box.
+            // SAFETY: `new` made the chunk from a box, and only this value has it.
             drop(unsafe { Box::from_raw(chunk.as_ptr()) });
         }
     }

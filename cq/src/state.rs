@@ -1,4 +1,4 @@
-//! The part of a completion queue that other threads than the poller may read.
+//! The part of a completion queue that threads other than the poller may read.
 
 use core::fmt;
 use core::mem::offset_of;
@@ -63,7 +63,7 @@ impl RingBuffer {
     }
 
     fn last_byte(&self, index: u32) -> NonNull<u8> {
-        // SAFETY: it is the last byte of a descriptor.
+        // SAFETY: the byte is the last one of a descriptor, which is inside the buffer.
         unsafe { self.descriptor(index).byte_add(DESCRIPTOR - 1) }
     }
 
@@ -92,7 +92,7 @@ impl RingBuffer {
     pub(crate) fn counter(&self, index: u32) -> u16 {
         // SAFETY: the two bytes are inside a descriptor, and aligned.
         let counter = unsafe { self.descriptor(index).byte_add(COUNTER).cast::<u16>() };
-        // SAFETY: as above.
+        // SAFETY: the two bytes are inside a descriptor, and aligned.
         u16::from_be(unsafe { counter.read_volatile() })
     }
 
@@ -100,16 +100,18 @@ impl RingBuffer {
     pub(crate) fn set_user_index(&self, index: u32, user_index: u32) {
         // SAFETY: the four bytes are inside a descriptor, and aligned.
         let word = unsafe { self.descriptor(index).byte_add(USER_INDEX).cast::<u32>() };
-        // SAFETY: as above.
+        // SAFETY: the four bytes are inside a descriptor, and aligned. The caller makes sure that
+        // the device does not write the CQE.
         unsafe { word.write_volatile(user_index.to_be()) };
     }
 
-    /// Copies the CQE at `index` to the place at `other` of `to`, a buffer with the same stride.
-    /// The device writes neither.
+    /// Copies the CQE at `index` to index `other` of `to`, a buffer with the same stride. The
+    /// device writes neither.
     pub(crate) fn copy(&self, index: u32, to: &Self, other: u32) {
         let before = self.stride - DESCRIPTOR;
         for word in 0..self.stride / 8 {
-            // SAFETY: it is an aligned word of a CQE in either buffer.
+            // SAFETY: `word` is less than the words of a CQE, and a CQE is inside its buffer and
+            // aligned.
             unsafe {
                 let from = self.descriptor(index).byte_sub(before).cast::<u64>().add(word);
                 let to = to.descriptor(other).byte_sub(before).cast::<u64>().add(word);
@@ -137,7 +139,7 @@ impl RingBuffer {
         let word = |offset| {
             // SAFETY: the four bytes are inside a descriptor, and aligned.
             let word = unsafe { self.descriptor(index).byte_add(offset).cast::<u32>() };
-            // SAFETY: as above.
+            // SAFETY: the four bytes are inside a descriptor, and aligned.
             u32::from_be(unsafe { word.read_volatile() })
         };
         let takes = match is_title(op_own) {
@@ -160,14 +162,15 @@ pub(crate) fn names_a_queue(op_own: u8) -> bool {
     !matches!(opcode, Some(CqeOpcode::SignatureError | CqeOpcode::Resize))
 }
 
-/// The half of a completion queue that other threads than the poller may read.
+/// The half of a completion queue that threads other than the poller may read.
 pub struct RingState {
     buffer: AtomicPtr<u8>,
     log_size: AtomicU32,
     stride: usize,
     compression: Option<MiniFormat>,
     /// Consumer index, free-running. The device reads 24 bits of it from the doorbell record. That
-    /// memory is read back only while the queue is handed over, because the device could write there.
+    /// memory is read back only while the queue is handed over, because the device could write
+    /// there.
     consumed: AtomicU32,
     record: CompletionQueueRecord,
 }
@@ -188,7 +191,7 @@ impl RingState {
     /// The buffer has the size given and is aligned to 64. It is valid for as long as the value
     /// lives or until it is replaced, and from now on only the device and the ring write to it.
     pub unsafe fn new(ring_buffer: RingBuffer, record: CompletionQueueRecord) -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises a valid buffer, aligned to 64, that nothing else writes yet.
         unsafe { ring_buffer.clear_from(0) };
         Self {
             buffer: AtomicPtr::new(ring_buffer.start.as_ptr()),
@@ -206,21 +209,21 @@ impl RingState {
     /// As for [`RingState::new`], and nothing uses the buffer yet.
     #[must_use]
     pub unsafe fn starting_at(self, consumed: u32) -> Self {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises a valid buffer, aligned to 64, that nothing uses yet.
         unsafe { self.ring_buffer().clear_from(consumed) };
         self.consumed.store(consumed, Release);
         self.record.set_consumer(consumed);
         self
     }
 
-    /// Sets whether the device compresses CQEs, and what receives keep of their own then.
+    /// Sets whether the device compresses CQEs, and the field that receives keep then.
     #[must_use]
     pub fn compressed(mut self, format: Option<MiniFormat>) -> Self {
         self.compression = format;
         self
     }
 
-    /// Which field compressed receives keep of their own. `None` without compression.
+    /// The field that compressed receives keep. `None` without compression.
     pub const fn compression(&self) -> Option<MiniFormat> {
         self.compression
     }
@@ -252,19 +255,20 @@ impl RingState {
         self.ring_buffer().descriptor(index)
     }
 
-    /// Marks `count` CQEs from `start` on, which the poller is about to pass, as not written on the
-    /// next lap.
+    /// Marks `count` CQEs from `start` on, which the poller will pass, as not written on the next
+    /// lap.
     pub(crate) fn clear(&self, start: u32, count: u32) {
         let ring_buffer = self.ring_buffer();
         let (mut index, mut left) = (start, count);
         while left != 0 {
-            // Up to the end of the buffer they lie one behind the other, on one lap.
+            // The CQEs up to the end of the buffer are on one lap.
             let to_end = ring_buffer.size() - (index & (ring_buffer.size() - 1));
             let number = left.min(to_end);
             let op_own = OP_OWN_INITIAL | ring_buffer.owner(index);
             let mut byte = ring_buffer.last_byte(index).as_ptr();
             for _ in 0..number {
-                // SAFETY: the last byte of a descriptor of the buffer; as in `set_op_own` otherwise.
+                // SAFETY: the byte is the last one of a descriptor of the buffer. The poller has
+                // not yet published that it passed the CQE, so the device does not write it.
                 unsafe { byte.write_volatile(op_own) };
                 byte = byte.wrapping_byte_add(ring_buffer.stride);
             }
@@ -278,11 +282,11 @@ impl RingState {
         self.consumed.load(Acquire)
     }
 
-    /// Returns the consumer index of a queue that was handed over: a program that polls it itself
-    /// stores 24 bits of its own in the doorbell record. The other bits follow from the index that
-    /// the last call returned, so that it never goes back.
+    /// Returns the consumer index of a queue that was handed over. A program that polls the queue
+    /// itself stores only 24 bits in the doorbell record. The other bits follow from the index that
+    /// the last call returned, so that the index never goes back.
     ///
-    /// The device reads the record too, so its 24 bits are right whatever they are: a program may
+    /// The device reads the record, too, so its 24 bits are right whatever they are: a program may
     /// poll any number of laps between two calls. Callers exclude each other and the poller.
     pub fn consumed_elsewhere(&self) -> u32 {
         let before = self.consumed();
@@ -313,7 +317,7 @@ impl RingState {
         count
     }
 
-    /// Returns the index behind the last CQE, as of now, that names user index `index`. Once the
+    /// Returns the index after the last CQE, as of now, that names user index `index`. Once the
     /// poller has passed it, no CQE names that index. `None` if there is no such CQE.
     ///
     /// Requires that the device writes no more CQEs of that queue, and that the buffer is not
@@ -327,8 +331,8 @@ impl RingState {
         self.end_behind(|| self.consumed_elsewhere(), index)
     }
 
-    /// Returns the index behind the last CQE that names user index `index`, from the consumer index
-    /// on that `consumed` returns.
+    /// Returns the index after the last CQE that names user index `index`, starting from the
+    /// consumer index that `consumed` returns.
     fn end_behind(&self, consumed: impl Fn() -> u32, index: u32) -> Option<u32> {
         let ring_buffer = self.ring_buffer();
         let mut position = consumed();
@@ -354,9 +358,9 @@ impl RingState {
         }
     }
 
-    /// Copies the CQEs not yet consumed, from `start` on, to another buffer, up to the resize CQE,
-    /// and uses that buffer from then on. `resizes` is the number of earlier resize CQEs among
-    /// them. `None` if there is no such CQE: nothing was replaced.
+    /// Copies the CQEs that are not consumed, from `start` on, to another buffer, up to the resize
+    /// CQE, and uses that buffer from then on. `resizes` is the number of earlier resize CQEs among
+    /// them. `None` if there is no such CQE; then nothing was replaced.
     ///
     /// # Safety
     /// `to` is a buffer as for [`RingState::new`], cleared from `start` on, that was passed to the

@@ -24,8 +24,8 @@ struct Entry<Q> {
     queue: AtomicPtr<Q>,
 }
 
-/// Identifies a ring. A lookup only finds queues that complete on the poller's ring: a queue of
-/// another ring is not kept from being freed by this poller.
+/// Identifies a ring. A lookup finds only queues that complete on the poller's ring, because this
+/// poller does not keep queues of other rings from being freed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RingId(pub u32);
 
@@ -118,8 +118,9 @@ impl<Q> UserIndexTable<Q> {
         NonNull::new(found).map_or(Lookup::Unknown, Lookup::Queue)
     }
 
-    /// The fast path of [`UserIndexTable::get`]. `None` unless a queue is found at once. Each word is
-    /// compared as soon as it is read, `ring` too, so that few are in registers at a time.
+    /// The fast path of [`UserIndexTable::get`]. `None` unless it finds a queue at once. It
+    /// compares each word as soon as it reads it, `ring` too, so that few are in registers at a
+    /// time.
     #[inline(always)]
     pub fn get_fast(&self, index: u32, ring: &RingId, side: Side) -> Option<NonNull<Q>> {
         let Entry { rings, queue } = &self.level(index)?[index as usize % LEVEL_SIZE];
@@ -137,7 +138,7 @@ impl<Q> UserIndexTable<Q> {
     #[inline(always)]
     fn level(&self, index: u32) -> Option<&Level<Q>> {
         let level = self.top[(index >> LEVEL_BITS) as usize % LEVEL_SIZE].load(Acquire);
-        // SAFETY: a level is not freed before the table.
+        // SAFETY: levels are freed only with the table.
         unsafe { level.as_ref() }
     }
 
@@ -155,7 +156,7 @@ impl<Q> UserIndexTable<Q> {
             }));
             let level = Box::into_raw(level);
             if top.compare_exchange(null_mut(), level, AcqRel, Acquire).is_err() {
-                // SAFETY: it was just created here, and no other thread saw it.
+                // SAFETY: the level was just created here, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(level) });
             }
         }
@@ -168,7 +169,7 @@ impl<Q> UserIndexTable<Q> {
     }
 
     /// Marks the queue with user index `index` as destroyed. The index must not be used again
-    /// before all completions that name it were passed.
+    /// before the poller has passed all completions that name it.
     pub fn depart(&self, index: u32) {
         if let Some(level) = self.level(index) {
             level[index as usize % LEVEL_SIZE].queue.store(tombstone(), Release);
@@ -201,7 +202,7 @@ mod tests {
         let (mut a, mut b) = (1, 2);
         let (a, b) = (NonNull::from(&mut a), NonNull::from(&mut b));
         assert_eq!(table.get(5, A, Side::Send), Lookup::Unknown);
-        // SAFETY: never dereferenced.
+        // SAFETY: the test only compares the pointers, and never dereferences them.
         unsafe {
             table.set(5, a, [A, A]);
             table.set(UserIndexTable::<u64>::SIZE - 1, b, [A, B]);
@@ -226,7 +227,7 @@ mod tests {
             assert_eq!(quickly, there);
             found
         };
-        // SAFETY: never dereferenced.
+        // SAFETY: the test only compares the pointers, and never dereferences them.
         unsafe { table.set(5, queue, [A, B]) };
         assert_eq!(get(A, Side::Send), Lookup::Queue(queue));
         assert_eq!(get(B, Side::Receive), Lookup::Queue(queue));
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(get(A, Side::Send), Lookup::Destroyed);
         assert_eq!(get(B, Side::Receive), Lookup::Destroyed);
         assert_eq!(get(B, Side::Send), Lookup::Unknown);
-        // SAFETY: never dereferenced.
+        // SAFETY: the test only compares the pointers, and never dereferences them.
         unsafe { table.set(5, queue, [B, B]) };
         assert_eq!(get(A, Side::Send), Lookup::Unknown);
         assert_eq!(get(B, Side::Send), Lookup::Queue(queue));

@@ -84,8 +84,8 @@ impl WorkCompletion<'_> {
     }
 }
 
-/// Asks `queue` what the CQE at `descriptor` means for its tag list. Called if the queue does not
-/// know the request otherwise.
+/// Asks `queue` for the meaning of the CQE at `descriptor` for its tag list. Called if the queue
+/// does not know the request otherwise.
 #[cold]
 pub(crate) fn retire<Q: Queue>(
     queue: &Q,
@@ -109,10 +109,11 @@ pub(crate) fn retire<Q: Queue>(
         | CqeOpcode::ResponderSendInvalidate
             if tagged =>
         {
-            // SAFETY: the start of the same descriptor, as above.
+            // SAFETY: a descriptor, which the device does not write before the consumer index that
+            // passes the CQE is published. Any bytes are a valid value.
             let told = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
             let event = TagEvent::from_bits(entry.app_op)?;
-            // A CQE with inline data would have it in the place of the fields of a match.
+            // Inline data would take the place of the fields of a match.
             if Format::of(entry.op_own) == Format::Inline32
                 && !matches!(event, TagEvent::Unexpected | TagEvent::NoTag)
             {

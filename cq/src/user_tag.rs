@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that the user gives a queue, and that each of the queue's completions tells. Zero
-/// unless it is set. It may be set while the queue is polled: completions that are read afterwards
-/// tell the new one.
+/// A number that the user gives a queue, and that each of the queue's completions has. Zero unless
+/// it is set. It may be set while the queue is polled: completions that are read afterwards have
+/// the new one.
 #[derive(Default, Debug)]
 pub struct UserTag(AtomicU64);
 
@@ -20,7 +20,7 @@ impl UserTag {
     /// Returns the tag.
     #[inline(always)]
     pub fn get(&self) -> u64 {
-        // A number of its own: nothing is published with it.
+        // Relaxed, because the tag publishes nothing else.
         self.0.load(Relaxed)
     }
 

@@ -3,7 +3,7 @@
 //! The crate maps no memory: its callers pass pointers. [`SendRegister::ring`] documents the order
 //! of the stores that ring a send doorbell, and [`barrier`] what each barrier orders, and for whom.
 //!
-//! The feature `watch` is for tests: `barrier::watch` tells somebody of each barrier that is passed.
+//! The feature `watch` is for tests: `barrier::watch` calls a function at each barrier.
 
 #![deny(missing_debug_implementations)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -12,10 +12,10 @@ use core::ops::{Deref, DerefMut};
 
 /// A spin lock around a value.
 ///
-/// A thread that finds the lock taken spins, looks again ever more rarely, and yields its core between
-/// looks. The lock is not fair: of many threads that want it, the one that has the value in its cache
-/// mostly gets it again, so that more threads do not do less in all. It has no poisoning: a panic of
-/// the holder releases it.
+/// A thread that finds the lock taken spins, checks it ever more rarely, and yields its core
+/// between the checks. The lock is not fair. If many threads want it, the one that has the value in
+/// its cache mostly gets it again, so that more threads do not reduce the throughput of all. It has
+/// no poisoning: a panic of the holder releases it.
 // `repr(C)` keeps `value` first, so that it has the address of the lock.
 #[repr(C)]
 pub struct Lock<T> {
@@ -25,8 +25,8 @@ pub struct Lock<T> {
 
 // SAFETY: the lock owns the value, and `T: Send` may move to another thread.
 unsafe impl<T: Send> Send for Lock<T> {}
-// SAFETY: a shared lock gives access to the value only through `LockGuard`, which one thread at a time
-// holds; `T: Send` suffices for that.
+// SAFETY: a shared lock gives access to the value only through `LockGuard`, which one thread at a
+// time holds; `T: Send` suffices for that.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -50,7 +50,8 @@ impl<T> Lock<T> {
     fn wait(&self) {
         let pause = Pause::new();
         loop {
-            // A look leaves the cache line to the holder; each attempt takes it away from it.
+            // This check leaves the cache line with the holder; each attempt to take the lock moves
+            // the line away.
             while self.taken.load(Relaxed) {
                 pause.take();
             }

@@ -14,19 +14,22 @@ impl Word {
     /// `base + offset` points to four bytes, aligned to four, that stay valid for every use of the
     /// value.
     unsafe fn at(base: NonNull<u8>, offset: usize) -> Self {
-        // SAFETY: the contract puts `base + offset` within the allocation of `base`.
+        // SAFETY: the caller promises that `base + offset` is valid, so it is within the allocation
+        // of `base`.
         Self(unsafe { base.byte_add(offset).cast() })
     }
 
     #[inline(always)]
     fn store(self, value: u32) {
-        // SAFETY: the word is valid and aligned by the contract of `at`. The store is atomic,
-        // because the device (or the thread of a simulated one) may read the word at any time.
+        // SAFETY: `at`'s caller promises that the word is valid and aligned for every use. The
+        // store is atomic, because the device (or the thread of a simulated one) may read the word
+        // at any time.
         unsafe { self.0.as_ref() }.store(value.to_be(), Relaxed);
     }
 
     fn load(self) -> u32 {
-        // SAFETY: as in `store`.
+        // SAFETY: `at`'s caller promises that the word is valid and aligned for every use. The load
+        // is atomic.
         u32::from_be(unsafe { self.0.as_ref() }.load(Relaxed))
     }
 }
@@ -37,7 +40,7 @@ pub struct QueuePairRecord(NonNull<u8>);
 
 // SAFETY: the value is an address; every access through it is an atomic store.
 unsafe impl Send for QueuePairRecord {}
-// SAFETY: as for `Send`: only atomic stores go through it.
+// SAFETY: the value is an address; every access through it is an atomic store.
 unsafe impl Sync for QueuePairRecord {}
 
 impl QueuePairRecord {
@@ -59,7 +62,7 @@ impl QueuePairRecord {
     /// Stores the producer index of the send queue: basic blocks posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_send(self, blocks: u16) {
-        // SAFETY: the contract of `new` gives eight aligned bytes; the offset is a multiple of four
+        // SAFETY: `new`'s caller promises eight aligned bytes; the offset is a multiple of four
         // below eight.
         unsafe { Word::at(self.0, qp::SEND) }.store(blocks.into());
     }
@@ -67,7 +70,8 @@ impl QueuePairRecord {
     /// Stores the producer index of the receive queue: receive requests posted so far, modulo 2^16.
     #[inline(always)]
     pub fn set_receive(self, requests: u16) {
-        // SAFETY: as above.
+        // SAFETY: `new`'s caller promises eight aligned bytes; the offset is a multiple of four
+        // below eight.
         unsafe { Word::at(self.0, qp::RECEIVE) }.store(requests.into());
     }
 }
@@ -84,7 +88,7 @@ pub struct CompletionQueueRecord(NonNull<u8>);
 
 // SAFETY: the value is an address; every access through it is atomic.
 unsafe impl Send for CompletionQueueRecord {}
-// SAFETY: as for `Send`: only atomic accesses go through it.
+// SAFETY: the value is an address; every access through it is atomic.
 unsafe impl Sync for CompletionQueueRecord {}
 
 impl CompletionQueueRecord {
@@ -100,22 +104,22 @@ impl CompletionQueueRecord {
     /// Stores the consumer index: CQEs polled so far. The device reads the low 24 bits.
     #[inline(always)]
     pub fn set_consumer(self, entries: u32) {
-        // SAFETY: the contract of `new` gives eight aligned bytes; the offset is one of its two
-        // words.
+        // SAFETY: `new`'s caller promises eight aligned bytes; the offset is one of its two words.
         let word = unsafe { Word::at(self.0, cq::CONSUMER) };
         word.store(entries & cq::CONSUMER_MASK);
     }
 
-    /// Loads the consumer index of 24 bits: a program that polls the queue itself stores its own there.
+    /// Loads the 24-bit consumer index. A program that polls the queue itself stores its own index
+    /// there.
     pub fn consumer(self) -> u32 {
-        // SAFETY: as in `set_consumer`.
+        // SAFETY: `new`'s caller promises eight aligned bytes; the offset is one of its two words.
         unsafe { Word::at(self.0, cq::CONSUMER) }.load() & cq::CONSUMER_MASK
     }
 
     /// Stores the arm word.
     #[inline(always)]
     pub fn set_arm(self, word: u32) {
-        // SAFETY: as in `set_consumer`.
+        // SAFETY: `new`'s caller promises eight aligned bytes; the offset is one of its two words.
         unsafe { Word::at(self.0, cq::ARM) }.store(word);
     }
 }

@@ -27,7 +27,8 @@ impl SharedBlueFlame {
     /// As for [`SendRegister::ring`], with the register at `self`.
     #[inline(never)]
     unsafe fn write(&self, toggle: usize, wqe: NonNull<u8>, copy: u32) {
-        // SAFETY: the caller upholds the contract of `ring`; the lock keeps other writers out.
+        // SAFETY: the caller promises readable blocks and a valid register; the lock excludes other
+        // writers.
         self.with(|half| unsafe { write_half(half, toggle, wqe, copy) });
     }
 
@@ -113,8 +114,8 @@ impl SendRegister {
     /// The register, if other queues use it too.
     #[inline(always)]
     fn shared(&self) -> Option<&SharedBlueFlame> {
-        // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that of
-        // a `SharedBlueFlame`, which outlives the value.
+        // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that
+        // of a `SharedBlueFlame`, which outlives the value.
         (self.own_blueflame_blocks != self.blueflame_blocks)
             .then(|| unsafe { self.half.cast::<SharedBlueFlame>().as_ref() })
     }
@@ -130,8 +131,8 @@ impl SendRegister {
         self.own_blueflame_blocks
     }
 
-    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses. Up to `UNROLLED` blocks, which is
-    /// at most three, are copied without a call.
+    /// [`SendRegister::ring`] for a BlueFlame register that only this queue uses. Up to `UNROLLED`
+    /// blocks, which is at most three, are copied without a call.
     ///
     /// # Safety
     /// As for [`SendRegister::ring`]. `copy` is at least one, and at most
@@ -147,8 +148,8 @@ impl SendRegister {
         barrier::to_device();
         record.set_send(counter);
         barrier::write_combining_start();
-        // SAFETY: the caller upholds the contract of `ring`; `copy` is not zero, so this is a
-        // BlueFlame register of this queue alone. One block is the common case.
+        // SAFETY: the caller promises readable blocks and a valid record. `copy` is not zero, so
+        // this is a BlueFlame register of this queue alone. One block is the common case.
         unsafe {
             match copy {
                 1 => copy_block(self.half, wqe),
@@ -194,11 +195,12 @@ impl SendRegister {
         barrier::to_device();
         record.set_send(counter);
         if let Some(shared) = self.shared() {
-            // SAFETY: the caller upholds the contract.
+            // SAFETY: the caller promises `max(copy, 1)` readable blocks at `wqe`, and `copy` is at
+            // most what the register takes.
             return unsafe { shared.write(self.toggle, wqe, copy) };
         }
-        // SAFETY: the caller upholds the contract; the register is this queue's own or a plain
-        // doorbell.
+        // SAFETY: the caller promises `max(copy, 1)` readable blocks at `wqe`; the register is this
+        // queue's own or a plain doorbell.
         unsafe { write_half(&mut self.half, self.toggle, wqe, copy) }
     }
 
@@ -223,7 +225,7 @@ impl SendRegister {
         let toggle = self.toggle;
         let write = |half: &mut NonNull<u8>| {
             barrier::write_combining_start();
-            // SAFETY: the contract gives `first` and `copy - first` readable blocks, and the half
+            // SAFETY: the caller promises `first` and `copy - first` readable blocks, and the half
             // holds `copy` blocks.
             unsafe {
                 copy_blocks(*half, wqe, first);
@@ -248,9 +250,10 @@ unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, co
     match copy {
         // SAFETY: `wqe` has at least 8 readable bytes; `half` is a doorbell register, aligned to 8.
         0 => unsafe { ring_doorbell(*half, wqe.cast().read()) },
-        // SAFETY: the contract gives one block at both. One block is the common case.
+        // SAFETY: the caller promises one readable block at `wqe`, and the half holds it. One block
+        // is the common case.
         1 => unsafe { copy_block(*half, wqe) },
-        // SAFETY: the contract gives `copy` blocks at both.
+        // SAFETY: the caller promises `copy` readable blocks at `wqe`, and the half holds them.
         _ => unsafe { copy_blocks(*half, wqe, copy) },
     }
     barrier::write_combining_flush();
@@ -264,7 +267,7 @@ unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, co
 /// `register` points to eight bytes of a UAR page, aligned to 8, to which all stores are atomic.
 #[inline(always)]
 unsafe fn ring_doorbell(register: NonNull<u8>, doorbell: u64) {
-    // SAFETY: the register is valid and aligned by the contract, and all stores to it are atomic.
+    // SAFETY: the caller promises a valid, aligned register, to which all stores are atomic.
     unsafe { register.cast::<AtomicU64>().as_ref() }.store(doorbell, Relaxed);
 }
 
@@ -301,7 +304,7 @@ unsafe fn copy_blocks(to: NonNull<u8>, from: NonNull<u8>, blocks: u32) {
 #[inline(always)]
 unsafe fn copy_block(to: NonNull<u8>, from: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the contract gives 64 bytes at both, aligned to 64, hence to 16. The x86-64 baseline
+    // SAFETY: the caller promises 64 bytes at both, aligned to 64, hence to 16. The x86-64 baseline
     // includes SSE2. The callers' barriers before and after keep the compiler from removing or
     // moving these stores, which are not volatile.
     unsafe {
@@ -320,7 +323,7 @@ unsafe fn copy_block(to: NonNull<u8>, from: NonNull<u8>) {
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     for word in 0..BLUEFLAME_UNIT / 8 {
-        // SAFETY: the contract gives 64 bytes at both, aligned to 64, hence to 8.
+        // SAFETY: the caller promises 64 bytes at both, aligned to 64, hence to 8.
         unsafe {
             let value = from.cast::<u64>().add(word).read();
             to.cast::<u64>().add(word).write_volatile(value);
@@ -334,7 +337,7 @@ pub struct CompletionQueueRegister(NonNull<u8>);
 
 // SAFETY: the value is an address that takes only whole 8-byte stores, which are atomic.
 unsafe impl Send for CompletionQueueRegister {}
-// SAFETY: as for `Send`.
+// SAFETY: the value is an address that takes only whole 8-byte stores, which are atomic.
 unsafe impl Sync for CompletionQueueRegister {}
 
 impl fmt::Debug for CompletionQueueRegister {
@@ -373,7 +376,8 @@ impl CompletionQueueRegister {
         record.set_arm(word);
         barrier::write_combining_start();
         let doorbell = u64::from(word) << 32 | u64::from(cqn);
-        // SAFETY: the register is valid and aligned by the contract of `new`.
+        // SAFETY: `new`'s caller promises that the register is valid and aligned while the value is
+        // used. All stores to it are atomic.
         unsafe { ring_doorbell(self.0, doorbell.to_be()) };
         barrier::write_combining_flush();
     }
@@ -426,10 +430,10 @@ mod tests {
         assert_eq!(bed.uar.0[0x800..0x880], bed.ring.0[128..256]);
         assert_eq!(bed.uar.0[0x880..], [0; 4096 - 0x880]);
         assert_eq!(bed.record.0[..8], [0, 0, 0, 0, 0, 0, 0x12, 0x34]);
-        // SAFETY: as above, block 2.
+        // SAFETY: block 2 of the ring page is readable.
         unsafe { register.ring(record, 0x1235, wqe, 1) };
         assert_eq!(bed.uar.0[0x900..0x940], bed.ring.0[128..192]);
-        // SAFETY: as above, block 0.
+        // SAFETY: block 0 of the ring page is readable.
         unsafe { register.ring(record, 0x1236, pointer(&mut bed.ring, 0), 1) };
         assert_eq!(bed.uar.0[0x800..0x840], bed.ring.0[..64], "the first half again");
     }

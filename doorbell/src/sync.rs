@@ -11,12 +11,12 @@ pub(crate) use {
     core::sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Pauses of a thread that has looked at the lock for long: some ten microseconds. With 64, sixteen threads that
-/// share a queue do half as much in all; with 1024, not more.
+/// Pauses of a thread that has checked the lock for long: some ten microseconds. With 64, sixteen
+/// threads that share a queue do half as much in all; with 1024, not more.
 #[cfg(not(loom))]
 const LONGEST: u32 = 256;
 
-/// Backs off between two looks at the lock.
+/// Backs off between two checks of the lock.
 pub(crate) struct Pause(#[cfg(not(loom))] crossbeam_utils::Backoff);
 
 impl Pause {
@@ -27,8 +27,8 @@ impl Pause {
         )
     }
 
-    /// Pauses, each time for longer up to a limit. After a few times it yields the core as well: the holder
-    /// may have been preempted, and need it.
+    /// Pauses, each time for longer up to a limit. After a few times it yields the core as well:
+    /// the holder may have been preempted, and need it.
     pub(crate) fn take(&self) {
         #[cfg(not(loom))]
         {
@@ -75,8 +75,8 @@ mod cell {
         #[expect(clippy::mut_from_ref, reason = "the pointer is that of a cell")]
         #[inline(always)]
         pub(crate) unsafe fn deref(&self) -> &mut T {
-            // SAFETY: the pointer comes from a cell that lives; the caller keeps other references
-            // out.
+            // SAFETY: the pointer comes from a cell that the caller promises to be alive, without
+            // other references to its value.
             unsafe { &mut *self.0 }
         }
     }

@@ -1,9 +1,9 @@
-//! What threads share without the standard library's locks. `cargo xtask tsan` looks for data races
-//! here.
+//! Objects that threads share without the standard library's locks. `cargo xtask tsan` looks for
+//! data races here.
 //!
-//! There is no test harness: it hands over results from thread to thread by means of the standard
-//! library, which is built without ThreadSanitizer, so that it takes them for races. What the
-//! sanitizer does know is that a thread ends before it is joined.
+//! There is no test harness. A harness passes results between threads through the standard library,
+//! which is built without ThreadSanitizer, so the sanitizer would report them as races. It does
+//! know that a thread ends before it is joined.
 
 use std::ptr::NonNull;
 use std::sync::Barrier;
@@ -63,20 +63,21 @@ impl Page {
 }
 
 /// Any number of threads may arm queues and ring plain doorbells through one register, without a
-/// lock. The register then has a whole doorbell of one thread.
+/// lock. In the end the register holds a whole doorbell of one thread.
 fn threads_ring_one_register_without_a_lock() {
     const TIMES: u32 = 500;
     let mut uar = Page([0; 4096]);
     let (arm_at, send_at) = (uar.at(0x20), uar.at(0x800));
     // SAFETY: the register is aligned and inside the page, which outlives the threads.
     let arm = unsafe { CompletionQueueRegister::new(arm_at) };
-    // SAFETY: as above.
+    // SAFETY: the register is aligned and inside the page, which outlives the threads.
     let senders = [(); THREADS].map(|()| Lock::new(unsafe { SendRegister::doorbell(send_at) }));
     let barrier = Barrier::new(THREADS);
     on_threads(|number| {
         // Every byte of this thread's doorbells is its number.
         let (mut ring, mut records) = (Page([number; 4096]), Page([0; 4096]));
-        // SAFETY: aligned and inside the page, eight bytes for each, which nothing else uses.
+        // SAFETY: both are aligned and inside their pages, eight bytes each, which nothing else
+        // uses.
         let (record, armed) = unsafe {
             (QueuePairRecord::new(records.at(0)), CompletionQueueRecord::new(records.at(64)))
         };
@@ -85,7 +86,7 @@ fn threads_ring_one_register_without_a_lock() {
         barrier.wait();
         for turn in 0..TIMES {
             arm.arm(armed, number.into(), turn, 0, false);
-            // SAFETY: block 0 of the ring page.
+            // SAFETY: block 0 of the ring page is readable.
             unsafe { sender.ring(record, turn as u16, wqe, 0) };
         }
     });

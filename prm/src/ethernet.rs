@@ -5,9 +5,9 @@
 //! `CQE_RSS_HTYPE_*`, `CQE_L3_HDR_TYPE_*`, `CQE_L4_HDR_TYPE_*`, `MPWRQ`).
 //!
 //! A packet is sent with a control segment, an [`EthernetSegment`] and data segments. Its opcode is
-//! [`SEND`](crate::wqe::Opcode::Send); with [`TSO`](crate::wqe::Opcode::Tso) the device cuts it into
-//! segments, and with [`ENHANCED_MPSW`](crate::wqe::Opcode::EnhancedMpw) each data segment is a
-//! packet of its own. A packet's bytes start at its destination MAC address; the frame check
+//! [`SEND`](crate::wqe::Opcode::Send); with [`TSO`](crate::wqe::Opcode::Tso) the device cuts it
+//! into segments, and with [`ENHANCED_MPSW`](crate::wqe::Opcode::EnhancedMpw) each data segment is
+//! a packet of its own. A packet's bytes start at its destination MAC address; the frame check
 //! sequence is the device's and counts in no length.
 
 use crate::cqe::Cqe;
@@ -40,7 +40,7 @@ pub struct EthernetSegment {
     pub swp_inner_l3_offset: u8,
     /// The checksums to compute ([`checksum_flags`]).
     pub cs_flags: u8,
-    /// What the software parser's offsets point to ([`parser_flags`]).
+    /// The headers to which the software parser's offsets point ([`parser_flags`]).
     pub swp_flags: u8,
     /// Maximum segment size of a TSO request; zero otherwise.
     pub mss: U16,

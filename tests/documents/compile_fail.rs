@@ -1,4 +1,5 @@
-//! What does not compile, and what the compiler says of it.
+//! Checks that the cases of `tests/compile_fail` do not compile, and that the compiler reports the
+//! expected errors.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -6,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The compiler whose words the `.stderr` files have.
+/// The compiler that the `.stderr` files quote.
 const COMPILER: &str = "rustc 1.95.";
-/// Where another one writes its own, in the environment of a process that asks it.
+/// The environment variable that names the folder of cases for `writes_what_the_compiler_says`.
 const CASES: &str = "MLX5_COMPILE_FAIL_CASES";
 
 fn cases() -> PathBuf {

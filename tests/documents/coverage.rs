@@ -1,5 +1,5 @@
-//! Each promise in `proofs.txt` names tests or typed errors that exist, and the pages made of it are up
-//! to date.
+//! Each promise in `proofs.txt` names tests or typed errors that exist, and the pages made of it
+//! are up to date.
 
 mod pages;
 
@@ -15,7 +15,7 @@ fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Where the files of a kind of tests are.
+/// The folder of each kind of tests.
 const KINDS: [(&str, &str); 8] = [
     ("driver/", "src/"),
     ("wqe/", "wqe/src/"),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 8] = [
     ("compile_fail/", "tests/compile_fail/"),
 ];
 
-/// Whether what a cell names is there.
+/// Checks that the thing a cell names exists.
 fn check(reference: &str) -> Result<(), String> {
     if let Some(variant) = reference.strip_prefix("PostError::") {
         let there = variants("PostError")?.contains(variant);
@@ -99,7 +99,7 @@ fn operations() -> Result<BTreeSet<String>, String> {
     Ok(text[table..].lines().filter_map(name).collect())
 }
 
-/// What is quoted in a row's name.
+/// The parts of a row's name that stand in backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -124,7 +124,7 @@ fn each_cell_names_a_test_or_a_refusal_that_exists() {
     }
 }
 
-/// With `MLX5_WRITE` set the pages are written instead.
+/// With `MLX5_WRITE` set, the test writes the pages instead.
 #[test]
 fn the_pages_are_what_the_proofs_make_of_them() {
     for page in pages() {
@@ -141,7 +141,7 @@ fn the_pages_are_what_the_proofs_make_of_them() {
     }
 }
 
-/// What is wrong with the cells of a section.
+/// The faults in the cells of a section.
 fn wrong(section: &Section) -> Vec<String> {
     let mut wrong = Vec::new();
     for row in &section.rows {

@@ -18,13 +18,13 @@ pub(crate) struct Section {
     pub(crate) name: String,
     columns: Vec<String>,
     pub(crate) rows: Vec<Row>,
-    /// Text behind the table.
+    /// Text after the table.
     text: Vec<String>,
 }
 
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Each column behind the first: what proves it.
+    /// One cell for each column after the first: the proofs.
     pub(crate) cells: Vec<Vec<String>>,
 }
 
@@ -91,12 +91,12 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Page>, String> {
     Ok(pages)
 }
 
-/// Whether what a cell names refuses.
+/// Whether a proof is a refusal: of a post, or of the compiler.
 fn refuses(proof: &str) -> bool {
     proof.starts_with("PostError::") || proof.starts_with("compile_fail/")
 }
 
-/// What a cell has in place of a test: the reason why there is none.
+/// Starts a cell that gives the reason why there is no test.
 pub(crate) const UNTESTED: &str = "untested: ";
 
 /// The page, in Markdown.

@@ -1,8 +1,8 @@
 //! Each `unsafe` block, function, trait and implementation of the driver says why it is sound: a
 //! `SAFETY:` comment, or a `# Safety` section that says what a caller must ensure.
 //!
-//! Clippy checks public functions, and blocks outside macros. This test reads the source, so it also
-//! sees private functions and the bodies of macros.
+//! Clippy checks public functions, and blocks outside macros. This test reads the source, so it
+//! also sees private functions and the bodies of macros.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ fn check(text: &str) -> (usize, Vec<String>) {
         }
         let Some(what) = item(&tokens[at + 1..]) else { continue };
         count += 1;
-        // A method of a trait implementation keeps the trait's contract.
+        // A method of a trait implementation has the trait's contract.
         let inherits = what.starts_with("fn ") && implements_a_trait(&tokens[..at]);
         if !inherits && !is_explained(&tokens[..at]) {
             missing.push(format!("{line}: unsafe {what}"));
@@ -98,7 +98,7 @@ fn check(text: &str) -> (usize, Vec<String>) {
     (count, missing)
 }
 
-/// What `unsafe` begins, from the tokens behind it. `None` for a type and for an attribute.
+/// The item that `unsafe` begins, from the tokens after it. `None` for a type and for an attribute.
 fn item(behind: &[(usize, Token<'_>)]) -> Option<String> {
     let mut code = behind.iter().filter_map(|(_, token)| match token {
         Token::Code(code) => Some(*code),
@@ -121,7 +121,7 @@ fn item(behind: &[(usize, Token<'_>)]) -> Option<String> {
 /// Whether the statement or item whose first tokens are the last of `before` has a note.
 fn is_explained(before: &[(usize, Token<'_>)]) -> bool {
     let mut closed = 0_usize;
-    // The code behind the token looked at.
+    // The code after the current token.
     let mut next = "unsafe";
     for (_, token) in before.iter().rev() {
         match *token {
@@ -146,7 +146,7 @@ fn is_explained(before: &[(usize, Token<'_>)]) -> bool {
     false
 }
 
-/// Whether code behind a closing brace begins a statement, a match arm or an item.
+/// Whether code after a closing brace begins a statement, a match arm or an item.
 fn starts_a_statement(code: &str) -> bool {
     let is_word = code.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     code == "#" || is_word && !matches!(code, "else" | "as")

@@ -17,7 +17,7 @@ fn messages_on_64_connections_come_back() {
     }
 }
 
-/// All connections share the buffers, so one that went with a client would be missed for ever.
+/// All connections share the buffers, so a buffer lost with a client would stay lost.
 #[test]
 fn clients_that_are_killed_take_no_buffers_along() {
     let machine = Machine::serve("");

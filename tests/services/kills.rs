@@ -1,5 +1,5 @@
-//! Either side of each service is killed (SIGKILL): at each of its calls into the kernel, from the first
-//! to the last, and at random moments between them, while it works.
+//! Either side of each service is killed (SIGKILL): at each of its calls into the kernel, from the
+//! first to the last, and at random moments between them, while it works.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::thread;
@@ -11,9 +11,9 @@ const ROUNDS: u32 = 2;
 
 struct Service {
     name: &'static str,
-    /// What a client does that goes on for ever.
+    /// Arguments of a client that never ends by itself.
     endless: &'static [&'static str],
-    /// What another client does at once, although the first one was killed.
+    /// Arguments of a client that must succeed at once, although the first one was killed.
     short: &'static [&'static str],
 }
 
@@ -24,7 +24,7 @@ const SERVICES: [Service; 3] = [
         short: &["load", "--rounds", "3"],
     },
     Service {
-        // Both want the same lock: that of a client that is killed is freed.
+        // Both clients want the same lock: the server must free the lock of the killed one.
         name: "lock",
         endless: &["count", "3", "--rounds", "1000000000"],
         short: &["count", "3", "--rounds", "2"],
@@ -36,17 +36,17 @@ const SERVICES: [Service; 3] = [
     },
 ];
 
-/// What a client says whose server was killed, at whatever step.
+/// The errors of a client whose server was killed, at any step.
 const CAUSES: [&str; 5] = [
     "hung up",
     "has failed",
     "there is no server at",
     "connect: ",
-    // It rejected the client between two of its calls.
+    // The server rejected the client between two of its calls.
     "the peer has gone meanwhile",
 ];
 
-/// `MLX5_SEED`, or another number each time.
+/// The seed: `MLX5_SEED`, or a new number for each run.
 fn seed() -> u64 {
     let seed = std::env::var("MLX5_SEED").map_or_else(
         |_| RandomState::new().build_hasher().finish(),
@@ -60,7 +60,7 @@ fn seed() -> u64 {
 fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
     let seed = seed();
     let mut random = seed | 1;
-    // A moment of no meaning, from before the client asks until it works.
+    // A random moment between the client's first request and its work.
     let mut moment = || {
         random ^= random << 13;
         random ^= random >> 7;
@@ -87,8 +87,8 @@ fn either_side_is_killed_at_any_moment_and_the_other_goes_on_or_says_so() {
     }
 }
 
-/// Which calls are tried: each of so many, from a random one on, because all take minutes. With
-/// `SERVICES_KILLS=all`, all are.
+/// All calls take minutes, so the test tries one call in this number, starting from a random one.
+/// `SERVICES_KILLS=all` tries all of them.
 const ONE_OF: usize = 16;
 
 #[test]
@@ -117,7 +117,7 @@ fn either_side_is_killed_at_each_of_its_calls_and_the_other_goes_on_or_says_so()
             let mut server = machine.start_mortal(name, &serve, call);
             let Some(ready) = server.line_or_end("ready on ") else { continue };
             let work = [short, &["--server", ready.trim_start_matches("ready on ")]].concat();
-            // It may die when the first one has all that it wants.
+            // The server may end when the first client has all that it wants.
             let served = [(); 2].map(|()| {
                 let (success, said) = machine.start(name, &work).end();
                 let known = CAUSES.iter().any(|cause| said.contains(cause));

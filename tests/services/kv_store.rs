@@ -29,7 +29,7 @@ fn what_one_client_puts_another_gets() {
     }
 }
 
-/// The server stops in the middle of a write until it is told to go on.
+/// The server stops in the middle of a write until the test presses Enter.
 #[test]
 fn a_read_that_meets_a_write_is_done_again() {
     for link in LINKS {
@@ -50,7 +50,7 @@ fn a_read_that_meets_a_write_is_done_again() {
     }
 }
 
-/// The server is there, and stays in the middle of a write.
+/// The server has started, and stops in the middle of a write.
 #[test]
 fn no_client_waits_longer_than_its_limit_for_a_server_that_hangs() {
     let machine = Machine::serve("");
@@ -62,7 +62,7 @@ fn no_client_waits_longer_than_its_limit_for_a_server_that_hangs() {
     let error = put.fail();
     assert!(error.contains("within 1s: does the other side run"), "{error}");
     assert_eq!(get.fail(), "error: a write of the server did not end within 1s");
-    // It goes on, and serves the next one.
+    // The server finishes the write, and serves the next client.
     server.enter();
     let get = machine.start("kv_store", &["get", "key", "--server", &at]);
     assert!(get.succeed().ends_with("value (version 1, 0 torn reads)"));
@@ -79,11 +79,11 @@ fn three_clients_that_put_and_get_the_same_keys_get_whole_values() {
         let said = client.succeed();
         assert!(said.contains("200 puts and gets"), "{said}");
     }
-    // A client that is done is no failure.
+    // A client that ends is no failure.
     for line in [(); 6].map(|()| server.line("client ")) {
         assert!(line.ends_with(" is connected") || line.ends_with(" has left"), "{line}");
     }
-    // Every put of every client is counted.
+    // The versions count every put of every client.
     let versions = ["red", "green", "blue"].map(|key| {
         let said = machine.start("kv_store", &["get", key, "--server", &at]).succeed();
         let (_, version) = said.split_once("(version ").expect("a version");

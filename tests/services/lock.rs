@@ -60,7 +60,7 @@ fn clients_of_a_server_that_is_killed_say_so_and_a_new_server_gets_them_back_to_
             machine::lost(&client.fail());
         }
         patient.line("lost the server: ");
-        // A server that is killed leaves nothing that keeps the next from working.
+        // A killed server must leave nothing that prevents the next one from working.
         let (server, again) = machine.server("lock", &[&at]);
         assert_eq!(again, at);
         assert_eq!(numbers(&patient.succeed(), "counter "), [1, 2, 3, 4]);

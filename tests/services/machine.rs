@@ -41,13 +41,13 @@ impl Machine {
         Process::start(program, &[arguments, &["--wire", self.socket()]].concat())
     }
 
-    /// Starts one that is killed at its so many-th call into the machine's kernel.
+    /// Starts a program that is killed at call number `calls` into the machine's kernel.
     pub(crate) fn start_mortal(&self, program: &str, arguments: &[&str], calls: u32) -> Process {
         let arguments = [arguments, &["--wire", self.socket()]].concat();
         Process::start_with(program, &arguments, &[("MLX5_SIM_WIRE_KILL", &calls.to_string())])
     }
 
-    /// Starts a server; gives its address as well.
+    /// Starts a server, and returns its address as well.
     pub(crate) fn server(&self, program: &str, arguments: &[&str]) -> (Process, String) {
         let mut server = self.start(program, &[&["serve", "--listen"], arguments].concat());
         let line = server.line("ready on ");
@@ -55,8 +55,7 @@ impl Machine {
         (server, address)
     }
 
-    /// Ends the machine. No driver may have done what it never must, and nothing is left of any
-    /// program.
+    /// Ends the machine. Checks that no driver broke a rule, and that no program left anything.
     pub(crate) fn end(self) {
         let simulator = self.0.simulator().clone();
         let violations = self.0.end().expect("a host that ends");
@@ -71,7 +70,7 @@ pub(crate) struct Process {
     name: String,
     child: Child,
     lines: Receiver<String>,
-    /// What it has said on both outputs so far.
+    /// The lines of both outputs so far.
     said: Vec<String>,
 }
 
@@ -130,7 +129,7 @@ impl Process {
         panic!("{} has ended without \"{text}\"; it said {:#?}", self.name, self.said);
     }
 
-    /// Waits for the end; gives whether it succeeded, and all that it said.
+    /// Waits for the end, and returns whether the program succeeded, and its output.
     pub(crate) fn end(mut self) -> (bool, String) {
         let deadline = Instant::now() + DEADLINE;
         while self.next(deadline).is_some() {}
@@ -149,7 +148,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end, which must be a success; gives all that it said.
+    /// Waits for the end, which must be a success, and returns the output.
     pub(crate) fn succeed(self) -> String {
         let name = self.name.clone();
         let (success, said) = self.end();
@@ -157,7 +156,8 @@ impl Process {
         said
     }
 
-    /// Waits for the end, which must be a failure that is told in one line; gives the line.
+    /// Waits for the end, which must be a failure with exactly one error line, and returns that
+    /// line.
     pub(crate) fn fail(self) -> String {
         let name = self.name.clone();
         let (success, said) = self.end();
@@ -178,7 +178,7 @@ impl Process {
         kill(process, Signal::SIGSTOP).unwrap_or_else(|errno| panic!("{}: {errno}", self.name));
     }
 
-    /// Kills it, without a chance to tidy up.
+    /// Kills it, without a chance to clean up.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("a child to kill");
         self.child.wait().expect("a child to wait for");
@@ -187,7 +187,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It fails if the program has ended.
+        // This call fails if the program has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -198,14 +198,14 @@ fn pass_on(output: Option<impl Read + Send + 'static>, to: Sender<String>) {
     let output = BufReader::new(output.expect("an output that is piped"));
     thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
-            // The test may have ended.
+            // The test may have ended, and the receiver with it.
             let _ = to.send(line);
         }
     });
 }
 
-/// What a client says that has lost its server: the stream ended, or a request failed before that
-/// was noticed.
+/// Checks the error of a client that has lost its server: either the stream ended, or a request
+/// failed before the client noticed that.
 pub(crate) fn lost(error: &str) {
     let causes = ["hung up", "has failed", "reset by peer"];
     assert!(causes.iter().any(|cause| error.contains(cause)), "{error}");

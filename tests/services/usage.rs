@@ -1,10 +1,10 @@
-//! What every example answers to `--help`, and to what it does not know.
+//! Checks each example's answer to `--help` and to unknown arguments.
 
 use crate::machine::Process;
 use std::path::Path;
 
-/// The names of the examples. Each is a file with `main`. Those of `ethernet/` test themselves, so that Cargo builds
-/// them as tests alone here.
+/// The names of the examples. Each is a file with `main`. The examples in `ethernet/` test
+/// themselves, so Cargo builds them here only as tests.
 fn examples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut names = Vec::new();
@@ -36,7 +36,7 @@ fn every_example_refuses_an_option_that_it_does_not_know_and_says_what_it_takes(
         let (success, said) = Process::start(&name, &["--sead"]).end();
         let mut lines = said.lines();
         assert!(!success && lines.next().is_some_and(|line| line.starts_with("error: ")), "{said}");
-        // Those without commands of their own need one line; clap's have a usage below it.
+        // Examples without commands print one line; clap prints a usage after its error.
         let says = said.to_lowercase().contains("usage: ") || said.contains("without arguments");
         assert!(says, "{name} said {said}");
     }

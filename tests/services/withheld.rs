@@ -1,4 +1,4 @@
-//! A device that withholds completions: each program gives up when its limit is over.
+//! A device that withholds completions: each program gives up after its limit.
 
 use mlx5_sim::Fault;
 

@@ -1,4 +1,4 @@
-//! What a case lies on: a device of its own, and ways to wait for it.
+//! The test bed of a case: a device of its own, and ways to wait for it.
 
 use crate::failed::{Failed, Outcome};
 use mlx5::{
@@ -10,9 +10,10 @@ use mlx5_sim::{SimConfig, Simulator};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as lost.
+/// Time limit of every wait.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How long a real device is given to finish, where no completion or event would say that it has.
+/// Time that a real device gets to finish, when neither a completion nor an event would report the
+/// end.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// A port of a device.
@@ -22,19 +23,19 @@ pub(crate) struct Place {
     pub(crate) port: u8,
 }
 
-/// A device, and what may be known of it.
+/// A device, with the options that cases may read.
 pub(crate) struct Bed {
     device: Device,
     /// The port to use.
     port: u8,
-    /// Where the other end of a pair is, if not here as well.
+    /// The other end of each pair, if it is on another device or port.
     other: Option<Place>,
     simulator: Option<Simulator>,
     config: SimConfig,
     cqe_size: CqeSize,
-    /// Whether what is left behind is looked at.
+    /// Whether [`Bed::verdict`] looks for violations and objects left over.
     clean: Cell<bool>,
-    /// Whether a case made it for itself.
+    /// Whether a case made the bed for itself.
     own: Cell<bool>,
 }
 
@@ -51,7 +52,7 @@ impl Bed {
         Ok(Self { device, port: 1, other: None, simulator, config, cqe_size, clean, own })
     }
 
-    /// A bed on another device of the same simulated fabric. It is judged with this one.
+    /// A bed on another device of the same simulated fabric. The verdict of this bed covers it.
     pub(crate) fn on_device(&self, index: usize) -> Self {
         let devices = self.devices().expect("the fabric lists its devices");
         Self {
@@ -66,7 +67,7 @@ impl Bed {
         }
     }
 
-    /// A device that is really there; the other end of each pair is at `other`, or here as well.
+    /// A real device; the other end of each pair is at `other`, or on the same port.
     pub(crate) fn real(here: Place, other: Option<Place>) -> Self {
         Self {
             device: here.device,
@@ -80,7 +81,7 @@ impl Bed {
         }
     }
 
-    /// Another bed, with a fabric of its own that is made as `change` says.
+    /// Another bed, with a fabric of its own; `change` changes this bed's configuration for it.
     pub(crate) fn configured(
         &self,
         change: impl FnOnce(SimConfig) -> SimConfig,
@@ -105,7 +106,7 @@ impl Bed {
         }
     }
 
-    /// Opens the device anew.
+    /// Opens the device once more.
     #[track_caller]
     pub(crate) fn context(&self) -> Context {
         self.device.open().unwrap_or_else(|error| panic!("{error}"))
@@ -116,13 +117,13 @@ impl Bed {
         self.port
     }
 
-    /// Where the other end of a pair is.
+    /// The device and port of a pair's other end.
     pub(crate) fn other(&self) -> Place {
         let here = || Place { device: self.device.clone(), port: self.port };
         self.other.clone().unwrap_or_else(here)
     }
 
-    /// Bytes of an entry that completion queues shall have.
+    /// The size of entries that completion queues shall have.
     pub(crate) fn cqe_size(&self) -> CqeSize {
         self.cqe_size
     }
@@ -138,23 +139,23 @@ impl Bed {
         self.simulator.as_ref().expect("needs a simulator: the case must say so")
     }
 
-    /// What the fabric was made from.
+    /// The configuration of the fabric.
     pub(crate) fn config(&self) -> &SimConfig {
         &self.config
     }
 
-    /// From now on, what is left behind is part of the case.
+    /// From now on the case itself checks what it leaves.
     pub(crate) fn leave_dirty(&self) {
         self.clean.set(false);
     }
 
-    /// Does one unit of the simulated device's work; says whether there was any. A real device
-    /// works by itself.
+    /// Does one unit of the simulated device's work, and returns whether there was any. A real
+    /// device works by itself.
     pub(crate) fn step(&self) -> bool {
         self.simulator.as_ref().is_some_and(Simulator::step)
     }
 
-    /// Lets the device go on a little; says whether more can come.
+    /// Lets the device work a little, and returns whether more can come.
     fn advance(&self) -> bool {
         let moved = self.step();
         if !moved {
@@ -163,7 +164,7 @@ impl Bed {
         moved || !(self.is_simulated() && self.config.step)
     }
 
-    /// Has the simulated device count on from `consumed` at a new completion queue, as the queue
+    /// Makes the simulated device count from `consumed` at a new completion queue, as the queue
     /// does.
     pub(crate) fn count_on(&self, cq: &CompletionQueue, consumed: u32) {
         if consumed != 0 {
@@ -172,9 +173,9 @@ impl Bed {
         }
     }
 
-    /// Waits until everything that is under way is done. Only a simulated device says when that is;
-    /// a real one gets 20 ms, which prove nothing. What must have come is waited for with
-    /// [`Bed::until`] or [`Bed::poll`], unless it has to wait in a queue together with more.
+    /// Waits until all work is done. Only a simulated device knows when that is; a real one gets 20
+    /// ms, which prove nothing. Use [`Bed::until`] or [`Bed::poll`] to wait for what must come,
+    /// unless it has to wait in a queue together with more.
     pub(crate) fn settle(&self) {
         match &self.simulator {
             Some(simulator) => {
@@ -189,10 +190,9 @@ impl Bed {
         }
     }
 
-    /// Waits until `done` says so.
+    /// Waits until `done` returns true.
     ///
-    /// # Panics
-    /// If it does not in time, or, when the device is stepped, before it stands still.
+    /// # Panics If it does not in time, or if a stepped device has no more work before.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -207,8 +207,7 @@ impl Bed {
 
     /// Waits for the next `count` completions.
     ///
-    /// # Panics
-    /// If they do not come in time; those that came are told.
+    /// If they do not come in time; the message lists those that came.
     #[track_caller]
     pub(crate) fn poll(&self, cq: &mut CompletionQueue, count: usize) -> Vec<OwnedCompletion> {
         let start = Instant::now();
@@ -230,7 +229,7 @@ impl Bed {
         found
     }
 
-    /// Waits for the next `count` completions, which are all good.
+    /// Waits for the next `count` completions, which must all be successful.
     #[track_caller]
     pub(crate) fn poll_good(&self, cq: &mut CompletionQueue, count: usize) -> Vec<OwnedCompletion> {
         let found = self.poll(cq, count);
@@ -249,7 +248,7 @@ impl Bed {
         self.poll(cq, 1)[0]
     }
 
-    /// Polls until the queue says that it cannot be polled.
+    /// Polls until the queue returns an error.
     #[track_caller]
     pub(crate) fn poll_err(&self, cq: &mut CompletionQueue) -> PollError {
         let mut error = None;
@@ -260,14 +259,14 @@ impl Bed {
         error.expect("found")
     }
 
-    /// Looks whether a completion queue is empty once everything is done.
+    /// Checks that a completion queue stays empty until all work is done.
     #[track_caller]
     pub(crate) fn nothing(&self, cq: &mut CompletionQueue) {
         self.settle();
         self.nothing_yet(cq);
     }
 
-    /// Looks whether a completion queue is empty now.
+    /// Checks that a completion queue is empty now.
     #[track_caller]
     pub(crate) fn nothing_yet(&self, cq: &mut CompletionQueue) {
         let mut found = Vec::new();
@@ -276,8 +275,8 @@ impl Bed {
         assert!(found.is_empty(), "nothing should come, but there is {found:?}");
     }
 
-    /// What the simulated devices have to say at the end of a case: whether a driver did what it
-    /// never must, and whether anything is left.
+    /// The simulated devices' verdict at the end of a case: no driver broke a rule, and no object
+    /// is left over.
     pub(crate) fn verdict(&self) -> Outcome {
         let Some(simulator) = self.simulator.as_ref().filter(|_| self.clean.get()) else {
             return Ok(());
@@ -297,7 +296,8 @@ impl Bed {
 }
 
 impl Drop for Bed {
-    /// The runner asks for the verdict of the beds that it made; a case's own are judged here.
+    /// The runner asks for the verdict of the beds that it made. Dropping a bed that a case made
+    /// checks its verdict here.
     fn drop(&mut self) {
         if self.own.get()
             && !std::thread::panicking()
@@ -308,7 +308,7 @@ impl Drop for Bed {
     }
 }
 
-/// Why a completion's request failed, if it did.
+/// The error of a completion's request, if it failed.
 #[track_caller]
 pub(crate) fn syndrome(completion: &OwnedCompletion) -> Option<Syndrome> {
     match completion.as_completion().status().err()?.kind {
@@ -325,7 +325,7 @@ pub(crate) fn wr_ids(completions: &[OwnedCompletion]) -> Vec<u64> {
     completions.iter().map(|completion| completion.as_completion().wr_id()).collect()
 }
 
-/// The identifiers of completions, which are all of requests that were flushed.
+/// The identifiers of completions, which must all be of flushed requests.
 #[track_caller]
 pub(crate) fn flushed(completions: &[OwnedCompletion]) -> Vec<u64> {
     for completion in completions {

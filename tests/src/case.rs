@@ -7,7 +7,7 @@ use mlx5::{Context, Error};
 use mlx5_sim::SimConfig;
 
 bitflags::bitflags! {
-    /// What a case needs of the device that it runs on.
+    /// The features that a case needs of its device.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) struct Need: u32 {
         /// Controls that only a simulated device has: faults, counts, another configuration.
@@ -22,15 +22,16 @@ bitflags::bitflags! {
         const INFINIBAND = 1 << 4;
         /// A RoCE port.
         const ROCE = 1 << 5;
-        /// No need, but a wish: to run on every model that is simulated.
+        /// A wish, not a need: to run on every model that is simulated.
         const EVERY_MODEL = 1 << 6;
-        /// No other case beside it in the process: it forks, or counts what is the process's.
+        /// No other case at the same time in the process: the case forks, or counts things of the
+        /// process.
         const SERIAL = 1 << 7;
         /// Rules that give a queue pair copies of all packets of a port.
         const SNIFFER = 1 << 17;
         /// A device that matches tags.
         const TAG_MATCHING = 1 << 20;
-        /// What it leaves behind, objects or violations, is part of the case: it looks itself.
+        /// The case itself checks the objects and violations that it leaves.
         const DIRTY = 1 << 8;
         /// A BlueFlame register.
         const BLUEFLAME = 1 << 9;
@@ -48,12 +49,12 @@ bitflags::bitflags! {
         const RAW_PACKETS = 1 << 15;
         /// Work queues whose receives packets share.
         const STRIDING = 1 << 16;
-        /// Such receives of eight strides of 64 bytes.
+        /// Work queues whose receives have as few as eight strides of 64 bytes.
         const FEW_STRIDES = 1 << 18;
     }
 }
 
-/// What a device may lack, and what to say of one that does: why a case is skipped.
+/// The features that a device may lack, each with the reason why its cases are skipped.
 const LACKING: [(Need, &str); 10] = [
     (Need::DEVX, "the kernel grants no DEVX"),
     (Need::TAG_MATCHING, "the device does not support tag matching"),
@@ -68,19 +69,19 @@ const LACKING: [(Need, &str); 10] = [
 ];
 
 impl Need {
-    /// What [`LACKING`] has a word for.
+    /// The features in [`LACKING`].
     pub(crate) fn capabilities() -> Self {
         LACKING.iter().fold(Self::empty(), |all, (need, _)| all.union(*need))
     }
 
-    /// The first of these needs that is not among what is `there`, in words.
+    /// The reason for the first of these needs that is not in `there`.
     pub(crate) fn lacking(self, there: Self) -> Option<&'static str> {
         let missing = |need: Self| self.contains(need) && !there.contains(need);
         LACKING.iter().find(|(need, _)| missing(*need)).map(|(_, words)| *words)
     }
 
-    /// What a simulated device has of them. It is not asked: a driver that does not find what is
-    /// there shall fail.
+    /// The features of a simulated device, from its configuration. The driver is not asked: if it
+    /// does not find a feature that is there, the case shall fail.
     pub(crate) fn of_simulated(config: &SimConfig) -> Self {
         let has = &config.capabilities;
         let mut there = Self::UPDATE_TAG;
@@ -96,8 +97,9 @@ impl Need {
         there
     }
 
-    /// What a real device has of them, by what it and its kernel say. What is refused by name where
-    /// it is not there counts as there: who asks for it hears more.
+    /// The features of a real device, from what it and its kernel report. A feature whose absence a
+    /// call would report by name counts as present: the case that asks for it gets the better
+    /// error.
     pub(crate) fn of_real(context: &Context) -> Result<Self, Error> {
         let mut there = Self::PIPELINING | Self::UPDATE_TAG | Self::REAL_TIME | Self::RAW_PACKETS;
         there.set(Self::DEVX, context.has_devx());
@@ -114,17 +116,17 @@ impl Need {
     }
 }
 
-/// A case: a sentence about the driver, and what shows it.
+/// A case: a sentence about the driver, and the function that checks it.
 pub(crate) struct Case {
-    /// The sentence, behind the name of its file.
+    /// The sentence, after the name of its file.
     pub(crate) name: &'static str,
-    /// What it needs.
+    /// The features that it needs.
     pub(crate) need: Need,
-    /// What shows it.
+    /// The function that checks the sentence.
     pub(crate) run: fn(&Bed) -> Outcome,
 }
 
-/// A table of cases: one function a line, and behind a colon what it needs.
+/// A table of cases: one function a line, with its needs after a colon.
 macro_rules! cases {
     ($($case:ident $(: $($need:ident)|+)?),* $(,)?) => {
         &[$(

@@ -1,12 +1,12 @@
-//! How a case fails.
+//! The failure of a case.
 
 use std::fmt;
 use std::panic::Location;
 
-/// What a case says at its end.
+/// The result of a case.
 pub(crate) type Outcome = Result<(), Failed>;
 
-/// Why a case failed, and where.
+/// The reason why a case failed, and the place.
 #[derive(Debug)]
 pub(crate) struct Failed(String);
 

@@ -1,8 +1,8 @@
-//! Ethernet frames, built by hand, with checksums that are computed here.
+//! Ethernet frames built byte by byte, with checksums that are computed here.
 
-/// The multicast address that stations listen to, so that frames come back from the device itself.
+/// The multicast address that stations receive, so that the device itself returns their frames.
 pub(crate) const GROUP: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa7];
-/// The address that frames come from.
+/// The source address of frames.
 pub(crate) const SOURCE: [u8; 6] = [0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8];
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
@@ -11,12 +11,12 @@ pub(crate) const TCP4: usize = 54;
 
 pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const IPV6: u16 = 0x86dd;
-/// For local experiments: no layer above Ethernet claims it.
+/// An EtherType for local experiments: no layer above Ethernet claims it.
 const EXPERIMENT: u16 = 0x88b5;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const GRE: u8 = 47;
-/// Of MPLS labels, and of a frame inside of GRE.
+/// EtherTypes of MPLS labels, and of a frame inside GRE.
 pub(crate) const MPLS: u16 = 0x8847;
 pub(crate) const BRIDGED: u16 = 0x6558;
 
@@ -34,13 +34,13 @@ pub(crate) fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&GROUP[..], &SOURCE, &kind.to_be_bytes(), payload].concat()
 }
 
-/// A frame of so many bytes that no layer above Ethernet claims.
+/// A frame of `bytes` bytes that no layer above Ethernet claims.
 pub(crate) fn plain(bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..bytes - ETHERNET).map(|n| (n * 7 + bytes) as u8).collect();
     ethernet(EXPERIMENT, &payload)
 }
 
-/// What a packet says of itself, before its payload.
+/// The headers of a packet, before its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) six: bool,
@@ -60,14 +60,14 @@ impl Flow {
     pub(crate) const UDP6: Self = Self { six: true, ..Self::UDP4 };
     pub(crate) const TCP6: Self = Self { six: true, ..Self::TCP4 };
 
-    /// The frame, with right checksums.
+    /// The frame, with the right checksums.
     pub(crate) fn frame(self, payload: &[u8]) -> Vec<u8> {
         let mut frame = self.bare(payload);
         sum(&mut frame);
         frame
     }
 
-    /// The frame with zeros where checksums are.
+    /// The frame, with zeros in place of the checksums.
     pub(crate) fn bare(self, payload: &[u8]) -> Vec<u8> {
         let ports = [self.ports.0.to_be_bytes(), self.ports.1.to_be_bytes()].concat();
         let transport = match self.protocol {
@@ -94,7 +94,7 @@ impl Flow {
     }
 }
 
-/// An IPv4 packet to the group, with a right checksum of its header: a tunnel's, for one.
+/// An IPv4 packet to the group, with the right checksum in its header; tunnels use it.
 pub(crate) fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len() as u16).to_be_bytes();
     let mut head = vec![0x45, 0, length[0], length[1], 0x12, 0x34, 0x40, 0, 64, protocol, 0, 0];
@@ -104,25 +104,25 @@ pub(crate) fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
     ethernet(IPV4, &[&head, payload].concat())
 }
 
-/// A packet of UDP without checksum to a port.
+/// A UDP packet without a checksum, to a port.
 fn to_port(port: u16, payload: &[u8]) -> Vec<u8> {
     let length = 8 + payload.len() as u16;
     let head = [5555, port, length, 0].map(u16::to_be_bytes);
     datagram(UDP, &[head.as_flattened(), payload].concat())
 }
 
-/// A frame inside of VXLAN.
+/// A frame inside VXLAN.
 pub(crate) fn vxlan(network: u32, frame: &[u8]) -> Vec<u8> {
     to_port(4789, &[&[8, 0, 0, 0][..], &(network << 8).to_be_bytes(), frame].concat())
 }
 
-/// A packet inside of GRE, with a key.
+/// A packet inside GRE, with a key.
 pub(crate) fn gre(protocol: u16, key: u32, packet: &[u8]) -> Vec<u8> {
     let head = [&[0x20, 0][..], &protocol.to_be_bytes(), &key.to_be_bytes()].concat();
     datagram(GRE, &[&head, packet].concat())
 }
 
-/// A stack of MPLS labels, the last of them at its bottom, and what is behind.
+/// A stack of MPLS labels, the last of them marked as the bottom, and the packet after it.
 pub(crate) fn labels(stack: &[u32], packet: &[u8]) -> Vec<u8> {
     let last = stack.len() - 1;
     let words = stack.iter().enumerate();
@@ -131,12 +131,12 @@ pub(crate) fn labels(stack: &[u32], packet: &[u8]) -> Vec<u8> {
     words.chain(packet.iter().copied()).collect()
 }
 
-/// Labels behind UDP.
+/// Labels inside UDP.
 pub(crate) fn labels_in_udp(stack: &[u8]) -> Vec<u8> {
     to_port(6635, stack)
 }
 
-/// The same frame with a VLAN tag behind its source address.
+/// The same frame with a VLAN tag after its source address.
 pub(crate) fn tagged(frame: &[u8], tag: u16) -> Vec<u8> {
     [&frame[..12], &[0x81, 0], &tag.to_be_bytes(), &frame[12..]].concat()
 }
@@ -155,8 +155,8 @@ pub(crate) fn ones_sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// Where the network header of a frame without tag ends, its source and destination address, and its
-/// protocol.
+/// The offset at which the network header of an untagged frame ends, its source and destination
+/// address, and its protocol.
 fn network(frame: &[u8]) -> (usize, &[u8], u8) {
     match u16::from_be_bytes([frame[12], frame[13]]) {
         IPV4 => (ETHERNET + 20, &frame[26..34], frame[23]),
@@ -164,7 +164,7 @@ fn network(frame: &[u8]) -> (usize, &[u8], u8) {
     }
 }
 
-/// What the checksum of the transport header must be, if its field is zero.
+/// The right checksum of the transport header, if the field is zero.
 fn transport_sum(frame: &[u8]) -> u16 {
     let (start, addresses, protocol) = network(frame);
     let segment = &frame[start..];
@@ -172,13 +172,13 @@ fn transport_sum(frame: &[u8]) -> u16 {
     !ones_sum(&[addresses, &[0, protocol], &length, segment])
 }
 
-/// Where the checksum of the transport header lies.
+/// Offset of the checksum in the transport header.
 fn transport_field(frame: &[u8]) -> usize {
     let (start, _, protocol) = network(frame);
     start + if protocol == UDP { 6 } else { 16 }
 }
 
-/// Puts right checksums into a frame without tag whose fields are zero.
+/// Writes the right checksums into an untagged frame whose fields are zero.
 pub(crate) fn sum(frame: &mut [u8]) {
     if frame[12..14] == IPV4.to_be_bytes() {
         let sum = !ones_sum(&[&frame[14..34]]);
@@ -186,7 +186,7 @@ pub(crate) fn sum(frame: &mut [u8]) {
     }
     let field = transport_field(frame);
     let sum = match transport_sum(frame) {
-        // UDP says by zero that there is no checksum.
+        // In UDP, zero stands for no checksum.
         0 => 0xffff,
         sum => sum,
     };

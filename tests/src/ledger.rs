@@ -1,4 +1,4 @@
-//! The ledger: what each case has come to on which device.
+//! The ledger: the outcome of each case, and the device.
 
 use crate::bed::Place;
 use libtest_mimic::{Completion, Failed};
@@ -9,19 +9,19 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What a case has come to.
+/// The outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// It holds.
+    /// The case passed.
     Pass,
-    /// It cannot be told here, for this reason.
+    /// The device cannot run the case, for this reason.
     Skip(String),
-    /// It does not hold, as this shows.
+    /// The case failed, with this message.
     Fail(String),
 }
 
 impl Outcome {
-    /// What a trial has come to.
+    /// The outcome of a trial.
     pub(crate) fn of(result: &Result<Completion, Failed>) -> Self {
         match result {
             Ok(Completion::Completed) => Self::Pass,
@@ -30,7 +30,7 @@ impl Outcome {
         }
     }
 
-    /// The name, and why.
+    /// The name of the outcome, and the reason.
     fn words(&self) -> (&'static str, &str) {
         match self {
             Self::Pass => ("pass", ""),
@@ -46,11 +46,11 @@ pub(crate) struct Ledger {
     outcomes: Mutex<BTreeMap<String, Outcome>>,
 }
 
-/// What the cases ran on: a name of it, and the word.
+/// The environment of the cases: names and values.
 type Facts = Vec<(&'static str, String)>;
 
 impl Ledger {
-    /// Writes down a case.
+    /// Records the outcome of a case.
     pub(crate) fn note(&self, case: &str, outcome: Outcome) {
         self.lock().insert(case.to_owned(), outcome);
     }
@@ -109,7 +109,7 @@ impl Ledger {
     }
 }
 
-/// What was run on.
+/// The environment: devices, firmware, kernel and so on.
 fn facts(here: &Place, second: Option<&Place>) -> Result<Facts, String> {
     let context = here.device.open().map_err(|error| error.to_string())?;
     let mut facts = vec![

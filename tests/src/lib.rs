@@ -1,18 +1,18 @@
 //! The conformance suite, against the public API, on any device.
 //!
 //! One list of cases runs on a simulated device, in a virtual machine or on hardware; only the
-//! device that it is given differs. Without a word each case gets a simulated device of its own, a
-//! ConnectX-7 if it does not want another; `--sim-model cx5`, `--sim-model cx5,cx6` or `--sim-model all`
-//! run all of them on these models.
+//! device differs. Without options each case gets a simulated device of its own, a ConnectX-7
+//! unless the case needs another; `--sim-model cx5`, `--sim-model cx5,cx6` or `--sim-model all` run
+//! all of them on these models.
 //!
-//! * `--device mlx5_0`, or `MLX5_TEST_DEVICE=mlx5_0`: a real device, which must be there.
+//! * `--device mlx5_0`, or `MLX5_TEST_DEVICE=mlx5_0`: a real device, which must exist.
 //! * `--second mlx5_1`, or `mlx5_0:2`: the other end of each pair is on another device or port.
 //! * `--peer HOST`: the cases for two hosts, with a host that runs `--serve`.
-//! * `--replug ROUNDS`: holds objects on a device that somebody removes and inserts again.
+//! * `--replug ROUNDS`: holds objects on a device that is removed and inserted again.
 //! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md.
 //!
-//! Cases that a real device cannot run, such as those in which it fails on command, are listed as ignored,
-//! with the reason.
+//! Cases that a real device cannot run, such as those in which it fails on command, are listed as
+//! ignored, with the reason.
 
 mod bed;
 mod case;

@@ -1,4 +1,4 @@
-//! What the suite is told, beside what every test program is: which device, and what to write.
+//! Options of the suite, in addition to those of every test program: the device, and the output.
 
 use crate::bed::Place;
 use mlx5::Device;
@@ -6,30 +6,30 @@ use mlx5_sim::Model;
 use mlx5_sim::model::UnknownModel;
 use std::path::PathBuf;
 
-/// Names the real device to run on.
+/// The environment variable that names the real device.
 const DEVICE: &str = "MLX5_TEST_DEVICE";
 
-/// What the suite is told.
+/// Options of the suite.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The device to run on, with a port behind a colon if it is not the first.
+    /// The device, followed by a colon and the port if it is not the first.
     pub(crate) device: Option<String>,
-    /// The device and port where the other end of each pair is.
+    /// The device and port of the other end of each pair.
     pub(crate) second: Option<String>,
-    /// The host that serves, to run what takes two.
+    /// The host that serves, to run the cases for two hosts.
     pub(crate) peer: Option<String>,
-    /// To be the host that serves, on this address; where it listens by itself if that is empty.
+    /// Serves another host, on this address; on the default one if it is empty.
     pub(crate) serve: Option<String>,
-    /// For so many rounds, to hold things on a device that somebody takes away.
+    /// Number of rounds in which to hold objects on a device that is removed and inserted again.
     pub(crate) replug: Option<usize>,
-    /// The models to simulate and run every case on.
+    /// The models on which to run every case.
     pub(crate) models: Vec<Model>,
-    /// Where the ledger goes, without `.json` or `.md`.
+    /// The path of the ledger, without `.json` or `.md`.
     pub(crate) ledger: Option<PathBuf>,
 }
 
 impl Options {
-    /// Takes what is the suite's out of the arguments; the environment names a device otherwise.
+    /// Removes the suite's options from the arguments. If they name no device, the environment may.
     pub(crate) fn take(arguments: &mut Vec<String>) -> Result<Self, String> {
         let environment = || std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
         let device = value(arguments, "--device", "a device: mlx5_0, say")?.or_else(environment);
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// Takes `--serve` or `--serve=ADDRESS` out of the arguments.
+/// Removes `--serve` or `--serve=ADDRESS` from the arguments.
 fn serve(arguments: &mut Vec<String>) -> Option<String> {
     let is = |argument: &String| argument == "--serve" || argument.starts_with("--serve=");
     let at = arguments.iter().position(is)?;
@@ -73,7 +73,7 @@ fn serve(arguments: &mut Vec<String>) -> Option<String> {
     Some(argument.split_once('=').map(|(_, address)| address.to_owned()).unwrap_or_default())
 }
 
-/// Takes `NAME VALUE` or `NAME=VALUE` out of the arguments.
+/// Removes `NAME VALUE` or `NAME=VALUE` from the arguments.
 fn value(arguments: &mut Vec<String>, name: &str, what: &str) -> Result<Option<String>, String> {
     let is = |argument: &String| {
         argument.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -87,7 +87,7 @@ fn value(arguments: &mut Vec<String>, name: &str, what: &str) -> Result<Option<S
     }
 }
 
-/// Finds a device, and a port behind a colon, among those that this machine has.
+/// Finds a device of this machine, with an optional port after a colon.
 pub(crate) fn find(name: &str) -> Result<Place, String> {
     let (name, port) = match name.split_once(':') {
         None => (name, 1),

@@ -1,4 +1,4 @@
-//! Two queue pairs that reach each other, with all that they need.
+//! Two connected queue pairs, with all objects that they need.
 
 use crate::bed::Bed;
 use crate::failed::{Failed, Outcome};
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// One option a line: name, type, default.
 macro_rules! options {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr;)*) => {
-        /// How the ends of a pair are made.
+        /// The options of a pair's ends.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct PairOptions {
             $($(#[$doc])* pub(crate) $name: $type,)*
@@ -64,23 +64,23 @@ options! {
     sq_sig_all: bool = false;
     /// Rights of the memory.
     access: Access = ALL_ACCESS;
-    /// How the doorbell is rung.
+    /// The doorbell of the queue pairs.
     doorbell: DoorbellChoice = DoorbellChoice::Auto;
-    /// Requests that configure a memory key are made room for: its entries.
+    /// Entries of memory keys for whose configuration requests have room.
     mkey_entries: u32 = 0;
     /// Whether the send queue drains on signature errors.
     pipelining: bool = false;
-    /// Whether completions are compressed, and what receives then keep of their own.
+    /// Whether completions are compressed, and the field that those of receives keep.
     compression: Option<CqeCompression> = None;
-    /// What timestamps count.
+    /// The unit of timestamps.
     timestamps: Timestamps = Timestamps::Cycles;
-    /// Completions that the queues are taken to have had before (simulated devices only).
+    /// Number of completions that the queues count as consumed before (simulated devices only).
     consumed: u32 = 0;
-    /// Whether nobody looks for overruns.
+    /// Whether the device ignores overruns.
     ignore_overrun: bool = false;
     /// Whether short messages go into completions.
     scatter_to_cqe: bool = false;
-    /// How the ends are connected.
+    /// The options of the connection.
     connect: Option<ConnectOptions> = None;
 }
 
@@ -90,7 +90,7 @@ impl PairOptions {
     }
 }
 
-/// The other end, as datagrams are addressed to it.
+/// The destination of datagrams to the other end.
 pub(crate) struct Peer {
     pub(crate) ah: AddressHandle,
     pub(crate) qp_num: u32,
@@ -101,7 +101,7 @@ pub(crate) struct Peer {
 pub(crate) struct End<T: QueuePairTransport> {
     pub(crate) qp: QueuePair<T>,
     pub(crate) send_cq: CompletionQueue,
-    /// Where receives complete, if not where sends do.
+    /// The completion queue of receives, if it is not that of sends.
     pub(crate) recv_cq: Option<CompletionQueue>,
     pub(crate) mr: MemoryRegion,
     pub(crate) peer: Option<Peer>,
@@ -112,7 +112,7 @@ pub(crate) struct End<T: QueuePairTransport> {
 }
 
 impl<T: QueuePairTransport> End<T> {
-    /// Where receives complete.
+    /// The completion queue of receives.
     pub(crate) fn recv_cq(&mut self) -> &mut CompletionQueue {
         self.recv_cq.as_mut().unwrap_or(&mut self.send_cq)
     }
@@ -124,24 +124,24 @@ impl<T: QueuePairTransport> End<T> {
         self.qp.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).expect("a receive posted");
     }
 
-    /// What the other side needs to know.
+    /// The facts about this end that the other side needs.
     pub(crate) fn endpoint(&self, options: &PairOptions) -> Endpoint {
         self.qp.endpoint(&self.port, self.psn, &options.connect_options())
     }
 }
 
-/// Two ends that reach each other.
+/// Two connected ends.
 pub(crate) struct Pair<T: QueuePairTransport> {
     pub(crate) a: End<T>,
     pub(crate) b: End<T>,
 }
 
-/// A transport whose ends can be brought together.
+/// A transport whose ends can be connected.
 pub(crate) trait Wired: QueuePairTransport + ListTransport + Sized {
     /// Brings `end` to RTS, towards `remote`.
     fn wire(end: &mut End<Self>, remote: &Endpoint, options: &PairOptions) -> Outcome;
 
-    /// Adds what only this transport has.
+    /// Sets the options that only this transport has.
     fn tune<'a>(
         builder: QueuePairBuilder<'a, Self>,
         _: &PairOptions,
@@ -196,7 +196,7 @@ impl Bed {
         self.end_in(&self.context(), options)
     }
 
-    /// The same, in a context that is there.
+    /// The same, in an existing context.
     pub(crate) fn end_in<T: Wired>(
         &self,
         context: &Context,
@@ -241,7 +241,7 @@ impl Bed {
             .scatter_to_cqe(options.scatter_to_cqe)
             .doorbell(options.doorbell);
         let qp = T::tune(builder, options).build()?;
-        // Close to where 24 bits end, so that sequence numbers wrap early.
+        // Near the wrap of the 24-bit sequence number, so that it wraps early.
         let psn = Psn::wrapping(0xff_ff00 ^ qp.qp_num());
         let port = context.local_port(port, None)?;
         let context = context.clone();

@@ -1,4 +1,4 @@
-//! Panics that a case expects, which print nothing: what is printed is then worth a look.
+//! Panics that a case expects. They print nothing, so that printed ones are worth a look.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what has to panic, and returns what it panicked with.
+/// Runs `work`, which must panic, and returns the panic's payload.
 #[track_caller]
 pub(crate) fn panic_of<R>(work: impl FnOnce() -> R) -> Box<dyn Any + Send> {
     static HOOK: Once = Once::new();

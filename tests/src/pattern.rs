@@ -1,10 +1,10 @@
-//! Bytes that tell where they belong.
+//! Bytes that identify their place.
 
 use crate::failed::Outcome;
 use mlx5::MemoryRegion;
 use std::ops::Range;
 
-/// `length` bytes that follow from `seed`; those of another seed differ from them.
+/// `length` bytes that follow from `seed`; those of other seeds differ.
 pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -23,16 +23,16 @@ pub(crate) fn fill(mr: &MemoryRegion, offset: usize, seed: u64, length: usize) -
     Ok(mr.write_at(offset, &pattern(seed, length))?)
 }
 
-/// Looks whether a region holds the pattern of `seed`.
+/// Checks that a region holds the pattern of `seed`.
 ///
 /// # Panics
-/// If it does not; the first byte that differs is told.
+/// If it does not; the message names the first byte that differs.
 #[track_caller]
 pub(crate) fn verify(mr: &MemoryRegion, offset: usize, seed: u64, length: usize) {
     expect_bytes(mr, offset, &pattern(seed, length));
 }
 
-/// Looks whether a region holds these bytes.
+/// Checks that a region holds these bytes.
 #[track_caller]
 pub(crate) fn expect_bytes(mr: &MemoryRegion, offset: usize, expected: &[u8]) {
     let mut found = vec![0; expected.len()];
@@ -49,7 +49,7 @@ pub(crate) fn expect_bytes(mr: &MemoryRegion, offset: usize, expected: &[u8]) {
     );
 }
 
-/// Looks whether a part of a region is as it was made: zeros.
+/// Checks that a part of a region still has its initial zeros.
 #[track_caller]
 pub(crate) fn untouched(mr: &MemoryRegion, range: Range<usize>) {
     expect_bytes(mr, range.start, &vec![0; range.len()]);

@@ -1,4 +1,4 @@
-//! What almost every case uses.
+//! Imports of almost every case.
 
 pub(crate) use crate::bed::{Bed, flushed, syndrome, wr_ids};
 pub(crate) use crate::case::{Case, cases};

@@ -1,7 +1,7 @@
-//! A device that goes and comes back while a process has memory and queues on it, again and again: the
-//! process gets over it, and has no more memory afterwards than before.
+//! A device that is removed and inserted again and again while a process has memory and queues on
+//! it. The process continues, and its memory does not grow.
 //!
-//! Somebody else takes the device away, once the process says that it holds something.
+//! Another program removes the device, once this process says that it holds objects.
 
 use crate::failed::{Failed, Outcome};
 use crate::options::find;
@@ -10,14 +10,15 @@ use mlx5::{Access, Context, ErrorKind};
 use std::any::Any;
 use std::time::{Duration, Instant};
 
-/// How long the device may take to go, and to come back.
+/// Time limit for the device's removal, and for its return.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of memory in a round.
 const BYTES: usize = 32 << 20;
-/// By how much the process may grow from its first round to its last: much less than a round's memory.
+/// The growth that the process may have from its first round to its last: much less than a round's
+/// memory.
 const GROWTH: usize = BYTES / 4;
 
-/// Holds things on a device for so many rounds.
+/// Holds objects on a device for `rounds` rounds.
 pub(crate) fn replug(device: &str, rounds: usize) -> Outcome {
     let mut after = Vec::new();
     for round in 1..=rounds {
@@ -46,7 +47,7 @@ pub(crate) fn replug(device: &str, rounds: usize) -> Outcome {
     }
 }
 
-/// Opens the device, once it is there, and makes one of everything that has memory.
+/// Opens the device, once it is there, and makes one of each object that has memory.
 fn hold(device: &str) -> Result<(Context, Vec<Box<dyn Any>>), Failed> {
     let start = Instant::now();
     let context = loop {
@@ -60,7 +61,7 @@ fn hold(device: &str) -> Result<(Context, Vec<Box<dyn Any>>), Failed> {
     };
     let pd = context.alloc_pd()?;
     let region = pd.memory(BYTES).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
-    // Every page is there.
+    // Touches every page.
     for offset in (0..BYTES).step_by(4096) {
         region.write_at(offset, &[1])?;
     }
@@ -90,14 +91,14 @@ fn wait_until_gone(context: &Context) -> Outcome {
     Err(Failed::new("nobody took the device away"))
 }
 
-/// Bytes of memory that the process has.
+/// Resident memory of the process, in bytes.
 fn resident() -> Result<usize, Failed> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
     Ok(pages.ok_or("statm has no resident pages")? * 4096)
 }
 
-/// Says something to whoever takes the device away.
+/// Prints a line for the program that removes the device.
 fn say(what: &str) {
     use std::io::Write;
     println!("{what}");

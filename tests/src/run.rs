@@ -1,4 +1,4 @@
-//! The runner: which cases, on which device.
+//! The runner: selects the cases and the device.
 
 use crate::bed::{Bed, Place};
 use crate::case::{Case, Need};
@@ -16,11 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a case needs that is to be alone on a device that others use, too. Rules of two cases for the same
-/// packets would contradict each other (EEXIST), and each would get the other's frames.
+/// The needs of a case that must be alone on a device that other cases use, too. Rules of two cases
+/// for the same packets would contradict each other (EEXIST), and each case would get the other's
+/// frames.
 const ALONE: Need = Need::SERIAL.union(Need::RAW_PACKETS);
 
-/// Taken for reading by a case that suffers others beside it, for writing by one that does not.
+/// Locked for reading by a case that allows others beside it, for writing by one that does not.
 static COMPANY: RwLock<()> = RwLock::new(());
 
 /// A simulated device to run on.
@@ -32,7 +33,7 @@ struct Variant {
     cqe_size: CqeSize,
 }
 
-/// The devices that cases run on which run on every one; the first for all others.
+/// The devices on which a case with `EVERY_MODEL` runs; the first is for all others.
 const VARIANTS: [Variant; 7] = {
     const fn variant(
         label: &'static str,
@@ -70,7 +71,7 @@ fn variants_of(model: Model) -> Vec<Variant> {
 }
 
 impl Variant {
-    /// Why this device cannot run a case, if it cannot.
+    /// The reason why this device cannot run a case, if it cannot.
     fn lacks(&self, need: Need) -> Option<&'static str> {
         if need.contains(Need::INFINIBAND) && !self.model.has(LinkLayer::InfiniBand) {
             return Some("the model has no InfiniBand ports");
@@ -91,7 +92,7 @@ impl Variant {
     }
 }
 
-/// Why a real device cannot run a case, if it cannot.
+/// The reason why a real device cannot run a case, if it cannot.
 fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<String>, mlx5::Error> {
     if need.intersects(Need::SIMULATOR | Need::STEP | Need::DIRTY) {
         return Ok(Some("needs controls that only a simulated device has".to_owned()));
@@ -110,7 +111,8 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
     if let Some(reason) = ports {
         return Ok(Some(reason.to_owned()));
     }
-    // A device may lack, on ports of one kind, what it has on the other: so the port is the reason above.
+    // A device may have a capability on ports of one kind only, so the kind of the port is checked
+    // first.
     if need.intersects(Need::capabilities())
         && let Some(missing) = need.lacking(Need::of_real(&context)?)
     {
@@ -122,8 +124,8 @@ fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<Stri
     refused(&context, place.port, need)
 }
 
-/// What is answered to a program that asks for what a case needs, where the device or its kernel
-/// cannot do it.
+/// The driver's error for a feature that a case needs, if the device or its kernel does not have
+/// it.
 fn refused(context: &Context, port: u8, need: Need) -> Result<Option<String>, mlx5::Error> {
     let asked = Need::UPDATE_TAG | Need::PIPELINING | Need::REAL_TIME | Need::RAW_PACKETS;
     if !need.intersects(asked) {
@@ -164,7 +166,7 @@ fn refused(context: &Context, port: u8, need: Need) -> Result<Option<String>, ml
     Ok(None)
 }
 
-/// Whether queue pairs get a BlueFlame register, wherever they are.
+/// Whether queue pairs get a BlueFlame register, on both devices.
 fn has_blueflame(place: &Place, other: Option<&Place>) -> Result<bool, mlx5::Error> {
     for place in [Some(place), other].into_iter().flatten() {
         let context = place.device.open()?;
@@ -179,7 +181,7 @@ fn has_blueflame(place: &Place, other: Option<&Place>) -> Result<bool, mlx5::Err
     Ok(true)
 }
 
-/// Runs a case on its bed; alone, if it needs what is in `serial`.
+/// Runs a case on its bed; alone, if it has a need in `serial`.
 fn run(
     case: &Case,
     serial: Need,
@@ -239,7 +241,7 @@ fn on_simulators(variants: &[Variant], named: bool) -> Vec<Trial> {
     trials
 }
 
-/// The real device that cases run on, and what they come to.
+/// The real device on which cases run, with the ledger of their outcomes.
 struct Real {
     here: Place,
     second: Option<Place>,
@@ -256,7 +258,7 @@ impl Real {
         Ok(Self { here: find(device)?, second, peer, ledger: Ledger::default() })
     }
 
-    /// What takes two hosts if there are two; else what takes one.
+    /// The cases for two hosts if there is another one, else those for one.
     fn trials(self: &Arc<Self>) -> Vec<Trial> {
         match &self.peer {
             Some(_) => hosts::all().map(|case| self.with_peer(case)).collect(),
@@ -276,7 +278,7 @@ impl Real {
         })
     }
 
-    /// A case whose outcome is written down.
+    /// A case whose outcome goes into the ledger.
     fn trial(
         self: &Arc<Self>,
         name: &'static str,
@@ -307,7 +309,7 @@ impl Real {
     }
 }
 
-/// Runs the suite as the arguments and the environment of the process say.
+/// Runs the suite with the options from the arguments and the environment of the process.
 pub fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().collect();
     let done = Options::take(&mut arguments).and_then(|options| {

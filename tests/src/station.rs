@@ -12,7 +12,7 @@ use mlx5::{
 
 /// Bytes of a receive buffer.
 pub(crate) const SLOT: usize = 2048;
-/// Where receive buffers begin; frames to be sent lie before.
+/// Offset of the receive buffers; frames to be sent are before it.
 const RECEIVES: usize = 512 << 10;
 /// Receive buffers.
 pub(crate) const SLOTS: usize = 128;
@@ -28,7 +28,7 @@ pub(crate) struct Station {
     pub(crate) pd: ProtectionDomain,
     pub(crate) context: Context,
     pub(crate) port: u8,
-    /// Receives that were posted.
+    /// Number of posted receives.
     posted: usize,
 }
 
@@ -76,7 +76,7 @@ impl Station {
         Ok(Self { qp, send_cq, recv_cq, memory, pd, context, port, posted: 0 })
     }
 
-    /// Where a frame to be sent lies, after it was written there.
+    /// Writes a frame to be sent into the memory, and returns its address there.
     pub(crate) fn at(&self, offset: usize, frame: &[u8]) -> Sge {
         self.memory.write_at(offset, frame).expect("inside the memory");
         self.memory.sge(offset..offset + frame.len()).expect("inside the memory")
@@ -103,7 +103,7 @@ impl Station {
         RECEIVES + wr_id as usize % SLOTS * SLOT
     }
 
-    /// Posts receives of so many bytes each.
+    /// Posts receives of `bytes` bytes each.
     #[track_caller]
     pub(crate) fn recv_short(&mut self, count: usize, bytes: usize) {
         for _ in 0..count {
@@ -120,7 +120,7 @@ impl Station {
         self.recv_short(count, SLOT);
     }
 
-    /// The next frame, which comes.
+    /// The next frame, which must come.
     #[track_caller]
     pub(crate) fn next(&mut self, bed: &Bed) -> Received {
         let completion = bed.poll_good(&mut self.recv_cq, 1)[0];
@@ -136,7 +136,7 @@ impl Station {
         Received { frame, completion }
     }
 
-    /// No frame comes.
+    /// Checks that no frame comes.
     #[track_caller]
     pub(crate) fn hears_nothing(&mut self, bed: &Bed) {
         bed.nothing(&mut self.recv_cq);
@@ -156,13 +156,13 @@ impl Bed {
         Station::on(self, self.context(), self.port(), |builder| builder)
     }
 
-    /// Two stations in contexts of their own: on two devices if there is another, else on one, which
-    /// gives the sender's frames to the receiver itself.
+    /// Two stations in contexts of their own: on two devices if there are two, otherwise on one,
+    /// which returns the sender's frames to the receiver.
     pub(crate) fn stations(&self) -> Result<Stations, Failed> {
         self.stations_with(|builder| builder, |builder| builder)
     }
 
-    /// The same, with queue pairs of the sender and the receiver that are made otherwise.
+    /// The same; `sender` and `receiver` change how the queue pairs are made.
     pub(crate) fn stations_with(
         &self,
         sender: impl FnOnce(QueuePairBuilder<'_, RawPacket>) -> QueuePairBuilder<'_, RawPacket>,

@@ -6,7 +6,7 @@ use mlx5::{
     CompletionOpcode, Data, Operation, PostError, RemoteAddress, SendFlags, SendWr, UdAddress,
 };
 
-/// In which form requests are posted.
+/// The form in which requests are posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// The typed builder.
@@ -35,12 +35,12 @@ impl Op {
         matches!(self, Self::Send | Self::SendImm | Self::WriteImm)
     }
 
-    /// Whether it brings immediate data.
+    /// Whether it carries immediate data.
     pub(crate) const fn has_immediate(self) -> bool {
         matches!(self, Self::SendImm | Self::WriteImm)
     }
 
-    /// What its completion is called at the requester.
+    /// The opcode of its completion at the requester.
     pub(crate) const fn completion(self) -> CompletionOpcode {
         match self {
             Self::Send | Self::SendImm => CompletionOpcode::Send,
@@ -49,7 +49,7 @@ impl Op {
         }
     }
 
-    /// What its completion is called at the receiver.
+    /// The opcode of its completion at the receiver.
     pub(crate) const fn received(self) -> CompletionOpcode {
         match self {
             Self::WriteImm => CompletionOpcode::ReceiveRdmaWithImm,
@@ -105,7 +105,7 @@ impl<'a> Post<'a> {
     }
 }
 
-/// A transport that the cases send over.
+/// A transport over which cases send.
 pub(crate) trait Traffic: Wired {
     /// Its operations.
     const OPS: &'static [Op];
@@ -124,8 +124,8 @@ macro_rules! set_data {
             Data::Inline(&[bytes]) => $request.inline_data(bytes),
             Data::Inline(pieces) => $request.inline_data_list(pieces),
             Data::InlineAt(pieces) => $request.inline_data_at(pieces),
-            // A raw WQE says its own operation, so there is no typed request to set it in: the
-            // cases of raw WQEs do not come here.
+            // A raw WQE has its own operation, so no typed request can take it as data: the cases
+            // of raw WQEs do not call this.
             Data::Wqe(_) | Data::Segmented(_) => {
                 unreachable!("not the data of a typed request")
             }

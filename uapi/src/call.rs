@@ -14,7 +14,7 @@ use crate::{
 /// The most attributes in a call. QP_CREATE has the most: 15, and two of the driver.
 const CAPACITY: usize = 20;
 
-/// How often a system call is repeated after `EINTR` at most: more than any burst of signals needs,
+/// Limit of the repetitions of a system call after `EINTR`: more than any burst of signals needs,
 /// but bounded, because a kernel (or a stand-in for one) could return `EINTR` each time.
 pub const MAX_EINTR_RETRIES: u32 = 1000;
 
@@ -118,7 +118,8 @@ impl<'a> Call<'a> {
         self.push(id, 4, u64::from_ne_bytes(inline))
     }
 
-    /// Adds a 64-bit input, or what the kernel calls a constant or an enumeration passed by value.
+    /// Adds a 64-bit input, or a value that the kernel calls a constant or an enumeration passed by
+    /// value.
     pub fn input_u64(&mut self, id: AttrId, value: u64) -> &mut Self {
         self.push(id, 8, value)
     }

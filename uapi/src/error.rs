@@ -55,12 +55,12 @@ pub enum AllocateStep {
     Advise,
 }
 
-/// Why memory for the device could not be allocated.
+/// The reason why memory for the device could not be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocateError {
     /// The step that failed.
     pub step: AllocateStep,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
 }
 

@@ -109,7 +109,7 @@ impl Received<'_> {
         *self.attrs.iter().find(|attr| attr.attr_id == id.0).expect("the attribute is there")
     }
 
-    /// Returns the bytes of an input, from where the kernel would read them.
+    /// Returns the bytes of an input, read from the address that the kernel would use.
     pub(crate) fn input(&self, id: AttrId) -> Vec<u8> {
         let attr = self.attr(id);
         let len = usize::from(attr.len);

@@ -157,7 +157,7 @@ numbers! {
         ActionCount = 0x1003 => "Counts the packet: [`HandleAction`].",
     }
 
-    /// `enum ib_flow_attr_type`: which packets a rule is for.
+    /// `enum ib_flow_attr_type`: the packets that a rule matches.
     pub enum FlowType: u32 {
         Normal = 0 => "Those that its specifications describe.",
         AllDefault = 1 => "Those that no other rule takes.",
@@ -171,7 +171,7 @@ numbers! {
         Bytes = 1 => "Bytes.",
     }
 
-    /// `enum mlx5_ib_flow_type`: which packets a rule of a matcher is for.
+    /// `enum mlx5_ib_flow_type`: the packets that a rule of a matcher matches.
     pub enum MatcherType: u32 {
         Normal = 0 => "Those that match.",
         Sniffer = 1 => "A copy of all packets of the port.",
@@ -193,7 +193,7 @@ bitflags::bitflags! {
     /// `enum ib_flow_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct FlowFlags: u32 {
-        /// The packet also goes on to later rules (`IB_FLOW_ATTR_FLAGS_DONT_TRAP`).
+        /// The packet also continues to later rules (`IB_FLOW_ATTR_FLAGS_DONT_TRAP`).
         const DONT_TRAP = 1 << 1;
         /// The rule is for packets that are sent (`IB_FLOW_ATTR_FLAGS_EGRESS`).
         const EGRESS = 1 << 2;
@@ -208,7 +208,7 @@ bitflags::bitflags! {
         const DROP = 1 << 1;
     }
 
-    /// Which groups of fields a matcher compares: bits of `match_criteria_enable`
+    /// The groups of fields that a matcher compares: bits of `match_criteria_enable`
     /// (`MLX5_MATCH_*`, Linux `include/linux/mlx5/fs.h`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MatchCriteria: u8 {

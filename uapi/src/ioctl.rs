@@ -73,7 +73,7 @@ impl IoctlHeader {
     /// `header` points to a header that is followed, in the same allocation, by as many attributes
     /// as its `num_attrs`.
     pub unsafe fn attributes(header: *mut IoctlHeader) -> *mut [IoctlAttr] {
-        // SAFETY: by the contract, the header is readable and the attributes follow it in the same
+        // SAFETY: the caller promises a readable header, followed by its attributes in the same
         // allocation. Both types consist of integers, so every bit pattern is valid.
         unsafe {
             let count = usize::from((*header).num_attrs);

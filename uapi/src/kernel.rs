@@ -24,9 +24,9 @@ pub trait Kernel: Send + Sync + 'static {
     /// the numbers (major, minor) `dev`.
     fn open(&self, node: &str, dev: (u32, u32)) -> Result<Arc<dyn DeviceFile>, Errno>;
 
-    /// Opens a file of uevents: of all devices that come, go or change from now on. A read returns
-    /// one message, which [`Uevent::parse`](crate::uevent::Uevent::parse) understands, and fails
-    /// with `ENOBUFS` if messages were lost.
+    /// Opens a file of uevents, about all devices that appear, disappear or change from now on. A
+    /// read returns one message, which [`Uevent::parse`](crate::uevent::Uevent::parse) understands,
+    /// and fails with `ENOBUFS` if messages were lost.
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno>;
 
     /// Opens `/dev/infiniband/rdma_cm`: an event channel of the connection manager. Fails with
@@ -59,7 +59,7 @@ pub trait DeviceFile: Send + Sync + 'static {
     /// ownership of it since.
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno>;
 
-    /// The descriptor of the device node, if a kernel's file is behind it.
+    /// The descriptor of the device node, if the file belongs to a real kernel.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -99,8 +99,8 @@ pub enum Access {
 ///
 /// A forked child reads zeros in ordinary pages of its parent. Huge pages are not mapped there
 /// (`MADV_DONTFORK`), because the kernel cannot wipe them: an access ends the child by SIGSEGV
-/// (`SEGV_MAPERR`). A call that copies bytes of a region is refused in a child in either case;
-/// what is read without a call, as frames, atomics and pointers are, faults.
+/// (`SEGV_MAPERR`). In both cases, a call that copies bytes of a region fails in a child; reads
+/// without a call, as through frames, atomics and pointers, fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Ordinary pages. This is the default.

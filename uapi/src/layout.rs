@@ -4,8 +4,8 @@
 /// and offsets are asserted at compile time. Padding is always a named field, as in the headers, so
 /// that every byte passed to the kernel is initialized.
 ///
-/// With `table NAME;` in front, the names, sizes and offsets are also a constant, which is compared with
-/// the headers of C.
+/// With `table NAME;` in front, the names, sizes and offsets are also a constant, which is compared
+/// with the headers of C.
 macro_rules! layout {
     (table $table:ident; $(
         $(#[$meta:meta])*

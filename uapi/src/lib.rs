@@ -3,14 +3,14 @@
 //!
 //! * [`kernel`] has the traits. [`real::LinuxKernel`] implements them with system calls; any other
 //!   implementation of [`kernel::Kernel`] can replace it.
-//! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written by hand:
-//!   numbers and layouts, with sizes and offsets asserted at compile time.
+//! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written by
+//!   hand: numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
-//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the driver
-//!   makes.
-//! * [`names`] displays a call by the kernel's names; [`queues`] says what a call means for queues, to
-//!   tracers; [`numa`] places memory.
-//! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that come and go; [`wait`] waits for event files; [`process`] detects a fork.
+//! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the driver makes.
+//! * [`names`] displays a call by the kernel's names; [`queues`] decodes the effect of a call on
+//!   queues, for tracers; [`numa`] places memory.
+//! * [`sysfs`] finds the devices; [`uevent`] parses messages about those that appear, disappear or
+//!   change; [`wait`] waits for event files; [`process`] detects a fork.
 //!
 //! The driver makes system calls and maps memory only through this crate. The simulated device
 //! and the tools make their own.

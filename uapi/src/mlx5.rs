@@ -1,4 +1,4 @@
-//! What mlx5 adds to the uverbs calls: `rdma/mlx5-abi.h` and `rdma/mlx5_user_ioctl_verbs.h`.
+//! mlx5's additions to the uverbs calls: `rdma/mlx5-abi.h` and `rdma/mlx5_user_ioctl_verbs.h`.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! A call by the kernel's names, for messages.
+//! A call, displayed by the kernel's names, for messages.
 
 use core::fmt;
 
@@ -12,8 +12,8 @@ use crate::{
 
 /// A call, displayed by the names that the tables of this crate have: its method, or the command
 /// that INVOKE_WRITE executes, and the type of the queue that it creates. The alternate form
-/// (`{:#}`) lists the attributes, for a call that was refused. What is not in a table is displayed
-/// as a number.
+/// (`{:#}`) lists the attributes, for a call that was refused. A value that is not in a table is
+/// displayed as a number.
 ///
 /// ```text
 /// UVERBS_METHOD_QP_CREATE of type RawPacket

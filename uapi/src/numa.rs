@@ -11,7 +11,8 @@ use crate::Errno;
 const NODES: u32 = 1024;
 const WORD_BITS: u32 = c_ulong::BITS;
 
-/// Returns the node on which the calling thread runs. It may have moved on already.
+/// Returns the node on which the calling thread runs. The thread may move to another one at any
+/// time.
 ///
 /// Zero, without a system call, on a machine with one node.
 pub fn local_node() -> u32 {
@@ -32,7 +33,7 @@ pub fn local_node() -> u32 {
 }
 
 /// Makes the kernel take pages of a mapping from a node as long as it has free memory
-/// (`MPOL_PREFERRED`). Pages that were touched before stay where they are.
+/// (`MPOL_PREFERRED`). Pages that were touched before stay on their node.
 ///
 /// # Errors
 /// `EINVAL` if the node is not online, has no memory, or is outside of the process's cpuset;
@@ -46,11 +47,11 @@ pub unsafe fn prefer_node(start: NonNull<u8>, len: usize, node: u32) -> Result<(
     }
     let mut mask = [0 as c_ulong; (NODES / WORD_BITS) as usize];
     mask[(node / WORD_BITS) as usize] = 1 << (node % WORD_BITS);
-    // The kernel looks at one bit less than it is told.
+    // The kernel uses one bit less than the number passed.
     let bits = c_ulong::from(NODES) + 1;
     let start: *mut c_void = start.as_ptr().cast();
-    // SAFETY: the kernel reads the mask, which has as many bits as it is told, and changes only
-    // the policy of the range, which the caller owns.
+    // SAFETY: the mask has the bits that the kernel reads. The call changes only the policy of the
+    // range, which the caller owns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,

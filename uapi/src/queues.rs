@@ -1,8 +1,8 @@
-//! The queues that a call makes, changes or ends, as whoever watches the calling process sees it.
+//! The queues that a call creates, changes or destroys, from the view of a tracer.
 //!
-//! A tracer reads the words of a call and what its attributes point to from another process; the
-//! preload library reads them from its own. [`QueueCall`] is what both get out of it, and the line of
-//! text in which one tells it to the other.
+//! A tracer reads the words of a call, and the memory that its attributes point to, from another
+//! process; the preload library reads them from its own. Both decode them into a [`QueueCall`], and
+//! the library passes it to the tracer as a line of text.
 
 use core::{fmt, str::FromStr};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Bytes of the segment that starts a WQE of a shared receive queue, and of each entry behind it.
+/// Bytes of the segment that starts a WQE of a shared receive queue, and of each entry after it.
 const SRQ_UNIT: u64 = 16;
 
 /// Memory of the process that made a call.
@@ -38,7 +38,7 @@ macro_rules! queue_calls {
             pub struct $structure { $( #[doc = $doc] pub $field: u64, )* }
         )*
 
-        /// What a call means for the queues of the process.
+        /// The effect of a call on the queues of the process.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum QueueCall { $( $(#[$meta])* $variant($structure), )* }
 
@@ -56,7 +56,7 @@ macro_rules! queue_calls {
             }
         }
 
-        /// Fails for a line that is none of these, or lacks a word or has one too many.
+        /// Fails for a line that is no call, lacks a word or has one too many.
         impl FromStr for QueueCall {
             type Err = UnknownCall;
 
@@ -74,7 +74,7 @@ macro_rules! queue_calls {
 
         #[cfg(test)]
         impl QueueCall {
-            /// One of each, with other numbers in all fields.
+            /// One sample of each, with other numbers in all fields.
             fn samples() -> Vec<Self> {
                 let mut next = 0_u64;
                 let mut number = || { next += 0x1_0000_0001; next };
@@ -158,25 +158,25 @@ queue_calls! {
     Closed / ClosedDevice = "close" {}
 }
 
-/// A call, as the preload library notes it in the file [`Noted::FILE`] of its process's device tree: a
-/// tracer reads the file of a process that runs already, and sees each line go by when it is written.
+/// A call, which the preload library writes to the file [`Noted::FILE`] of its process's device
+/// tree. A tracer reads that file of a running process, and gets each line when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Which of the process's open devices it was made on.
+    /// The number of the device, among those that the process has open.
     pub device: u64,
     /// Whether the call is about to be made, rather than done.
     pub before: bool,
-    /// What it means.
+    /// The effect of the call.
     pub call: QueueCall,
 }
 
 impl Noted {
     /// The name of the file.
     pub const FILE: &str = "queues";
-    /// What the name of the tree begins with, in the folder for temporary files; the number of the
-    /// process, a hyphen and a number follow.
+    /// Prefix of the tree's name, in the folder for temporary files; the number of the process, a
+    /// hyphen and a number follow.
     pub const TREE: &str = "mlx5-sim-";
-    /// What each line begins with.
+    /// Prefix of each line.
     pub const MARK: &str = "mlx5-queue ";
 }
 
@@ -203,7 +203,7 @@ impl FromStr for Noted {
     }
 }
 
-/// A line is no [`QueueCall`].
+/// The line is no [`QueueCall`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCall;
 
@@ -221,8 +221,8 @@ fn number(word: Option<&str>, name: &str) -> Result<u64, UnknownCall> {
 }
 
 impl QueueCall {
-    /// Reads header and attributes of a call, as they are when it has returned, and what they point
-    /// to. `None` for a call that has nothing to do with queues, or cannot be read.
+    /// Reads header and attributes of a call after its return, and the memory that they point to.
+    /// `None` for a call that does not concern queues, or cannot be read.
     ///
     /// [`State`](Self::State) and [`End`](Self::End) can be read before the call is made, too.
     pub fn read(words: &[u64], memory: &dyn CallerMemory) -> Option<Self> {
@@ -244,13 +244,14 @@ impl QueueCall {
         }
     }
 
-    /// Reads a write(2) to a device, as it is when it has returned: what libraries do that are older
-    /// than the ioctl. `bytes` are what was written.
+    /// Reads a write(2) to a device after its return; libraries older than the ioctl make such
+    /// calls. `bytes` are the bytes written.
     pub fn read_written(bytes: &[u8], memory: &dyn CallerMemory) -> Option<Self> {
         Command::written(bytes, memory)?.read()
     }
 
-    /// Whether it must be seen before the kernel gets it: the rings may be gone, or empty, afterwards.
+    /// Whether a tracer must see it before the kernel gets it, because the rings may be gone, or
+    /// empty, afterwards.
     #[must_use]
     pub fn ends_something(&self) -> bool {
         matches!(self, Self::State(_) | Self::End(_) | Self::Resized(_) | Self::Closed(_))
@@ -314,7 +315,7 @@ impl<'a> Seen<'a> {
 
     fn qp(&self) -> Option<QueueCall> {
         use attr::create_qp as id;
-        // One with a table has no rings.
+        // A QP with an indirection table has no rings.
         if self.attr(id::IND_TABLE_HANDLE).is_some() {
             return None;
         }
@@ -353,7 +354,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// A structure of which the caller may know less, or more.
+/// Decodes a structure of which the caller may have an older or a newer version.
 fn padded<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
     let mut whole = T::new_zeroed();
     let room = whole.as_mut_bytes();
@@ -372,7 +373,7 @@ fn cq(handle: u64, cqe: u64, request: &[u8], response: &[u8]) -> Option<QueueCal
         record: driver.db_addr,
         entries: cqe.checked_add(1)?,
         entry_size: driver.cqe_size.into(),
-        // Any other number means no, as it does to the kernel.
+        // Any other number means no, as for the kernel.
         compressed: if driver.cqe_comp_en == 1 { driver.cqe_comp_res_format.into() } else { 0 },
     }))
 }
@@ -414,7 +415,7 @@ fn srq(handle: u64, number: u32, (max_wr, max_sge): (u64, u64), request: &[u8]) 
     })
 }
 
-/// Bytes of a WQE with so many entries: a power of two, and two units at least.
+/// Bytes of a WQE with `max_sge` entries: a power of two, and two units at least.
 fn srq_stride(max_sge: u64) -> u64 {
     let units = max_sge.min(u64::from(u16::MAX)) + 1;
     (units * SRQ_UNIT).next_power_of_two().max(2 * SRQ_UNIT)
@@ -445,7 +446,7 @@ fn wq(handle: u64, number: u64, request: &[u8]) -> QueueCall {
     })
 }
 
-/// A command in the format of write(2), and what it was answered.
+/// A command in the format of write(2), and its response.
 struct Command {
     command: WriteCommand,
     request: Vec<u8>,
@@ -454,7 +455,7 @@ struct Command {
     driver_response: Vec<u8>,
 }
 
-/// Bytes of `struct ib_uverbs_cmd_hdr`, and of `struct ib_uverbs_ex_cmd_hdr` behind it.
+/// Bytes of `struct ib_uverbs_cmd_hdr`, and of `struct ib_uverbs_ex_cmd_hdr` after it.
 const HEADER: usize = 8;
 const EXTENDED_HEADER: usize = 16;
 
@@ -468,7 +469,7 @@ impl Command {
         let address = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let command = WriteCommand(word(0)?);
         let (sizes, response, lengths) = if command.is_extended() {
-            // In units of eight bytes: the core's, and the driver's.
+            // Lengths in units of eight bytes: the core's, and the driver's.
             let (core, driver) = (8 * half(4)?, 8 * half(16)?);
             let start = HEADER + EXTENDED_HEADER;
             let sizes = (start..start + core, start + core..start + core + driver);
@@ -579,7 +580,8 @@ impl WriteCommand {
     }
 }
 
-/// Bytes of `struct ib_uverbs_create_cq`, `_create_srq` and `_create_xsrq`, of which nothing is read.
+/// Bytes of `struct ib_uverbs_create_cq`, `_create_srq` and `_create_xsrq`, of which nothing is
+/// read.
 const CREATE_CQ: usize = 32;
 const CREATE_SRQ: usize = 32;
 const CREATE_XSRQ: usize = 48;

@@ -54,7 +54,7 @@ impl LinuxKernel {
 }
 
 impl LinuxKernel {
-    /// Takes a device file that is open already, for example one that another process has sent. The
+    /// Takes a device file that is already open, for example one that another process has sent. The
     /// first call shows whether it is one.
     pub fn adopt(fd: OwnedFd) -> Arc<dyn DeviceFile> {
         Arc::new(UverbsFile { file: File::from(fd) })
@@ -173,8 +173,8 @@ impl DeviceFile for UverbsFile {
         if fd < 0 {
             return Err(Errno::EBADF);
         }
-        // SAFETY: by the contract, the kernel created the descriptor for this process in an ioctl
-        // of this file, and nothing else owns it.
+        // SAFETY: the caller promises that an ioctl of this file created the descriptor for this
+        // process, and that nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
@@ -255,7 +255,7 @@ fn map_anonymous(
     keep_from_children(&mut map, huge).map_err(|errno| AllocateStep::Advise.failed(errno))?;
     let start = map.as_mut_ptr();
     if let (Some(node), Some(start)) = (request.numa_node, NonNull::new(start)) {
-        // SAFETY: the range is exactly the mapping, whose pages nobody has touched.
+        // SAFETY: the range is exactly the mapping, which this function has just created.
         unsafe { prefer_node(start, map.len(), node) }
             .map_err(|errno| AllocateStep::Bind { node }.failed(errno))?;
     }
@@ -273,14 +273,15 @@ fn map_anonymous(
     Ok(unsafe { Mapping::new(ptr, len, Box::new(map)) })
 }
 
-/// Gives the physical pages of anonymous memory back to the kernel (`MADV_DONTNEED`). The addresses
+/// Returns the physical pages of anonymous memory to the kernel (`MADV_DONTNEED`). The addresses
 /// stay mapped, and read as zeros.
 ///
 /// # Safety
-/// The `len` bytes at `start` are whole ordinary pages of one mapping of the caller, and nothing uses
-/// what is in them any more.
+/// The `len` bytes at `start` are whole ordinary pages of one mapping of the caller, and nothing
+/// uses their content any more.
 pub unsafe fn discard(start: NonNull<u8>, len: usize) -> Result<(), Errno> {
-    // SAFETY: the contract.
+    // SAFETY: the caller promises whole ordinary pages of one mapping, whose content nothing uses
+    // any more.
     unsafe { madvise(start.cast(), len, MmapAdvise::MADV_DONTNEED) }
 }
 

@@ -1,10 +1,10 @@
-//! Uevents: messages of the kernel about devices that come, go or change
+//! Uevents: messages of the kernel about devices that appear, disappear or change
 //! (`Documentation/ABI/testing/sysfs-uevent`).
 
 /// A message of a uevent file: `action@devpath`, then `KEY=value` words, each ended by a zero byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uevent<'a> {
-    /// What happened: `add`, `remove`, `move`, `change`, …
+    /// The event: `add`, `remove`, `move`, `change`, …
     pub action: &'a str,
     /// The subsystem: `infiniband_verbs`, `infiniband`, `net`, …
     pub subsystem: &'a str,
@@ -26,7 +26,7 @@ impl<'a> Uevent<'a> {
         }
         let (mut action, mut subsystem, mut devpath) = (None, None, None);
         for word in words {
-            // A device may have words that are not UTF-8; they are not these.
+            // A device may have words that are not UTF-8; none of the fields here is one of them.
             let Some((key, value)) =
                 core::str::from_utf8(word).ok().and_then(|w| w.split_once('='))
             else {

@@ -315,7 +315,7 @@ bitflags! {
         const ACCESS = 1 << 2;
     }
 
-    /// How OPEN_XRCD treats a shared domain: flags of open(2).
+    /// Flags for opening a shared domain by OPEN_XRCD, as of open(2).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct XrcdFlags: u32 {
         /// Creates the domain if it does not exist (`O_CREAT`).

@@ -21,7 +21,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bo
     wait_any_readable([fd], timeout).map(|[readable]| readable)
 }
 
-/// Waits for several descriptors; returns which are readable. After a timeout, none is.
+/// Waits for several descriptors, and returns whether each is readable. After a timeout, none is.
 pub fn wait_any_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
@@ -29,8 +29,8 @@ pub fn wait_any_readable<const N: usize>(
     wait_any(fds.map(|fd| (fd, PollFlags::POLLIN)), timeout)
 }
 
-/// Descriptors that are waited for together, through one: the descriptor behind [`AsFd`] is readable
-/// while any of them is.
+/// Descriptors that are waited for together, through one: the descriptor behind [`AsFd`] is
+/// readable while any of them is.
 #[derive(Debug)]
 pub struct WaitSet(Epoll);
 
@@ -52,7 +52,7 @@ impl AsFd for WaitSet {
     }
 }
 
-/// A timer that is waited for as a descriptor: that is readable once the time is over.
+/// A timer as a descriptor, which is readable once the time is over.
 #[derive(Debug)]
 pub struct Timer(TimerFd);
 
@@ -62,10 +62,10 @@ impl Timer {
         TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC).map(Self)
     }
 
-    /// Sets it, from now on. A century stands for any longer time.
+    /// Sets the timer, from now on. A century stands for any longer time.
     pub fn set(&self, time: Duration) -> Result<(), Errno> {
         const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-        // No time at all would take the timer back.
+        // Zero would disarm the timer.
         let time = time.clamp(Duration::from_nanos(1), CENTURY);
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
         self.0.set(once, TimerSetTimeFlags::empty())
@@ -78,8 +78,8 @@ impl AsFd for Timer {
     }
 }
 
-/// Waits until a stream can be read or written, for at most `timeout` (`None`: no limit); says
-/// whether either is so. An error or a hang-up counts as both.
+/// Waits until a stream can be read or written, for at most `timeout` (`None`: no limit), and
+/// returns whether either is possible. An error or a hang-up counts as both.
 pub fn wait_readable_or_writable(
     fd: BorrowedFd<'_>,
     timeout: Option<Duration>,
@@ -111,7 +111,7 @@ fn wait_any<const N: usize>(
                 }
                 return Ok(events.map(|events| !events.is_empty()));
             }
-            // A signal. Without a deadline, the wait goes on.
+            // A signal interrupted the wait. Without a deadline, it continues.
             Err(Errno::EINTR) => {
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     return Ok([false; N]);

@@ -11,12 +11,12 @@ use mlx5_prm::cqe::{CqeOpcode, OPCODE_SHIFT};
 struct Unit {
     /// The slots that it takes.
     slots: u32,
-    /// The CQEs of it that were not consumed.
+    /// Number of its CQEs that are not consumed.
     left: u32,
     /// The user index that it names, if it names one.
     index: Option<u32>,
     opcode: u8,
-    /// The counter of its first CQE that was not consumed.
+    /// The counter of its first CQE that is not consumed.
     counter: u16,
 }
 
@@ -41,13 +41,13 @@ impl<Q: Queue> Ring<Q> {
     /// Removes the CQEs that name user index `index`, and returns their number. `discard` gets the
     /// counter of each receive among them. The other CQEs stay, in order.
     ///
-    /// CQEs of destroyed queues are removed, too: they would move away from where deferred
-    /// destruction waits for them. Does nothing if the ring is corrupt.
+    /// CQEs of destroyed queues are removed, too: a purge would move them away from the index for
+    /// which deferred destruction waits. Does nothing if the ring is corrupt.
     ///
     /// # Safety
     /// No thread calls [`RingState::end_of`](crate::RingState::end_of) meanwhile.
     pub unsafe fn purge(&mut self, index: u32, discard: impl FnMut(u16)) -> u32 {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises that no thread calls `end_of` meanwhile.
         unsafe { self.purge_until(index, None, discard) }
     }
 
@@ -84,8 +84,8 @@ impl<Q: Queue> Ring<Q> {
                         departed(gone, counter);
                     }
                 });
-                // Now the queue's CQEs alone are to be removed. Asking again could get another
-                // answer, because queues are destroyed by other threads.
+                // From here on only CQEs with this index are removed. A second look at the table
+                // could find more destroyed queues, because other threads destroy them.
                 self.rename(at, index);
                 removed += unit.slots;
             }
@@ -97,7 +97,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Calls `each` with the user index and the counter of every receive among the CQEs from index
-    /// `from` on that were not consumed. They stay.
+    /// `from` on that are not consumed. They stay.
     pub fn each_receive(&self, from: u32, mut each: impl FnMut(u32, u16)) {
         let mut scanned = (from.wrapping_sub(self.consumer()) as i32).max(0) as u32;
         while let Some(unit) = self.unit(scanned) {
@@ -108,7 +108,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Goes on with a queue that was handed over: behind what another program polled.
+    /// Continues with a queue that was handed over, after the CQEs that the other program polled.
     pub fn follow(&mut self) {
         let at = self.state.consumed_elsewhere();
         if (at.wrapping_sub(self.consumer()) as i32) > 0 {
@@ -119,8 +119,8 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Returns the CQE or run `ahead` slots from the consumer index on. `None` if there is none, or
-    /// if it is none that a correct device writes.
+    /// Returns the CQE or run `ahead` slots after the consumer index. `None` if there is none, or
+    /// if no correct device writes it.
     fn unit(&self, ahead: u32) -> Option<Unit> {
         let buffer = self.state.ring_buffer();
         let at = self.consumer().wrapping_add(ahead);
@@ -169,11 +169,12 @@ impl<Q: Queue> Ring<Q> {
         self.state.ring_buffer().set_user_index(at, index);
     }
 
-    /// Moves the units that do not name `index` behind the `removed` slots of those that do. There
-    /// are `scanned` slots in all.
+    /// Moves the units that do not name `index` after the `removed` slots of those that do. There
+    /// are `scanned` slots.
     fn compact(&mut self, index: u32, scanned: u32, removed: u32) {
         let buffer = self.state.ring_buffer();
-        // Together, at the front, with the ownership bits of their last place; then back.
+        // First moves them together at the front, with the ownership bits of their final slots, and
+        // then back.
         let (mut ahead, mut kept) = (0, 0);
         while ahead < scanned {
             let Some(unit) = self.unit(ahead) else { break };
@@ -202,7 +203,8 @@ impl<Q: Queue> Ring<Q> {
         self.state.clear(self.consumer(), removed);
         self.consumer = self.consumer.wrapping_add(removed);
         self.find_position();
-        // The device may write the slots as soon as it is told that they are free.
+        // Orders the writes above before the doorbell record shows the device that the slots are
+        // free.
         barrier::to_device();
         self.publish();
     }

@@ -20,7 +20,7 @@ use mlx5_prm::cqe::{
 };
 use mlx5_prm::signature::SignatureErrorCqe;
 
-/// Where a CQE of a request has its opcode.
+/// Offset of the request's opcode in a CQE of a request.
 const SEND_OPCODE: usize = offset_of!(Cqe, sop_drop_qpn);
 
 /// The last byte of a CQE of the receive kind with the highest opcode.
@@ -94,7 +94,8 @@ impl<Q: Queue> Ring<Q> {
                 unknown @ (Ok(None) | Err(Corruption::Opcode(_))) => {
                     match tag_matching::retire(queue, descriptor, opcode, counter) {
                         Some(Found::Completion(wr_id, kind)) => {
-                            // Not `side` itself, which would take a register on the way of every CQE.
+                            // A new variable, because changing `side` would take a register on the
+                            // path of every CQE.
                             let side = self.side_of_tags(opcode, user_index);
                             Ok(Some(Found::Completion(wr_id, kind.found_by(side))))
                         }
@@ -127,8 +128,8 @@ impl<Q: Queue> Ring<Q> {
         false
     }
 
-    /// Finds the next completion if it is that of a successful request of the queue whose requests
-    /// completed last: mostly one behind others that were not signaled. Otherwise nothing changes.
+    /// Finds the next completion if it is that of a successful request of the queue that completed
+    /// last. Mostly, such a request comes after unsignaled ones. Otherwise nothing changes.
     #[inline(always)]
     fn find_request(&mut self) -> bool {
         let descriptor = self.next;
@@ -152,7 +153,7 @@ impl<Q: Queue> Ring<Q> {
         self.side(opcode, user_index)
     }
 
-    /// Returns which side of a queue a CQE is about. If the opcode does not determine it, it is
+    /// Returns the side of a queue that a CQE is about. If the opcode does not determine it, it is
     /// the side that completes on this ring.
     #[inline(always)]
     fn side(&self, opcode: u8, user_index: u32) -> Side {
@@ -183,7 +184,8 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Reports a CQE of a request that a program posted itself: all that is known of it is in the CQE.
+    /// Reports a CQE of a request that a program posted itself: the driver has only the CQE's
+    /// fields.
     #[cold]
     #[inline(never)]
     fn found_lent(&mut self, descriptor: NonNull<u8>, opcode: u8, marks: Kind) {
@@ -199,8 +201,7 @@ impl<Q: Queue> Ring<Q> {
         self.found = (descriptor, 0, kind.with(marks));
     }
 
-    /// Decodes the next CQE, which is written. `None` if it is about no request; it was passed
-    /// then.
+    /// Decodes the next CQE, which is written. `None` if it is about no request, and was passed.
     fn decode(&mut self) -> Result<Option<Decoded>, Corruption> {
         let op_own = read_tail(self.next) as u8;
         if is_title(op_own) {
@@ -218,7 +219,7 @@ impl<Q: Queue> Ring<Q> {
         Ok(Some(self.decode_at(self.next, Kind::formatted(format))))
     }
 
-    /// Starts a compressed run, or goes on with it, and decodes the next CQE of it.
+    /// Starts a compressed run, or continues it, and decodes its next CQE.
     fn decode_compressed(&mut self, op_own: u8) -> Result<Decoded, Corruption> {
         if !self.run.is_active() {
             if self.state.compression().is_none() {
@@ -230,7 +231,8 @@ impl<Q: Queue> Ring<Q> {
             if opcode != CqeOpcode::Requester as u8
                 && let Lookup::Queue(queue) = self.queues.get(user_index, self.id, Side::Receive)
             {
-                // SAFETY: it was just looked up.
+                // SAFETY: the queue was just looked up, and stays valid until this poller handles
+                // destroyed queues.
                 self.run.set_strides(unsafe { queue.as_ref() }.has_strides());
             }
         }
@@ -266,7 +268,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Passes the CQE, with which a compressed run may end.
+    /// Passes the CQE, which may end a compressed run.
     fn pass_any(&mut self, descriptor: NonNull<u8>) {
         if self.run.is_active() && self.run.is_last() {
             self.consumer = self.consumer.wrapping_add(self.run.pass(&self.state));
@@ -276,7 +278,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Reports a skipped CQE of a destroyed queue, if it is that of a receive.
+    /// Reports a skipped CQE of a destroyed queue, if it is a receive's.
     #[cold]
     fn skip_destroyed(&mut self, user_index: u32, tail: u32) {
         use CqeOpcode::*;
@@ -293,7 +295,7 @@ impl<Q: Queue> Ring<Q> {
         }
     }
 
-    /// Asks `queue` which request a CQE is about.
+    /// Asks `queue` for the request of a CQE.
     fn retire(queue: &Q, opcode: u8, counter: u16) -> Result<Option<Found>, Corruption> {
         let sent = |failed, kind: fn(u8) -> Kind| {
             queue.retire_send(counter, failed).map(|sent| match sent {
@@ -321,7 +323,7 @@ impl<Q: Queue> Ring<Q> {
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// Asks a queue with strides which request a CQE is about.
+    /// Asks a queue with strides for the request of a CQE.
     fn retire_strides(
         &mut self,
         queue: &Q,
@@ -348,7 +350,7 @@ impl<Q: Queue> Ring<Q> {
     }
 }
 
-/// Whether the CQE of a receive that failed says that it met a page fault.
+/// Whether the CQE of a failed receive reports a page fault.
 fn is_page_fault(descriptor: NonNull<u8>) -> bool {
     // SAFETY: the bytes are inside a descriptor.
     let [syndrome, vendor] =

@@ -1,7 +1,8 @@
 //! Polling packets that share receives.
 //!
-//! The packets of a request lie one behind the other, so it is known which stride the next CQE names. One
-//! comparison finds that the CQE is written, that it is of a packet, and that its strides are the next ones.
+//! The packets of a request are stored one after the other, so the next CQE's first stride is
+//! known. One comparison finds that the CQE is written, that it is a packet's, and that its strides
+//! are the next ones.
 
 use super::{Ring, byte_count, index_after_owner, read_tail};
 use crate::completion::WorkCompletion;
@@ -13,20 +14,22 @@ use core::ptr::NonNull;
 use mlx5_prm::cqe::{Cqe, CqeOpcode, OPCODE_SHIFT, OWNER, SOLICITED};
 use mlx5_prm::ethernet::striding::{BYTES_MASK, FILLER, STRIDES_SHIFT};
 
-/// The last byte of the new CQE of a packet, as [`REQUEST`](super::REQUEST) that of a request.
+/// The last byte of the new CQE of a packet, as [`REQUEST`](super::REQUEST) is that of a request.
 const PACKET: u8 = (CqeOpcode::ResponderSend as u8) << OPCODE_SHIFT;
-/// What is compared of the last four bytes of a CQE: all but the signature and the bit of a solicited event.
+/// The compared bits of the last four bytes of a CQE: all but the signature and the bit of a
+/// solicited event.
 const COMPARED: u32 = 0xffff_00ff & !(SOLICITED as u32);
-/// Position of the first stride in these four bytes. The byte count has the number of strides there, too.
+/// Position of the first stride in these four bytes. The number of strides has the same position in
+/// the byte count.
 const FIRST_SHIFT: u32 = 16;
 const _: () = assert!(FIRST_SHIFT == STRIDES_SHIFT);
-/// What is compared with no CQE: nothing is left of it.
+/// A value that no CQE equals, so that nothing is taken.
 const UNKNOWN: u64 = u64::MAX;
-/// What a poll expects while it does not know a request.
+/// The expectation of a poll that knows no request.
 const NOT_KNOWN: (u64, u64, u64, (u16, u16)) = (UNKNOWN, UNKNOWN, 0, (0, 0));
 
-/// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
-/// request has.
+/// The number of strides in a byte count, at its position. With the bit of a filler it is more than
+/// a request has.
 #[inline(always)]
 fn taken(bytes: u32) -> u64 {
     u64::from(bytes & !BYTES_MASK)
@@ -35,11 +38,11 @@ fn taken(bytes: u32) -> u64 {
 /// The strides that a completion took of its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundStrides {
-    /// The first one.
+    /// The first stride.
     pub first: u16,
     /// The byte count of the CQE ([`Strides::new`](crate::Strides::new)).
     pub bytes: u32,
-    /// The device is done with the request.
+    /// Whether the device is done with the request.
     pub ended: bool,
 }
 
@@ -49,13 +52,13 @@ impl FoundStrides {
     }
 }
 
-/// What a poll found before the packet that it returns.
+/// An event that a poll found before the packet that it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrideNotice {
-    /// The device is done with the request with this identifier: [`StridePoll::next_behind`] returned the packet
-    /// of its last strides.
+    /// The device is done with the request with this identifier: [`StridePoll::next_behind`]
+    /// returned the packet of its last strides.
     Ended(u64),
-    /// A packet failed, or the queue.
+    /// A packet failed, or the queue did.
     Failed {
         /// The identifier of the request.
         wr_id: u64,
@@ -72,7 +75,7 @@ fn request_at(descriptor: NonNull<u8>) -> u16 {
     unsafe { descriptor.byte_add(REQUEST).cast::<u16>().read_volatile() }
 }
 
-/// Reads what the CQE at `descriptor` says of strides.
+/// Reads the strides of the CQE at `descriptor`.
 #[inline(always)]
 pub(super) fn strides_at(
     descriptor: NonNull<u8>,
@@ -83,23 +86,24 @@ pub(super) fn strides_at(
     CqeStrides { request, first, byte_count: byte_count(descriptor), outcome }
 }
 
-/// Where a poll is, and what it expects there.
+/// The position of a poll, and its expectation there.
 #[derive(Clone, Copy)]
 struct Position {
     next: NonNull<u8>,
     /// The CQE before which the fast path stops: the end of the ring, or of the poll.
     stop: NonNull<u8>,
-    /// What is compared of the last four bytes of the next CQE, if its packet lies behind the last one.
+    /// Compared with the last four bytes of the next CQE, if its packet is stored right after the
+    /// last one.
     expected: u64,
-    /// What would be expected behind the last stride of the request.
+    /// The expectation after the last stride of the request.
     end: u64,
-    /// The request: its identifier, and its number with the bits that say its place in the ring, both in the
+    /// The request: its identifier, and its number with the mask of the slot's bits, both in the
     /// device's byte order.
     wr_id: u64,
     request: (u16, u16),
 }
 
-/// How far a poll came, which the ring knows at the end, also after a panic.
+/// The progress of a poll. Dropping it stores the progress in the ring, also after a panic.
 struct Passed<'a, Q> {
     ring: &'a mut Ring<Q>,
     next: NonNull<u8>,
@@ -113,37 +117,37 @@ impl<Q> Drop for Passed<'_, Q> {
     }
 }
 
-/// What a ring knows of a poll of packets that share receives.
+/// The ring's state of a poll of packets that share receives.
 pub(super) struct Lent {
-    /// There is one, and it has the position of the ring.
+    /// Whether there is a poll, which has the ring's position.
     is_lent: bool,
-    /// It consumed CQEs that are of no packet.
+    /// Whether it consumed CQEs that are not of packets.
     others: bool,
-    /// Packets that it returned, up to the position of the ring, and the most that it may.
+    /// Number of packets that it returned, up to the ring's position, and the limit.
     count: u32,
     most: u32,
-    /// How far it came.
+    /// Its position.
     at: Position,
 }
 
 impl Lent {
-    /// No poll. Its CQEs would begin with `first`.
+    /// No poll; `first` is the descriptor of the first CQE.
     pub(super) fn not(first: NonNull<u8>) -> Self {
         let (expected, end, wr_id, request) = NOT_KNOWN;
         let at = Position { next: first, stop: first, expected, end, wr_id, request };
         Self { is_lent: false, others: false, count: 0, most: 0, at }
     }
 
-    /// Forgets the queue whose strides are expected.
+    /// Drops the expectation, because the queue may be freed.
     pub(super) fn forget_queue(&mut self) {
         (self.at.expected, self.at.end) = (UNKNOWN, UNKNOWN);
     }
 }
 
-/// A poll of a completion queue on which the packets of a queue with strides complete. It tells the strides
-/// and the byte count of a packet as they were when the strides were taken: a device may change the CQE
-/// later. The ring knows how far the poll came, but stays where it was until
-/// [`Ring::end_strides`], before which nothing else polls it.
+/// A poll of a completion queue on which the packets of a queue with strides complete. It returns
+/// the strides and the byte count of a packet as they were when the strides were taken, because a
+/// device may change the CQE later. The poll's progress is stored in the ring, but the ring's own
+/// position stays until [`Ring::end_strides`]; nothing else may poll the ring before.
 #[must_use = "a poll is made to look at CQEs"]
 pub struct StridePoll<'a, Q> {
     ring: &'a mut Ring<Q>,
@@ -155,19 +159,21 @@ impl<Q> fmt::Debug for StridePoll<'_, Q> {
     }
 }
 
-/// The place of the CQE behind one. Behind the last one it may lie outside of the buffer: a descriptor is the end
-/// of its CQE.
+/// The descriptor after this one. After the last one it may be outside the buffer, because a
+/// descriptor is at the end of its CQE.
 #[inline(always)]
 fn behind(descriptor: NonNull<u8>, stride: usize) -> NonNull<u8> {
-    // SAFETY: no buffer reaches to the end of the address space, where zero follows.
+    // SAFETY: no buffer reaches to the end of the address space, so the address does not wrap to
+    // zero.
     unsafe { NonNull::new_unchecked(descriptor.as_ptr().wrapping_byte_add(stride)) }
 }
 
 impl<Q: Queue> Ring<Q> {
-    /// Starts a poll of at most so many packets that share receives.
+    /// Starts a poll of at most `most` packets that share receives.
     ///
     /// # Safety
-    /// Until [`Ring::end_strides`], or the next such poll, nothing else polls, purges or moves the ring.
+    /// Until [`Ring::end_strides`], or the next such poll, nothing else polls, purges or moves the
+    /// ring.
     #[inline(always)]
     pub unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, Q> {
         if self.lent.is_lent {
@@ -179,9 +185,9 @@ impl<Q: Queue> Ring<Q> {
         StridePoll { ring: self }
     }
 
-    /// Ends a poll of packets that share receives, if there is one: the ring goes on where it stopped.
-    /// Returns how many packets it returned, and the request whose last strides were those of the last one,
-    /// if [`StridePoll::next_behind`] returned that.
+    /// Ends a poll of packets that share receives, if there is one; the ring continues at its
+    /// position. Returns the number of packets that it returned. If [`StridePoll::next_behind`]
+    /// returned the last strides of a request as its last packet, also returns that request.
     #[inline(always)]
     pub fn end_strides(&mut self) -> (u32, Option<u64>) {
         if !core::mem::take(&mut self.lent.is_lent) {
@@ -195,28 +201,28 @@ impl<Q: Queue> Ring<Q> {
         (count, ended)
     }
 
-    /// Ends a poll that nothing ended. The owner does not learn which request it ended, so only a poll that returned
-    /// no last packet of a request may be left like that.
+    /// Ends a poll that was not ended. The owner does not learn which request the poll ended, so it
+    /// may leave a poll only if that returned no last packet of a request.
     #[cold]
     #[inline(never)]
     fn end_unended(&mut self) {
         self.end_strides();
     }
 
-    /// What a poll finds where the ring is.
+    /// The position and the expectation of a poll that starts where the ring is.
     #[inline(always)]
     fn position(&self) -> Position {
         let (index, queue) = self.received;
         let oldest = if index == Self::NOT_CACHED {
             None
         } else {
-            // SAFETY: a cached queue is valid: the cache is cleared before destroyed queues are freed, which
-            // the poller does, and not during a poll.
+            // SAFETY: a cached queue is valid, because the cache is cleared before destroyed queues
+            // are freed. The poller frees them, and not during a poll.
             let queue = unsafe { queue.as_ref() };
             queue.oldest_strides()
         };
         let (expected, end, wr_id, request) = match oldest {
-            // Of more strides the bit of a filler would be one of their number.
+            // With more strides, the bit of a filler would be part of their number.
             Some(oldest) if oldest.strides < FILLER >> STRIDES_SHIFT => {
                 let last_byte = u32::from(PACKET) | self.owner;
                 let place = |stride: u32| u64::from(stride) << FIRST_SHIFT | u64::from(last_byte);
@@ -228,7 +234,8 @@ impl<Q: Queue> Ring<Q> {
         Position { next: self.next, stop: self.stop(), expected, end, wr_id, request }
     }
 
-    /// Makes the completion of a packet. With marks of compression alone: a packet with inline data is none.
+    /// Makes the completion of a packet. It has only the marks of compression, because a packet's
+    /// CQE has no inline data.
     #[inline(always)]
     fn packet<'poll>(
         &self,
@@ -240,15 +247,14 @@ impl<Q: Queue> Ring<Q> {
         Q: 'poll,
     {
         let kind = Kind::received(CqeOpcode::ResponderSend as u8);
-        // SAFETY: the queue was looked up, and is valid as in `position`; callers bound the lifetime by a
-        // borrow of the poll.
+        // SAFETY: the queue is cached, and the cache is cleared before destroyed queues are freed.
+        // Callers bound the lifetime by a borrow of the poll.
         let tag = Some(unsafe { self.received.1.as_ref() }.user_tag());
         WorkCompletion::new(descriptor, wr_id, kind, marks.of_compression(), tag)
     }
 
-    /// Returns the byte count of the next packet, if its CQE is at `next` and it takes the strides that are
-    /// expected, of the request that is expected, as many of them as are left, and if `accept` takes the byte
-    /// count.
+    /// Returns the byte count of the next packet if its CQE is at `next`, it takes the expected
+    /// strides of the expected request, no more than are left, and `accept` takes the byte count.
     #[inline(always)]
     fn look_behind(
         &self,
@@ -268,21 +274,22 @@ impl<Q: Queue> Ring<Q> {
         (taken != 0 && taken <= left && accept(bytes)).then_some(bytes)
     }
 
-    /// Where a poll stops that goes on from the position of the ring.
+    /// The address at which a poll stops that continues from the ring's position.
     #[inline(always)]
     fn stop(&self) -> NonNull<u8> {
         let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
         self.next.map_addr(|next| next.saturating_add(left as usize).min(self.end.addr()))
     }
 
-    /// Goes on where the poll is, and returns the request that it ended, if it did.
+    /// Advances the ring to the poll's position. Returns the request that the poll ended, if it
+    /// did.
     #[inline(always)]
     fn take_over(&mut self) -> Option<u64> {
         let Position { next, expected, end, wr_id, .. } = self.lent.at;
         let bytes = next.addr().get() - self.next.addr().get();
         let count = (bytes >> self.stride.trailing_zeros()) as u32;
         self.lent.count += count;
-        // All of them are of one kind: a compressed run begins and ends off the fast path.
+        // All CQEs are of one kind, because a compressed run begins and ends off the fast path.
         self.pass_slots(count);
         self.next = next;
         if next == self.end {
@@ -293,13 +300,14 @@ impl<Q: Queue> Ring<Q> {
         if expected == UNKNOWN {
             return None;
         }
-        // SAFETY: strides of a cached queue were expected; it is valid as in `position`.
+        // SAFETY: an expectation exists only while the queue is cached, and the cache is cleared
+        // before destroyed queues are freed.
         let queue = unsafe { self.received.1.as_ref() };
         queue.take_strides((expected >> FIRST_SHIFT) as u32);
         (expected == end).then_some(wr_id)
     }
 
-    /// Finds the next packet of a poll in any way, and returns whether there is one.
+    /// Finds the next packet of a poll by the slow path, and returns whether there is one.
     #[cold]
     #[inline(never)]
     fn find_packet(&mut self, note: &mut dyn FnMut(StrideNotice)) -> bool {
@@ -313,7 +321,7 @@ impl<Q: Queue> Ring<Q> {
                 self.lent.others = true;
                 found = self.found.2.is(CqeOpcode::ResponderSend);
                 if !found {
-                    // Of such a queue no other receive succeeds.
+                    // No other receive of such a queue succeeds, so this one failed.
                     let (wr_id, ended) = (self.found.1, self.found_strides.ended);
                     note(StrideNotice::Failed { wr_id, ended });
                 }
@@ -324,7 +332,7 @@ impl<Q: Queue> Ring<Q> {
         found
     }
 
-    /// Finds the next packet, if it is of the cached queue and there is nothing else to be done.
+    /// Finds the next packet, if it is of the cached queue and needs no other handling.
     #[inline(always)]
     fn find_plain_packet(&mut self) -> bool {
         let descriptor = self.next;
@@ -334,7 +342,8 @@ impl<Q: Queue> Ring<Q> {
         {
             return false;
         }
-        // SAFETY: as in `position`.
+        // SAFETY: the CQE's index equals that of the cached queue. The cache is cleared before
+        // destroyed queues are freed.
         let queue = unsafe { self.received.1.as_ref() };
         let entry = strides_at(descriptor, (tail >> FIRST_SHIFT) as u16, StridesOutcome::Arrived);
         let Some(retired) = queue.retire_strides(entry) else { return false };
@@ -347,9 +356,9 @@ impl<Q: Queue> Ring<Q> {
 }
 
 impl<Q: Queue> StridePoll<'_, Q> {
-    /// Returns the completion of the next packet and its byte count, if the packet takes the strides
-    /// [behind](StridePoll::behind) the last one, and if `accept` takes the byte count. Otherwise
-    /// [`StridePoll::find`] looks for it.
+    /// Returns the completion of the next packet and its byte count, if the packet takes the
+    /// strides [right after](StridePoll::behind) the last one, and if `accept` takes the byte
+    /// count. Otherwise [`StridePoll::find`] looks for it.
     #[inline(always)]
     pub fn next_behind(
         &mut self,
@@ -365,7 +374,8 @@ impl<Q: Queue> StridePoll<'_, Q> {
         Some((self.ring.packet(next, wr_id, self.ring.marks), bytes))
     }
 
-    /// Passes to `each` what [`StridePoll::next_behind`] would return, as long as it returns something.
+    /// Calls `each` with every packet that [`StridePoll::next_behind`] would return, until it would
+    /// return none.
     #[inline(always)]
     pub fn each_behind(
         &mut self,
@@ -380,30 +390,30 @@ impl<Q: Queue> StridePoll<'_, Q> {
             let looked = passed.ring.look_behind(next, (passed.expected, left), request, &accept);
             let Some(bytes) = looked else { break };
             left -= taken(bytes);
-            // Before somebody looks at the packet, who may panic.
+            // Before the call, because `each` may panic.
             passed.expected += taken(bytes);
             passed.next = behind(next, stride);
             each(passed.ring.packet(next, wr_id, marks), bytes);
         }
     }
 
-    /// Returns the request whose strides a packet takes that [`StridePoll::next_behind`] returns next, and
-    /// the first of these strides. Meaningless if it returns none.
+    /// Returns the request, and the first stride, of the packet that [`StridePoll::next_behind`]
+    /// would return. Meaningless if it would return none.
     #[inline(always)]
     pub fn behind(&self) -> (u64, u16) {
         let Position { expected, wr_id, .. } = self.ring.lent.at;
         (wr_id, (expected >> FIRST_SHIFT) as u16)
     }
 
-    /// Whether [`StridePoll::find`] has something to do: not at the end of most polls.
+    /// Whether [`StridePoll::find`] would find something. At the end of most polls it would not.
     #[inline(always)]
     pub fn has_next(&self) -> bool {
         let Position { next, stop, .. } = self.ring.lent.at;
         next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0
     }
 
-    /// Looks for the next packet off the fast path, when the one before is gone. Returns its completion and its
-    /// strides, and passes to `note` what it finds before.
+    /// Finds the next packet off the fast path, once the one before is dropped. Returns its
+    /// completion and its strides, and passes the events before it to `note`.
     #[inline(always)]
     pub fn find(
         &mut self,
@@ -413,11 +423,11 @@ impl<Q: Queue> StridePoll<'_, Q> {
             return None;
         }
         let ((descriptor, wr_id, kind), strides) = (self.ring.found, self.ring.found_strides);
-        // With its own marks: the ring is past the last CQE of a run already.
+        // The completion's own marks: the ring has already left a run with its last CQE.
         Some((self.ring.packet(descriptor, wr_id, kind), strides))
     }
 
-    /// Lets the poll return one packet more than it was to.
+    /// Raises the poll's limit by one packet.
     #[inline]
     pub fn allow_another(&mut self) {
         self.ring.lent.most += 1;

@@ -1,4 +1,4 @@
-//! Wrapping counters of a ring. From outside it would take too long to reach them.
+//! Wrapping counters of a ring, which tests through the public API would take too long to reach.
 
 use super::*;
 use crate::queue::{Sent, SentRequest};
@@ -40,7 +40,8 @@ unsafe fn ring_at(
     memory: NonNull<Memory>,
     queue: NonNull<Any>,
 ) -> (Ring<Any>, RingBuffer, NonNull<u8>) {
-    // SAFETY: they are parts of the memory, by the contract.
+    // SAFETY: the caller promises that `memory` outlives the ring; buffer and words are parts of
+    // it.
     unsafe {
         let buffer = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).entries).cast();
         let words: NonNull<u8> = NonNull::new_unchecked(&raw mut (*memory.as_ptr()).words).cast();
@@ -63,7 +64,7 @@ unsafe fn ring_at(
     }
 }
 
-/// Compressed runs work where the consumer index wraps, wherever they start.
+/// Compressed runs work across the wrap of the consumer index, wherever they start.
 #[test]
 fn runs_go_on_where_the_consumer_counter_wraps() {
     for start in [(1 << 24) - 5, (1 << 31) - 6, u32::MAX - 6] {
@@ -145,7 +146,7 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
             }
             ring.publish();
             assert_eq!(ring.state.consumed(), next.wrapping_add(2));
-            // SAFETY: it is the first of the words in the memory.
+            // SAFETY: the consumer index is the first of the words in the memory.
             let told = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
             assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
         }
@@ -153,7 +154,7 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
     }
 }
 
-/// The device may change a title after it was found to be one. The run is as it was found.
+/// The device may change a title after the ring has read it. The run uses the title as it was read.
 #[test]
 fn a_title_that_changes_while_its_run_starts_is_what_it_was() {
     let queue = Any(0);
@@ -170,14 +171,14 @@ fn a_title_that_changes_while_its_run_starts_is_what_it_was() {
         ring.run.start(&ring.state, 0, found).expect("a run of three");
         assert_eq!(ring.run.title(), (2, 1, 0), "{changed:#x}");
         let first = ring.run.expand(&ring.state).expect("two of three").expect("compression");
-        // SAFETY: two of the run were expanded, and then there is what ends them.
+        // SAFETY: two CQEs of the run were expanded, and their end mark after them.
         let last = |entry: usize| unsafe { first.byte_add(entry * 64 + 63).read() };
         assert_eq!([last(0), last(1)], [2 << OPCODE_SHIFT; 2]);
         assert!(crate::state::is_title(last(2)), "{changed:#x}");
     }
 }
 
-/// A run ends with its last CQE, which is expanded alone: nothing is expanded behind it.
+/// The last CQE of a run is expanded alone, and nothing after it.
 #[test]
 fn nothing_is_expanded_behind_the_end_of_a_run() {
     let queue = Any(0);

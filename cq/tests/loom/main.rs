@@ -1,10 +1,10 @@
-//! The protocol among poster, poller and destroyer, and that of a list of tags, in every order in
-//! which their steps can mix.
-//! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p mlx5-cq --test loom`.
+//! The protocol among poster, poller and destroyer, and that of a tag list, in every interleaving
+//! of their steps. Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p mlx5-cq --test
+//! loom`.
 //!
-//! A device is between poster and poller. Its ordering gives Rust no happens-before, so it gives
-//! none here: a test's poller asks for completions at any time. If it asks too early, there must be
-//! none; with a correct device it would not have asked.
+//! A device is between poster and poller. Its ordering gives Rust no happens-before, so the tests
+//! have none here: a test's poller asks for completions at any time. If it asks too early, there
+//! must be none; with a correct device it would not have asked.
 #![cfg(loom)]
 
 mod shared;
@@ -27,7 +27,7 @@ use mlx5_wqe::{
 };
 use std::ptr::NonNull;
 
-/// What queues call the ring.
+/// The identifier of the ring in the table of queues.
 const RING: RingId = RingId(7);
 
 /// Explores all interleavings with at most this many preemptions.
@@ -37,16 +37,16 @@ fn model(switches: usize, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Memory that no other thread touches but through atomics of the crates, which are not loom's: a
-/// device's.
+/// A device's memory. Other threads access it only through atomics of the crates, which are not
+/// loom's.
 #[repr(C, align(64))]
 struct Words([u64; 64]);
 
 struct Memory(NonNull<u8>);
 
-// SAFETY: used as a device's memory is.
+// SAFETY: all access is volatile or through atomics, as to a device's memory.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: all access is volatile or through atomics, as to a device's memory.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -56,32 +56,32 @@ impl Memory {
 
     fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < size_of::<Words>());
-        // SAFETY: inside the memory.
+        // SAFETY: `offset` is inside the memory, as asserted above.
         unsafe { self.0.byte_add(offset) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: leaked when it was made.
+        // SAFETY: `new` leaked the memory from a box, and nothing uses it after the drop.
         drop(unsafe { Box::from_raw(self.0.cast::<Words>().as_ptr()) });
     }
 }
 
-/// Where what is, in a queue's memory: a ring of at most four blocks, then the rest.
+/// Offsets in a queue's memory, after a ring of at most four blocks.
 const UAR: usize = 256;
 const RECORD: usize = 320;
 const GATE: usize = 384;
 
 fn gate(memory: &Memory) -> Gate {
-    // SAFETY: four bytes for this alone.
+    // SAFETY: the four bytes at `GATE` have no other use, and the test keeps the memory.
     let gate = unsafe { Gate::new(memory.at(GATE).cast()) };
     gate.set_state(QueueState::ReadyToSend);
     gate
 }
 
 fn record(memory: &Memory) -> QueuePairRecord {
-    // SAFETY: eight bytes for this alone.
+    // SAFETY: the eight bytes at `RECORD` have no other use, and the test keeps the memory.
     unsafe { QueuePairRecord::new(memory.at(RECORD)) }
 }
 
@@ -98,7 +98,7 @@ fn send_queue(memory: &Memory, blocks: u32, records: &SendRecords) -> SendQueue<
         atomics: true,
         gate: gate(memory),
         record: record(memory),
-        // SAFETY: eight bytes for this alone.
+        // SAFETY: the eight bytes at `UAR` have no other use, and the test keeps the memory.
         register: unsafe { SendRegister::doorbell(memory.at(UAR)) },
         records: NonNull::from(records),
     };
@@ -106,7 +106,7 @@ fn send_queue(memory: &Memory, blocks: u32, records: &SendRecords) -> SendQueue<
     unsafe { SendQueue::new(parts) }
 }
 
-/// Request `number` of a test; no two that follow one another are alike in anything.
+/// Posts request `number` of a test. Successive requests differ in every field.
 fn post(queue: &mut SendQueue<Rc>, number: u64, flags: SendFlags) -> Result<(), PostError> {
     let to = RemoteAddress { addr: number, rkey: 0 };
     let mut batch = queue.wr_start();
@@ -136,8 +136,8 @@ fn wait<R>(mut ask: impl FnMut() -> Option<R>) -> R {
     }
 }
 
-/// The poller gets of each request what was posted, and nothing of what was in its record
-/// before or was put there after: the owner reuses a record when it was read, and not sooner.
+/// The poller gets the posted values of each request, and nothing that was in its record before or
+/// that is written there later: the owner reuses a record only after the poller has read it.
 #[test]
 fn a_completion_is_about_the_request_that_was_posted() {
     for next in [false, true] {
@@ -173,7 +173,8 @@ fn a_completion_is_about_the_request_that_was_posted() {
     }
 }
 
-/// The same, with requests that complete with a later one, which is found by its block.
+/// The same, with unsignaled requests that complete with a later one, which the poller finds by its
+/// block.
 #[test]
 fn a_completion_behind_unsignaled_requests_is_about_its_own() {
     model(2, || {
@@ -205,7 +206,7 @@ fn a_completion_behind_unsignaled_requests_is_about_its_own() {
     });
 }
 
-/// Nothing of a batch is there before all of it is.
+/// The poller sees no request of a batch before the batch is complete.
 #[test]
 fn a_batch_under_construction_is_not_met() {
     model(3, || {
@@ -240,7 +241,7 @@ fn a_receive_is_about_the_request_that_was_posted() {
     model(3, || {
         let memory = Memory::new();
         let layout = ReceiveLayout { requests: 2, max_sge: 1, stride: 16 };
-        // The crate's own reference count is not loom's; the other half lives as long.
+        // The crate's own reference count is not loom's, so the other half lives as long as this.
         let records = std::sync::Arc::new(ReceiveRecords::new(2));
         // SAFETY: memory and records are kept longer than the queue.
         let mut queue = unsafe {
@@ -261,7 +262,8 @@ fn a_receive_is_about_the_request_that_was_posted() {
     });
 }
 
-/// The place of a receive that completed before an older one is not written to before that has.
+/// The slot of a receive that completes before an older one is not written before the older one
+/// completes.
 #[test]
 fn a_receive_that_completes_early_keeps_its_place() {
     model(3, || {
@@ -288,8 +290,8 @@ fn a_receive_that_completes_early_keeps_its_place() {
     });
 }
 
-/// Queue pairs that share a receive queue may be polled by different threads. Of a request that is
-/// named twice one of them gets it, and each posting is had once.
+/// Different threads may poll queue pairs that share a receive queue. If the device names a request
+/// twice, one thread gets it; each posted request is returned once.
 #[test]
 fn a_shared_receive_is_had_by_one_poller() {
     model(2, || {
@@ -308,7 +310,7 @@ fn a_shared_receive_is_had_by_one_poller() {
                 let (records, had) = (std::sync::Arc::clone(&records), had.clone());
                 thread::spawn(move || {
                     for index in 0..2 {
-                        // Posting `n` is in slot `n` of the ring.
+                        // The request number `n` is in slot `n` of the ring.
                         if let Some(wr_id) = records.retire(index) {
                             assert_eq!(wr_id, 100 + u64::from(index));
                             had[usize::from(index)].fetch_add(1, Ordering::Relaxed);
@@ -335,8 +337,8 @@ fn a_shared_receive_is_had_by_one_poller() {
     });
 }
 
-/// A poller that has told of a completion has given its request back: whoever hears of that has room, also
-/// while another poller gives back one of the same word.
+/// A poller that has returned a completion has freed its request: a thread that learns of the
+/// completion has room, even while another poller frees a request of the same word.
 #[test]
 fn who_hears_of_a_shared_receive_has_room_for_another() {
     model(2, || {
@@ -375,18 +377,18 @@ fn who_hears_of_a_shared_receive_has_room_for_another() {
     });
 }
 
-/// The records of a queue pair, as far as the life of one matters here.
+/// The records of a queue pair, reduced to whether they are freed.
 struct Tracked {
-    /// Written when it is freed, read when it is asked: loom finds it if one does not come before
-    /// the other.
+    /// Written when the records are freed, and read when the poller asks. Loom reports an error if
+    /// neither happens before the other.
     freed: UnsafeCell<bool>,
     /// The only request counter that may be retired.
     counter: u16,
 }
 
-// SAFETY: what is shared is loom's, and checked.
+// SAFETY: the only shared field is loom's cell, which loom checks.
 unsafe impl Sync for Tracked {}
-// SAFETY: as above.
+// SAFETY: the only shared field is loom's cell, which loom checks.
 unsafe impl Send for Tracked {}
 
 impl Tracked {
@@ -412,8 +414,8 @@ impl Queue for Tracked {
     }
 }
 
-/// What keeps a queue: when the last of its keepers is dropped, the queue is freed. (Its memory
-/// stays, so that a test can tell.)
+/// Keeps a queue: dropping the last reference frees the queue. (Its memory stays, so that a test
+/// can check it.)
 struct Keeper {
     queue: std::sync::Arc<Tracked>,
     freed: Arc<AtomicBool>,
@@ -439,7 +441,8 @@ struct Completions {
 impl Completions {
     fn new() -> Arc<Self> {
         let memory = Memory::new();
-        // SAFETY: four entries and a record that are kept as long as the state is used.
+        // SAFETY: the memory has room for four entries and a record, and `Completions` keeps it
+        // while it keeps the state.
         let state = unsafe {
             RingState::new(
                 RingBuffer { start: memory.at(0), log_size: 2, stride: 64 },
@@ -452,7 +455,8 @@ impl Completions {
     }
 
     fn ring(&self, table: &std::sync::Arc<UserIndexTable<Tracked>>) -> Ring<Tracked> {
-        // SAFETY: a word for this alone, kept as long as the ring.
+        // SAFETY: the word at `GATE` has no other use, and the test keeps the memory longer than
+        // the ring.
         let attention = unsafe { Attention::new(self.memory.at(GATE).cast()) };
         let (queues, state) = (std::sync::Arc::clone(table), std::sync::Arc::clone(&self.state));
         Ring::new(RingParts { queues, state, attention, id: RING })
@@ -464,11 +468,11 @@ impl Completions {
         let mut entry = [0; 64];
         entry[35] = index;
         entry[60..62].copy_from_slice(&counter.to_be_bytes());
-        // SAFETY: one of the four entries.
+        // SAFETY: `at` is one of the four entries.
         unsafe { self.memory.at(at * 64).cast::<[u8; 64]>().write_volatile(entry) };
     }
 
-    /// What a driver does before it polls.
+    /// Does the work of a driver before it polls.
     fn attend(&self, ring: &mut Ring<Tracked>) {
         if self.attention.swap(false, Ordering::AcqRel) {
             ring.clear_cached_queues();
@@ -478,26 +482,26 @@ impl Completions {
         }
     }
 
-    /// What a driver does once the kernel has destroyed the queue pair.
+    /// Does the work of a driver after the kernel has destroyed the queue pair.
     fn depart(&self, index: u8, keeper: Arc<Keeper>) {
         let end = self.state.end_of(index.into()).unwrap_or_else(|| self.state.consumed());
         self.deferred.push(end, keeper);
         self.set_attention();
     }
 
-    /// As [`Attention`] does it, by one step that reads and writes.
+    /// As [`Attention`] does it, by one read-modify-write.
     fn set_attention(&self) {
         self.attention.swap(true, Ordering::AcqRel);
     }
 }
 
 fn register(table: &UserIndexTable<Tracked>, index: u32, queue: &std::sync::Arc<Tracked>) {
-    // SAFETY: every test keeps its queues to the end.
+    // SAFETY: every test keeps its queues until its end.
     unsafe { table.set(index, NonNull::from(&**queue), [RING; 2]) };
 }
 
-/// A queue is destroyed while its completions are polled; once it is freed its index goes to a new
-/// one. No poll uses a freed queue, and no CQE of the old one completes anything of the new one.
+/// A queue is destroyed while its completions are polled. Once it is freed, its index goes to a new
+/// one. No poll uses a freed queue, and no CQE of the old one completes a request of the new one.
 #[test]
 fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
     model(3, || {
@@ -518,8 +522,8 @@ fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
                 let (mut last, mut new_one) = (None, false);
                 while last != Some(8) {
                     cq.attend(&mut ring);
-                    // The device writes an entry for a queue after that was made, and the kernel and
-                    // the device order the queue before the CQE.
+                    // The device writes an entry for a queue only after the driver has made it;
+                    // kernel and device order the two.
                     if !new_one && made.load(Ordering::Acquire) {
                         cq.write(2, 0, 8);
                         new_one = true;
@@ -543,8 +547,8 @@ fn a_destroyed_queue_is_freed_when_the_poller_cannot_reach_it() {
     });
 }
 
-/// A queue pair whose sends and receives complete on different queues, polled by different threads,
-/// goes when both have let go of it.
+/// A queue pair whose sends and receives complete on different completion queues, polled by
+/// different threads, is freed after both pollers have released it.
 #[test]
 fn a_queue_on_two_completion_queues_waits_for_both_pollers() {
     model(2, || {
@@ -559,7 +563,7 @@ fn a_queue_on_two_completion_queues_waits_for_both_pollers() {
             cq.write(0, 0, 7);
             let mut ring = cq.ring(&table);
             thread::spawn(move || {
-                // Before and after it attends.
+                // Polls before and after it handles destroyed queues.
                 ring.next();
                 ring.publish();
                 cq.attend(&mut ring);
@@ -581,13 +585,13 @@ fn a_queue_on_two_completion_queues_waits_for_both_pollers() {
     });
 }
 
-/// A value that is written before it departs, and read when it is let go.
+/// A value that is written before it is pushed, and read when it is freed.
 struct Noted {
     note: UnsafeCell<u32>,
     _token: Arc<()>,
 }
 
-// SAFETY: what is shared is loom's, and checked.
+// SAFETY: the only shared field is loom's cell, which loom checks.
 unsafe impl Send for Noted {}
 
 impl Noted {
@@ -606,8 +610,8 @@ impl Drop for Noted {
     }
 }
 
-/// Departures of several threads: none is lost, none is let go before its time, none leaks, and
-/// each is let go as it was pushed.
+/// Values pushed by several threads: none is lost, none is freed before its time, none leaks, and
+/// each is freed with the content that it was pushed with.
 #[test]
 fn every_departure_is_released_once_in_time() {
     model(3, || {
@@ -621,7 +625,7 @@ fn every_departure_is_released_once_in_time() {
             .into();
         let left = deferred.release(1);
         pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
-        // What was pushed for a later time is there still, and is found again.
+        // The value that was pushed for a later time is still there, and is found again.
         assert!(deferred.release(1) || !left);
         assert_eq!(Arc::strong_count(&token), 2);
         assert!(!deferred.release(2));
@@ -630,14 +634,14 @@ fn every_departure_is_released_once_in_time() {
     });
 }
 
-/// Two threads register queues in a part of the table that is made for the purpose.
+/// Two threads register queues in a level of the table that the first of them allocates.
 #[test]
 fn queues_that_are_registered_at_once_are_both_found() {
     model(3, || {
-        // Only the addresses of these matter.
+        // The test uses only the addresses of these.
         static QUEUES: [u32; 2] = [0; 2];
         let found = |index: usize| Lookup::Queue(NonNull::from(&QUEUES[index]));
-        // SAFETY: they are never freed.
+        // SAFETY: the queues are static.
         let register = |table: &UserIndexTable<u32>, index: usize| unsafe {
             table.set(index as u32, NonNull::from(&QUEUES[index]), [RING; 2]);
         };
@@ -657,24 +661,25 @@ fn queues_that_are_registered_at_once_are_both_found() {
     });
 }
 
-/// An index goes from a queue that completed here to one that completes elsewhere, and that nobody
-/// keeps for this poller's sake. A device that names it here all the same does not lead there.
+/// An index goes from a queue that completes here to one that completes elsewhere, which this
+/// poller does not keep from being freed. Even if a device names the index here, the poller never
+/// gets that queue.
 #[test]
 fn a_queue_that_completes_elsewhere_is_never_found() {
     model(3, || {
         static QUEUES: [u32; 2] = [0; 2];
         let [here, elsewhere] = [0, 1].map(|index| NonNull::from(&QUEUES[index]));
         let table = Arc::new(UserIndexTable::<u32>::default());
-        // SAFETY: they are never freed.
+        // SAFETY: the queues are static.
         unsafe { table.set(0, here, [RING; 2]) };
         table.depart(0);
         let other = {
             let table = Arc::clone(&table);
             thread::spawn(move || {
-                // SAFETY: as above.
+                // SAFETY: the queues are static.
                 unsafe { table.set(0, NonNull::from(&QUEUES[1]), [RingId(8); 2]) };
                 table.depart(0);
-                // SAFETY: as above.
+                // SAFETY: the queues are static.
                 unsafe { table.set(0, NonNull::from(&QUEUES[0]), [RING; 2]) };
             })
         };

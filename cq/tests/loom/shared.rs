@@ -6,7 +6,7 @@ use loom::thread;
 use mlx5_doorbell::Lock;
 use mlx5_wqe::{PostError, Rc, SendFlags, SendQueue, SendRecords};
 
-/// Moves a queue, with its memory, to the holder of the lock.
+/// A queue behind a lock, with its memory.
 struct Shared {
     queue: Lock<SendQueue<Rc>>,
     records: Arc<SendRecords>,
@@ -22,11 +22,11 @@ impl Shared {
     }
 }
 
-// Who waits for a lock spins, and only one thread may do so at a time: loom tries what never ends,
-// too. So no thread here waits for anything else.
+// A thread that waits for a lock spins, and only one thread may do so at a time, because loom
+// explores endless loops, too. So no thread here waits for anything else.
 
-/// Posters wait for each other, and a batch stays together: the poller meets each whole, with what
-/// was posted, by any thread.
+/// Posters exclude each other, and a batch stays together: the poller gets each batch whole, with
+/// the posted values, from any thread.
 #[test]
 fn batches_of_several_posters_stay_together() {
     model(3, || {
@@ -52,8 +52,8 @@ fn batches_of_several_posters_stay_together() {
     });
 }
 
-/// A poster continues where the other one stopped, with the room that is left and what the poller
-/// has freed. The poller gets each request once, as it was posted.
+/// A poster continues where the other one stopped, with the room that is left and that the poller
+/// has freed. The poller gets each request once, with the posted values.
 #[test]
 fn what_one_poster_leaves_the_other_finds() {
     model(2, || {
@@ -90,12 +90,12 @@ fn what_one_poster_leaves_the_other_finds() {
     });
 }
 
-/// Pollers that wait for each other have each completion once, in order, as if they were one.
+/// Pollers that exclude each other get each completion once, in order, as a single poller would.
 #[test]
 fn pollers_that_share_have_each_completion_once() {
     model(3, || {
         let shared = Shared::new(2);
-        // What was met, and so where the next completion is.
+        // The completions so far; their number is the index of the next one.
         let met = Arc::new(Lock::new(Vec::new()));
         let poll = |shared: &Shared, met: &Lock<Vec<u64>>| {
             let mut met = met.lock();

@@ -10,10 +10,10 @@ use mlx5_wqe::tag_matching::{
 };
 use mlx5_wqe::{PostError, SendRecords, SharedReceiveRecords};
 
-/// A list, its shared half, and what it is made of.
+/// A list, its shared half, and its memory.
 struct Bed {
     list: TagList,
-    // The crate's own reference count is not loom's; the pollers' copies are dropped first.
+    // The crate's own reference count is not loom's, so the pollers' copies are dropped first.
     records: std::sync::Arc<TagRecords>,
     _commands: Box<SendRecords>,
     _memory: Memory,
@@ -49,8 +49,8 @@ impl Bed {
         self.list.post(&mut list).map_err(|refused| refused.error())
     }
 
-    /// Whether exactly as many tags can be added as the list has places: none was lost, and none
-    /// was freed twice.
+    /// Checks that exactly as many tags can be added as the list has places: none was lost, and
+    /// none was freed twice.
     fn assert_all_free(&mut self) {
         let mut places = Vec::new();
         for number in 0..u64::from(self.list.max_num_tags()) {
@@ -63,7 +63,7 @@ impl Bed {
     }
 }
 
-/// What a device reports of a list.
+/// Handles the device's reports about a list.
 struct Poller(std::sync::Arc<TagRecords>);
 
 impl Poller {
@@ -78,12 +78,12 @@ impl Poller {
     }
 }
 
-/// The poller gets for each tag what it was added with, whatever its slot was used for before.
+/// The poller gets the identifier that each tag was added with, whatever its slot held before.
 #[test]
 fn a_match_is_about_the_tag_that_was_added() {
     model(2, || {
         const TAGS: u64 = 3;
-        // One tag at a time, on two places, which take turns.
+        // One tag at a time, on two slots, which alternate.
         let mut bed = Bed::new(1, 2);
         let poller = bed.poller();
         let polling = thread::spawn(move || {
@@ -113,28 +113,28 @@ fn a_match_is_about_the_tag_that_was_added() {
     });
 }
 
-/// The owner reuses slots in the order in which they were freed, each with a new handle: it sees
-/// which place that is, and what it was used for, as soon as it sees that there is one.
+/// The owner reuses slots in the order in which they were freed, each with a new handle. As soon as
+/// it sees that a slot is free, it sees which one, and its former handle.
 #[test]
 fn a_place_that_was_given_back_has_a_new_name() {
     model(3, || {
         let mut bed = Bed::new(2, 8);
         let mut names = vec![bed.add(0, false).unwrap(), bed.add(1, false).unwrap()];
         let poller = bed.poller();
-        // Orders nothing; but loom looks at the orders of what it is stored and loaded with, and not
-        // at those of a counter that its writer reads before.
+        // Orders nothing. But loom explores the orders of its own loads and stores, and not those
+        // of a counter that its writer has read before.
         let done = Arc::new(AtomicUsize::new(0));
         let polling = {
             let done = Arc::clone(&done);
             thread::spawn(move || {
-                // The second tag's place is free before the first one's.
+                // The second tag's slot is freed before the first one's.
                 assert_eq!(poller.tell(TagEvent::ConsumedMessage, 1, true), Some(101));
                 done.store(1, Relaxed);
                 assert_eq!(poller.tell(TagEvent::ConsumedMessage, 0, true), Some(100));
                 done.store(2, Relaxed);
             })
         };
-        // Waiting here would synchronise more than the counter does: try once.
+        // Waiting here would synchronise more than the counter does, so the test tries once.
         for (number, place) in [(2, 2), (3, 1)] {
             done.load(Relaxed);
             match bed.add(number, false) {
@@ -157,8 +157,8 @@ fn a_place_that_was_given_back_has_a_new_name() {
     });
 }
 
-/// A removal and a message meet, one the faster: the tag's slot is freed once, when neither
-/// can report it any more.
+/// A removal and a message race for a tag, and one of them wins. The tag's slot is freed once, when
+/// neither can report it any more.
 #[test]
 fn a_removal_and_a_message_give_one_place_back_once() {
     for message in [&[TagEvent::ConsumedMessage][..], &[TagEvent::Consumed, TagEvent::Expected]] {
@@ -180,7 +180,7 @@ fn a_removal_and_a_message_give_one_place_back_once() {
                 let full = bed.add(4, false);
                 assert_eq!(full, Err(PostError::TagListFull { max: 1 }), "the removal is to come");
             }
-            // The message was faster in any case, as the device reports.
+            // The device reports that the message won, in any case.
             let told = poller.tell(TagEvent::Remove, tag.place(), false);
             match removal {
                 Ok(()) => assert_eq!(told, Some(2)),
@@ -193,8 +193,8 @@ fn a_removal_and_a_message_give_one_place_back_once() {
     }
 }
 
-/// The device removes a tag before a message comes. The owner may use the place once the poller
-/// was told, and never has it twice.
+/// The device removes a tag before a message comes. The owner may use the slot once the poller has
+/// handled the report, and never gets it twice.
 #[test]
 fn a_removal_that_comes_in_time_gives_the_place_back_once() {
     model(3, || {
@@ -221,8 +221,8 @@ fn a_removal_that_comes_in_time_gives_the_place_back_once() {
     });
 }
 
-/// Operations without a completion free their room with the next one that completes, and
-/// their records are used again only then.
+/// Operations without a completion free their room with the next one that completes, and only then
+/// are their records used again.
 #[test]
 fn a_record_is_used_again_when_it_was_read() {
     model(2, || {
@@ -253,8 +253,7 @@ fn a_record_is_used_again_when_it_was_read() {
     });
 }
 
-/// A tag that fails to be added was never on the list: its slot is freed by that, and by
-/// nothing else.
+/// A tag whose addition fails was never on the list: only the failure frees its slot.
 #[test]
 fn a_tag_that_fails_to_be_added_gives_its_place_back() {
     model(3, || {

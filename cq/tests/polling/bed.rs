@@ -1,5 +1,5 @@
-//! A completion queue on plain memory, a device that writes what a test requests, and queues with
-//! fixed answers.
+//! A completion queue in plain memory, a device that writes the entries that a test asks for, and
+//! queues with fixed answers.
 
 use mlx5_cq::{
     Attention, Queue, Ring, RingBuffer, RingId, RingParts, RingState, Sent, SentRequest,
@@ -19,9 +19,9 @@ struct Line(#[expect(dead_code, reason = "reached by address")] UnsafeCell<[u8; 
 /// Memory that a device and a queue share.
 pub(crate) struct Memory(Box<[Line]>);
 
-// SAFETY: reached only through raw pointers, by volatile or atomic access.
+// SAFETY: all access is through raw pointers, volatile or atomic.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: all access is through raw pointers, volatile or atomic.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -31,18 +31,18 @@ impl Memory {
 
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.0.len() * 64);
-        // SAFETY: inside the boxed lines, which follow one another and are cells.
+        // SAFETY: `offset` is inside the boxed lines, which are contiguous cells.
         unsafe { NonNull::from(&*self.0).cast::<u8>().byte_add(offset) }
     }
 
     pub(crate) fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
         assert!(offset + N <= self.0.len() * 64);
-        // SAFETY: inside the memory.
+        // SAFETY: the `N` bytes are inside the memory, as asserted above.
         unsafe { self.at(offset).cast::<[u8; N]>().read_volatile() }
     }
 }
 
-/// A completion queue entry's descriptor, as the PRM lays it out.
+/// The descriptor of a completion queue entry, as the PRM defines it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry(pub(crate) [u8; 64]);
 
@@ -53,7 +53,7 @@ impl Entry {
     }
 
     /// An entry of opcode `opcode` about request `counter` of the queue with user index `index`.
-    /// All else is filled with what must not matter.
+    /// All other bytes have a value that must not matter.
     pub(crate) fn new(opcode: u8, index: u32, counter: u16) -> Self {
         // The upper byte of the user index is reserved.
         Self([0xd7; 64])
@@ -112,9 +112,9 @@ impl Entry {
 pub(crate) struct Outstanding {
     pub(crate) sends: RefCell<VecDeque<(u16, SentRequest)>>,
     pub(crate) receives: RefCell<VecDeque<(u16, u64)>>,
-    /// How often it was called.
+    /// Number of calls.
     pub(crate) asked: Cell<usize>,
-    /// Parts of requests that were reported already.
+    /// Parts of requests that were already reported.
     pub(crate) again: RefCell<Vec<u16>>,
 }
 
@@ -163,12 +163,12 @@ impl Outstanding {
     }
 }
 
-/// Where the device writes.
+/// The device's side of a completion queue.
 pub(crate) struct Device {
     pub(crate) buffer: Memory,
     pub(crate) log_size: u32,
     pub(crate) stride: usize,
-    /// Entries written so far.
+    /// Number of entries written so far.
     pub(crate) written: u32,
 }
 
@@ -178,16 +178,16 @@ impl Device {
         slot * self.stride + self.stride - 64
     }
 
-    /// Stores an entry as it is, its last byte last.
+    /// Stores an entry unchanged, its last byte last.
     pub(crate) fn store(&self, index: u32, entry: Entry) {
         let at = self.buffer.at(self.place(index));
         for (offset, byte) in entry.0.into_iter().enumerate() {
-            // SAFETY: a byte of the buffer, which nothing else writes to.
+            // SAFETY: the byte is inside the buffer, to which only this device writes now.
             unsafe { at.byte_add(offset).write_volatile(byte) };
         }
     }
 
-    /// Writes the next entry, with the owner bit that goes with its lap.
+    /// Writes the next entry, with the ownership bit of its lap.
     pub(crate) fn write(&mut self, mut entry: Entry) {
         entry.0[63] = entry.0[63] & !1 | (self.written >> self.log_size & 1) as u8;
         self.store(self.written, entry);
@@ -198,7 +198,7 @@ impl Device {
     pub(crate) fn store_before(&self, index: u32, bytes: &[u8]) {
         let at = self.buffer.at(self.place(index) - 64);
         for (offset, byte) in bytes.iter().enumerate() {
-            // SAFETY: a byte of the buffer, which nothing else writes to.
+            // SAFETY: the byte is inside the buffer, to which only this device writes now.
             unsafe { at.byte_add(offset).write_volatile(*byte) };
         }
     }
@@ -212,15 +212,15 @@ pub(crate) struct Bed<Q = Outstanding> {
     pub(crate) ring: Ring<Q>,
     pub(crate) table: Arc<UserIndexTable<Q>>,
     pub(crate) device: Device,
-    /// Doorbell record, and behind it the word of attention.
+    /// The doorbell record, and after it the attention word.
     pub(crate) words: Memory,
-    /// Buffers that the device is done with.
+    /// Buffers that the device no longer uses.
     old: Vec<Memory>,
 }
 
-/// What queues call the ring.
+/// The identifier of the ring in the table of queues.
 pub(crate) const RING: RingId = RingId(7);
-/// Where the word of attention is.
+/// Offset of the attention word.
 const ATTENTION: usize = 64;
 
 impl<Q: Queue> Bed<Q> {
@@ -236,7 +236,7 @@ impl<Q: Queue> Bed<Q> {
     fn with(log_size: u32, stride: usize, compression: Option<MiniFormat>) -> Self {
         let (buffer, words) = (Memory::new((stride / 64) << log_size), Memory::new(2));
         let table = Arc::new(UserIndexTable::default());
-        // SAFETY: the bed keeps the memory, and each part of it has one use.
+        // SAFETY: the bed keeps the memory longer than the ring, and each part of it has one use.
         let ring = unsafe {
             Ring::new(RingParts {
                 queues: Arc::clone(&table),
@@ -255,23 +255,23 @@ impl<Q: Queue> Bed<Q> {
         Self { ring, table, device, words, old: Vec::new() }
     }
 
-    /// Has the device go on in another buffer, and the ring with it.
+    /// Moves the device to another buffer, and then the ring.
     pub(crate) fn resize(&mut self, log_size: u32) {
         let stride = self.device.stride;
         let buffer = Memory::new((stride / 64) << log_size);
         let ring_buffer = RingBuffer { start: buffer.at(0), log_size, stride };
-        // SAFETY: so large; nothing uses it.
+        // SAFETY: `buffer` has this size and stride, and nothing uses it yet.
         unsafe { ring_buffer.clear_from(self.ring.consumer()) };
         self.device.write(Entry::new(5, 0, 0));
         self.old.push(std::mem::replace(&mut self.device.buffer, buffer));
         self.device.log_size = log_size;
-        // SAFETY: cleared before; the bed keeps the memory.
+        // SAFETY: the buffer was cleared above, and the bed keeps its memory.
         unsafe { self.ring.move_to(ring_buffer) }.expect("the entry that says so");
     }
 
-    /// Makes `queue` known under `index`.
+    /// Registers `queue` with user index `index`.
     pub(crate) fn register(&self, index: u32, queue: &Q) {
-        // SAFETY: every test keeps its queues longer than its bed's ring is polled.
+        // SAFETY: every test keeps its queues longer than it polls its bed's ring.
         unsafe { self.table.set(index, NonNull::from(queue), [RING; 2]) };
     }
 
@@ -289,15 +289,15 @@ impl<Q: Queue> Bed<Q> {
         u32::from_be_bytes(self.words.read(0))
     }
 
-    /// Writes to the doorbell record, as no honest device does.
+    /// Writes to the doorbell record, which no correct device does.
     pub(crate) fn scribble(&self, bytes: [u8; 8]) {
-        // SAFETY: the record.
+        // SAFETY: the record is the first eight bytes of the words.
         unsafe { self.words.at(0).cast::<[u8; 8]>().write_volatile(bytes) };
     }
 
-    /// Wipes the words that a fork wipes.
+    /// Zeroes the words that a fork zeroes.
     pub(crate) fn fork(&self) {
-        // SAFETY: the word of attention.
+        // SAFETY: the attention word is at this offset, and aligned.
         unsafe { self.words.at(ATTENTION).cast::<u32>().write_volatile(0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Compressed runs, computed by hand from the description of the format, and inline data.
+//! Compressed runs, computed from the description of the format, and inline data.
 
 use crate::bed::{Bed, Device, Entry, Outstanding};
 use mlx5_cq::{CompletionOpcode, Corruption, Next, Queue, RingBuffer, Sent, SentRequest};
@@ -7,8 +7,8 @@ use mlx5_prm::cqe::{Format, MiniFormat};
 const FORMATS: [MiniFormat; 3] =
     [MiniFormat::Hash, MiniFormat::Checksum, MiniFormat::ChecksumStride];
 
-/// Writes a run as a device does: arrays of eight at ring_buffer 1, 8, 16 and so on, nothing in the
-/// others, and the title last.
+/// Writes a run as a device does: arrays of eight mini CQEs in slots 1, 8, 16 and so on, nothing in
+/// the other slots, and the title last.
 pub(crate) fn write_run(device: &mut Device, title: Entry, minis: &[[u8; 8]]) {
     let first = device.written;
     for (number, minis) in minis.chunks(8).enumerate() {
@@ -38,7 +38,7 @@ fn a_run_of_receives_is_told_one_by_one_with_what_each_has_of_its_own() {
             let queue = Outstanding::default();
             bed.register(5, &queue);
             let mut counter = 0xfff8_u16;
-            // Some plain entries first, so that runs start everywhere and wrap.
+            // Some plain entries first, so that runs start at every slot and wrap.
             for lap in 0..40u32 {
                 queue.receive(counter, counter.into());
                 bed.device.write(Entry::new(2, 5, counter).timestamp(7));
@@ -105,7 +105,7 @@ fn a_run_of_requests_names_each_by_its_block_and_opcode() {
     assert!(bed.next().is_none());
 }
 
-/// A queue whose program posts itself: nothing is known of its requests.
+/// A queue whose program posts itself: the driver has no records of its requests.
 struct Lent(#[expect(dead_code, reason = "for its size")] u64);
 
 impl Queue for Lent {
@@ -149,15 +149,15 @@ fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
         let mut bed = Bed::compressed(2, 64, MiniFormat::Hash);
         let queue = Outstanding::default();
         bed.register(1, &queue);
-        // The last bytes of the array are the byte count of the eighth: none here. What is in
-        // its place looks written on the lap that follows, whatever the lap.
+        // The last bytes of the array are the byte count of the eighth mini CQE, which this run
+        // does not have. The byte in its place looks written on the next lap, whatever the lap.
         for lap in 0..6u16 {
             for k in 0..4 {
                 queue.receive(lap * 4 + k, 0);
             }
             let minis: Vec<[u8; 8]> = (0..4).map(|k| mini([0; 4], k)).collect();
             write_run(&mut bed.device, Entry::new(2, 1, lap * 4), &minis);
-            // A hole: nothing that the device wrote on this lap.
+            // A hole: an entry that the device did not write on this lap.
             let mut stale = Entry::new(2, 1, 0x7777);
             stale.0[63] |= first;
             for hole in 2..4 {
@@ -192,7 +192,7 @@ fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
     }));
     write_run(&mut bed.device, Entry::new(2, 1, 0), &[mini([0; 4], 1); 4]);
     assert!(bed.next().is_some());
-    // In the middle of the run the queue goes.
+    // The queue is destroyed in the middle of the run.
     let end = bed.ring.state().end_of(1);
     assert_eq!(end, Some(4));
     bed.table.depart(1);
@@ -268,7 +268,7 @@ fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_ov
     }
 }
 
-/// A ring is moved with plain CQEs, a run and a half-polled run in it.
+/// A ring moves with plain CQEs, a run and a half-polled run in it.
 #[test]
 fn what_waits_moves_to_another_buffer() {
     for (old, new, stride) in [(4, 5, 64), (5, 4, 128), (4, 4, 64)] {
@@ -279,7 +279,7 @@ fn what_waits_moves_to_another_buffer() {
             for counter in 0..200 {
                 queue.receive(counter, counter.into());
             }
-            // Not at the start of the ring.
+            // The test does not begin at the start of the ring.
             for counter in 0..11 {
                 bed.device.write(Entry::new(2, 1, counter));
                 assert!(bed.next().is_some());
@@ -310,8 +310,8 @@ fn what_waits_moves_to_another_buffer() {
     }
 }
 
-/// The search for the end of a queue's completions starts at the last published consumer index:
-/// what it passed since is not in the new buffer.
+/// The search for the end of a queue's completions starts at the last published consumer index. So
+/// a move publishes first, because the CQEs passed since are not in the new buffer.
 #[test]
 fn what_was_passed_is_told_before_the_rest_moves() {
     for passed in 1..6 {
@@ -350,7 +350,8 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
     bed.register(1, &queue);
     let to = crate::bed::Memory::new(4);
     let ring_buffer = RingBuffer { start: to.at(0), log_size: 2, stride: 64 };
-    // SAFETY: the memory outlives the ring's use, and is cleared.
+    // SAFETY: the memory has this size and stride and outlives the use of the ring, and the buffer
+    // is cleared.
     let moved = unsafe {
         ring_buffer.clear_from(0);
         bed.ring.move_to(ring_buffer)
@@ -359,9 +360,9 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
     assert_eq!(bed.ring.corruption(), Some(Corruption::Resize));
 }
 
-/// Runs of every length around those that are expanded at a time, of requests and of receives, polled
-/// in steps of one and as polls of the fast path that are published. In the middle of some, the queue
-/// is resized, or the CQEs of another queue are removed from before and behind.
+/// Runs of all lengths around the size of a chunk, of requests and of receives, polled one by one
+/// and in fast-path polls that publish. In the middle of some, the queue is resized, or the CQEs of
+/// another queue are removed before and after the run.
 #[test]
 fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
     for stride in [64, 128] {
@@ -374,7 +375,7 @@ fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
         for turn in 0..220u32 {
             let count = [2, 3, 8, 9, 63, 64, 65, 66, 127, 128, 129, 130, 200][turn as usize % 13];
             let (requests, event) = (turn % 2 == 0, turn % 5);
-            // Written by another queue before and behind the run.
+            // CQEs of another queue, before and after the run.
             other.receive(7, 70);
             bed.device.write(Entry::new(2, 6, 7));
             let mut minis = Vec::new();
@@ -396,7 +397,7 @@ fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
             let mut polled = 0;
             let mut purged = false;
             if event == 1 && middle == 0 {
-                // SAFETY: no other thread is there.
+                // SAFETY: there is no other thread that could call `end_of`.
                 assert_eq!(unsafe { bed.ring.purge(6, |_| ()) }, 1);
                 purged = true;
             }
@@ -409,7 +410,7 @@ fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
                         1 if !purged => {
                             other.receive(8, 80);
                             bed.device.write(Entry::new(2, 6, 8));
-                            // SAFETY: no other thread is there.
+                            // SAFETY: there is no other thread that could call `end_of`.
                             assert_eq!(unsafe { bed.ring.purge(6, |_| ()) }, 1);
                             other.receives.borrow_mut().clear();
                         }

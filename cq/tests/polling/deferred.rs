@@ -21,7 +21,7 @@ fn entries_of_a_queue_that_is_gone_are_passed_over() {
         assert_eq!(bed.next_id(), Some(turn.into()));
         assert!(bed.next().is_none());
         assert_eq!(bed.ring.corruption(), None);
-        // Those behind the last completion count as consumed too.
+        // The entries after the last completion count as consumed, too.
         assert_eq!(bed.ring.consumer(), u32::from(turn) * 6 + 6);
         bed.ring.publish();
     }
@@ -39,7 +39,7 @@ fn receives_that_are_passed_over_are_told_of() {
     bed.ring.on_skipped_receive(Box::new(move |index, counter| {
         list.lock().unwrap().push((index, counter));
     }));
-    // A requester's, receives of each kind, a requester's error, and a receive's.
+    // Entries of a request, of receives of each kind, and of errors of a request and of a receive.
     for (counter, opcode) in [0, 1, 2, 3, 4, 13, 14].into_iter().enumerate() {
         bed.device.write(Entry::new(opcode, 3, counter as u16));
     }
@@ -74,7 +74,8 @@ fn an_entry_whose_opcode_names_no_side_is_of_the_side_that_completes_here() {
     }
 }
 
-/// Whoever frees deferred queues without the poller must keep the queues that the poller cached.
+/// Code that frees deferred queues without the poller must keep the queues that the poller has
+/// cached.
 #[test]
 fn the_queues_that_the_poller_may_use_without_asking_are_told() {
     let mut bed = Bed::new(3, 64);
@@ -107,8 +108,8 @@ fn the_queue_looked_up_last_is_used_until_it_is_forgotten() {
         bed.device.write(Entry::new(0, 3, counter));
     }
     assert_eq!(bed.next_id(), Some(0));
-    // Its memory stays until the poller attends to what is deferred, so that this is sound; and the
-    // request did complete.
+    // The queue's memory stays until the poller handles destroyed queues, so using it is sound; and
+    // the request did complete.
     bed.table.depart(3);
     assert_eq!(bed.next_id(), Some(1));
     bed.ring.clear_cached_queues();
@@ -158,7 +159,7 @@ fn every_index_of_24_bits_has_a_place_of_its_own() {
     assert_eq!(table.get(4, RING, Side::Send), Lookup::Destroyed);
 }
 
-/// Asserts where the entries of queue 9 and of queues 0, 1 and 2 end.
+/// Asserts the ends of the entries of queue 9 and of queues 0, 1 and 2.
 fn assert_ends(bed: &Bed, nine: Option<u32>, others: [Option<u32>; 3]) {
     let state = bed.ring.state();
     assert_eq!(state.end_of(9), nine);
@@ -189,9 +190,10 @@ fn the_end_of_a_queues_entries_is_behind_the_last_that_names_it() {
                 queue.receive(0, wr_id);
                 assert_eq!(bed.next_id(), Some(wr_id));
             }
-            // What was taken counts until that is published: others cannot know before.
+            // Consumed entries count until they are published, because other threads cannot know
+            // before.
             assert_ends(&bed, Some(start + 4), ends);
-            // A poll that passed entries over and found nothing publishes by itself.
+            // A poll that passed over entries and found no completion publishes by itself.
             assert!(bed.next().is_none());
         }
     }
@@ -215,7 +217,7 @@ fn all_of_a_full_queue_is_searched() {
     }
 }
 
-/// What a driver does with a queue that is destroyed: it is kept until nothing can name it.
+/// The steps of a driver that destroys a queue: it keeps the queue until no entry can name it.
 #[test]
 fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
     let mut bed = Bed::new(3, 64);

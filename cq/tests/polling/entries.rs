@@ -15,8 +15,8 @@ const RESPONDER_ERROR: u8 = 14;
 
 pub(crate) const INDEX: u32 = 0x12_3456;
 
-/// Polls `entry` in both sizes, as the first of its queue and as a later one (which go different
-/// ways), and looks at the completion and at a copy of it.
+/// Polls `entry` in both sizes, as the first of its queue and as a later one (which take different
+/// paths), and passes the completion and a copy of it to `look`.
 fn check(entry: Entry, outstanding: impl Fn(&Outstanding), look: impl Fn(&WorkCompletion<'_>)) {
     for stride in [64, 128] {
         let mut bed = Bed::new(2, stride);
@@ -63,7 +63,7 @@ pub(crate) fn check_received(entry: Entry, look: impl Fn(&WorkCompletion<'_>)) {
     );
 }
 
-/// Asserts that nothing of what only a received message has is there.
+/// Asserts that the fields that only a received message has are `None`.
 fn assert_no_message(completion: &WorkCompletion<'_>) {
     assert_eq!(completion.imm_data(), None);
     assert_eq!(completion.invalidated_rkey(), None);
@@ -93,7 +93,7 @@ fn a_sent_request_is_known_by_what_was_posted() {
         (0x0e, Tso, false),
         (0x25, Other(Opcode::Umr), false),
         (0x00, Other(Opcode::Nop), false),
-        // Raw requests may have any.
+        // Raw requests may have any opcode.
         (0x0f, Unnamed(0x0f), false),
         (0x23, Unnamed(0x23), false),
         (0x31, Unnamed(0x31), false),
@@ -109,7 +109,7 @@ fn a_sent_request_is_known_by_what_was_posted() {
             assert!(completion.is_success());
             assert_eq!(completion.opcode(), expected);
             assert!(!completion.cancelled());
-            // Of a request that returns nothing, the field is not to be read.
+            // For a request that returns nothing, the field must not be read.
             assert_eq!(completion.byte_len(), returns.then_some(0x0102_0304));
             assert_eq!(completion.qp_num(), 0xbc_de_f0);
             assert_eq!(completion.timestamp(), Some(0x0011_2233_4455_6677));
@@ -119,7 +119,7 @@ fn a_sent_request_is_known_by_what_was_posted() {
     }
 }
 
-/// A request that was rewritten into a NOP: it did not fail, and nothing was transferred.
+/// A request that was rewritten into a NOP: it did not fail, and transferred nothing.
 #[test]
 fn a_cancelled_request_is_known_by_what_was_posted_and_says_that_it_was_cancelled() {
     use CompletionOpcode::*;
@@ -145,7 +145,7 @@ fn a_cancelled_request_is_known_by_what_was_posted_and_says_that_it_was_cancelle
     }
 }
 
-/// A request that was cancelled and then flushed, because the queue pair went to error.
+/// A request that was cancelled and then flushed, because the queue pair went to the error state.
 #[test]
 fn a_cancelled_request_may_be_flushed() {
     let entry = Entry::new(REQUESTER_ERROR, INDEX, 0xfffe).error(5, 0xf9);
@@ -156,7 +156,7 @@ fn a_cancelled_request_may_be_flushed() {
     });
 }
 
-/// A send request says that it sent immediate data if it was executed; a receive never does.
+/// A send request that was executed reports that it sent immediate data; a receive never does.
 #[test]
 fn a_request_that_sent_immediate_data_says_so() {
     for (opcode, immediate) in [(0x0a, false), (0x0b, true), (0x08, false), (0x09, true)] {
@@ -207,7 +207,7 @@ fn a_received_message_has_a_sender_and_a_length() {
                 assert_eq!(completion.slid(), Some(0xbeef));
                 assert_eq!(completion.dlid_path_bits(), Some(0x55));
                 assert_eq!(completion.timestamp(), Some(u64::MAX - 1));
-                // One field, which the opcode gives its meaning.
+                // One field, whose meaning depends on the opcode.
                 let imm = [WRITE_IMM, SEND_IMM].contains(&opcode);
                 assert_eq!(completion.imm_data(), imm.then_some([0x0a, 0x0b, 0x0c, 0x0d]));
                 let rkey = (opcode == SEND_INVALIDATE).then_some(0x0a0b_0c0d);
@@ -232,7 +232,7 @@ fn an_event_may_have_been_asked_for() {
     }
 }
 
-/// Number, meaning: the PRM's table of syndromes.
+/// Number and meaning, from the PRM's table of syndromes.
 const SYNDROMES: [(u8, Syndrome); 13] = [
     (0x01, Syndrome::LocalLength),
     (0x02, Syndrome::LocalQpOperation),
@@ -308,17 +308,17 @@ fn a_failure_can_be_read() {
     );
 }
 
-/// In an entry of 128 bytes the descriptor is the second half; the first is not looked at.
+/// In an entry of 128 bytes the descriptor is the second half; the ring ignores the first.
 #[test]
 fn the_first_half_of_a_large_entry_is_not_looked_at() {
     let mut bed = Bed::new(1, 128);
     let queue = Outstanding::default();
     bed.register(INDEX, &queue);
     for counter in 0..6 {
-        // An entry that would be taken, were it one.
+        // These bytes would be a valid entry, if the ring read them.
         let at = bed.device.buffer.at(usize::from(counter % 2u16) * 128);
         let lure = Entry::new(REQUESTER, INDEX, 99).0;
-        // SAFETY: the first half of a CQE, which nothing else writes to.
+        // SAFETY: the first half of a CQE of the buffer, to which nothing else writes now.
         unsafe { at.cast::<[u8; 64]>().write_volatile(lure) };
         assert!(bed.next().is_none());
         queue.send(counter, 5, 0x0a);
@@ -329,7 +329,7 @@ fn the_first_half_of_a_large_entry_is_not_looked_at() {
     assert_eq!(bed.ring.corruption(), None);
 }
 
-/// Requests without completions of their own are passed with the next that has one.
+/// Requests without completions of their own are retired with the next one that has a completion.
 #[test]
 fn a_completion_may_be_about_a_request_behind_others() {
     let mut bed = Bed::new(2, 64);

@@ -1,12 +1,12 @@
-//! Arbitrary bytes in the whole of a completion queue, as a broken or hostile device leaves them:
-//! every poll ends, in a completion, in nothing, or in corruption that stays.
+//! Arbitrary bytes in the whole completion queue, as a broken or hostile device leaves them. Every
+//! poll ends: in a completion, in nothing, or in corruption that stays.
 //!
-//! `MLX5_FUZZ_ROUNDS` sets how many inputs are tried, `MLX5_SEED` the first seed.
+//! `MLX5_FUZZ_ROUNDS` sets the number of inputs, `MLX5_SEED` the first seed.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use mlx5_prm::cqe::MiniFormat;
 
-/// Inputs tried by default.
+/// Number of inputs by default.
 const ROUNDS: u64 = 1500;
 
 pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
@@ -14,7 +14,7 @@ pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
         .map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -28,8 +28,8 @@ impl Random {
     fn entry(&mut self) -> Entry {
         let mut bytes = [0; 64];
         bytes.iter_mut().for_each(|byte| *byte = self.next() as u8);
-        // Mostly of a queue that there is, of a kind that can be, and short, so that the decoder is
-        // met behind the first checks.
+        // Mostly an entry of an existing queue, of a possible kind, and short, so that it passes
+        // the first checks.
         let mut entry = Entry(bytes);
         if !self.next().is_multiple_of(8) {
             entry.0[32..36].copy_from_slice(&(self.next() as u32 % 3).to_be_bytes());
@@ -68,13 +68,13 @@ fn one(seed: u64) -> (usize, bool) {
                 queue.receive(counter, counter.into());
             }
         }
-        // Anywhere in the ring, written or not.
+        // At any index of the ring, written or not.
         for _ in 0..1 + random.next() % 6 {
             let entry = random.entry();
             bed.device.store(turn + random.next() as u32 % 8, entry);
         }
         let before = bed.ring.consumer();
-        // No more than the ring has can be found without the device.
+        // Without the device, polls can find no more entries than the ring has.
         for _ in 0..=2u32 << log_size {
             let Some(wc) = bed.next() else { break };
             crate::untrusted::read_all(&wc);

@@ -1,4 +1,4 @@
-//! Which CQEs are new, lap after lap, and when the consumer index is published.
+//! The new CQEs of each lap, and the times at which the consumer index is published.
 
 use crate::bed::{Bed, Entry, Outstanding};
 
@@ -13,7 +13,7 @@ fn a_new_queue_holds_nothing() {
             let mut bed = Bed::<Outstanding>::new(log_size, stride);
             assert_eq!(bed.ring.state().size(), 1 << log_size);
             for index in 0..1 << log_size {
-                // Opcode 15, not written; and the owner bit of the lap before the first.
+                // Opcode 15, not written; and the ownership bit of the lap before the first.
                 assert_eq!(bed.device.last_byte(index), 0xf1);
             }
             assert!(!bed.ring.has_next());
@@ -45,8 +45,8 @@ fn every_entry_is_taken_once_in_every_lap() {
     }
 }
 
-/// Everything in the queue looks like the last lap's except for the ownership bit: were it not
-/// looked at, old entries would complete what is outstanding now.
+/// Everything in the queue looks like the last lap's except for the ownership bit. If the ring
+/// ignored that, old entries would complete the outstanding requests.
 #[test]
 fn an_entry_of_the_last_lap_completes_nothing() {
     let mut bed = Bed::new(2, 64);
@@ -107,7 +107,7 @@ fn the_device_is_told_what_was_consumed_when_that_is_published() {
     }
 }
 
-/// CQEs are read when they are polled: those that were polled but not published stay.
+/// The ring reads CQEs when it polls them: those that were polled but not published stay.
 #[test]
 fn a_batch_is_taken_with_one_publication() {
     let mut bed = Bed::new(4, 64);
@@ -128,7 +128,7 @@ fn a_batch_is_taken_with_one_publication() {
     }
 }
 
-/// CQEs that were taken one by one and never published are published with the next ones.
+/// CQEs that were consumed one by one and never published are published with the next ones.
 #[test]
 fn a_poll_publishes_what_was_taken_before_it() {
     let mut bed = Bed::new(3, 64);
@@ -147,7 +147,7 @@ fn a_poll_publishes_what_was_taken_before_it() {
     drop(poll);
     assert_eq!((bed.told(), bed.ring.consumer()), (4, 4));
     assert_eq!(bed.next_id(), Some(4));
-    // A poll that finds nothing publishes nothing of its own.
+    // A poll that finds nothing publishes nothing.
     assert!(matches!(bed.ring.poll().next(), mlx5_cq::Next::Empty));
     assert_eq!(bed.ring.consumer(), 5);
 }

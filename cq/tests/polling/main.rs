@@ -1,5 +1,5 @@
-//! Completion queues on plain memory: CQEs written by hand from the tables of the PRM, and the
-//! completions that polling returns.
+//! Completion queues in plain memory: CQEs built from the tables of the PRM, and the completions
+//! that polling returns.
 #![cfg(not(loom))]
 
 mod bed;

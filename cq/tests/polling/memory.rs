@@ -12,7 +12,7 @@ struct Counting;
 static HEAP: Counting = Counting;
 
 thread_local! {
-    /// How often the thread allocated, and how many bytes it has.
+    /// Number of allocations of the thread, and bytes that it has.
     static OF_THREAD: Cell<(usize, isize)> = const { Cell::new((0, 0)) };
 }
 
@@ -23,17 +23,18 @@ fn count(allocations: usize, bytes: isize) {
     });
 }
 
-// SAFETY: the system's allocator does all; counting allocates nothing.
+// SAFETY: the system's allocator does all the work; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size() as isize);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller's promise for `alloc` is the one that `System` needs.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(0, -(layout.size() as isize));
-        // SAFETY: as above.
+        // SAFETY: the caller's promise for `dealloc` is the one that `System` needs, which
+        // allocated the memory.
         unsafe { System.dealloc(memory, layout) };
     }
 }

@@ -1,10 +1,10 @@
-//! The fields of a received Ethernet packet, each at the place that the PRM gives it.
+//! The fields of a received Ethernet packet, each at its offset in the PRM.
 
 use crate::bed::Entry;
 use crate::entries::{INDEX, SEND, check_received};
 use mlx5_cq::{HashedHeaders, HashedTransport, NetworkHeader, TransportHeader};
 
-/// A receive of a packet; every byte that means nothing here is 0xd7.
+/// A receive of a packet; every byte without a meaning here is 0xd7.
 fn packet() -> Entry {
     Entry::new(SEND, INDEX, 0xfffe)
 }
@@ -40,7 +40,7 @@ fn each_checksum_has_a_verdict_of_its_own() {
                 let headers = completion.packet_headers().unwrap();
                 assert_eq!(headers.network_ok(), checks & 2 != 0);
                 assert_eq!(headers.transport_ok(), checks & 4 != 0);
-                // `IBV_WC_IP_CSUM_OK` is for IPv4 alone, and needs both.
+                // `IBV_WC_IP_CSUM_OK` is for IPv4 only, and needs both.
                 assert_eq!(completion.checksum_ok(), Some(ipv4 && checks & 6 == 6));
             });
         }

@@ -1,4 +1,4 @@
-//! CQEs that are not completions of their own.
+//! CQEs that are no completions.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use std::sync::mpsc;
@@ -18,8 +18,8 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
             told.send((entry.mkey.get(), entry.syndrome.get())).unwrap();
         }));
         for lap in 0..20u32 {
-            // The word that has the user index elsewhere is syndrome, type and domain here: it may
-            // well look like an index that no queue has.
+            // The word that has the user index in other CQEs has syndrome, type and domain here, so
+            // it may look like an index that no queue has.
             for index in [5, 0x20_0001] {
                 bed.device.write(Entry::new(SIGNATURE_ERROR, index, 0));
                 assert!(bed.next().is_none());

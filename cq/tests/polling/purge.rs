@@ -6,7 +6,7 @@ use mlx5_cq::Deferred;
 use mlx5_prm::cqe::{CqeOpcode, MiniFormat};
 use std::sync::{Arc, Mutex};
 
-/// The user indexes: of the queue that is reset, of one that goes on, of one that was destroyed.
+/// User indexes: of the queue that is reset, of one that continues, of one that was destroyed.
 const RESET: u32 = 3;
 const OTHER: u32 = 4;
 const GONE: u32 = 5;
@@ -14,7 +14,7 @@ const RECEIVE: u8 = 2;
 
 fn purge(bed: &mut Bed) -> (u32, Vec<u16>) {
     let mut discarded = Vec::new();
-    // SAFETY: there is no other thread.
+    // SAFETY: there is no other thread that could call `end_of`.
     let count = unsafe { bed.ring.purge(RESET, |counter| discarded.push(counter)) };
     (count, discarded)
 }
@@ -108,7 +108,7 @@ fn a_full_ring_of_one_queue_is_empty_afterwards() {
         (0..8).for_each(|counter| bed.device.write(Entry::new(0, RESET, counter)));
         assert_eq!(purge(&mut bed).0, 8);
         assert!(bed.next().is_none());
-        // Nothing of it looks like a CQE of the next lap.
+        // Nothing that the purge leaves looks like a CQE of the next lap.
         for counter in 0..40 {
             other.send(counter, 2, 0x0a);
             bed.device.write(Entry::new(0, OTHER, counter));
@@ -128,7 +128,7 @@ fn what_names_no_queue_stays() {
     let told = Arc::new(Mutex::new(0));
     let count = Arc::clone(&told);
     bed.ring.on_signature_error(Box::new(move |_| *count.lock().unwrap() += 1));
-    // The CQE of a signature error has something else in place of the user index.
+    // The CQE of a signature error has another field in place of the user index.
     bed.device.write(Entry::new(12, RESET, 0));
     bed.device.write(Entry::new(0, RESET, 0));
     other.send(1, 1, 0x0a);
@@ -174,7 +174,7 @@ fn deferred_destruction_does_not_wait_at_a_place_that_moved() {
     for (opcode, index) in [(RECEIVE, GONE), (0, RESET), (0, RESET), (0, RESET)] {
         bed.device.write(Entry::new(opcode, index, 9));
     }
-    // As a queue is destroyed: it is kept until its last CQE is passed.
+    // The steps of a driver that destroys a queue: it keeps the queue until its last CQE is passed.
     deferred.push(bed.ring.state().end_of(GONE).expect("one is there"), ());
     bed.table.depart(GONE);
     assert_eq!(purge(&mut bed).0, 3);
@@ -239,7 +239,7 @@ fn a_run_that_was_polled_in_part_stays_when_a_destroyed_queue_behind_it_goes() {
     assert_eq!((bed.ring.consumer(), bed.ring.corruption()), (6, None));
 }
 
-/// Sequences of random CQEs and compressed runs of three queues, polled in part, against a list.
+/// Random CQEs and compressed runs of three queues, polled in part, compared with a list.
 #[test]
 fn random_rings_keep_what_is_of_other_queues() {
     for seed in 0..300_u64 {
@@ -255,7 +255,7 @@ fn random_rings_keep_what_is_of_other_queues() {
         queues.iter().for_each(|(index, queue)| bed.register(*index, queue));
         let (mut counters, mut expected) = ([0_u16; 3], std::collections::VecDeque::new());
         for round in 0..60 {
-            // Written as far as there is room.
+            // Writes until there is no room.
             loop {
                 let count = if below(3) == 0 { 2 + below(16) as u32 } else { 1 };
                 if bed.device.written + count - bed.ring.consumer() > 32 || below(8) == 0 {
@@ -293,7 +293,7 @@ fn random_rings_keep_what_is_of_other_queues() {
                     "seed {seed}, round {round}"
                 );
                 expected.retain(|one| one.0 != RESET);
-                // As a reset does.
+                // The steps of a driver that resets a queue.
                 queues[0].1.receives.borrow_mut().clear();
                 assert_eq!(bed.ring.state().end_of(RESET), None);
             }
@@ -316,7 +316,7 @@ fn purge_until_an_index_leaves_what_lies_behind_it() {
             bed.device.write(Entry::new(0, index, counter));
         }
         let before = indexes[..end].iter().filter(|index| **index == RESET).count() as u32;
-        // SAFETY: there is no other thread.
+        // SAFETY: there is no other thread that could call `end_of`.
         let removed = unsafe { bed.ring.purge_until(RESET, Some(end as u32), |_| ()) };
         assert_eq!((removed, bed.ring.consumer()), (before, before), "{end}");
         let left = (0..7).filter(|&at| at >= end || indexes[at] == OTHER);
@@ -359,7 +359,7 @@ fn ring_follows_the_doorbell_record_out_of_a_run() {
     }
 }
 
-/// The doorbell record has 24 bits, which begin again.
+/// The doorbell record has only 24 bits, which wrap.
 #[test]
 fn consumer_index_of_another_program_never_goes_back() {
     let mut bed: Bed<Outstanding> = Bed::new(3, 64);

@@ -11,17 +11,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// A queue of requests with strides: the identifiers of those that are outstanding.
+/// A queue of requests with strides: the identifiers of the outstanding ones.
 struct Sharing {
     requests: RefCell<VecDeque<u64>>,
-    /// The number of the oldest one.
+    /// The number of the oldest request.
     number: Cell<u16>,
     strides: u32,
     taken: Cell<u32>,
 }
 
 impl Sharing {
-    /// A queue with so many requests outstanding, whose identifiers begin with 100.
+    /// A queue with `requests` outstanding requests, whose identifiers begin with 100.
     fn new(requests: u64, strides: u32) -> Self {
         let requests = RefCell::new((100..100 + requests).collect());
         Self { requests, number: Cell::new(0), strides, taken: Cell::new(0) }
@@ -99,19 +99,19 @@ impl Queue for Sharing {
     }
 }
 
-/// Which bits of a number say the place of a request in the ring.
+/// The bits of a request's number that are its slot in the ring.
 const MASK: u16 = 7;
 /// The queue's user index.
 const INDEX: u32 = 5;
-/// The bit of strides that were skipped.
+/// The bit of skipped strides.
 const FILLER: u32 = 1 << 31;
 
-/// The byte count of a packet of so many bytes that takes so many strides.
+/// The byte count of a packet of `bytes` bytes that takes `count` strides.
 fn told(count: u32, bytes: u32) -> u32 {
     count << 16 | bytes
 }
 
-/// Of request 100, the first one.
+/// An entry of request 100, the first one.
 fn entry(first: u32, byte_count: u32) -> Entry {
     entry_of(100, first, byte_count)
 }
@@ -120,25 +120,27 @@ fn entry_of(request: u64, first: u32, byte_count: u32) -> Entry {
     Entry::new(2, INDEX, first as u16).byte_count(byte_count).request((request - 100) as u16)
 }
 
-/// Of a packet of a request that failed, or of one after which the queue receives nothing more.
+/// An entry of a packet that failed, or of an error after which the queue receives nothing more.
 fn failed(request: u64, syndrome: u8, count: u32) -> Entry {
     let entry = Entry::new(14, INDEX, 0x1234).error(syndrome, 0).byte_count(told(count, 0));
     entry.request((request - 100) as u16)
 }
 
-/// What a poll returns of a packet: its request, its first stride and its byte count, whether its CQE was
-/// compressed, and what it has of its own then.
+/// A packet that a poll returned: its request, its first stride, its byte count, whether its CQE
+/// was compressed, and the hash of a compressed one.
 type Packet = (u64, u16, u32, bool, Option<u32>);
 
-/// A poll of at most so many packets.
+/// A poll of at most `most` packets.
 fn poll_strides(ring: &mut Ring<Sharing>, most: u32) -> StridePoll<'_, Sharing> {
-    // SAFETY: each test ends it, or makes the next one, before it does anything else with the ring.
+    // SAFETY: each test ends the poll, or starts the next one, before it does anything else with
+    // the ring.
     unsafe { ring.poll_strides(most) }
 }
 
-/// Polls at most so many packets. Returns them, and how many of them the fast path found.
+/// Polls at most `most` packets. Returns them, and the number that the fast path found.
 ///
-/// Each request is told to have ended once: when the last packet of it is gone, or by its strides.
+/// Checks that the end of each request is reported once: after its last packet is dropped, or with
+/// its strides.
 #[track_caller]
 fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usize) {
     let (mut packets, mut fast, mut last) = (Vec::new(), 0, None);
@@ -156,7 +158,7 @@ fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usi
                 assert_eq!(Some(notice), ended, "the request of the last packet has ended");
             }) {
                 Some((completion, FoundStrides { first, bytes, ended })) => {
-                    // The model of a queue has requests that end before the packet is gone.
+                    // The model's requests end before the packet is dropped.
                     let end = u32::from(first) + (bytes >> 16 & 0x7fff);
                     assert!(bytes & FILLER != 0 || ended == (end == strides));
                     ((completion, first, bytes), false)
@@ -234,7 +236,7 @@ fn the_fast_path_takes_what_lies_behind_the_last_packet() {
     let mut bed = Bed::new(6, 64);
     let queue = Sharing::new(2, 64);
     bed.register(INDEX, &queue);
-    // The first packet of all: the queue is looked up.
+    // The first packet: the ring has to look up the queue.
     bed.device.write(entry(0, told(1, 60)));
     assert_eq!(poll_of(&mut bed, 64, 9).1, 0);
     for first in 1..63 {
@@ -257,9 +259,9 @@ fn strides_that_were_skipped_are_told_as_such_and_the_next_packet_lies_behind_th
     bed.register(INDEX, &queue);
     bed.device.write(entry(0, told(1, 60)));
     bed.device.write(entry(1, FILLER | told(2, 0)));
-    // Without a word of the two before it.
+    // The packet after the two skipped strides.
     bed.device.write(entry(5, told(1, 61)));
-    // Where they are said to be has no meaning.
+    // The first stride of a filler has no meaning.
     bed.device.write(entry(0, FILLER | told(1, 0)));
     bed.device.write(entry(0x7777, FILLER | told(1, 0)));
     bed.device.write(entry_of(101, 0, told(1, 62)));
@@ -286,12 +288,12 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     assert!(two.next_behind(|_| true).is_none() && two.find(|_| {}).is_none());
     assert_eq!(bed.ring.end_strides(), (3, None));
     assert_eq!(bed.ring.end_strides(), (0, None));
-    // What is left is there, up to the end of the ring.
+    // The remaining packets are there, up to the end of the ring.
     assert_eq!(poll_of(&mut bed, 9, 9).0.len(), 4);
     assert_eq!(bed.told(), 8);
 }
 
-/// Only a ring that was gone round can have been full.
+/// Only a ring that has wrapped can have been full.
 #[test]
 fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
     let mut bed = Bed::new(3, 64);
@@ -307,7 +309,7 @@ fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
     }
 }
 
-/// Of a packet that is not accepted, the strides are taken off the fast path.
+/// The slow path takes the strides of a packet that is not accepted.
 #[test]
 fn what_is_not_accepted_is_found() {
     let mut bed = Bed::new(3, 64);
@@ -328,7 +330,8 @@ fn what_is_not_accepted_is_found() {
     assert_eq!(queue.taken.get(), 3);
 }
 
-/// What was returned before a panic is consumed, also the packet that somebody looked at then.
+/// The packets returned before a panic are consumed, including the one that the panicking closure
+/// had.
 #[test]
 fn a_poll_knows_how_far_it_came_when_somebody_panics() {
     let mut bed = Bed::new(3, 64);
@@ -360,7 +363,7 @@ fn a_poll_knows_how_far_it_came_when_somebody_panics() {
 
 #[test]
 fn strides_that_cannot_be_make_the_ring_corrupt() {
-    // Taken before; more than there are; none.
+    // Strides that were taken before; more than there are; none.
     for (first, count) in [(0, 1), (2, 1), (0, 8), (3, 6), (8, 1), (0xffff, 1), (3, 0), (3, 0x7fff)]
     {
         let mut bed = Bed::new(3, 64);
@@ -395,7 +398,7 @@ fn a_packet_with_inline_data_is_corrupt() {
     }
 }
 
-/// The fast path does not look at the number of the packet's strides alone.
+/// The fast path compares more than the number of the packet's strides.
 #[test]
 fn strides_of_another_request_make_the_ring_corrupt() {
     for behind in [false, true] {
@@ -408,7 +411,7 @@ fn strides_of_another_request_make_the_ring_corrupt() {
                 assert_eq!(poll(&mut bed, 9).0.len(), 1);
             }
             let first = u32::from(behind);
-            // Its number, or its place in the ring.
+            // Its number, or its slot in the ring.
             bed.device.write(entry_of(100 + 8 * 77, first, told(1, 60)));
             assert_eq!(
                 poll(&mut bed, 9),
@@ -422,10 +425,10 @@ fn strides_of_another_request_make_the_ring_corrupt() {
     }
 }
 
-/// A failure that is reported: its request, and whether that has ended.
+/// A reported failure: its request, and whether the request has ended.
 type Failed = (u64, bool);
 
-/// The failures that a poll reports, and the places of its packets.
+/// The failures that a poll reports, and the requests and first strides of its packets.
 fn poll_failed(bed: &mut Bed<Sharing>) -> (Vec<Failed>, Vec<(u64, u16)>) {
     let (mut failed, mut places) = (Vec::new(), Vec::new());
     let mut poll = poll_strides(&mut bed.ring, 9);
@@ -439,7 +442,7 @@ fn poll_failed(bed: &mut Bed<Sharing>) -> (Vec<Failed>, Vec<(u64, u16)>) {
     (failed, places)
 }
 
-/// Length, remote aborted, and one that has no name: the device goes on in the request.
+/// Length, remote aborted, and an error without a name: the device continues in the request.
 #[test]
 fn a_packet_that_failed_is_reported_and_the_next_one_lies_after_its_strides() {
     for syndrome in [1, 0x22, 0x77] {
@@ -456,7 +459,7 @@ fn a_packet_that_failed_is_reported_and_the_next_one_lies_after_its_strides() {
             (vec![(100, false), (100, false), (100, true)], vec![(100, 0), (100, 5), (101, 0)]);
         assert_eq!(poll_failed(&mut bed), expected);
         assert_eq!(bed.told(), 6);
-        // More than are left, and of another request.
+        // More strides than are left, and strides of another request.
         for wrong in [failed(101, syndrome, 8), failed(102, syndrome, 1)] {
             bed.device.write(wrong);
             assert_eq!(poll_failed(&mut bed), (vec![], vec![]));
@@ -465,7 +468,7 @@ fn a_packet_that_failed_is_reported_and_the_next_one_lies_after_its_strides() {
     }
 }
 
-/// Local operation, local protection, flushed: as Linux' mlx5e and DPDK have it.
+/// Local operation, local protection, flushed: as Linux' mlx5e and DPDK handle them.
 #[test]
 fn a_receive_of_a_queue_that_stopped_ends_whatever_was_taken_of_it() {
     for syndrome in [2, 4, 5] {
@@ -479,18 +482,18 @@ fn a_receive_of_a_queue_that_stopped_ends_whatever_was_taken_of_it() {
         let expected = (vec![(100, true), (101, true)], vec![(100, 0), (102, 0)]);
         assert_eq!(poll_failed(&mut bed), expected);
         assert_eq!(bed.told(), 4);
-        // One that finds only such.
+        // A poll that finds only failures.
         bed.device.write(failed(102, syndrome, 0));
         assert_eq!(poll_failed(&mut bed), (vec![(102, true)], vec![]));
         assert_eq!(bed.told(), 5);
-        // It has to name its request, too.
+        // The CQE must name its request, too.
         bed.device.write(failed(104, syndrome, 0));
         assert_eq!(poll_failed(&mut bed), (vec![], vec![]));
         assert!(matches!(bed.ring.corruption(), Some(Corruption::Counter { .. })));
     }
 }
 
-/// A request of one queue is not that of another.
+/// Strides of one queue's request are not taken for another queue's.
 #[test]
 fn queues_take_strides_in_turn_each_its_own() {
     let mut bed = Bed::new(4, 64);
@@ -512,7 +515,7 @@ fn queues_take_strides_in_turn_each_its_own() {
     assert_eq!(queues.map(|queue| queue.taken.get()), [3, 3]);
 }
 
-/// The last CQE of a run is as compressed as the others, though the ring is past the run with it.
+/// The last CQE of a run is as compressed as the others, although the ring leaves the run with it.
 #[test]
 fn every_packet_of_a_run_is_marked_as_compressed_and_none_beside_it() {
     for count in [2, 3, 8, 9, 64, 65, 66, 130] {
@@ -545,7 +548,7 @@ fn every_packet_of_a_run_is_marked_as_compressed_and_none_beside_it() {
                 }
                 assert_eq!(found, expected, "lap {lap}: {count}, {most} at a time");
                 assert_eq!(bed.told(), bed.device.written & 0xff_ffff);
-                // The next lap begins with a request of its own.
+                // The next lap begins with a new request.
                 queue.taken.set(0);
             }
         }

@@ -1,4 +1,4 @@
-//! Posters, a device and a poller, each on a thread of its own, connected only by rings, doorbell
+//! Posters, a device and a poller, each on its own thread, connected only by rings, doorbell
 //! records and queue halves.
 
 use crate::bed::{Bed, Device, Entry, Memory, RING};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const REQUESTS: u64 = 40_000;
 const QUEUES: usize = 2;
 
-/// What a poller knows of a queue pair.
+/// The records of a queue pair that a poller uses.
 struct Records {
     send: SendRecords,
     receive: Arc<ReceiveRecords>,
@@ -51,7 +51,7 @@ impl Queue for Records {
     }
 }
 
-/// The memory of a queue pair, as the device reaches it.
+/// The memory of a queue pair, from the device's side.
 struct QueuePair {
     send_ring: Memory,
     receive_ring: Memory,
@@ -61,7 +61,7 @@ struct QueuePair {
     records: Arc<Records>,
 }
 
-/// Where what is, in a queue pair's words.
+/// Offsets in a queue pair's words.
 const RECORD: usize = 0;
 const GATE: usize = 64;
 const UAR: usize = 128;
@@ -85,9 +85,10 @@ impl QueuePair {
     }
 
     /// # Safety
-    /// Once, and the queues go before this value.
+    /// It is called once, and the queues are dropped before this value.
     unsafe fn queues(&self) -> (SendQueue<Rc>, ReceiveQueue) {
-        // SAFETY: parts of the memory, one for each use; the rest is handed down.
+        // SAFETY: the pointers are to parts of this value's memory, each with one use. The caller
+        // promises to call this once, and to drop the queues first.
         unsafe {
             let gate = Gate::new(self.words.at(GATE).cast());
             gate.set_state(QueueState::ReadyToSend);
@@ -110,9 +111,9 @@ impl QueuePair {
         }
     }
 
-    /// A counter of the doorbell record, and with it what was stored before.
+    /// A counter of the doorbell record. The load synchronises with the poster's store.
     fn counter(&self, offset: usize) -> u16 {
-        // SAFETY: four aligned bytes, to which there is no access but by atomics.
+        // SAFETY: the four aligned bytes are inside the words, and all access to them is atomic.
         let word = unsafe { self.words.at(RECORD + offset).cast::<AtomicU32>().as_ref() };
         u32::from_be(word.load(Ordering::Acquire)) as u16
     }
@@ -120,17 +121,18 @@ impl QueuePair {
     /// Eight bytes of the send ring at unit `unit` of the WQE at block `block`.
     fn word(&self, block: u16, unit: usize, half: usize) -> [u8; 8] {
         let offset = usize::from(block) * 64 + unit * 16 + half * 8;
-        // SAFETY: eight aligned bytes; the poster does not write them as long as they are posted.
+        // SAFETY: the eight aligned bytes are inside the ring, and the poster does not write them
+        // while they are posted.
         let word =
             unsafe { self.send_ring.at(offset % self.send.bytes()).cast::<AtomicU64>().as_ref() };
         word.load(Ordering::Relaxed).to_ne_bytes()
     }
 }
 
-/// How long a poller finds nothing before it gives up, however busy the machine.
+/// Time without a completion after which a poller gives up, however busy the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Tells all threads to stop when one of them panics.
+/// Makes all threads stop when one of them panics.
 struct Alarm<'a>(&'a AtomicBool);
 
 impl Drop for Alarm<'_> {
@@ -141,7 +143,8 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// What request `number` is: its length in bytes of inline data, and whether it is signaled.
+/// The properties of request `number`: its length in bytes of inline data, and whether it is
+/// signaled.
 fn request(number: u64) -> (usize, bool) {
     let length = 8 + (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
     (length, number % 4 == 3 || number + 1 == REQUESTS)
@@ -197,14 +200,14 @@ fn write(device: &mut Device, entry: Entry, told: &impl Fn() -> u32, stop: &Atom
     device.write(entry);
 }
 
-/// Takes the device's side out of a bed: the buffer and the doorbell record.
+/// Takes the device's side out of a bed: the buffer, and the consumer index in the doorbell record.
 fn device_of<Q: Queue>(bed: &mut Bed<Q>) -> (Device, impl Fn() -> u32 + Send + use<Q>) {
     struct Told(NonNull<AtomicU32>);
-    // SAFETY: an address; all access through it is atomic.
+    // SAFETY: the value is an address, and all access through it is atomic.
     unsafe impl Send for Told {}
     impl Told {
         fn get(&self) -> u32 {
-            // SAFETY: the consumer's counter, in memory that every test keeps longer than this.
+            // SAFETY: the consumer index is in memory that every test keeps longer than this value.
             u32::from_be(unsafe { self.0.as_ref() }.load(Ordering::Acquire))
         }
     }
@@ -213,7 +216,8 @@ fn device_of<Q: Queue>(bed: &mut Bed<Q>) -> (Device, impl Fn() -> u32 + Send + u
     (std::mem::replace(&mut bed.device, nothing), move || told.get())
 }
 
-/// Executes what the doorbell records count: each send consumes a receive of its own queue pair.
+/// Executes the requests that the doorbell records count. Each send consumes a receive of its own
+/// queue pair.
 fn execute(
     mut cq: Device,
     told: impl Fn() -> u32,
@@ -258,7 +262,7 @@ fn execute(
     cq
 }
 
-/// Polls until all is there: every signaled request and every message, in order, once.
+/// Polls until there was every signaled request and every message, in order, once.
 fn poll(bed: &mut Bed<Records>, stop: &AtomicBool) {
     let mut sent = [0u64; QUEUES];
     let mut received = [0u64; QUEUES];
@@ -271,7 +275,7 @@ fn poll(bed: &mut Bed<Records>, stop: &AtomicBool) {
         while let Some(completion) = bed.next() {
             completion.status().unwrap();
             polled += 1;
-            // The bytes that name the queue: the user index.
+            // The bytes of the user index, which name the queue.
             let index = usize::from(completion.to_owned().descriptor()[35]);
             let wr_id = completion.wr_id();
             if completion.opcode() == CompletionOpcode::Send {
@@ -311,7 +315,8 @@ fn posters_device_and_poller_need_nothing_but_the_rings() {
         // The buffer outlives the threads.
         let _device = thread::scope(|scope| {
             for queue in queues {
-                // SAFETY: once for each queue pair, in a thread that ends before it.
+                // SAFETY: this runs once for each queue pair, in a thread that ends before the
+                // queue pair is dropped.
                 let (send, receive) = unsafe { queue.queues() };
                 scope.spawn(move || {
                     let _alarm = Alarm(stop);
@@ -349,8 +354,9 @@ impl Queue for Life {
     }
 }
 
-/// One user index goes from queue to queue, each of which is destroyed with completions unpolled,
-/// while another queue continues. No completion of one generation is taken for one of the next.
+/// One user index goes from queue to queue, each of which is destroyed before its completions are
+/// polled, while another queue continues. No completion of one generation is taken for one of the
+/// next.
 #[test]
 fn queues_come_and_go_while_their_completions_are_polled() {
     const LIVES: u16 = 2_000;
@@ -367,7 +373,7 @@ fn queues_come_and_go_while_their_completions_are_polled() {
             let _alarm = Alarm(stop);
             for generation in 0..LIVES {
                 let queue = Arc::new(Life { generation });
-                // SAFETY: kept as deferred until the poller has let go of it.
+                // SAFETY: the queue is in the deferred list until the poller has released it.
                 unsafe { table.set(0, NonNull::from(&*queue), [RING; 2]) };
                 for _ in 0..generation % 4 {
                     write(&mut device, Entry::new(0, 0, generation), &told, stop);

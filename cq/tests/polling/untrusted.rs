@@ -1,4 +1,5 @@
-//! CQEs that no correct device writes. They never cause a completion, a panic or a stray read.
+//! CQEs that no correct device writes. They never cause a completion, a panic or an access outside
+//! the queue.
 
 use crate::bed::{Bed, Entry, Outstanding};
 use crate::compressed::{mini, write_run};
@@ -7,7 +8,7 @@ use mlx5_prm::cqe::{Format, MiniFormat};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// A queue with two completions that are as they should be, then `bad`, then another good one.
+/// A queue with two correct completions, then `bad`, then another correct one.
 fn check(bad: Entry, expected: Corruption) {
     for stride in [64, 128] {
         for before in 0..3u16 {
@@ -39,7 +40,7 @@ fn check(bad: Entry, expected: Corruption) {
 
 #[test]
 fn an_opcode_that_is_not_known_is_corruption() {
-    // 5 and 6 are of resized and tag matching queues, 15 of entries not written.
+    // Opcodes 5 and 6 are of resized and tag-matching queues, 15 is of entries not written.
     for opcode in (5..=11).chain([15]) {
         check(Entry::new(opcode, 5, 0), Corruption::Opcode(opcode));
     }
@@ -47,7 +48,7 @@ fn an_opcode_that_is_not_known_is_corruption() {
 
 #[test]
 fn a_user_index_that_no_queue_ever_had_is_corruption() {
-    // In an entry about a signature, 12, there is no user index.
+    // An entry about a signature, opcode 12, has no user index.
     for opcode in (0..16).filter(|opcode| *opcode != 12) {
         for index in [0, 4, 6, 0x1005, 0xff_ffff] {
             check(Entry::new(opcode, index, 0), Corruption::UserIndex(index));
@@ -65,8 +66,8 @@ fn a_request_that_is_not_outstanding_is_corruption() {
     }
 }
 
-/// Where a message lies was settled when the entry was taken: in an entry of 64 bytes there is none
-/// before the descriptor, whatever a device makes of it meanwhile.
+/// The place of a message is fixed when the ring takes the entry. In an entry of 64 bytes there is
+/// no message before the descriptor, whatever a device writes afterwards.
 #[test]
 fn an_entry_that_changes_once_it_was_taken_leads_nowhere_else() {
     for stride in [64, 128] {
@@ -87,7 +88,7 @@ fn an_entry_that_changes_once_it_was_taken_leads_nowhere_else() {
     }
 }
 
-/// A completion must not come true later, when the request that it names has been posted.
+/// A completion of a request that is not posted must not become valid when the request is posted.
 #[test]
 fn an_entry_that_came_too_early_never_completes_anything() {
     for (opcode, unsignaled) in [(0, 0), (0, 1), (13, 0), (2, 0), (14, 0)] {
@@ -110,7 +111,7 @@ fn an_entry_that_came_too_early_never_completes_anything() {
             assert!(bed.next().is_none());
             assert_eq!(bed.ring.corruption(), corruption);
         }
-        // An index that is given out later does not help either.
+        // Nor does it become valid when its user index is assigned later.
         let mut bed = Bed::new(3, 64);
         bed.device.write(Entry::new(opcode, 5, counter));
         assert!(bed.next().is_none());
@@ -120,7 +121,8 @@ fn an_entry_that_came_too_early_never_completes_anything() {
     }
 }
 
-/// A queue whose completions wait must not look as if none did: it would be started over, or freed.
+/// A queue with completions to poll must not look as if it had none, because the driver would reset
+/// or free it.
 #[test]
 fn what_a_device_writes_to_the_record_changes_nothing_here() {
     let mut bed = Bed::new(3, 64);
@@ -166,7 +168,7 @@ fn corruption_can_be_read() {
     );
 }
 
-/// Asks for everything.
+/// Calls every accessor.
 pub(crate) fn read_all(completion: &WorkCompletion<'_>) {
     let owned = completion.to_owned();
     for completion in [completion, &owned.as_completion()] {
@@ -186,7 +188,7 @@ pub(crate) fn read_all(completion: &WorkCompletion<'_>) {
     }
 }
 
-/// What must come of an entry, read from its bytes by hand.
+/// The expected result for an entry, decoded from its bytes here.
 #[derive(PartialEq, Debug)]
 enum Verdict {
     Completion(u64),
@@ -196,7 +198,7 @@ enum Verdict {
 
 fn verdict(bytes: &[u8; 64], stride: usize) -> Verdict {
     let length = u32::from_be_bytes([bytes[44], bytes[45], bytes[46], bytes[47]]);
-    // Formats mean something where there was no error.
+    // The format has a meaning only in entries without an error.
     match (bytes[63] >> 4, bytes[63] >> 2 & 3) {
         (0..=4, 3) => return Verdict::Corrupt(Corruption::Format(Format::Compressed)),
         (0..=4, 2) if stride == 64 => {
@@ -224,7 +226,7 @@ fn verdict(bytes: &[u8; 64], stride: usize) -> Verdict {
     }
 }
 
-/// Bytes as they come, but often about queues and requests that there are.
+/// Random bytes, but often about existing queues and requests.
 fn any_entry() -> impl Strategy<Value = [u8; 64]> {
     let index = prop_oneof![6 => (0..4u32).boxed(), 1 => any::<u32>().boxed()];
     let counter = prop_oneof![6 => (0..9u16).boxed(), 1 => any::<u16>().boxed()];
@@ -237,7 +239,7 @@ fn any_entry() -> impl Strategy<Value = [u8; 64]> {
             bytes[33..36].copy_from_slice(&index.to_be_bytes()[1..]);
             bytes[60..62].copy_from_slice(&counter.to_be_bytes());
         }
-        // Mostly short: a message may be in the entry.
+        // Mostly short, so that the message fits into the entry.
         if bytes[0] & 3 != 0 {
             let length = u32::from(bytes[1] % 80);
             bytes[44..48].copy_from_slice(&length.to_be_bytes());
@@ -267,7 +269,7 @@ proptest! {
         }
         bed.table.depart(2);
         for bytes in entries {
-            // Every request that is known is outstanding.
+            // All requests of the queues are outstanding.
             for (i, queue) in (0..).zip(&queues[..2]) {
                 queue.sends.borrow_mut().clear();
                 queue.receives.borrow_mut().clear();
@@ -302,7 +304,7 @@ proptest! {
     }
 }
 
-/// How many CQEs wait is asked while the title of the run that is polled changes.
+/// The number of waiting CQEs is read while the device changes the title of the current run.
 #[test]
 fn a_title_that_is_taken_back_does_not_change_how_many_of_its_run_wait() {
     for taken in 1..4 {

@@ -1,6 +1,7 @@
-//! A device that does what the manual allows and drivers do not expect: errors between compressed runs,
-//! receives out of order, queues that are reset or destroyed while a run is polled, several resets before
-//! the next poll. Each completion is returned once, in order, unless its queue was reset or destroyed.
+//! A device that does what the manual allows and drivers do not expect: errors between compressed
+//! runs, receives out of order, queues that are reset or destroyed while a run is polled, several
+//! resets before the next poll. Each completion is returned once, in order, unless its queue was
+//! reset or destroyed.
 //!
 //! `MLX5_FUZZ_ROUNDS` sets the number of seeds, `MLX5_SEED` the first.
 
@@ -19,7 +20,7 @@ const RECEIVE: u8 = 2;
 const REQUEST_ERROR: u8 = 13;
 const RECEIVE_ERROR: u8 = 14;
 
-/// A completion that the next polls are to return.
+/// A completion that the next polls must return.
 #[derive(Clone, Copy)]
 struct Expected {
     index: u32,
@@ -29,11 +30,11 @@ struct Expected {
     receive: Option<u16>,
 }
 
-/// What a queue pair has in flight.
+/// The outstanding requests of a queue pair.
 struct Pair {
     index: u32,
     records: Box<Outstanding>,
-    /// Its receives are of a shared queue: they complete in any order.
+    /// Whether its receives are of a shared queue, so that they complete in any order.
     shared: bool,
     sends: VecDeque<(u16, u64)>,
     receives: VecDeque<(u16, u64)>,
@@ -78,10 +79,10 @@ struct World {
     expected: VecDeque<Expected>,
     skipped: Arc<Mutex<Vec<(u32, u16)>>>,
     discarded: Vec<(u32, u16)>,
-    /// Receives that no poll returns.
+    /// Receives that no poll will return.
     owed: Vec<(u32, u16)>,
     wr_id: u64,
-    /// Of a queue that was handed over: what the next poll removes before.
+    /// The CQEs to remove before the next poll of a queue that was handed over.
     stale: Option<Vec<(u32, u32)>>,
     free: Vec<u32>,
     returned: usize,
@@ -136,7 +137,7 @@ impl World {
         let index = pair.index;
         match kind {
             0 | 1 => {
-                // Those before the last one were not signaled.
+                // The requests before the last one are unsignaled.
                 pair.post(&mut self.wr_id, posted, false);
                 let last = place.min(pair.sends.len() - 1);
                 let (counter, wr_id) = pair.sends.drain(..=last).next_back().expect("one is there");
@@ -155,7 +156,8 @@ impl World {
                 self.expected.push_back(Expected { index, wr_id, good, receive });
             }
             _ if count <= room => {
-                // A run has requests one behind the other: all older ones stay, or there are none.
+                // A run has consecutive new requests and leaves older receives outstanding, which
+                // only a shared queue allows.
                 if !pair.shared && !pair.receives.is_empty() {
                     return;
                 }
@@ -175,7 +177,7 @@ impl World {
         }
     }
 
-    /// Takes a queue back that was handed over.
+    /// Takes back a queue that was handed over.
     fn take_back(&mut self) {
         let Some(mut stale) = self.stale.take() else { return };
         let start = self.bed.ring.consumer();
@@ -183,7 +185,7 @@ impl World {
         for (end, index) in stale {
             let discarded = &mut self.discarded;
             let discard = |counter| discarded.push((index, counter));
-            // SAFETY: there is no other thread.
+            // SAFETY: there is no other thread that could call `end_of`.
             unsafe { self.bed.ring.purge_until(index, Some(end), discard) };
         }
     }
@@ -200,7 +202,7 @@ impl World {
         self.release();
     }
 
-    /// Frees the indexes of destroyed queues that nothing names any more.
+    /// Frees the indexes of destroyed queues that no CQE names any more.
     fn release(&mut self) {
         let consumer = self.bed.ring.consumer();
         let free = &mut self.free;
@@ -213,7 +215,7 @@ impl World {
         });
     }
 
-    /// What polls return no more of a queue; its receives are told.
+    /// Drops the completions of a queue that polls will no longer return, and returns its receives.
     fn drop_expected(&mut self, index: u32) -> Vec<(u32, u16)> {
         let dropped = self.expected.iter().filter(|one| one.index == index);
         let receives = dropped.filter_map(|one| Some((index, one.receive?))).collect();
@@ -233,7 +235,7 @@ impl World {
             }
             (None, _) => {
                 let discarded = &mut self.discarded;
-                // SAFETY: there is no other thread.
+                // SAFETY: there is no other thread that could call `end_of`.
                 unsafe { self.bed.ring.purge(index, |counter| discarded.push((index, counter))) };
                 assert_eq!(self.bed.ring.state().end_of(index), None);
             }
@@ -283,7 +285,7 @@ fn one(seed: u64) -> usize {
     }
     world.take_back();
     assert!(world.bed.next().is_none());
-    // Each receive that no poll returned was told once.
+    // The ring reported each receive that no poll returned, once.
     let mut told = std::mem::take(&mut *world.skipped.lock().unwrap());
     told.append(&mut world.discarded);
     told.sort_unstable();

@@ -34,7 +34,7 @@ layouts! {
         dst_ipv4_dst_ipv6, dst_ipv4_dst_ipv6_mut: 0x180 => [u8; 16];
     }
 
-    /// What else there is to match. `mlx5_ifc_fte_match_set_misc_bits`.
+    /// Further fields to match. `mlx5_ifc_fte_match_set_misc_bits`.
     pub struct MatchMisc [0x200] {
         gre_c_present, set_gre_c_present: 0x0, 1;
         gre_k_present, set_gre_k_present: 0x2, 1;
@@ -220,8 +220,8 @@ layouts! {
         syndrome, set_syndrome: 0x20, 32;
     }
 
-    /// Where an entry sends a packet. `mlx5_ifc_dest_format_struct_bits`; a counter has its number in
-    /// the whole first dword (`mlx5_ifc_flow_counter_list_bits`).
+    /// The destination of an entry's packets. `mlx5_ifc_dest_format_struct_bits`; a counter has its
+    /// number in the whole first dword (`mlx5_ifc_flow_counter_list_bits`).
     pub struct FlowDestination [0x40] {
         /// A [`DestinationType`].
         destination_type, set_destination_type: 0x0, 8;
@@ -329,7 +329,7 @@ layouts! {
         syndrome, set_syndrome: 0x20, 32;
     }
 
-    /// What passed. `mlx5_ifc_traffic_counter_bits`.
+    /// The counts of a counter. `mlx5_ifc_traffic_counter_bits`.
     pub struct TrafficCounter [0x80] {
         packets, set_packets: 0x0, 64;
         octets, set_octets: 0x40, 64;
@@ -350,8 +350,8 @@ commands! {
     QUERY_FLOW_COUNTER: QueryFlowCounterIn => QueryFlowCounterOut;
 }
 
-/// Bits of `CreateFlowGroupIn::match_criteria_enable`: the parts of [`MatchParameters`] that a group
-/// matches. `MLX5_MATCH_*`, `device.h`.
+/// Bits of `CreateFlowGroupIn::match_criteria_enable`: the parts of [`MatchParameters`] that a
+/// group matches. `MLX5_MATCH_*`, `device.h`.
 pub mod match_criteria {
     /// The outer headers.
     pub const OUTER_HEADERS: u32 = 1 << 0;
@@ -381,7 +381,8 @@ pub mod flow_action {
     pub const COUNT: u32 = 1 << 3;
 }
 
-/// Bits of `SetFlowTableEntryIn::modify_enable_mask`. `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`, `device.h`.
+/// Bits of `SetFlowTableEntryIn::modify_enable_mask`. `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`,
+/// `device.h`.
 pub mod modify_entry {
     /// The action.
     pub const ACTION: u32 = 1 << 0;

@@ -19,7 +19,7 @@ layouts! {
         vlan, set_vlan: 0x14, 12;
     }
 
-    /// What a vport has received and sent of one kind of traffic.
+    /// The packets and octets of one kind of traffic that a vport has received and sent.
     ///
     /// Two of `mlx5_ifc_traffic_counter_bits`.
     pub struct TrafficCounterPair [0x100] {
@@ -55,7 +55,7 @@ layouts! {
         eth_multicast, eth_multicast_mut: 0x580 => TrafficCounterPair;
     }
 
-    /// What went wrong with a vport's packets.
+    /// Error counters of a vport.
     ///
     /// `mlx5_ifc_vnic_diagnostic_statistics_bits`.
     pub struct VnicDiagnosticStatistics [0x1000] {
@@ -118,7 +118,8 @@ layouts! {
 
     /// Context of an Ethernet vport.
     ///
-    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses or VLANs, 64 bits each.
+    /// `mlx5_ifc_nic_vport_context_bits`. Followed by the list of allowed addresses or VLANs, 64
+    /// bits each.
     pub struct NicVportContext [0x800] {
         min_wqe_inline_mode, set_min_wqe_inline_mode: 0x5, 3;
         disable_mc_local_lb, set_disable_mc_local_lb: 0x1d, 1;
@@ -402,7 +403,7 @@ codes! {
         UPLINK = 2;
     }
 
-    /// What the list behind a `NicVportContext` has. `MLX5_NVPRT_LIST_TYPE_*`, `device.h`.
+    /// The type of the list after a `NicVportContext`. `MLX5_NVPRT_LIST_TYPE_*`, `device.h`.
     pub struct AllowedListType {
         UNICAST = 0;
         MULTICAST = 1;

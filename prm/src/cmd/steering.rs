@@ -1,5 +1,5 @@
-//! What leads a received packet to a queue, and a sent one to its domain: TIRs, TISes, and tables of
-//! receive queues.
+//! The objects that steer a received packet to a queue, and a sent one to its domain: TIRs, TISes,
+//! and tables of receive queues.
 
 use super::commands;
 use crate::fields::{codes, layouts};
@@ -275,8 +275,8 @@ pub mod hash_fields {
 
 /// Bits of `TirContext::self_lb_block`. `MLX5_TIRC_SELF_LB_BLOCK_*`, `mlx5_ifc.h`.
 ///
-/// A bit that is set *lets in* frames that the transport domain sent itself, whatever its name says:
-/// Linux sets it to test a loopback (`mlx5e_test_loopback_setup`) and for
+/// A bit that is set *lets in* frames that the transport domain sent itself, whatever its name
+/// says: Linux sets it to test a loopback (`mlx5e_test_loopback_setup`) and for
 /// `MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_*`, and clears it when an interface opens.
 pub mod self_lb_block {
     /// Unicast frames of the transport domain's own.

@@ -1,4 +1,4 @@
-//! Calls to the kernel: which are compared, and what their bytes mean.
+//! Calls to the kernel: which of them the oracle compares, and the meaning of their bytes.
 
 use std::mem::offset_of;
 
@@ -13,20 +13,20 @@ use zerocopy::FromBytes;
 use crate::event::Call;
 use crate::watch::POINTED;
 
-/// How a field is compared.
+/// The way to compare a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Equal on both sides.
     Same,
-    /// An address: given on both sides.
+    /// An address: both sides give one.
     Address,
-    /// Each side's own: a handle, a page, an index.
+    /// Each side has its own: a handle, a page, an index.
     Own,
     /// Equal, where this bit of MODIFY_QP's mask is set.
     With(QpAttrMask),
-    /// An address: given on both sides, or on none.
+    /// An address: both sides give one, or neither does.
     Given,
-    /// Handles, of which some are the same: in the same places on both sides.
+    /// Handles, some of them equal: the equal ones must be in the same places on both sides.
     Handles,
     /// A rule's specifications, equal but for the counters' handle.
     Specs,
@@ -320,10 +320,10 @@ const KINDS: &[Kind] = &[
     ),
 ];
 
-/// The call that makes a queue pair that spreads packets: it has a driver's part of its own.
+/// The call that makes a queue pair that spreads packets. Its input has a part for the driver.
 const CREATE_HASH_QP: &str = "CREATE_HASH_QP";
 
-/// Where the specification of a rule that counts has the counters' handle, by the walk over all.
+/// Clears the counters' handle in the specifications of a rule that counts.
 fn without_counters(mut specs: &[u8]) -> Vec<u8> {
     let mut all = specs.to_vec();
     let mut at = 0;
@@ -340,7 +340,7 @@ fn without_counters(mut specs: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Handles by the order in which each appears first.
+/// The handles, each replaced by its number in order of first appearance.
 fn by_order(handles: &[u8]) -> Vec<usize> {
     let mut known: Vec<&[u8]> = Vec::new();
     let mut number = |handle| {
@@ -352,7 +352,7 @@ fn by_order(handles: &[u8]) -> Vec<usize> {
     handles.chunks(size_of::<u32>()).map(&mut number).collect()
 }
 
-/// What a call is, if it is compared.
+/// The kind of a call, if the oracle compares it.
 fn kind(call: &Call) -> Option<&'static Kind> {
     let command = call.inputs.get(&attr::invoke_write::WRITE_CMD.0);
     let command = command.and_then(|bytes| Some(u32::from_ne_bytes(*bytes.first_chunk()?)));
@@ -366,12 +366,12 @@ fn kind(call: &Call) -> Option<&'static Kind> {
     })
 }
 
-/// The name of a call that is compared.
+/// The name of a call that the oracle compares.
 pub(crate) fn name(call: &Call) -> Option<&'static str> {
     kind(call).map(|(name, ..)| *name)
 }
 
-/// A field's bytes; what is not said is zero.
+/// A field's bytes; zeros if the call does not have the field.
 fn bytes(call: &Call, (attribute, _, at, length, _): &Field) -> Vec<u8> {
     let all = call.inputs.get(attribute).map(Vec::as_slice).unwrap_or_default();
     let there = all.get(*at..).unwrap_or_default();
@@ -390,7 +390,8 @@ fn value(bytes: &[u8]) -> String {
     format!("{:#x}", u64::from_le_bytes(word))
 }
 
-/// Compares two calls of the same kind: what differs, and its value on both sides.
+/// Compares two calls of the same kind. Returns the name of each field that differs, with the value
+/// of both sides.
 pub(crate) fn compare(peer: &Call, ours: &Call) -> Vec<(String, String, String)> {
     let Some((_, _, _, fields)) = kind(peer) else { return Vec::new() };
     let mask_of = |call: &Call| {
@@ -417,7 +418,7 @@ pub(crate) fn compare(peer: &Call, ours: &Call) -> Vec<(String, String, String)>
             found.push(((*name).to_owned(), value(&a), value(&b)));
         }
     }
-    // Whatever is said besides must be known here.
+    // This table must know every attribute of the call.
     let known = |id: u16| {
         id == attr::invoke_write::WRITE_CMD.0 && peer.object == 0
             || fields.iter().any(|(attribute, ..)| *attribute == id)

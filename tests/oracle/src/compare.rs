@@ -1,4 +1,4 @@
-//! Comparing what happened on both sides.
+//! Compares what happened on both sides.
 
 use std::mem::offset_of;
 
@@ -18,17 +18,17 @@ pub(crate) const STRIDES: &str = "strides";
 /// Something that is not the same on both sides.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// What kind of difference it is.
+    /// The kind of difference.
     pub(crate) id: String,
-    /// Where it was found.
+    /// The place of the difference: script, label and so on.
     pub(crate) place: String,
     pub(crate) peer: String,
     pub(crate) ours: String,
 }
 
-/// One thing that was compared.
+/// One thing that the oracle compared.
 pub(crate) struct Comparison {
-    /// What kind of thing.
+    /// The kind of thing.
     pub(crate) kind: &'static str,
     pub(crate) differences: Vec<Difference>,
 }
@@ -70,7 +70,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.chunks(UNIT).map(unit).collect::<Vec<_>>().join(" ")
 }
 
-/// A WQE with zero in the place of the queue pair's number, which must be its own.
+/// A WQE whose queue pair number, which must be its own, is replaced by zero.
 fn normal(wqe: &[u8], qpn: u32) -> Vec<u8> {
     let mut wqe = wqe.to_vec();
     if wqe.get(4..7) == Some(&qpn.to_be_bytes()[1..]) {
@@ -87,18 +87,17 @@ const WITH_IMMEDIATE: [u8; 4] = [
     Opcode::Umr as u8,
 ];
 
-/// Where a WQE asks for a completion, and for others to be waited for.
+/// Offset of the control byte: it asks for a completion, and sets the fences.
 const CONTROL: usize = 11;
 
-/// Where an atomic has what it compares with: behind what else there is, in front of the entry for
-/// the old value.
+/// The bytes that an atomic compares with: the last ones before the entry for the old value.
 fn compare_of(wqe: &[u8]) -> std::ops::Range<usize> {
     let end = wqe.len() - UNIT;
     end - size_of::<u64>()..end
 }
 
-/// Where the context of an invalidated key has nothing to say: it frees the key, and names any queue
-/// pair.
+/// The unused parts of an invalidated key's context: the request frees the key, and may name any
+/// queue pair.
 const UNWRITTEN: [std::ops::Range<usize>; 2] = [65..68, 72..128];
 
 /// Whether a WQE invalidates a key: a UMR whose context says that it is free.
@@ -108,8 +107,8 @@ fn is_invalidation(wqe: &[u8]) -> bool {
         && wqe[64] == MkeyContextSegment::FREE
 }
 
-/// Where the context of a bound window has nothing to say: the mask of what changes names rights,
-/// owner, start and length.
+/// The unused parts of a bound window's context: its mask of changes names rights, owner, start and
+/// length only.
 const UNBOUND: [std::ops::Range<usize>; 4] = [65..66, 67..68, 72..80, 96..128];
 
 /// Whether a WQE binds a window: a UMR with a translation that counts from an offset.
@@ -119,17 +118,18 @@ fn is_binding(wqe: &[u8]) -> bool {
         && wqe[16] & umr_flags::TRANSLATION_OFFSET != 0
 }
 
-/// Where an extended connection's request has nothing to say, behind the number of the queue.
+/// The unused part of an extended connection's request, after the number of the shared receive
+/// queue.
 const BEHIND_SRQN: std::ops::Range<usize> = 20..32;
 
-/// Takes out what a WQE has in parts that are not looked at, and says what that was.
+/// Clears the parts of a WQE that the device ignores. Returns their former content.
 fn take_out(wqe: &mut [u8], parts: &[std::ops::Range<usize>]) -> String {
     let bytes = parts.iter().map(|part| wqe[part.clone()].to_vec()).collect::<Vec<_>>().concat();
     parts.iter().for_each(|part| wqe[part.clone()].fill(0));
     if bytes.iter().all(|byte| *byte == 0) { "zeros".into() } else { hex(&bytes) }
 }
 
-/// Where a packet that the device cuts has nothing, between its headers and the entries.
+/// The unused bytes of a packet that the device segments, between its headers and the entries.
 fn behind_headers(wqe: &[u8]) -> Option<std::ops::Range<usize>> {
     if wqe[3] != Opcode::Tso as u8 {
         return None;
@@ -140,10 +140,11 @@ fn behind_headers(wqe: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(end..end.next_multiple_of(UNIT))
 }
 
-/// Bytes of a WQE up to its length, and behind that.
+/// Bytes of a WQE up to its length, and after that.
 const LENGTH: usize = 7;
 
-/// Whether a WQE is another one that ends with the first bytes of a packet, and these again as data.
+/// Whether the longer WQE is the shorter one, with the packet's first bytes inline and then once
+/// more as data.
 fn is_header_twice(longer: &[u8], shorter: &[u8]) -> bool {
     let end = UNIT + segment_units(L2_INLINE) * UNIT;
     shorter.len() == end
@@ -153,7 +154,7 @@ fn is_header_twice(longer: &[u8], shorter: &[u8]) -> bool {
         && longer[IMMEDIATE.end..end] == shorter[IMMEDIATE.end..]
 }
 
-/// Whether a WQE that cuts a packet is another one without the first piece of the payload.
+/// Whether the shorter WQE segments a packet, and lacks the first piece of the payload.
 fn is_piece_lost(shorter: &[u8], longer: &[u8]) -> bool {
     let Some(start) = behind_headers(longer).map(|part| part.end) else { return false };
     shorter.len() + UNIT == longer.len()
@@ -162,10 +163,10 @@ fn is_piece_lost(shorter: &[u8], longer: &[u8]) -> bool {
         && shorter[start..] == longer[start + UNIT..]
 }
 
-/// Where a WQE has its immediate data.
+/// The bytes of a WQE's immediate data.
 const IMMEDIATE: std::ops::Range<usize> = 12..16;
 
-/// A scatter list without entries of no length, which would mean 2 GiB to the device.
+/// A scatter list without its empty entries, which the device would take for 2 GiB.
 fn without_empty(list: &[u8], head: usize) -> Vec<u8> {
     let is_empty = |entry: &[u8]| entry[..4] == [0; 4] && entry[4..8] != INVALID_LKEY.to_be_bytes();
     let entries = list[head..].chunks_exact(UNIT).filter(|entry| !is_empty(entry));
@@ -177,7 +178,7 @@ fn without_end(list: &[u8]) -> &[u8] {
     list.strip_suffix(DataSegment::END.as_bytes()).unwrap_or(list)
 }
 
-/// Where the padding of inline data starts, in a WQE that ends with it.
+/// Offset of the padding after inline data, in a WQE that ends with it.
 fn padding(wqe: &[u8]) -> usize {
     for at in (UNIT..wqe.len()).step_by(UNIT) {
         let word = u32::from_be_bytes(wqe[at..at + 4].try_into().expect("four bytes"));
@@ -189,11 +190,11 @@ fn padding(wqe: &[u8]) -> usize {
     wqe.len()
 }
 
-/// Two lists of differences in the making.
+/// Two lists of differences, while the comparison runs.
 struct Found<'a> {
     place: String,
     prefix: &'a str,
-    /// Whether requests are of an extended connection.
+    /// Whether the requests are those of an extended connection.
     extended: bool,
     list: Vec<Difference>,
 }
@@ -215,7 +216,7 @@ impl Found<'_> {
         }
     }
 
-    /// Compares the requests: of a send queue, or scatter lists behind `head` bytes.
+    /// Compares the requests: WQEs of a send queue, or scatter lists after `head` bytes.
     fn wqes(&mut self, peer: (&Post, u32), ours: (&Post, u32), sends: bool, head: usize) {
         let (a, b) = (&peer.0.wqes, &ours.0.wqes);
         if a.len() != b.len() {
@@ -260,7 +261,7 @@ impl Found<'_> {
                 self.add("fetch-add-compare", hex(&a[place.clone()]), hex(&b[place.clone()]));
                 b[place.clone()].copy_from_slice(&a[place]);
             }
-            // The requests that are put together by the caller do nothing.
+            // Requests that the caller has put together do nothing.
             if a[3] == Opcode::Nop as u8 && a[CONTROL] != b[CONTROL] {
                 self.add("raw-flags", hex(&a[CONTROL..=CONTROL]), hex(&b[CONTROL..=CONTROL]));
                 b[CONTROL] = a[CONTROL];
@@ -296,8 +297,8 @@ impl Found<'_> {
         }
     }
 
-    /// Compares how the doorbell was rung: where, and how many bytes, which must be those of the
-    /// last request.
+    /// Compares the doorbell: its place, and the number of bytes written, which must be those of
+    /// the last request.
     fn register(&mut self, peer: &Post, ours: &Post) {
         for (post, side) in [(peer, "rdma-core's"), (ours, "ours")] {
             let Some(rung) = &post.rung else { continue };
@@ -323,7 +324,7 @@ impl Found<'_> {
     }
 }
 
-/// What a post did, in short.
+/// A post, in short.
 fn summary(post: &Post) -> String {
     let outcome = match post.outcome {
         Outcome::Posted => "posted".to_owned(),
@@ -451,7 +452,7 @@ fn compare_calls(a: &Section<'_>, b: &Section<'_>, out: &mut Vec<Comparison>) {
     }
 }
 
-/// Compares what happened on both sides, thing by thing.
+/// Compares what happened on both sides, event by event.
 pub(crate) fn compare(peer: &[Event], ours: &[Event]) -> Vec<Comparison> {
     let (peer, ours) = (sections(peer), sections(ours));
     let mut out = Vec::new();
@@ -497,7 +498,7 @@ mod tests {
         found.into_iter().flat_map(|one| one.differences).map(|one| one.id).collect()
     }
 
-    /// A WQE of queue pair `qpn` with three bytes of inline data, and `pad` behind them.
+    /// A WQE of queue pair `qpn` with three bytes of inline data, and `pad` after them.
     fn wqe(qpn: u8, data: u8, pad: u8) -> Vec<u8> {
         let mut wqe = vec![0, 0, 0, 0x0a, 0, 0, qpn, 2, 0, 0, 0, 8, 0, 0, 0, 0];
         wqe.extend([0x80, 0, 0, 3, data, data, data]);

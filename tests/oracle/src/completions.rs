@@ -1,8 +1,8 @@
 //! Completions: the same entries, read by both providers.
 //!
-//! On each side a request is posted, and an entry written that completes it, with the same random
-//! words in every field that the device fills in. What `ibv_poll_cq` and the extended readers say of
-//! it is compared with what this provider says. `peer/completions.c` has the C side.
+//! Each side posts a request. The oracle writes an entry that completes it, with the same random
+//! words in every field that the device fills in. Then it compares the result of `ibv_poll_cq` and
+//! of the extended readers with that of this provider. `peer/completions.c` has the C side.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,10 +21,10 @@ use crate::table::Link;
 mod ours;
 mod rows;
 
-/// What the random words start from, unless `MLX5_SEED` says otherwise.
+/// The seed of the random words, unless `MLX5_SEED` gives another one.
 const SEED: u64 = 0x5eed_0006;
 
-/// Bits of `wc_flags` (`enum ibv_wc_flags`), by the names that they are compared under.
+/// Bits of `wc_flags` (`enum ibv_wc_flags`), by the names under which they are compared.
 mod flag {
     pub(super) const GRH: (&str, u64) = ("grh", 1 << 0);
     pub(super) const WITH_IMM: (&str, u64) = ("with_imm", 1 << 1);
@@ -37,11 +37,11 @@ mod flag {
         [GRH, WITH_IMM, CHECKSUM_OK, WITH_INV, TM_SYNC, TM_MATCH, TM_DATA];
 }
 
-/// What a side says of a completion.
+/// The fields of a completion, as one side reads them.
 #[derive(Clone, Default)]
 struct Fields {
     numbers: BTreeMap<String, u64>,
-    /// What the entry held for the request's memory.
+    /// The data that the entry held for the request's memory.
     data: Option<Vec<u8>>,
 }
 
@@ -79,11 +79,11 @@ impl Fields {
     }
 }
 
-/// What is told of a packet, in the first half of a descriptor, where a short message may stand
+/// Fields of a packet. They are in the first half of a descriptor, where a short message may be
 /// instead.
 const PACKET: [&str; 6] = ["src_qp", "grh", "slid", "sl", "path", "checksum_ok"];
 
-/// What a row is about, in the names of differences; and the fields that have meaning then.
+/// The name of a row's kind in differences, and the fields that have a meaning for this kind.
 fn meaning(row: &Row, theirs: &Fields) -> (&'static str, Vec<&'static str>) {
     let mut fields = vec!["wr_id", "status", "opcode", "qpn"];
     let timed = if row.api == Api::Extended { &["time", "wallclock"][..] } else { &[] };
@@ -111,7 +111,7 @@ fn meaning(row: &Row, theirs: &Fields) -> (&'static str, Vec<&'static str>) {
             if theirs.number(flag::TM_MATCH.0) == Some(1) {
                 fields.extend(["tm_tag", "tm_priv"]);
             }
-            // Nothing of the message is there yet, or will be.
+            // The message is not there: it arrives later, or never.
             let bare = [Consumed, ConsumedSwRendezvous, MessageCompletionCanceled];
             if !bare.map(Some).contains(&row.event()) {
                 fields.push("length");
@@ -142,7 +142,7 @@ fn shown(value: Option<u64>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| format!("{value:#x}"))
 }
 
-/// Which part of the entry was taken for the message.
+/// The part of the entry that the provider took for the message.
 fn taken(row: &Row, data: Option<&[u8]>) -> String {
     let (Some(start), Some(data)) = (row.message(), data) else {
         return if data.is_some() { "something" } else { "nothing" }.to_owned();
@@ -175,7 +175,7 @@ fn compare_row(place: &str, row: &Row, theirs: &Fields, ours: &Fields) -> Compar
         }
     }
     let [peer, own] = [theirs, ours].map(|side| taken(row, side.data.as_deref()));
-    // The second one is what is right: nothing, if nothing is there.
+    // The second one is right: nothing, if there is no message.
     let right = if row.message().is_some() { "the message" } else { "nothing" };
     let failed = ours.number("status") != Some(0);
     if peer != own || !failed && own != right {
@@ -224,7 +224,7 @@ impl Peer<'_> {
     }
 }
 
-/// Completes the same on both sides, and compares what they say of it.
+/// Completes the same requests on both sides, and compares the completions.
 pub(crate) fn compare(
     program: &Path,
     library: &Path,

@@ -1,4 +1,4 @@
-//! What a provider did, as both sides tell it.
+//! A provider's actions, in the form that both sides report.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub(crate) struct Call {
     pub(crate) inputs: BTreeMap<u16, Vec<u8>>,
 }
 
-/// What became of a list of requests.
+/// The outcome of posting a list of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Outcome {
     #[default]
@@ -19,15 +19,15 @@ pub(crate) enum Outcome {
     Refused(u32),
 }
 
-/// What was written to a doorbell register.
+/// A write to a doorbell register.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rung {
-    /// Where in the register.
+    /// Offset in the BlueFlame register, both halves counted as one.
     pub(crate) offset: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What a post did.
+/// The effects of a post.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Post {
     pub(crate) outcome: Outcome,
@@ -53,7 +53,7 @@ pub(crate) enum Event {
     Queue(String),
     Call(Call),
     Made(Made),
-    /// A shared receive queue, and what it was granted.
+    /// A shared receive queue, with the sizes that the kernel granted.
     Shared {
         requests: u32,
         entries: u32,
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     Post(String, Post),
     /// A list of receive requests, on a queue pair or a shared receive queue.
     Receive(String, Post),
-    /// A full queue refused a request; whether its ring is as before.
+    /// A full queue refused a request. Reports whether its ring is unchanged.
     Overfull {
         untouched: bool,
     },

@@ -1,4 +1,4 @@
-//! The scripts that a table stands for.
+//! Expands the table into scripts.
 
 use crate::script::{
     Command, Entry, Form, Init, Operation, Path, Payload, Receive, Request, Rtr, Rts, Sizes,
@@ -6,7 +6,7 @@ use crate::script::{
 };
 use crate::table::{Door, Link, OddLine, PathLine, QueueLine, SharedLine, Table};
 
-/// Sizes of the queues: room for the longest form, in rings that are short enough to go round often.
+/// Sizes of the queues: room for the longest form, in rings short enough to wrap often.
 const SIZES: Sizes = Sizes {
     blocks: 128,
     receives: 16,
@@ -19,15 +19,15 @@ const SIZES: Sizes = Sizes {
 const SMALL: Sizes = Sizes { send_sges: 4, inline: 64, ..SIZES };
 /// Fillers in one list: rdma-core counts each request as one of the largest size.
 const FILLERS: u32 = 4;
-/// The 16-bit counters come round after so many.
+/// The 16-bit counters wrap after this many requests.
 const COUNTER: u32 = 1 << 16;
 
-/// The run of one queue pair, as far as it is made.
+/// The script of one queue pair, up to the current command.
 struct Run<'a> {
     table: &'a Table,
     queue: &'a QueueLine,
     commands: Vec<Command>,
-    /// Requests so far; makes the numbers in them differ.
+    /// Number of requests so far; makes the numbers in them differ.
     count: u32,
     /// Blocks so far.
     head: u32,
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         self.commands.push(Command::Drain);
     }
 
-    /// Each request of the table by itself, wherever it comes to stand.
+    /// Each request of the table by itself, at whatever block it starts.
     fn singles(&mut self) {
         let table = self.table;
         for line in &table.requests {
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lists of two and more, of all that there is, one doorbell each.
+    /// Lists of two and more requests of every kind, one doorbell each.
     fn lists(&mut self) {
         let table = self.table;
         let mut all = Vec::new();
@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests across the place where the 16-bit counter comes round.
+    /// Requests across the wrap of the 16-bit counter.
     fn laps(&mut self) {
         let operation = match self.queue.transport {
             Transport::Ud => Operation::SendImm,
@@ -264,7 +264,8 @@ impl<'a> Run<'a> {
         Receive { wr_id: self.count.into(), entries: self.entries(lengths) }
     }
 
-    /// Receives, one by one and in lists, round the ring, and round the counter where asked for.
+    /// Receives, one by one and in lists, across the end of the ring and, where asked for, across
+    /// the wrap of the counter.
     fn receives(&mut self) {
         let table = self.table;
         for round in 0..2 {
@@ -292,7 +293,7 @@ impl<'a> Run<'a> {
                 self.commands.push(Command::ReceiveDrain);
             }
         }
-        // More than the queue has room for: those that have are posted.
+        // More than the queue has room for: those that fit are posted.
         let list = (0..=self.sizes.receives).map(|n| self.receive(&[n + 1])).collect();
         self.commands.push(Command::Recv("one-too-many".into(), list));
         self.commands.push(Command::ReceiveDrain);
@@ -331,7 +332,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A script, and the devices that both sides run it on.
+/// A script, and the devices on which both sides run it.
 pub(crate) struct Script {
     pub(crate) link: Link,
     /// Without BlueFlame registers.
@@ -343,7 +344,7 @@ fn odd(table: &Table, line: &OddLine, own: &[[u8; 16]]) -> Vec<Command> {
     let queue = table.queues.iter().find(|queue| queue.name == line.queue);
     let queue = queue.unwrap_or_else(|| panic!("no queue {}", line.queue));
     let mut run = Run::new(table, queue, &format!("odd/{}", line.name), own, None);
-    // Past the first lap, so that there is something in the ring from before.
+    // Past the first lap, so that the ring has content of the lap before.
     run.fill_to(queue.blocks);
     let list: Vec<_> = line
         .requests

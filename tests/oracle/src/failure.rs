@@ -1,10 +1,10 @@
-//! Why the oracle could not speak.
+//! The reasons why the oracle has no result.
 
 use std::fmt;
 use std::io;
 use std::process::ExitStatus;
 
-/// Why a script could not be run, or its answer not be read.
+/// The reason why a script could not be run, or its answer not be read.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// This provider refused what the script needs.

@@ -1,8 +1,9 @@
-//! Faults of rdma-core's provider, seen by execution; and the same by ours, which has to be right: by its
-//! own API, and by the C API, in the same C program.
+//! Faults of rdma-core's provider, seen by execution. Our driver has to be right in the same cases:
+//! by its own API, and by the C API, in the same C program.
 //!
-//! Each runs in a process of its own, for some never end, and some end the process. A fault that is
-//! not seen any more fails, as does anything else that either side says.
+//! Each fault runs in a process of its own, because some never end, and some end the process. A
+//! fault that no longer occurs fails the oracle, and so does any other unexpected answer of either
+//! side.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,13 +21,13 @@ use crate::failure::Failure;
 mod ours;
 mod table;
 
-/// What the C program says of one fault over rdma-core's library and over ours.
+/// The C program's answers to one fault's script, over rdma-core's library and over ours.
 struct Said {
     peer: Vec<String>,
     door: Vec<String>,
 }
 
-/// What the C program says of each, being worked out.
+/// The thread that runs the C program for each fault, and returns the answers.
 pub(crate) struct Peers(JoinHandle<Result<Vec<Said>, Failure>>);
 
 /// Runs the C program, over the library in `folder` if there is one.
@@ -44,7 +45,7 @@ fn said(
     process.env("MLX5_DEBUG_FILE", "/dev/null");
     let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut input = child.stdin.take().ok_or(Failure::Missing("the C program's input"))?;
-    // One that ends early says why, and does not read on.
+    // A program that ends early explains itself in its output, and does not read on.
     let written = input.write_all((commands.join("\n") + "\n").as_bytes());
     drop(input);
     let output = child.wait_with_output()?;
@@ -55,7 +56,8 @@ fn said(
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// Starts them: some wait for what never comes.
+/// Starts the C programs. Some of them wait for completions that never come, so they run while the
+/// other side works.
 pub(crate) fn start(program: PathBuf, library: PathBuf, verbs: PathBuf) -> Peers {
     Peers(std::thread::spawn(move || {
         let run = |fault: &table::Fault| {
@@ -68,7 +70,7 @@ pub(crate) fn start(program: PathBuf, library: PathBuf, verbs: PathBuf) -> Peers
     }))
 }
 
-/// Compares what both sides say with what is known.
+/// Compares the answers of both sides with the known ones.
 pub(crate) fn compare(
     peers: Peers,
     machine: impl Fn() -> Simulator,

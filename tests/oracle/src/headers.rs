@@ -1,5 +1,5 @@
-//! The structures and constants of `mlx5-verbs`, and those of the kernel's connection manager, held against the
-//! headers of rdma-core and of the kernel by the C compiler.
+//! Compares the structures and constants of `mlx5-verbs`, and those of the kernel's connection
+//! manager, with the headers of rdma-core and of the kernel, by the C compiler.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use mlx5_uapi::rdma_cm;
 use mlx5_verbs::abi;
 
-/// What releases after 44 brought. Older headers need not have it; the offsets of what stands behind it
-/// in a structure that grows downward ([`abi::verbs_context`]) count from the end there.
+/// Names that releases after 44 added; older headers need not have them. With older headers, the
+/// members after them in a structure that grows downward ([`abi::verbs_context`]) are compared by
+/// their offsets from the end.
 const NEWER: &[&str] = &[
     "IBV_ACCESS_FLUSH_GLOBAL",
     "IBV_ACCESS_FLUSH_PERSISTENT",
@@ -88,7 +89,8 @@ const NEWER: &[&str] = &[
     "verbs_context.reg_mr_ex",
 ];
 
-/// Each size, offset and constant that differs from the headers of this machine; how many were compared.
+/// Returns the number of compared facts, and each size, offset and constant that differs from this
+/// machine's headers.
 pub(crate) fn compare() -> Result<(usize, Vec<String>), Box<dyn Error>> {
     let facts = facts();
     let mut program = String::from(
@@ -183,7 +185,7 @@ fn facts() -> Vec<Fact> {
     facts
 }
 
-/// The same of the connection manager.
+/// The facts of the connection manager.
 fn connection_manager() -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |structure, name: String, expression, value| {
@@ -193,7 +195,7 @@ fn connection_manager() -> Vec<Fact> {
         let exception = CM_NAMES.iter().find(|(ours, ..)| *ours == structure);
         let common = format!("rdma_ucm_{}", snake(structure));
         let (name, prefix) = exception.map_or((&*common, ""), |(_, name, prefix)| (name, prefix));
-        // Its paths have no end in C.
+        // Its paths are a flexible array in C.
         if structure != "QueryPathResp" {
             add(structure, structure.to_owned(), format!("sizeof(struct {name})"), size);
         }
@@ -233,8 +235,8 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// Structures of the connection manager that C calls by other names, and what stands before the names of
-/// their members.
+/// Structures of the connection manager that have other names in C, and the prefix of their
+/// members' names.
 const CM_NAMES: &[(&str, &str, &str)] = &[
     ("Header", "rdma_ucm_cmd_hdr", ""),
     ("PathRecord", "ib_user_path_rec", ""),
@@ -244,7 +246,7 @@ const CM_NAMES: &[(&str, &str, &str)] = &[
     ("IbAddress", "sockaddr_ib", "sib_"),
 ];
 
-/// Structures to which later releases add.
+/// Structures that later releases extend.
 const GROWN: &[&str] = &[
     "ibv_port_attr",
     "ibv_qp_ex",
@@ -255,7 +257,7 @@ const GROWN: &[&str] = &[
     "verbs_context",
 ];
 
-/// Members that have no name in C, and the first name within; and those that have another name there.
+/// Members that have no name in C, with the first name inside; and members with another name in C.
 const C_NAMES: &[(&str, &str)] = &[
     ("Header.in_len", "in"),
     ("Header.out_len", "out"),

@@ -11,7 +11,7 @@ pub(crate) struct Known {
     pub(crate) peer: String,
     pub(crate) ours: String,
     pub(crate) reason: String,
-    /// How often it was met.
+    /// Number of times that the oracle met it.
     pub(crate) met: usize,
 }
 

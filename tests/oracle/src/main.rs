@@ -1,8 +1,9 @@
-//! The same requests through rdma-core's mlx5 provider and through this one, compared byte for
-//! byte: every work request, doorbell record and doorbell register, and what the kernel is asked.
+//! Sends the same requests through rdma-core's mlx5 provider and through this one, and compares
+//! byte for byte every work request, doorbell record and doorbell register, and the calls to the
+//! kernel.
 //!
-//! Both sides run on simulated devices that execute nothing. `cargo xtask oracle` builds what is
-//! needed and runs it.
+//! Both sides run on simulated devices that execute nothing. `cargo xtask oracle` builds the
+//! programs and runs them.
 
 mod calls;
 mod compare;
@@ -55,7 +56,7 @@ struct Arguments {
     #[arg(long)]
     completions: PathBuf,
 
-    /// The C program that has it do what it does not do well
+    /// The C program that shows the faults of rdma-core's provider
     #[arg(long)]
     faults: PathBuf,
 
@@ -67,11 +68,11 @@ struct Arguments {
     #[arg(long)]
     preload: PathBuf,
 
-    /// The document whose section about the oracle is written anew
+    /// The document in which the oracle replaces its section
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
 
-    /// Writes the scripts here, for a look
+    /// Writes the scripts here, for inspection
     #[arg(long, value_name = "DIRECTORY")]
     scripts: Option<PathBuf>,
 }

@@ -1,20 +1,20 @@
-//! The memory that a provider shares with its device, as the device finds it.
+//! The memory that a provider shares with its device, from the device's side.
 
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, OPCODE_SHIFT, OWNER};
 use mlx5_prm::wqe::{BLOCK, INVALID_LKEY, UNIT};
 
 use crate::event::Rung;
 
-/// Where BlueFlame registers and doorbells are in a UAR page.
+/// The part of a UAR page that has the BlueFlame registers and doorbells.
 const REGISTERS: std::ops::Range<usize> = 0x800..0xc00;
 /// Bytes of a BlueFlame register, both halves.
 const REGISTER: usize = 512;
-/// Bytes that a doorbell is made of at least.
+/// Bytes of the shortest doorbell.
 const DOORBELL: usize = 8;
-/// Stands in the registers where nothing was written.
+/// The value of register bytes that were not written.
 const POISON: u8 = 0xa5;
 
-/// A part of memory that somebody else keeps.
+/// A part of memory that a queue of the driver owns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     start: usize,
@@ -23,8 +23,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// # Safety
-    /// So many bytes can be read and written there as long as the value is used, and nobody has a
-    /// reference to them.
+    /// `length` bytes from `start` are readable and writable while the value is used, and no
+    /// reference to them exists.
     pub(crate) unsafe fn new(start: usize, length: usize) -> Self {
         Self { start, length }
     }
@@ -36,19 +36,21 @@ impl Memory {
 
     pub(crate) fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         let from = self.at(offset, length);
-        // SAFETY: inside the memory, which can be read.
+        // SAFETY: `at` checked that the bytes are inside the memory, which `new`'s caller promised
+        // to be readable.
         (0..length).map(|index| unsafe { from.add(index).read_volatile() }).collect()
     }
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: inside the memory, which can be written.
+            // SAFETY: `at` checked that the bytes are inside the memory, which `new`'s caller
+            // promised to be writable.
             unsafe { to.add(index).write_volatile(*byte) };
         }
     }
 
-    /// Bytes in all.
+    /// Bytes of the memory.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -59,17 +61,17 @@ impl Memory {
 pub(crate) struct Registers(pub(crate) Memory);
 
 impl Registers {
-    /// Makes whatever is written from now on stand out.
+    /// Fills the registers with a value that makes later writes visible.
     pub(crate) fn poison(&self) {
         self.0.write(REGISTERS.start, &[POISON; REGISTERS.end - REGISTERS.start]);
     }
 
-    /// Leaves nothing that the device would take for a doorbell.
+    /// Clears the registers, so that the device takes nothing for a doorbell.
     pub(crate) fn clear(&self) {
         self.0.write(REGISTERS.start, &[0; REGISTERS.end - REGISTERS.start]);
     }
 
-    /// What was written since [`Registers::poison`].
+    /// The bytes written since [`Registers::poison`].
     pub(crate) fn rung(&self) -> Option<Rung> {
         let bytes = self.0.read(REGISTERS.start, REGISTERS.len());
         let written = |words: &[u8]| words.iter().any(|byte| *byte != POISON);
@@ -117,7 +119,7 @@ pub(crate) fn scatter_list(memory: &Memory, at: usize, room: usize) -> Vec<u8> {
     list
 }
 
-/// A completion ring, in which entries are made up in the device's place.
+/// A completion ring, into which the oracle writes entries in the device's place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CompletionRing {
     pub(crate) memory: Memory,
@@ -135,8 +137,8 @@ impl CompletionRing {
         self.put(&mut bytes);
     }
 
-    /// Writes an entry, of which it sets the owner. Of one that is longer than the queue's, the end is
-    /// written, with the descriptor.
+    /// Writes an entry, and sets its ownership bit. If the entry is longer than the queue's, writes
+    /// only its end, which has the descriptor.
     pub(crate) fn put(&mut self, entry: &mut [u8]) {
         let entries = (self.memory.length() / self.entry) as u32;
         let index = self.written;

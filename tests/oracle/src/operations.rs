@@ -1,8 +1,8 @@
 //! The rarer operations of a send queue, through both providers: memory keys that requests
 //! configure, atomics, invalidations, and requests that the caller has put together.
 //!
-//! `peer/operations.h` has the commands of the script. Numbers that the kernel gives out are each
-//! side's own: keys and signature variables are compared by the order in which they appear.
+//! `peer/operations.h` has the commands of the script. The kernel's numbers differ between the
+//! sides, so keys and signature variables are compared by the order in which they appear.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -34,11 +34,11 @@ mod carrier;
 mod normal;
 mod table;
 
-/// What the queue pair is made with.
+/// The sizes of the queue pair.
 const REQUESTS: u32 = 16;
 const SGES: u32 = 8;
-/// rdma-core has a request carry as many translation entries as fit where inline data would be, and
-/// the signature besides.
+/// rdma-core lets a request have as many translation entries as fit into the room for inline data,
+/// beside the signature.
 const INLINE: u32 = 512;
 const COMPLETIONS: u32 = 255;
 /// Bytes of a UAR page.
@@ -94,7 +94,7 @@ fn create<T: QueuePairTransport>(
         .build()
 }
 
-/// A queue pair with a ring of `blocks`, which it goes round as the other side's does.
+/// A queue pair with a ring of `blocks` blocks, so that it wraps where the other side's does.
 fn create_of<T: QueuePairTransport>(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -146,7 +146,8 @@ fn ours<T: Carrier>(
     let driver = driver_input(&watch.take(), method::CQ_CREATE)?.to_vec();
     let entry = u32_at(&driver, 16) as usize;
     let length = (COMPLETIONS as usize + 1) * entry;
-    // SAFETY: the completion queue keeps its ring, which the driver reads by volatile loads.
+    // SAFETY: the completion queue owns its ring and lives as long as this value is used. The
+    // driver only reads the ring, by volatile loads.
     let memory = unsafe { Memory::new(address_at(&driver, 0), length) };
     let mut completions = CompletionRing { memory, entry, written: 0 };
 
@@ -157,7 +158,8 @@ fn ours<T: Carrier>(
     let (receives, stride) = (u32_at(&driver, 20), 1_u32 << u32_at(&driver, 24));
     let user_index = u32_at(&driver, 32);
     let start = address_at(&driver, 0) + (receives * stride) as usize;
-    // SAFETY: the queue pair keeps ring, record and page; it writes them while nobody else does.
+    // SAFETY: the queue pair owns the ring and the record, and maps the page; it lives as long as
+    // they are used. The driver writes them only in calls of this thread.
     let (ring, record, registers) = unsafe {
         (
             SendRing(Memory::new(start, blocks as usize * BLOCK)),
@@ -222,7 +224,7 @@ fn ours<T: Carrier>(
     Ok(events)
 }
 
-/// Has the queue find a bad signature; what the key says of it.
+/// Makes the queue find a bad signature. Returns the key's report.
 fn found(
     bad: &BadSignature,
     key: &Mkey,
@@ -246,7 +248,7 @@ fn found(
     Ok(format!("sigerr-{kind}-{:x}-{:x}-{:x}", error.expected, error.actual, error.offset))
 }
 
-/// The requests from one block to another, and the first block of the last.
+/// The requests from one block to another, and the first block of the last request.
 fn follow(ring: &SendRing, mut head: u16, end: u16) -> (Vec<Vec<u8>>, u16) {
     let (mut wqes, mut last) = (Vec::new(), head);
     while head != end {
@@ -257,7 +259,7 @@ fn follow(ring: &SendRing, mut head: u16, end: u16) -> (Vec<Vec<u8>>, u16) {
     (wqes, last)
 }
 
-/// Posts the same operations on both sides, and compares what they wrote.
+/// Posts the same operations on both sides, and compares the memory that they wrote.
 pub(crate) fn compare(peer: &Peer<'_>, simulator: &Simulator) -> Result<Vec<Comparison>, Failure> {
     let mut comparisons = Vec::new();
     for section in table::sections() {

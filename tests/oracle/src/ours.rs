@@ -23,7 +23,7 @@ use crate::watch::Watch;
 /// Bytes of a UAR page.
 const PAGE: usize = 4096;
 
-/// The queue pair at hand. Its fields are dropped in this order.
+/// The current queue pair. Its fields are dropped in this order.
 struct Queue {
     transport: Transport,
     builder: bool,
@@ -50,7 +50,7 @@ struct Queue {
     /// The request that the device takes next from the shared receive queue.
     shared_next: u16,
     shared_posted: Vec<u16>,
-    /// Blocks told of so far, and the first of the last request.
+    /// Blocks reported so far, and the first block of the last request.
     head: u16,
     last: u16,
     received: u16,
@@ -64,7 +64,7 @@ pub(crate) struct Ours {
     door: Door,
     queue: Option<Queue>,
     events: Vec<Event>,
-    /// Keeps the machine.
+    /// Field only to keep the machine alive.
     _simulator: Simulator,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn address_at(bytes: &[u8], at: usize) -> usize {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
-/// What the driver said in the last call of a method.
+/// The driver's input in the last call of a method.
 pub(crate) fn driver_input(calls: &[Call], of: mlx5_uapi::ioctl::Method) -> Result<&[u8], Failure> {
     let call = calls.iter().rev().find(|call| (call.object, call.method) == (of.object, of.id));
     let input = call.and_then(|call| call.inputs.get(&attr::uhw::IN.0));
@@ -92,7 +92,7 @@ impl Ours {
         Ok(Self { watch, device, door, queue: None, events: Vec::new(), _simulator: simulator })
     }
 
-    /// Runs a script; what happened.
+    /// Runs a script, and returns the events.
     pub(crate) fn run(mut self, commands: &[Command]) -> Result<Vec<Event>, Failure> {
         for command in commands {
             self.command(command)?;
@@ -105,7 +105,7 @@ impl Ours {
         self.queue.as_mut().ok_or(Failure::Missing("a queue"))
     }
 
-    /// Takes the calls since the last time into the events.
+    /// Moves the calls since the last time into the events.
     fn tell_calls(&mut self) -> Vec<Call> {
         let calls = self.watch.take();
         self.events.extend(calls.iter().cloned().map(Event::Call));
@@ -136,8 +136,8 @@ impl Ours {
                 let driver = driver_input(&calls, method::CQ_CREATE)?;
                 let entry = u32_at(driver, 16) as usize;
                 let length = (*entries as usize + 1).next_power_of_two() * entry;
-                // SAFETY: the completion queue keeps its ring, which the driver reads by volatile
-                // loads.
+                // SAFETY: the completion queue owns its ring, and `Queue` keeps it. The driver only
+                // reads the ring, by volatile loads.
                 let memory = unsafe { Memory::new(address_at(driver, 0), length) };
                 self.queue()?.completions = CompletionRing { memory, entry, written: 0 };
             }
@@ -225,7 +225,8 @@ impl Ours {
         let queue = self.queue()?;
         queue.shared_stride = (entries as usize + 1) * 16;
         let length = queue.shared_stride * (requests as usize + 1);
-        // SAFETY: the queue keeps ring and record; it writes them while nobody else does.
+        // SAFETY: the queue owns the ring and the record, and `Queue` keeps it. The driver writes
+        // them only in calls of this thread.
         unsafe {
             queue.shared_ring = Memory::new(address_at(&driver, 0), length);
             queue.shared_record = Memory::new(address_at(&driver, 8), 4);
@@ -234,7 +235,8 @@ impl Ours {
     }
 
     fn make_qp(&mut self, sizes: &Sizes) -> Result<(), Failure> {
-        // How many requests to ask for to be given so many blocks, is found in a context aside.
+        // A second context finds the number of requests for which the driver grants this many
+        // blocks, so that the trials do not appear among the calls.
         let aside = self.device.open()?;
         let (pd, cq) = (aside.alloc_pd()?, aside.create_cq(16).build()?);
         let transport = self.queue()?.transport;
@@ -277,7 +279,8 @@ impl Ours {
         queue.stride = stride;
         let start = address_at(&driver, 0);
         let receive_bytes = receives as usize * stride;
-        // SAFETY: the queue pair keeps rings, record and page; it writes them while nobody else does.
+        // SAFETY: the queue pair owns the rings and the record, and maps the page; `Queue` keeps
+        // it. The driver writes them only in calls of this thread.
         unsafe {
             queue.receive_ring = Memory::new(start, receive_bytes);
             queue.ring = SendRing(Memory::new(start + receive_bytes, blocks as usize * BLOCK));
@@ -427,7 +430,7 @@ impl Queue {
         u16::from_be_bytes([bytes[2], bytes[3]])
     }
 
-    /// The requests that the record announces since the last time.
+    /// The requests that the record has announced since the last time.
     fn follow(&mut self) -> Vec<Vec<u8>> {
         let end = Self::counter(&self.record, 4);
         let mut wqes = Vec::new();
@@ -535,7 +538,8 @@ impl Queue {
             let at = usize::from(self.shared_next) * self.shared_stride;
             let mut wqe = self.shared_ring.read(at, 16);
             let next = u16::from_be_bytes([wqe[2], wqe[3]]);
-            // Which request follows is each side's own affair, as long as the list holds together.
+            // The sides may link the requests in different order; the comparison only needs an
+            // intact list.
             wqe[2..4].fill(0);
             wqe.extend(scatter_list(&self.shared_ring, at + 16, self.shared_stride - 16));
             wqes.push(wqe);

@@ -1,8 +1,8 @@
-//! Packets, through both providers: queue pairs for them and what they send, work queues, tables, hashes,
-//! rules and counters.
+//! Packets, through both providers: queue pairs for them and the packets that they send, work
+//! queues, tables, hashes, rules and counters.
 //!
-//! `peer/packets.h` has the commands of the script. This driver does the same by its own interface, and by
-//! C's, in the same C program.
+//! `peer/packets.h` has the commands of the script. This driver runs them by its own interface, and
+//! by C's, in the same C program.
 
 use std::path::Path;
 
@@ -32,9 +32,9 @@ use crate::watch::Watch;
 
 mod table;
 
-/// What the random words start from.
+/// The seed of the random words.
 const SEED: u64 = 0x5eed_0007;
-/// Blocks of a send queue, and what else is asked for.
+/// The sizes of a send queue, in blocks and otherwise.
 const BLOCKS: u32 = 64;
 const RECEIVES: u32 = 16;
 const SEND_SGES: u32 = 4;
@@ -44,10 +44,10 @@ const COMPLETIONS: u32 = 255;
 /// Bytes of a UAR page.
 const PAGE: usize = 4096;
 
-/// Where both sides say that packets are.
+/// The address of packets, in the requests of both sides.
 const PACKETS: u64 = 0x7f56_0000_0000;
 
-/// Bytes of packets, as the C program has them in memory.
+/// The bytes of packets, as the C program has them in memory.
 fn bytes((at, length): Piece) -> impl Iterator<Item = u8> {
     (at..at + length).map(|at| (at * 7 + (at >> 8)) as u8)
 }
@@ -81,7 +81,7 @@ fn flags(letters: &str) -> SendFlags {
     letters.chars().map(flag).collect()
 }
 
-/// The first bytes of a packet, and the pieces without them.
+/// The first bytes of a packet, and the rest of its pieces.
 fn split(list: &[Piece]) -> Option<([u8; L2_INLINE], Vec<Piece>)> {
     let first: Vec<u8> = list.iter().flat_map(|piece| bytes(*piece)).take(L2_INLINE).collect();
     let mut left = L2_INLINE as u32;
@@ -126,7 +126,8 @@ impl Pair {
                     wr.send_tso(Segmented { header: &header, mss: *mss, payload: &sges(list) });
                 }
                 Packet::Send(list) => match whole(list) {
-                    // It is the caller who has too little for the header.
+                    // The packet is too short for the header, so the caller cannot build this
+                    // request.
                     None => return Outcome::Refused(0),
                     Some((header, rest)) if self.needs_header => {
                         wr.send().inline_header(&header).sge_list(&sges(&rest));
@@ -223,7 +224,7 @@ impl Pair {
     }
 }
 
-/// Posts receives by one of the queues that take them.
+/// Posts receives to one of the queues that take them.
 fn receive(list: &[Receive], post: impl FnOnce(&[ReceiveWr<'_>]) -> Result<(), u32>) -> Outcome {
     let entries: Vec<_> =
         list.iter().enumerate().map(|(number, lengths)| receive_sges(number, lengths)).collect();
@@ -294,7 +295,8 @@ impl Side {
         let driver = driver_input(&calls, method::CQ_CREATE)?;
         let entry = u32_at(driver, 16) as usize;
         let length = (COMPLETIONS as usize + 1) * entry;
-        // SAFETY: the completion queue keeps its ring, which the driver reads by volatile loads.
+        // SAFETY: the completion queue owns its ring, and `Side` keeps it. The driver only reads
+        // the ring, by volatile loads.
         let memory = unsafe { Memory::new(address_at(driver, 0), length) };
         events.extend(calls.into_iter().map(Event::Call));
         Ok(Self {
@@ -313,7 +315,7 @@ impl Side {
         })
     }
 
-    /// Takes the calls since the last time into the events.
+    /// Moves the calls since the last time into the events.
     fn tell_calls(&mut self) -> Vec<crate::event::Call> {
         let calls = self.watch.take();
         self.events.extend(calls.iter().cloned().map(Event::Call));
@@ -339,7 +341,7 @@ impl Side {
     }
 
     fn make(&mut self, queue: &Queue, needs_header: bool) -> Result<(), Failure> {
-        // How many requests to ask for to be given so many blocks.
+        // Finds the number of requests for which the driver grants `BLOCKS` blocks.
         let fits = |part: &u32| {
             let made = self.build(queue, BLOCKS / part);
             made.is_ok_and(|qp| qp.caps().send_blocks == BLOCKS)
@@ -353,7 +355,8 @@ impl Side {
         let page = page.ok_or(Failure::Missing("the UAR page of the queue pair"))?;
         let (blocks, receives) = (u32_at(&driver, 16), u32_at(&driver, 20));
         let stride = 1 << u32_at(&driver, 24);
-        // SAFETY: the queue pair keeps rings, record and page; it writes them while nobody else does.
+        // SAFETY: the queue pair owns the rings and the record, and maps the page; `Pair` keeps
+        // them together. The driver writes them only in calls of this thread.
         let (ring, receive_ring, record, registers) = unsafe {
             (
                 SendRing(Memory::new(address_at(&driver, 40), blocks as usize * BLOCK)),
@@ -415,7 +418,8 @@ impl Side {
         let calls = self.tell_calls();
         let driver = driver_input(&calls, method::WQ_CREATE)?;
         let (receives, stride) = (u32_at(driver, 16), 1 << u32_at(driver, 20));
-        // SAFETY: the queue keeps ring and record; it writes them while nobody else does.
+        // SAFETY: the queue owns the ring and the record; `Worker` keeps them together. The driver
+        // writes them only in calls of this thread.
         let (ring, record) = unsafe {
             (
                 Memory::new(address_at(driver, 0), (receives * stride) as usize),
@@ -437,7 +441,7 @@ impl Side {
         Ok(())
     }
 
-    /// Has a rule made, or refused, whatever the reason.
+    /// Reports whether the driver made a rule or refused it, for whatever reason.
     fn made(&mut self, label: &str, is_made: bool) {
         let outcome = if is_made { Outcome::Posted } else { Outcome::Refused(0) };
         self.tell_calls();
@@ -516,7 +520,7 @@ impl Side {
                 self.counters = Some(self.context.create_flow_counters()?);
                 self.tell_calls();
             }
-            // They always count packets, then bytes.
+            // Counters always count packets first, then bytes.
             Step::Count(..) => self.made("count", true),
             Step::Rule(named) => {
                 let mut rule = named.rule.clone();
@@ -559,7 +563,7 @@ fn ours(simulator: &Simulator, section: &Section) -> Result<Vec<Event>, Failure>
     Ok(std::mem::take(&mut side.events))
 }
 
-/// Does the same on both sides, and compares what they wrote and asked for.
+/// Runs the same on both sides, and compares the memory that they wrote and their calls.
 pub(crate) fn compare(
     program: &Path,
     library: &Path,

@@ -1,4 +1,4 @@
-//! The script through rdma-core's provider, in a C program on the preload door.
+//! Runs the script through rdma-core's provider, in a C program on the preload door.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -12,21 +12,21 @@ use crate::failure::Failure;
 pub(crate) struct Peer<'a> {
     pub(crate) program: &'a Path,
     pub(crate) library: &'a Path,
-    /// The device, as the library has it.
+    /// The description of the device, in the form that the library takes.
     pub(crate) machine: String,
     /// Without BlueFlame.
     pub(crate) plain: bool,
-    /// Where the libraries are, if not rdma-core's.
+    /// The folder of the libraries, if they are not rdma-core's.
     pub(crate) folder: Option<PathBuf>,
 }
 
 impl Peer<'_> {
-    /// Runs a script; what happened.
+    /// Runs a script, and returns the events.
     pub(crate) fn run(&self, commands: &[impl Display]) -> Result<Vec<Event>, Failure> {
         let mut process = Process::new(self.program);
         process.env("LD_PRELOAD", self.library).env("MLX5_SIM", &self.machine);
         for (name, _) in std::env::vars_os() {
-            // What the user has set for other programs changes what this one writes.
+            // A setting that the user made for other programs would change this one's output.
             if name.to_string_lossy().starts_with("MLX5_") && name != "MLX5_SIM" {
                 process.env_remove(name);
             }
@@ -40,10 +40,10 @@ impl Peer<'_> {
         let mut child = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().ok_or(Failure::Missing("the C program's input"))?;
         let script: String = commands.iter().map(|command| format!("{command}\n")).collect();
-        // It answers while it reads.
+        // The program answers while it reads, so a thread writes to it.
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output()?;
-        // A program that ended early says more by its status.
+        // If the program ended early, its status says more than the failed write.
         let written = writer.join();
         if !output.status.success() {
             return Err(Failure::Peer(output.status));

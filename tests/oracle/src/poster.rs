@@ -1,4 +1,4 @@
-//! Requests of the script, as this provider's interfaces take them.
+//! The requests of the script, in the form of this provider's interfaces.
 
 use mlx5::transport::{Rc, Uc, Ud};
 use mlx5::{
@@ -43,7 +43,7 @@ fn parts<'a>(request: &Request, message: &'a [u8]) -> Vec<&'a [u8]> {
     pieces.iter().map(&mut take).collect()
 }
 
-/// What a request's data is in this provider's terms.
+/// The data of a request, in this provider's terms.
 pub(crate) enum Own<'a> {
     Sges(Vec<Sge>),
     Inline(Vec<&'a [u8]>),
@@ -145,7 +145,7 @@ impl Build for Ud {
 
 /// A queue pair of any transport.
 pub(crate) trait Poster {
-    /// Posts a list; where it was refused.
+    /// Posts a list. Returns the request at which the queue refused it, if any.
     fn post(&mut self, list: &[Request], builder: bool, ahs: &[AddressHandle]) -> Outcome;
     fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Outcome;
     fn modify(&mut self, attributes: &QpAttributes) -> Result<(), mlx5::Error>;
@@ -165,7 +165,7 @@ impl<T: Build> Poster for QueuePair<T> {
             for (request, data) in list.iter().zip(&data) {
                 T::build(&mut batch, request, data, ahs);
             }
-            // Refused, a batch is so from its first request on.
+            // A refused batch posts none of its requests.
             return batch.complete().map_or(Outcome::Refused(0), |()| Outcome::Posted);
         }
         let wrs: Vec<_> = list

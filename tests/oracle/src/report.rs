@@ -1,4 +1,4 @@
-//! What the oracle says.
+//! The oracle's report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,16 @@ use crate::compare::{Comparison, Difference};
 use crate::faults;
 use crate::known::KnownDifferences;
 
-/// Around the oracle's section in a document.
+/// Marks around the oracle's section in a document.
 const START: &str = "<!-- begin oracle: written by `cargo xtask oracle --document` -->";
 const END: &str = "<!-- end oracle -->";
 /// Unexpected differences that are shown of each kind.
 const SHOWN: usize = 3;
 
-/// What was found.
+/// The results of all comparisons.
 pub(crate) struct Report {
     known: KnownDifferences,
-    /// Things that were compared and found good, by kind.
+    /// Number of comparisons without an unexpected difference, by kind.
     passed: BTreeMap<&'static str, usize>,
     failed: usize,
     unexpected: BTreeMap<String, Vec<Difference>>,
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// Takes a comparison in.
+    /// Adds a comparison.
     pub(crate) fn add(&mut self, comparison: &Comparison) {
         let mut good = true;
         for difference in &comparison.differences {
@@ -54,7 +54,7 @@ impl Report {
         }
     }
 
-    /// Looks for known differences that nothing needs.
+    /// Finds known differences that did not occur.
     pub(crate) fn finish(&mut self) {
         let unmet = self.known.0.iter().filter(|known| known.met == 0);
         self.stale = unmet.map(|known| known.id.clone()).collect();
@@ -125,7 +125,7 @@ impl Report {
         text + "\n" + &faults::document() + END + "\n"
     }
 
-    /// Puts the section into a document, in the place of the one that it has.
+    /// Replaces the section in a document.
     pub(crate) fn write(&self, document: &Path) -> io::Result<()> {
         let before = match std::fs::read_to_string(document) {
             Ok(text) => text,

@@ -1,6 +1,6 @@
 //! The script that both sides run.
 //!
-//! One command a line; numbers are hexadecimal. What a side says of a command is in parentheses.
+//! One command a line; numbers are hexadecimal. The answers of a side are in parentheses.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -10,25 +10,26 @@
 //! | `ah DLID SL BITS RATE GLOBAL GID FLOW SGID HOPS CLASS` | a path; on UD an address handle, too |
 //! | `srq REQUESTS ENTRIES` | a shared receive queue (`srq REQUESTS ENTRIES`, as granted) |
 //! | `qp BLOCKS RECEIVES SEND-SGES RECV-SGES INLINE SIGNAL-ALL` | makes it (`made QPN BLOCKS RECEIVES STRIDE`) |
-//! | `init PORT PKEY ACCESS QKEY`, `rtr MTU DEST PSN READS RNR PATH`, `rts PSN TIMEOUT RETRY RNR READS` | brings it there |
+//! | `init PORT PKEY ACCESS QKEY`, `rtr MTU DEST PSN READS RNR PATH`, `rts PSN TIMEOUT RETRY RNR READS` | changes its state |
 //! | `filler REQUEST` | what `fill` posts |
 //! | `post LABEL COUNT`, then `wr REQUEST` | posts a list (`post`, `result`, `record`, `register`, `wqe`…) |
 //! | `drain` | the last request completes |
-//! | `fill COUNT TIMES` | posts so many fillers so often, and lets them complete |
+//! | `fill COUNT TIMES` | posts `COUNT` fillers `TIMES` times, and lets them complete |
 //! | `overfull` | posts fillers until one is refused (`overfull`, `ring`) |
 //! | `recv LABEL COUNT`, then `rwr WR-ID SGES` | posts receives (`recv`, `result`, `record`, `rwqe`…) |
 //! | `rdrain`, `rfill COUNT TIMES` | as for sends |
 //! | `srecv LABEL COUNT`, then `rwr` | posts to the shared receive queue (`srecv`, …, `swqe`…) |
-//! | `sdrain COUNT WHICH…` | these of the outstanding ones complete, one after the other |
+//! | `sdrain COUNT WHICH…` | the outstanding ones named complete, one after the other |
 //!
 //! `REQUEST` is `WR-ID OPERATION FLAGS IMMEDIATE ADDRESS RKEY AH QPN QKEY` and then the data: `sges
-//! COUNT` with `ADDRESS LENGTH LKEY` each, or `inline PIECES` with a length each; byte `n` of inline
-//! data is `7 n + WR-ID`. Keys and addresses are numbers: nothing is executed.
+//! COUNT` with `ADDRESS LENGTH LKEY` each, or `inline PIECES` with a length each; byte `n` of
+//! inline data is `7 n + WR-ID`. Keys and addresses are only numbers: no device executes the
+//! requests.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The names of a closed set.
+/// Defines an enum with the names of its variants in the script.
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident { $($name:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -74,7 +75,7 @@ impl Operation {
     }
 }
 
-/// What the data of a request is made of: lengths of entries, or of pieces.
+/// The data of a request: the lengths of its entries, or of its inline pieces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Sges(Vec<u32>),
@@ -134,7 +135,7 @@ pub(crate) struct Path {
     pub(crate) tclass: u8,
 }
 
-/// What a queue pair is made with.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes {
     pub(crate) blocks: u32,

@@ -30,7 +30,7 @@ pub(crate) enum Link {
     Ethernet,
 }
 
-/// How doorbells are rung.
+/// The kind of doorbell register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Door {
     /// BlueFlame, a register for the queue.
@@ -98,7 +98,7 @@ pub(crate) struct Table {
     pub(crate) paths: Vec<PathLine>,
     pub(crate) queues: Vec<QueueLine>,
     pub(crate) forms: Vec<(String, Form)>,
-    /// Forms that only what is odd uses.
+    /// Forms that only `odd` uses.
     pub(crate) odd_forms: Vec<(String, Form)>,
     pub(crate) requests: Vec<RequestLine>,
     pub(crate) odd: Vec<OddLine>,

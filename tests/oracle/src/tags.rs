@@ -1,6 +1,7 @@
 //! Operations on a list of tags, through both providers.
 //!
-//! The command queue pair is nobody's to see, but both tell the kernel where its ring is.
+//! Programs cannot reach the command queue pair, but both providers give the kernel the address of
+//! its ring.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,19 +29,19 @@ enum Operation {
         mask: u64,
         sge: Sge,
     },
-    /// The tag that an earlier one added, by its number among those.
+    /// The tag that an earlier operation added, by its number among those.
     Del(usize),
     Sync,
 }
 
-/// What is done, with which flags and which count.
+/// An operation, with its flags and its count.
 struct Line {
     operation: Operation,
     flags: OpsFlags,
     count: u32,
 }
 
-/// Every operation with every set of flags, and tags, masks, counts and entries that are not alike.
+/// Every operation with every set of flags; all tags, masks, counts and entries differ.
 fn script() -> Vec<Line> {
     let all = [
         OpsFlags::empty(),
@@ -69,7 +70,7 @@ fn script() -> Vec<Line> {
     lines
 }
 
-/// A block of the ring, and the send counter of the doorbell record, behind each operation.
+/// A block of the ring, and the send counter of the doorbell record, after each operation.
 type Posted = (Vec<u8>, Vec<u8>);
 
 fn theirs(program: &Path, library: &Path, lines: &[Line]) -> Result<Vec<Posted>, Failure> {
@@ -125,7 +126,8 @@ fn ours(simulator: &Simulator, lines: &[Line]) -> Result<Vec<Posted>, Failure> {
     let input = input.ok_or(Failure::Missing("the command queue pair"))?;
     let address =
         |at: usize| u64::from_ne_bytes(input[at..at + 8].try_into().expect("eight bytes")) as usize;
-    // SAFETY: the queue keeps ring and record; the device executes nothing.
+    // SAFETY: the queue owns the ring and the record, and lives to the end of this function. The
+    // driver writes them only in calls of this thread.
     let (ring, record) = unsafe {
         (Memory::new(address(0), OPERATIONS as usize * BLOCK), Memory::new(address(8), 8))
     };
@@ -150,7 +152,7 @@ fn ours(simulator: &Simulator, lines: &[Line]) -> Result<Vec<Posted>, Failure> {
     Ok(posted)
 }
 
-/// Posts the same operations on both sides, and compares what they wrote.
+/// Posts the same operations on both sides, and compares the memory that they wrote.
 pub(crate) fn compare(
     program: &Path,
     library: &Path,
@@ -173,8 +175,8 @@ pub(crate) fn compare(
             if peer.1 != own.1 {
                 add("record", hex(&peer.1), hex(&own.1));
             }
-            // What the request says is its length is the request; the number of the queue pair is
-            // each side's own.
+            // The request's own length says where it ends; the number of the queue pair differs
+            // between the sides.
             let request = |block: &[u8]| {
                 let mut request = block[..usize::from(block[7] & 0x3f) * UNIT].to_vec();
                 request[4..7].fill(0);

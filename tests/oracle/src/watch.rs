@@ -1,4 +1,5 @@
-//! A kernel that another one serves, and that remembers what it was asked and where device pages are.
+//! A kernel that passes calls on to another one, and records them and the addresses of device
+//! pages.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -16,7 +17,7 @@ use zerocopy::FromBytes;
 
 use crate::event::Call;
 
-/// Attributes that the kernel writes, of the methods whose calls are told.
+/// Attributes that the kernel writes, by the methods whose calls are recorded.
 const OUTPUTS: &[(Method, &[u16])] = &[
     (method::INVOKE_WRITE, &[attr::invoke_write::CORE_OUT.0]),
     (
@@ -49,26 +50,26 @@ const OUTPUTS: &[(Method, &[u16])] = &[
     (method::FLOW_DESTROY, &[]),
 ];
 
-/// Where what a call's inputs point to is put among them.
+/// The attribute under which the memory that a call's inputs point to is recorded.
 pub(crate) const POINTED: u16 = 0xfff0;
 
 #[derive(Default)]
 struct Seen {
     calls: Vec<Call>,
-    /// Where the page of an mmap offset is, by the page's number.
+    /// The page number of each mmap offset. `pages` has the address of each page.
     offsets: HashMap<u64, u32>,
     pages: HashMap<u32, usize>,
-    /// Where the page that relates the clocks is.
+    /// Address of the clock page, which relates the device's clock to the system's.
     clock: Option<usize>,
-    /// At which block the firmware is to say that a send queue is drained.
+    /// The block at which the firmware shall report a send queue as drained.
     drained: Option<u16>,
-    /// How often it was asked since.
+    /// Number of questions to the firmware since `drained` was set.
     questions: u32,
-    /// What happens while it is asked next.
+    /// Runs before the next question is answered.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// What was seen.
+/// The calls and pages seen so far.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Mutex<Seen>>);
 
@@ -87,27 +88,27 @@ impl Watch {
         std::mem::take(&mut self.seen().calls)
     }
 
-    /// From now on the firmware says of every send queue that it is drained, at this block.
+    /// From now on the firmware reports every send queue as drained, at this block.
     pub(crate) fn drain(&self, block: u16) {
         self.seen().drained = Some(block);
     }
 
-    /// How often the firmware was asked since.
+    /// Number of questions to the firmware since [`Watch::drain`].
     pub(crate) fn questions(&self) -> u32 {
         self.seen().questions
     }
 
-    /// What happens before the next question is answered.
+    /// Runs `run` before the next question is answered.
     pub(crate) fn meanwhile(&self, run: impl FnOnce() + Send + 'static) {
         self.seen().meanwhile = Some(Box::new(run));
     }
 
-    /// Where the page is that relates the clocks, once it is mapped.
+    /// Address of the clock page, once it is mapped.
     pub(crate) fn clock_page(&self) -> Option<usize> {
         self.seen().clock
     }
 
-    /// Where a UAR page is.
+    /// Address of a UAR page.
     pub(crate) fn page(&self, number: u32) -> Option<usize> {
         self.seen().pages.get(&number).copied()
     }
@@ -151,9 +152,9 @@ struct WatchedFile {
 }
 
 /// # Safety
-/// The header is as [`DeviceFile::ioctl`] has it.
+/// The header is a valid request, as [`DeviceFile::ioctl`] demands.
 unsafe fn inputs(header: *mut IoctlHeader) -> Option<Call> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a valid header, followed by its attributes.
     let (method, attributes) = unsafe { (Method::of(&*header), &*IoctlHeader::attributes(header)) };
     let (_, outputs) = OUTPUTS.iter().find(|(own, _)| *own == method)?;
     let mut call = Call { object: method.object, method: method.id, ..Call::default() };
@@ -166,23 +167,25 @@ unsafe fn inputs(header: *mut IoctlHeader) -> Option<Call> {
             Some(inline) => inline.to_vec(),
             None => {
                 let from = std::ptr::with_exposed_provenance::<u8>(attribute.data as usize);
-                // SAFETY: by the contract, an input's address is readable for its length.
+                // SAFETY: the caller promises a valid request, whose inputs are readable for their
+                // lengths.
                 unsafe { std::slice::from_raw_parts(from, length) }.to_vec()
             }
         };
         call.inputs.insert(id, bytes);
     }
-    // SAFETY: by the contract, what an input names is readable.
+    // SAFETY: the caller promises a valid request, so the memory that an input points to is
+    // readable.
     if let Some(counted) = unsafe { counted(&call) } {
         call.inputs.insert(POINTED, counted);
     }
     Some(call)
 }
 
-/// What a rule's counters are, if a call says so.
+/// The descriptions of a rule's counters, if the call has some.
 ///
 /// # Safety
-/// The call's inputs are those of a call to the kernel.
+/// The inputs are those of a valid call to the kernel.
 unsafe fn counted(call: &Call) -> Option<Vec<u8>> {
     let command = call.inputs.get(&attr::invoke_write::WRITE_CMD.0)?.first_chunk()?;
     if u32::from_ne_bytes(*command) != WriteCommand::CREATE_FLOW_EX.0 {
@@ -192,7 +195,7 @@ unsafe fn counted(call: &Call) -> Option<Vec<u8>> {
     let data = FlowCountersData::read_from_prefix(driver.get(size_of::<CreateFlow>()..)?).ok()?.0;
     let from = std::ptr::with_exposed_provenance::<u8>(data.counters_data as usize);
     let length = data.ncounters as usize * size_of::<FlowCountersDesc>();
-    // SAFETY: by the contract, there are as many descriptions.
+    // SAFETY: the caller promises valid inputs: `counters_data` points to `ncounters` descriptions.
     Some(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
 }
 
@@ -200,31 +203,33 @@ unsafe fn counted(call: &Call) -> Option<Vec<u8>> {
 /// The header is of a UAR_ALLOC that was answered.
 unsafe fn allocated(header: *mut IoctlHeader) -> Option<(u64, u32)> {
     use attr::uar_alloc as id;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a valid header, followed by its attributes.
     let attributes = unsafe { &*IoctlHeader::attributes(header) };
     let output = |wanted: u16| {
         let found = attributes.iter().find(|attribute| attribute.attr_id == wanted)?;
         Some(std::ptr::with_exposed_provenance::<u8>(found.data as usize))
     };
     let (offset, page) = (output(id::MMAP_OFFSET.0)?, output(id::PAGE_ID.0)?);
-    // SAFETY: by the contract the kernel wrote both, of eight and of four bytes.
+    // SAFETY: the caller promises an answered call, so both outputs point to values that the kernel
+    // wrote, of eight and of four bytes.
     Some(unsafe { (offset.cast::<u64>().read_unaligned(), page.cast::<u32>().read_unaligned()) })
 }
 
-/// Changes what QUERY_QP answered to a send queue that is drained at `block`.
+/// Changes the answer to QUERY_QP, so that the send queue is drained at `block`.
 ///
 /// # Safety
 /// The header is of a DEVX_OBJ_QUERY that was answered, of a queue pair.
 unsafe fn tell_drained(header: *mut IoctlHeader, block: u16) {
     use attr::devx_obj_query as id;
-    /// Where the answer has the state, and `hw_sq_wqebb_counter`.
+    /// Offsets of the state and of `hw_sq_wqebb_counter` in the answer.
     const STATE: usize = 0x18;
     const COUNTER: usize = STATE + 0xb4;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a valid header, followed by its attributes.
     let attributes = unsafe { &*IoctlHeader::attributes(header) };
     for attribute in attributes.iter().filter(|attribute| attribute.attr_id == id::CMD_OUT.0) {
         let out = std::ptr::with_exposed_provenance_mut::<u8>(attribute.data as usize);
-        // SAFETY: by the contract the kernel wrote there, more than that.
+        // SAFETY: the caller promises an answered query of a queue pair, whose output is longer
+        // than `COUNTER + 2` bytes.
         unsafe {
             let state = out.add(STATE);
             state.write(state.read() & 0xf | (QpState::SQD.0 as u8) << 4);
@@ -235,13 +240,13 @@ unsafe fn tell_drained(header: *mut IoctlHeader, block: u16) {
 
 impl DeviceFile for WatchedFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises a valid header, as `DeviceFile::ioctl` demands.
         let (call, method) = unsafe { (inputs(header), Method::of(&*header)) };
         self.watch.seen().calls.extend(call);
-        // SAFETY: handed down.
+        // SAFETY: the caller's promise for `ioctl` holds for the inner file.
         unsafe { self.file.ioctl(header) }?;
         if method == method::UAR_ALLOC
-            // SAFETY: the call was answered.
+            // SAFETY: the kernel has answered this UAR_ALLOC.
             && let Some((offset, page)) = unsafe { allocated(header) }
         {
             self.watch.seen().offsets.insert(offset, page);
@@ -256,7 +261,8 @@ impl DeviceFile for WatchedFile {
                 run();
             }
             if let Some(block) = block {
-                // SAFETY: the call was answered; nothing but queue pairs is asked for then.
+                // SAFETY: the kernel has answered this query, and the driver queries only queue
+                // pairs while `drained` is set.
                 unsafe { tell_drained(header, block) };
             }
         }
@@ -280,7 +286,7 @@ impl DeviceFile for WatchedFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: the caller's contract; calls are passed on to that file.
+        // SAFETY: the caller's promise for `event_file` holds for the inner file.
         unsafe { self.file.event_file(fd) }
     }
 }

@@ -1,4 +1,4 @@
-//! Address handles: where datagrams go.
+//! Address handles: the destinations of datagrams.
 
 use crate::prelude::*;
 use mlx5::{
@@ -114,7 +114,7 @@ fn an_address_that_nobody_has_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// What a receiver knows of where a datagram came from.
+/// The facts that a receiver has about the sender of a datagram.
 fn source<'a>(completion: &Owned, header: &'a [u8; 40]) -> Received<'a> {
     let completion = completion.as_completion();
     Received {
@@ -125,7 +125,7 @@ fn source<'a>(completion: &Owned, header: &'a [u8; 40]) -> Received<'a> {
     }
 }
 
-/// Sends a datagram to `peer` by `path`.
+/// Sends a datagram to `peer` along `path`.
 fn send(from: &mut End<Ud>, path: &AhAttr, peer: (u32, u32), seed: u64) -> Outcome {
     let ah = from.pd.create_ah(path)?;
     fill(&from.mr, 0, seed, 64)?;
@@ -137,7 +137,7 @@ fn send(from: &mut End<Ud>, path: &AhAttr, peer: (u32, u32), seed: u64) -> Outco
     Ok(())
 }
 
-/// Sends a datagram by `path`, and an answer by the way that it came.
+/// Sends a datagram along `path`, and an answer back the same way.
 fn there_and_back(bed: &Bed, pair: &mut Pair<Ud>, path: &AhAttr) -> Outcome {
     let Pair { a, b } = pair;
     let qkey = ConnectOptions::default().qkey;
@@ -184,8 +184,8 @@ fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     let table = pair.b.context.gid_table()?;
     let one_device = pair.a.context.name() == pair.b.context.name();
     for entry in table.iter().filter(|entry| entry.port_num == u32::from(bed.port())) {
-        // To another device a link-local address takes neighbour discovery, for which the network
-        // interfaces behind the two must reach each other.
+        // A link-local address of another device takes neighbour discovery, so the network
+        // interfaces of both devices must reach each other.
         let link_local = entry.gid.to_string().starts_with("fe80:");
         if link_local && !one_device {
             continue;
@@ -222,7 +222,7 @@ fn forty_bytes_that_are_no_header_are_refused(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     for seed in 0..50 {
         let mut header: [u8; 40] = pattern(seed, 40).try_into().map_err(|_| "forty bytes")?;
-        // Neither an IPv6 header in front nor an IPv4 header behind.
+        // These bytes start neither an IPv6 header at the front nor an IPv4 header at the end.
         (header[0], header[20]) = (0x10, 0x20);
         let received = Received { slid: 0, sl: 0, dlid_path_bits: 0, grh: Some(&header) };
         invalid(pd.create_ah_from_received(bed.port(), &received), "neither");

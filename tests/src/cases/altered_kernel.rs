@@ -1,4 +1,4 @@
-//! A kernel that answers some calls itself, in front of another one.
+//! A kernel that answers some calls itself, and passes the others on to another one.
 
 use mlx5::{Errno, Kernel};
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader, Method};
@@ -8,39 +8,39 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What becomes of a call: `None` lets it through.
+/// Decides about a call: `None` lets it through.
 type Refuse = dyn Fn(Method) -> Option<Errno> + Send + Sync;
 
-/// Changes what a call answered.
+/// Changes the answer of a call.
 type Alter = dyn Fn(Method, &[IoctlAttr]) + Send + Sync;
 
-/// What is different from the kernel behind.
+/// The differences from the inner kernel.
 #[derive(Default)]
 pub(super) struct Overrides {
-    /// More sysfs attributes: path below `/sys`, and contents. Directories follow from them.
+    /// Additional sysfs attributes: path below `/sys`, and contents. Their directories exist, too.
     pub(super) sysfs: Vec<(String, String)>,
-    /// Answers opening a device.
+    /// The error of opening a device.
     pub(super) open: Option<Errno>,
-    /// Answers calls.
+    /// Decides which calls fail.
     pub(super) calls: Option<Box<Refuse>>,
-    /// Changes answers.
+    /// Changes the answers of calls.
     pub(super) answers: Option<Box<Alter>>,
-    /// Records that event files hand out before their own.
+    /// Records that event files return before their own.
     pub(super) events: Mutex<VecDeque<Vec<u8>>>,
-    /// How often event files were read.
+    /// Number of reads of event files.
     pub(super) reads: AtomicUsize,
-    /// Bytes of memory that were allocated and are not given back.
+    /// Bytes of memory that were allocated and are not freed yet.
     pub(super) allocated: AtomicUsize,
 }
 
-/// The kernel in front.
+/// The outer kernel.
 pub(super) struct AlteredKernel {
     behind: Arc<dyn Kernel>,
     overrides: Arc<Overrides>,
 }
 
 impl AlteredKernel {
-    /// A kernel with overrides in front of `behind`, and the overrides.
+    /// Wraps `behind` in a kernel with overrides; returns it and the overrides.
     pub(super) fn before(
         behind: Arc<dyn Kernel>,
         overrides: Overrides,
@@ -109,15 +109,16 @@ struct AlteredFile {
 
 impl DeviceFile for AlteredFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract: a header is there.
+        // SAFETY: the caller of `ioctl` promises a valid header.
         let method = Method::of(unsafe { &*header });
         match self.overrides.calls.as_ref().and_then(|refuse| refuse(method)) {
             Some(errno) => Err(errno),
             None => {
-                // SAFETY: handed down.
+                // SAFETY: the caller's promise for `ioctl` holds for the inner file.
                 unsafe { self.file.ioctl(header) }?;
                 if let Some(alter) = &self.overrides.answers {
-                    // SAFETY: the attributes are the call's, and nobody writes them any more.
+                    // SAFETY: the caller promises a valid header, followed by its attributes. The
+                    // call has returned, so nothing writes them while the reference lives.
                     alter(method, unsafe { &*IoctlHeader::attributes(header) });
                 }
                 Ok(())
@@ -134,18 +135,18 @@ impl DeviceFile for AlteredFile {
         let (start, len) = (mapping.as_non_null(), mapping.len());
         self.overrides.allocated.fetch_add(len, Relaxed);
         let owner = Box::new(Counted { mapping, overrides: Arc::clone(&self.overrides) });
-        // SAFETY: the bytes are those of the mapping, which the owner keeps.
+        // SAFETY: the bytes are those of `mapping`, which `owner` keeps mapped.
         Ok(unsafe { Mapping::new(start, len, owner) })
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: whatever number stood in the answer, the simulated kernel only looks it up.
+        // SAFETY: the simulated kernel only looks the number up, whatever the answer contained.
         let file = unsafe { self.file.event_file(fd) }?;
         Ok(Box::new(AlteredEvents { file, overrides: Arc::clone(&self.overrides) }))
     }
 }
 
-/// Memory, and where it is counted.
+/// Allocated memory, and the counter that includes it.
 struct Counted {
     mapping: Mapping,
     overrides: Arc<Overrides>,

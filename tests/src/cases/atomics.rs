@@ -1,4 +1,4 @@
-//! Atomic operations: what they do, and what they are refused for.
+//! Atomic operations: their effects, and the reasons for which they fail.
 
 use crate::prelude::*;
 use mlx5::{Data, MaskedOperands, Operation, SendOps};
@@ -21,7 +21,7 @@ const ACCESS: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 const MEMORY: usize = 4096;
-/// Where results go at the requester, and where words are at the responder.
+/// Offsets of results at the requester, and of words at the responder.
 const RESULT: usize = 64;
 const WORD: usize = 128;
 
@@ -36,7 +36,7 @@ fn word(mr: &MemoryRegion, at: usize) -> Result<u64, Failed> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Executes an operation, and answers what it returned.
+/// Executes an operation, and returns its result.
 fn execute(
     bed: &Bed,
     a: &mut End<Rc>,
@@ -65,7 +65,7 @@ fn compare_and_swap_swaps_what_is_equal_and_returns_what_was(bed: &Bed) -> Outco
     assert_eq!(word(&b.mr, WORD)?, u64::MAX);
     assert_eq!(execute(bed, &mut a, cas(5, 1), opcode)?, u64::MAX, "not equal");
     assert_eq!(word(&b.mr, WORD)?, u64::MAX);
-    // The typed form does the same.
+    // The typed form returns the same.
     let result = a.mr.sge(RESULT..RESULT + 8)?;
     let mut batch = a.qp.wr_start();
     batch.wr(1, SendFlags::SIGNALED).atomic_cmp_swp(remote, u64::MAX, 9).sge(result);
@@ -130,7 +130,7 @@ fn masked_fetch_and_add_keeps_its_fields_apart(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Posts a fetch and add, and answers what it failed with.
+/// Posts a fetch and add that fails, and returns the error.
 fn failure(
     bed: &Bed,
     a: &mut End<Rc>,
@@ -203,7 +203,7 @@ fn atomics_wait_at_a_fence_like_reads(bed: &Bed) -> Outcome {
     b.mr.write_at(WORD, &77_u64.to_ne_bytes())?;
     let mut batch = a.qp.wr_start();
     batch.wr(1, SendFlags::empty()).atomic_fetch_add(remote, 1).sge(result);
-    // What the atomic brought is sent on.
+    // Sends the atomic's result on.
     let flags = SendFlags::SIGNALED | SendFlags::FENCE;
     batch.wr(2, flags).rdma_write(there).sge(result);
     batch.complete()?;

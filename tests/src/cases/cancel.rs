@@ -1,4 +1,4 @@
-//! Cancelling what was posted and not executed.
+//! Cancelling requests that are posted and not executed.
 
 pub(super) mod rig;
 
@@ -192,7 +192,7 @@ fn cancelled_posted_again_and_cancelled_again(bed: &Bed) -> Outcome {
     assert_eq!(rig.executed(), [2, 1], "the last one was not cancelled");
     let marks: Vec<bool> = rig.completed().into_iter().map(|(_, cancelled)| cancelled).collect();
     assert_eq!(marks, [true, false, true, true, true, true, false]);
-    // A slot of the ring that held a cancelled request holds the next as any other.
+    // A slot of the ring that held a cancelled request takes the next one like any other.
     let drained = rig.drain(0)?;
     rig.send_all([1, 1])?;
     assert_eq!(ids(&rig.pair.a.qp.cancel(&drained, 1)?), [1, 1]);
@@ -202,7 +202,7 @@ fn cancelled_posted_again_and_cancelled_again(bed: &Bed) -> Outcome {
 }
 
 fn requests_of_all_sizes_are_cancelled_around_the_end_of_the_ring(bed: &Bed) -> Outcome {
-    // Blocks and laps: a request begins at every place of the ring, and some lie around its end.
+    // Blocks and laps: a request begins at every block of the ring, and some wrap.
     let mut rig = Rig::with(bed, PairOptions::default().send_wr(5).inline(300))?;
     let mut next = 0;
     for round in 0..400_u64 {

@@ -1,5 +1,4 @@
-//! Completion queues: sizes, events by channel, and what becomes of completions whose queue pair is
-//! gone.
+//! Completion queues: sizes, events by channel, and the completions of destroyed queue pairs.
 
 use crate::prelude::*;
 use mlx5::{CompletionChannel, CqeSize, Data, Error, ErrorKind};
@@ -103,7 +102,7 @@ impl Announced {
         let mut pair = bed.pair::<Rc>(&options)?;
         let channel = pair.b.context.create_comp_channel()?;
         let cq = pair.b.context.create_cq(256).channel(&channel).build()?;
-        // Another receiver, with this queue, takes the place of the pair's own.
+        // A new receiver that completes on this queue replaces the pair's own.
         let mut qp = pair.b.pd.create_qp::<Rc>(&pair.b.send_cq, &cq).build()?;
         std::mem::swap(&mut pair.b.qp, &mut qp);
         pair.a.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
@@ -111,7 +110,7 @@ impl Announced {
         Ok(Self { pair, channel, qp, cq })
     }
 
-    /// Sends a message with an identifier at the receiver, and waits until it is there.
+    /// Sends a message to the receive `wr_id`, and waits until it has arrived.
     fn send(&mut self, bed: &Bed, wr_id: u64, flags: SendFlags) -> Outcome {
         self.pair.b.recv(wr_id, 0..8);
         let post = Post::new(Op::Send, wr_id, Data::Inline(&[b"message!"]));
@@ -121,7 +120,7 @@ impl Announced {
         Ok(())
     }
 
-    /// The identifiers of all completions that are there.
+    /// The identifiers of all completions in the queue.
     fn received(&mut self) -> Result<Vec<u64>, Failed> {
         let mut found = Vec::new();
         while self.cq.poll(16, |one| found.push(one.wr_id()))? > 0 {}
@@ -150,7 +149,7 @@ fn a_completion_that_came_before_arming_is_not_lost(bed: &Bed) -> Outcome {
     for round in 0..10 {
         it.send(bed, round, SendFlags::empty())?;
         it.cq.arm(false)?;
-        // Either the poll after arming finds it, or the event comes: here the poll is there.
+        // The completion came before the queue was armed, so the poll finds it and no event comes.
         assert_eq!(it.received()?, [round]);
         bed.settle();
         while it.channel.get_event()?.is_some() {}
@@ -177,7 +176,7 @@ fn a_consumer_that_arms_polls_and_waits_misses_nothing(bed: &Bed) -> Outcome {
                 if posted < MESSAGES && batch.complete().is_ok() {
                     posted += 1;
                 }
-                // At most eight under way, so that the consumer often has to wait.
+                // At most eight are outstanding, so that the consumer often has to wait.
                 while done < MESSAGES && (posted == MESSAGES || posted - done >= 8) {
                     done +=
                         send_cq.poll(16, |one| assert!(one.is_success())).expect("a poll") as u64;
@@ -259,7 +258,8 @@ fn queues_on_one_channel_are_told_apart(bed: &Bed) -> Outcome {
     for at in [3, 0, 4] {
         queues[at].1.arm(false)?;
     }
-    // A doorbell must not overtake the change that it waits for: all are armed first.
+    // A doorbell must not overtake the state change that it waits for, so all queues are armed
+    // first.
     bed.settle();
     for (qp, _) in &mut queues {
         fail(qp)?;
@@ -291,7 +291,7 @@ fn arming_goes_on_beyond_the_wrap_of_its_sequence(bed: &Bed) -> Outcome {
         assert_eq!(it.channel.get_event()?, None, "{round}");
         assert_eq!(it.received()?, [round]);
     }
-    // Arming twice before anything comes is arming once.
+    // Arming twice before a completion comes is like arming once.
     it.cq.arm(false)?;
     it.cq.arm(false)?;
     it.send(bed, 40, SendFlags::empty())?;
@@ -373,7 +373,7 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over(bed: &Bed) -> Outcome {
     let mut cq = end.context.create_cq(64).build()?;
     let mut doomed = Vec::new();
     let mut kept = Vec::new();
-    // Their completions stand by turns in the queue.
+    // Their completions alternate in the queue.
     for wr_id in 0..20 {
         let mut qp = about_to_fail(bed, &end, &cq, wr_id)?;
         fail(&mut qp)?;
@@ -387,7 +387,7 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over(bed: &Bed) -> Outcome {
         bed.poll(&mut cq, kept.len()).iter().map(|one| one.as_completion().wr_id()).collect();
     assert_eq!(found, [0, 3, 6, 9, 12, 15, 18]);
     bed.nothing(&mut cq);
-    // And those that come later are seen.
+    // Completions that come later are polled, too.
     let mut qp = about_to_fail(bed, &end, &cq, 77)?;
     fail(&mut qp)?;
     assert_eq!(bed.poll_one(&mut cq).as_completion().wr_id(), 77);
@@ -409,7 +409,7 @@ fn a_user_index_is_used_again_only_after_its_completions_were_passed(bed: &Bed) 
         bed.settle();
     }
     doomed.destroy()?;
-    // The poller comes by, but not so far as to the completion that still names it.
+    // The poller advances, but not to the completion that still names the queue pair.
     assert_eq!(cq.poll(1, |one| assert_eq!(one.wr_id(), 1))?, 1);
     let second = about_to_fail(bed, &end, &cq, 3)?;
     assert_ne!(index(&second), taken, "a completion in the queue still names it");
@@ -471,7 +471,7 @@ fn completions_are_taken_one_by_one_or_many_at_a_time(bed: &Bed) -> Outcome {
     for wr_id in 0..3 {
         assert_eq!(completions.next().ok_or("there are more")?.wr_id(), wr_id);
     }
-    // What was not taken is there for the next one.
+    // The next iterator returns the completions that the last one left.
     drop(completions);
     let mut out = vec![bed.poll_one(cq); 5];
     assert_eq!(out[0].as_completion().wr_id(), 3);

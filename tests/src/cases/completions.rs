@@ -1,4 +1,4 @@
-//! Completions say what happened, to which queue pair, and no more than they know.
+//! Completions report what happened, to which queue pair, and nothing that they cannot know.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -313,7 +313,7 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over(bed: &Bed) -> Outcome {
     let End { qp, mut send_cq, recv_cq, port, pd, context, .. } = a;
     bed.settle();
     qp.destroy()?;
-    // Another queue pair on the same queue comes through, and nothing of the old one does.
+    // Completions of another queue pair on the same queue arrive; those of the old one do not.
     let mut other = pd.create_qp::<Rc>(&send_cq, &send_cq).max_inline_data(32).build()?;
     let psn = mlx5::Psn::wrapping(3);
     let connect = mlx5::ConnectOptions::default();
@@ -321,7 +321,7 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over(bed: &Bed) -> Outcome {
     other.connect(&port, psn, &here, &connect)?;
     let mut batch = other.wr_start();
     batch.wr(77, SendFlags::SIGNALED).rdma_write(b.mr.remote(0..)?).inline_data(b"y");
-    // The other region is of another domain: the request fails, and that is all that is seen.
+    // The other region belongs to another domain: the request fails, and that is the only effect.
     batch.complete()?;
     let seen = bed.poll(&mut send_cq, 1);
     assert_eq!(wr_ids(&seen), [77]);

@@ -1,5 +1,5 @@
-//! Completions in the forms that a queue is asked to have: compressed, with a message in them, with
-//! the time of day; and queues that are resized, moderated, overrun.
+//! Completions in the forms that a queue can ask for: compressed, with a message inside, with the
+//! time of day. Also queues that are resized, moderated or overrun.
 
 use crate::prelude::*;
 use mlx5::{
@@ -42,14 +42,14 @@ fn exchange(
         let sges = [pair.a.mr.sge(0..*length)?];
         pair.a.post(Form::List, Post::new(Op::Send, wr_id, Data::Sges(&sges)))?;
     }
-    // All that comes together is there before anyone looks.
+    // All completions are in the queue before the first poll, so that the device can compress them.
     bed.settle();
     let sent = bed.poll_good(&mut pair.a.send_cq, lengths.len());
     let received = bed.poll_good(pair.b.recv_cq(), lengths.len());
     Ok((sent, received))
 }
 
-/// Writes something to the other side, so many times.
+/// Posts an RDMA write of a few bytes for each identifier.
 fn write(pair: &mut Pair<Rc>, wr_ids: std::ops::Range<u64>) -> Outcome {
     let to = pair.b.mr.remote(..)?;
     for wr_id in wr_ids {
@@ -101,7 +101,7 @@ fn short_messages_and_answers_lie_in_the_completion(bed: &Bed) -> Outcome {
         let message = wc.inline_data().map(|data| data.bytes().collect::<Vec<_>>());
         assert_eq!(message, (length <= room).then(|| sent[..length].to_vec()));
     }
-    // An answer to a read.
+    // The answer to a read.
     pair.b.mr.write_at(0, &sent[100..300])?;
     let read = |pair: &mut Pair<Rc>, length: usize| -> Result<OwnedCompletion, Failed> {
         let to = pair.b.mr.remote(..)?;
@@ -149,7 +149,8 @@ fn the_clock_tells_when_a_completion_was_written(bed: &Bed) -> Outcome {
         assert!(day.is_sorted(), "{day:?}");
         assert!(day[0] > NOT_LONG_AGO && day[7] - day[0] < 20_000_000_000, "{day:?}");
     }
-    // No device's clock of 41 bits runs so fast, and none so slowly.
+    // No device's clock is so fast that the relation ends within a minute, or so slow that it lasts
+    // a day.
     let (minute, day) = (Duration::from_secs(60), Duration::from_secs(86_400));
     let valid_for = before.valid_for();
     assert!((minute..day).contains(&valid_for), "{valid_for:?}");
@@ -195,7 +196,7 @@ fn a_queue_is_resized_with_completions_waiting(bed: &Bed) -> Outcome {
         next += 13;
         let found = bed.poll_good(&mut pair.a.send_cq, 13);
         assert_eq!(wr_ids(&found), (first..next).collect::<Vec<_>>());
-        // And goes round.
+        // The queue still works, across the end of the ring.
         for _ in 0..20 {
             write(&mut pair, next..next + 9)?;
             let found = bed.poll_good(&mut pair.a.send_cq, 9);
@@ -206,7 +207,8 @@ fn a_queue_is_resized_with_completions_waiting(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// What was taken makes room, even where nobody told the device of it yet.
+/// Completions that the caller has taken free their slots, even if the device does not know the
+/// consumer index yet.
 fn a_queue_whose_completions_were_taken_has_room_for_a_smaller_size(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(31))?;
     write(&mut pair, 0..12)?;
@@ -216,7 +218,7 @@ fn a_queue_whose_completions_were_taken_has_room_for_a_smaller_size(bed: &Bed) -
     for wr_id in 0..10 {
         assert_eq!(completions.next().map(|one| one.wr_id()), Some(wr_id));
     }
-    // Dropped, it would tell the device.
+    // Dropping it would write the consumer index for the device.
     std::mem::forget(completions);
     cq.resize(7)?;
     assert_eq!(cq.capacity(), 7);
@@ -240,7 +242,7 @@ fn a_queue_too_full_for_its_new_size_keeps_the_old(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Overruns the send queue of `a`, which takes four.
+/// Overruns the send queue of `a`, which has room for four completions.
 fn overrun(bed: &Bed) -> Result<Pair<Rc>, Failed> {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(3))?;
     write(&mut pair, 0..6)?;
@@ -253,7 +255,7 @@ fn an_overrun_is_an_event_and_an_error(bed: &Bed) -> Outcome {
     let events = pair.a.context.async_events();
     let event = events.wait(Some(std::time::Duration::from_secs(20)))?;
     assert_eq!(event, Some(AsyncEvent::CqError(pair.a.send_cq.id())));
-    // What came before is told, and then why there is no more.
+    // The completions before the overrun come first, and then the error.
     assert_eq!(wr_ids(&bed.poll_good(&mut pair.a.send_cq, 4)), [0, 1, 2, 3]);
     for _ in 0..3 {
         assert_eq!(pair.a.send_cq.poll(16, |_| {}), Err(PollError::Overrun));
@@ -300,11 +302,11 @@ fn moderation_waits_no_longer_than_it_is_told(bed: &Bed) -> Outcome {
         lone.write(wr_id)?;
         assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [wr_id]);
         assert_eq!(channel.get_event()?, None, "there may be more");
-        // The clock of a stepped device goes on to what is due.
+        // A stepped device advances its clock to the next timer.
         bed.settle();
         assert_eq!(channel.get_event()?, Some(cq.id()));
     }
-    // Without it, at once.
+    // Without moderation the event comes at once.
     cq.moderate(0, 0)?;
     cq.arm(false)?;
     bed.settle();
@@ -348,8 +350,8 @@ fn answers_of_atomics_lie_in_the_completion(bed: &Bed) -> Outcome {
 }
 
 fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
-    // After so many of a run were told, and so many steps of the device with more to come, some of
-    // which it holds back to compress them.
+    // The number of completions of a run that are polled before the resize, and of the device's
+    // steps with more to come; it holds some of these back to compress them.
     for (told, steps) in (0..20).flat_map(|told| [(told, 0), (told, 9), (told, 23)]) {
         for entries in [31, 127] {
             let options = PairOptions::default()
@@ -380,7 +382,7 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
 
 fn a_panic_of_whom_it_is_told_loses_no_room(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(3))?;
-    // Nothing else is polled between, so that what is not given back overruns the queue.
+    // Nothing else polls the queue, so a slot that is not freed would overrun it.
     for round in 0..6 {
         write(&mut pair, round * 3..round * 3 + 3)?;
         for wr_id in round * 3..round * 3 + 3 {

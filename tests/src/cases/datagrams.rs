@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_gid_that_names_no_group_is_refused,
 ];
 
-/// The connect options of a path with a global route of some colour.
+/// The connect options of a path with a global route and distinctive values.
 fn colourful() -> ConnectOptions {
     ConnectOptions::default().traffic_class(0x5a).flow_label(0xabcde).hop_limit(33)
 }

@@ -1,4 +1,4 @@
-//! Finding and opening devices, and what they say of themselves.
+//! Finding and opening devices, and their attributes.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
 use crate::prelude::*;
@@ -67,7 +67,7 @@ fn a_device_tells_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// sysfs of a device that another driver drives.
+/// The sysfs files of a device with another driver.
 fn foreign(node: &str, name: &str, driver: &str, abi: &str) -> Vec<(String, String)> {
     let verbs = format!("class/infiniband_verbs/{node}");
     let base = format!("class/infiniband/{name}");
@@ -297,7 +297,7 @@ fn a_device_and_its_port_are_found_by_ip_address(bed: &Bed) -> Outcome {
         assert_eq!(device.name(), context.name());
         let found = context.find_ip(ip)?;
         assert_eq!((found.gid, found.gid.ip()), (Gid::from(ip), ip));
-        // Entries of v1 have the same address.
+        // RoCE v1 entries have the same address.
         assert_eq!(found.gid_type, GidType::RoceV2);
         let port = context.local_port(found.port_num as u8, Some(found.gid_index as u8))?;
         assert_eq!((port.gid, port.gid_type), (found.gid, found.gid_type));
@@ -366,7 +366,7 @@ fn the_partition_key_table_is_read_place_by_place(bed: &Bed) -> Outcome {
     let context = bed.context();
     let port = context.query_port(1)?;
     let beyond = u32::from(port.pkey_tbl_len);
-    // A RoCE port has the default key alone.
+    // A RoCE port has only the default key.
     let roce = port.link_layer == LinkLayer::Ethernet;
     assert!(if roce { beyond == 1 } else { beyond > 1 }, "{beyond} keys");
     assert_eq!(context.query_pkey(1, 0)?, 0xffff);

@@ -1,4 +1,4 @@
-//! Doorbells: every way to ring one, and what the device must find when it comes.
+//! Doorbells: every way to ring one, and the state that the device must find then.
 
 use crate::prelude::*;
 use mlx5::{ConnectOptions, Data, DoorbellChoice, DoorbellMode, ErrorKind, OpenOptions};
@@ -23,7 +23,7 @@ const CHOICES: [(DoorbellChoice, DoorbellMode); 3] = [
     (DoorbellChoice::Doorbell, DoorbellMode::Doorbell),
 ];
 
-/// Requests of one to five blocks, alone and in batches, around the ring.
+/// Requests of one to five blocks, alone and in batches, until the ring wraps.
 fn carry(bed: &Bed, a: &mut End<Rc>, b: &End<Rc>) -> Outcome {
     let mut seed = 0;
     for count in [1, 1, 2, 3, 1, 5, 1, 1, 4] {
@@ -97,7 +97,7 @@ fn queue_pairs_share_a_register_when_there_are_no_more(bed: &Bed) -> Outcome {
     for (a, b) in &mut ends {
         carry(bed, a, b)?;
     }
-    // A register that is given back is given out again.
+    // A register that was freed can be allocated again.
     ends.remove(0);
     let end = bed.end_in::<Rc>(&context, &pair_options)?;
     assert_eq!(end.qp.doorbell_mode(), DoorbellMode::BlueFlame);
@@ -197,7 +197,7 @@ fn one_doorbell_announces_a_whole_batch(bed: &Bed) -> Outcome {
             for n in 0..count {
                 batch.wr(n, SendFlags::SIGNALED).rdma_write(remote).inline_data(&[n as u8; 8]);
             }
-            // Nothing is announced while the batch is built.
+            // The device sees nothing while the batch is built.
             bed.settle();
             batch.complete()?;
             let done = bed.poll_good(&mut a.send_cq, count as usize);

@@ -1,4 +1,4 @@
-//! Drained send queues: where they stand, and how long that is proved.
+//! Drained send queues: the drained position, and how long its proof is valid.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::{BEHIND, Rig, ids};
@@ -52,7 +52,7 @@ fn a_drained_queue_tells_where_it_stands_and_what_is_pending(bed: &Bed) -> Outco
     assert_eq!(drained.block(), 3);
     assert_eq!(rig.pending(&drained)?, [13, 14]);
     assert_eq!(rig.executed(), [10, 11, 12]);
-    // Where it stands does not depend on what was polled.
+    // The drained position does not depend on the polls.
     assert_eq!(rig.completed(), [(10, false), (11, false), (12, false)]);
     assert_eq!(rig.pending(&rig.pair.a.qp.drained()?)?, [13, 14]);
     rig.resume()?;
@@ -94,7 +94,7 @@ fn a_proof_is_outdated_once_the_queue_goes_on(bed: &Bed) -> Outcome {
     outdated(rig.pair.a.qp.cancel_set(&old, &[1], CancelMode::AllOrNothing));
     outdated(rig.pair.a.qp.cancel_where(&old, |_| panic!("nothing is looked at")));
     outdated(rig.pair.a.qp.pending(&old).map(Iterator::count));
-    // Drained again, at the very place: the old proof stays what it is.
+    // The queue drains again, at the same block: the old proof stays invalid.
     rig.send_all([3])?;
     let new = rig.drain(0)?;
     outdated(rig.pair.a.qp.cancel(&old, 3));
@@ -150,7 +150,7 @@ fn pending_requests_are_flushed_when_a_drained_queue_pair_fails(bed: &Bed) -> Ou
     Ok(())
 }
 
-/// A context whose device answers `lie` when it is asked about a queue pair.
+/// A context whose device's answers about queue pairs are changed by `lie`.
 fn lying(
     bed: &Bed,
     lie: impl Fn(&mut QueryQpOut) + Send + Sync + 'static,
@@ -166,11 +166,13 @@ fn lying(
             let mut answer = QueryQpOut::default();
             let bytes = answer.as_mut_bytes();
             assert_eq!(bytes.len(), usize::from(out.len));
-            // SAFETY: an output of the call, so many bytes long.
+            // SAFETY: the kernel wrote this output of the call, `bytes.len() == out.len` bytes at
+            // `at`.
             unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
             lie(&mut answer);
             let bytes = answer.as_mut_bytes();
-            // SAFETY: as above.
+            // SAFETY: the caller's output buffer has `out.len` bytes at `at`, and `bytes` is as
+            // long.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
         })),
         ..Overrides::default()
@@ -210,7 +212,7 @@ fn a_queue_that_is_still_draining_is_not_drained(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The failure names this state, and says what to do.
+/// The error names this state and the way out.
 #[track_caller]
 fn in_wrong_state(result: Result<(), mlx5::Error>, state: &str, advice: &str) {
     let error = result.expect_err("it is in another state");
@@ -232,7 +234,7 @@ fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     Rc::wire(&mut end, &own, &options)?;
     in_wrong_state(end.qp.resume(), "RTS", "there is nothing to resume");
     assert_eq!(end.qp.state(), QueueState::ReadyToSend);
-    // And it is as good as before.
+    // Afterwards the queue pair works as before.
     end.recv(1, 0..64);
     end.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"x"])))?;
     bed.poll_good(&mut end.send_cq, 1);
@@ -242,7 +244,7 @@ fn going_on_from_another_state_says_in_which_it_is(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// States that a queue pair comes to without being told to.
+/// States that a queue pair can enter by itself.
 fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) -> Outcome {
     let state = Arc::new(AtomicU32::new(0));
     let lie = Arc::clone(&state);
@@ -256,7 +258,7 @@ fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) ->
         state.store(found.0, Ordering::SeqCst);
         in_wrong_state(end.qp.resume(), &format!("{found:?}"), advice);
     }
-    // Where the device has it in the state from which it was to go on, that is not what is wrong.
+    // If the queue pair is in the state that `resume` starts from, the error has another cause.
     state.store(QpState::SQD.0, Ordering::SeqCst);
     let error = end.qp.resume().expect_err("the kernel has it in reset");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -354,7 +356,7 @@ fn a_queue_pair_of_any_transport_is_cancelled_like_all(bed: &Bed) -> Outcome {
     assert_eq!(all, [1, 2, 3, 4, 5, 6]);
     assert_eq!(ids(&qp.cancel_request(&drained, handle)?), [2]);
     assert_eq!(ids(&qp.cancel_set(&drained, &[3, 77], CancelMode::BestEffort)?), [3]);
-    // And so does its send half.
+    // The send half does the same.
     let (mut send, receive, control) = qp.split();
     let pending = send.pending(&drained)?;
     let cancelled: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Queues of packets: buffers that are handed out and come back, bursts, frames that are sent.
+//! Queues of packets: buffers that packets take and return, bursts, and frames to send.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
 use crate::frames::{ETHERNET, Flow, GROUP, IPV4, IPV6, TCP, UDP, ethernet, plain, tagged};
@@ -39,19 +39,19 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_that_is_dropped_sends_nothing_more_while_a_rule_stays: RAW_PACKETS | SIMULATOR,
 ];
 
-/// Another group, to which packets are sent back.
+/// Another group: the destination of packets that are sent back.
 const BACK: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa8];
 
 fn back() -> Rule {
     Rule::new().ethernet(Ethernet::new().dst_mac(BACK))
 }
 
-/// The same frame, to the group of those that are sent back.
+/// The same frame, with the destination of packets that are sent back.
 fn returned(frame: &[u8]) -> Vec<u8> {
     [&BACK[..], &frame[6..]].concat()
 }
 
-/// A queue of either mode that gets the packets to the group.
+/// A queue of either mode that receives the packets to the group.
 pub(crate) fn queue_by<M: Mode>(
     bed: &Bed,
     build: impl FnOnce(EthernetQueueBuilder<'_>) -> Result<EthernetQueue<M>, Error>,
@@ -68,12 +68,12 @@ fn queue_with(
     queue_by(bed, |builder| tune(builder).build())
 }
 
-/// A queue of few buffers.
+/// A queue with few buffers.
 fn small(bed: &Bed) -> Result<(EthernetQueue, FlowRule), Failed> {
     queue_with(bed, |builder| builder.receives(8).frames(4).sends(8).burst(8))
 }
 
-/// The buffers of a queue that has handed out none.
+/// Number of buffers of a queue whose buffers are all free.
 fn buffers(queue: &EthernetQueue) -> usize {
     let with_device = queue.qp().caps().max_recv_wr - queue.qp().free_receives();
     queue.free_buffers() + with_device as usize
@@ -91,7 +91,7 @@ fn copies(bed: &Bed, queue: &mut EthernetQueue, count: usize) -> Vec<Vec<u8>> {
     found
 }
 
-/// Takes what is there, and lets the queue post buffers again.
+/// Drops the packets in the queue, and lets it post buffers again.
 #[track_caller]
 fn discard(queue: &mut EthernetQueue) {
     let burst = queue.receive(|mut packets| while packets.next().is_some() {});
@@ -114,7 +114,7 @@ pub(crate) fn kept<M: Mode>(
     found
 }
 
-/// Sends back what arrives, until so many packets have.
+/// Sends the arriving packets back, until there were `count`.
 #[track_caller]
 pub(super) fn send_back<M: Mode>(bed: &Bed, queue: &mut EthernetQueue<M>, count: usize) {
     let mut seen = 0;
@@ -170,7 +170,7 @@ fn packets_are_read_where_they_arrived(bed: &Bed) -> Outcome {
         assert_eq!(seen, 1);
     }
     assert_eq!(queue.counts(), Counts { received: 3, ..Counts::default() });
-    // Nothing has arrived: that is no error.
+    // An empty queue is no error.
     assert!(queue.receive(|mut packets| packets.next().is_none())?);
     Ok(())
 }
@@ -218,7 +218,7 @@ fn a_packet_that_is_kept_stays_as_it_is_until_it_is_dropped(bed: &Bed) -> Outcom
         assert_eq!(copies(bed, &mut queue, 1), [plain(200 + n)]);
     }
     assert_eq!(*keep[0], plain(100)[..]);
-    // It may be changed, longer and shorter.
+    // The caller may change it, and make it longer or shorter.
     keep[0].fill(b"0123456789abcdef");
     keep[0][0] = b'x';
     assert_eq!(*keep[0], *b"x123456789abcdef");
@@ -245,7 +245,7 @@ fn a_queue_whose_buffers_are_kept_drops_packets_and_goes_on_later(bed: &Bed) -> 
         bed.settle();
         queue.receive(|packets| packets.for_each(|packet| keep.push(packet.keep())))?;
     }
-    // All buffers are kept.
+    // The caller has all buffers.
     for (n, frame) in keep.iter().enumerate() {
         assert_eq!(**frame, plain(60 + n)[..]);
     }
@@ -277,7 +277,7 @@ fn frames_outlive_their_queue(bed: &Bed) -> Outcome {
     a.send(bed, &plain(321));
     let keep = kept(bed, &mut queue, 1);
     drop(queue);
-    // The rule keeps the queue pair receiving.
+    // The rule keeps the queue pair alive, so it still receives.
     for _ in 0..10 {
         a.send(bed, &plain(99));
     }
@@ -358,7 +358,7 @@ fn packets_of_a_burst_beyond_the_room_are_dropped_and_counted(bed: &Bed) -> Outc
         assert_eq!(a.next(bed).frame, returned(&plain(60 + n)));
     }
     a.hears_nothing(bed);
-    // What is too short for the device is not sent either.
+    // A frame that is too short for the device is not sent either.
     a.send(bed, &plain(60));
     bed.until("a packet", || {
         let burst = queue.receive(|mut packets| {
@@ -392,11 +392,11 @@ fn frames_cross_to_a_queue_that_is_beside(bed: &Bed) -> Outcome {
     for n in 0..3 {
         assert_eq!(a.next(bed).frame, returned(&plain(60 + n)));
     }
-    // A queue with another protection domain cannot send it: that is no error of the queue.
+    // A queue in another protection domain cannot send it, which is no error of the queue.
     assert_eq!(stranger.send(odd)?, 1);
     assert_eq!((stranger.counts().not_sent, stranger.sending()), (1, 0));
     a.hears_nothing(bed);
-    // All buffers have come home, and receive.
+    // All buffers have returned, and can receive.
     discard(&mut near);
     assert_eq!(near.free_buffers(), before);
     for n in 0..8 {
@@ -423,7 +423,8 @@ fn a_packet_longer_than_a_buffer_is_counted_and_harms_no_other(bed: &Bed) -> Out
     Ok(())
 }
 
-/// Sends packets one behind the other, so that the device has a run, and waits for all.
+/// Sends packets in one batch, so that the device can compress their completions, and waits for
+/// all.
 pub(super) fn send_at_once(bed: &Bed, a: &mut Station, packets: &[Vec<u8>]) -> Outcome {
     let sges: Vec<_> = packets.iter().zip(0..).map(|(packet, n)| a.at(n * 512, packet)).collect();
     a.qp.post(|batch| {
@@ -438,8 +439,8 @@ pub(super) fn send_at_once(bed: &Bed, a: &mut Station, packets: &[Vec<u8>]) -> O
     Ok(())
 }
 
-/// Has a queue with compression take runs in bursts that end within them. It has room for so many packets of
-/// up to 64 bytes, and posts again for `together` of them, when all those are gone.
+/// Makes a queue with compression poll runs in bursts that end inside them. The queue has room for
+/// `room` packets of up to 64 bytes, and posts again when `together` of them are gone.
 pub(super) fn runs_in_bursts<M: Mode>(
     bed: &Bed,
     queue: &mut EthernetQueue<M>,
@@ -450,7 +451,8 @@ pub(super) fn runs_in_bursts<M: Mode>(
     let (mut sent, mut seen, mut compressed) = (0, 0, 0);
     let frame = |number: usize| plain(60 + number % 5);
     for burst in 0..60 {
-        // As many as it surely has room for; sometimes it has gone through what there is before.
+        // Sends as many as there is room for in any case. Sometimes the queue first has to receive
+        // all that were sent.
         if burst % 12 < 9 || sent == seen {
             let until = seen / together * together + room;
             let frames: Vec<_> = (sent..until).map(frame).collect();
@@ -475,7 +477,7 @@ pub(super) fn runs_in_bursts<M: Mode>(
     Ok(())
 }
 
-/// More of them than the completion queue has places, were it sized for the receives alone: 31.
+/// More than a completion queue sized only for the receives has slots: 31.
 fn runs_of_completions_are_taken_in_bursts(bed: &Bed) -> Outcome {
     for format in [CqeCompression::Hash, CqeCompression::Checksum] {
         let (mut queue, _rule) =
@@ -507,7 +509,8 @@ fn a_batch_of_frames_with_tags_is_as_long_as_any(bed: &Bed) -> Outcome {
         let (mut queue, _rule) = queue_with(bed, |builder| {
             builder.receives(8).frames(sends).sends(sends).buffer_size(64)
         })?;
-        // Twice, so that the requests go around their ring; every third one is without a tag the second time.
+        // Two rounds, so that the requests wrap in their ring. In the second round every third
+        // frame has no tag.
         for round in [1, 3] {
             let frames = (0..sends).map(|number| {
                 let mut frame = filled(&mut queue, &returned(&plain(60)));
@@ -569,7 +572,7 @@ fn one_by_one(builder: EthernetQueueBuilder<'_>) -> EthernetQueueBuilder<'_> {
     builder.multi_packet(false).buffer_size(256)
 }
 
-/// No other program gets what an earlier packet left in a buffer.
+/// No other program receives bytes of an earlier packet in the buffer.
 fn a_short_frame_is_filled_up_with_zeros_whatever_lay_in_its_buffer(bed: &Bed) -> Outcome {
     fn sends_nothing_else<M: Mode>(
         bed: &Bed,
@@ -590,7 +593,8 @@ fn a_short_frame_is_filled_up_with_zeros_whatever_lay_in_its_buffer(bed: &Bed) -
         };
         for (length, tag) in (ETHERNET..62).zip([None, Some(VlanTag::Customer(7))].iter().cycle()) {
             a.recv(3);
-            // A frame that is cut, a packet that is kept and cut, and one that is cut where it lies.
+            // A frame that is shortened, a packet that is kept and then shortened, and one that is
+            // shortened in place.
             let mut own = queue.frame().expect("a free buffer");
             own.fill(&secret);
             arrives()?;
@@ -637,14 +641,14 @@ fn a_short_frame_is_filled_up_with_zeros_whatever_lay_in_its_buffer(bed: &Bed) -
     Ok(())
 }
 
-/// A header of TCP of so many bytes.
+/// A TCP header of `bytes` bytes.
 fn tcp(bytes: usize) -> Vec<u8> {
     let mut header = vec![1; bytes];
     header[12] = ((bytes / 4) << 4) as u8;
     header
 }
 
-/// A frame of IPv4 with a header of so many bytes.
+/// An IPv4 frame with a header of `bytes` bytes.
 fn ipv4(bytes: usize, offset: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = (bytes + payload.len()) as u16;
     let mut header = vec![1; bytes];
@@ -655,7 +659,7 @@ fn ipv4(bytes: usize, offset: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     ethernet(IPV4, &[&header[..], payload].concat())
 }
 
-/// A frame of IPv6, whose payload is of this kind.
+/// An IPv6 frame whose payload is of protocol `next`.
 fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = (payload.len() as u16).to_be_bytes();
     let header = [0x60, 0, 0, 0, high, low, next, 64];
@@ -678,7 +682,7 @@ fn each_inline_mode_gets_the_headers_that_it_names(bed: &Bed) -> Outcome {
         Flow::TCP6.frame(&[1; 100]),
         tagged(&Flow::UDP6.frame(&[1; 100]), 5),
         tagged(&tagged(&Flow::TCP4.frame(&[1; 100]), 5), 6),
-        // With options, later fragments, and nothing behind the headers.
+        // With options, later fragments, and without anything after the headers.
         ipv4(60, 0, TCP, &[&tcp(60)[..], &[5; 100]].concat()),
         ipv4(24, 7, UDP, &[5; 100]),
         ipv6(HOP_BY_HOP, &options),
@@ -686,7 +690,7 @@ fn each_inline_mode_gets_the_headers_that_it_names(bed: &Bed) -> Outcome {
         ipv6(FRAGMENT, &later),
         longest.clone(),
         tagged(&tagged(&longest, 5), 6),
-        // Headers that are cut.
+        // Truncated headers.
         ipv4(60, 0, TCP, &[1; 10]),
         ipv6(UDP, &[1; 7]),
     ];
@@ -716,7 +720,7 @@ fn each_inline_mode_gets_the_headers_that_it_names(bed: &Bed) -> Outcome {
                 assert_eq!(a.next(bed).frame, expected, "{mode:?}");
             }
         }
-        // A batch is as long as it may be.
+        // A batch has its maximal length.
         a.recv(64);
         let batch: Vec<Frame> = (0..64).map(|_| filled(&mut queue, &returned(&longest))).collect();
         assert_eq!(queue.send(batch)?, 64);
@@ -752,13 +756,13 @@ fn a_refused_frame_stops_the_queue_until_it_is_started_again(bed: &Bed) -> Outco
     a.send(bed, &plain(64));
     send_back(bed, &mut queue, 1);
     assert_eq!(a.next(bed).frame, returned(&plain(64)));
-    // All receives are there again, and every buffer once.
+    // All receives are posted again, and each buffer once.
     let more: Vec<_> = (0..30).map(|n| plain(70 + n)).collect();
     for frame in &more {
         a.send(bed, frame);
         assert_eq!(copies(bed, &mut queue, 1), std::slice::from_ref(frame));
     }
-    // With packets that wait and frames under way.
+    // While packets wait and frames are being sent.
     a.send(bed, &plain(65));
     let frame = filled(&mut queue, &returned(&plain(66)));
     queue.send([frame])?;
@@ -819,12 +823,12 @@ fn a_queue_without_a_buffer_wakes_when_they_come_back(bed: &Bed) -> Outcome {
     let before = calls.reads.load(Relaxed);
     let awake = std::thread::scope(|scope| {
         let waits = scope.spawn(|| queue.wait(Some(Duration::from_secs(20))));
-        // It looks for events behind a sleep, never before the first one.
+        // The wait reads events only after it has slept, so this loop waits for the first read.
         while calls.reads.load(Relaxed) == before && !waits.is_finished() {
             std::thread::yield_now();
         }
         drop(frames);
-        // Those that come before the buffers are posted are dropped.
+        // Packets that come before the buffers are posted are dropped.
         while !waits.is_finished() {
             a.send(bed, &plain(60));
         }
@@ -851,7 +855,7 @@ fn a_burst_is_as_long_as_it_may_be(bed: &Bed) -> Outcome {
         });
         burst.expect("a queue that can be polled")
     };
-    // A program may leave the rest to the next call.
+    // The caller may leave packets for the next call.
     assert_eq!([100, 1, 3, 100, 100].map(|most| count(&mut queue, most)), [4, 1, 3, 2, 0]);
     Ok(())
 }
@@ -919,7 +923,7 @@ fn a_queue_that_is_dropped_sends_nothing_more_while_a_rule_stays(bed: &Bed) -> O
     drop(far);
     bed.simulator().inject(0, Fault::Resume);
     a.hears_nothing(bed);
-    // Its buffer has come home.
+    // Its buffer has returned.
     let all: Vec<Frame> = std::iter::from_fn(|| near.frame()).collect();
     assert_eq!(all.len(), 4);
     Ok(())

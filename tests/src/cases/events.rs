@@ -32,7 +32,7 @@ pub(crate) const CASES: &[Case] = cases![
     objects_of_a_failed_device_can_be_destroyed: SIMULATOR,
 ];
 
-/// The next event, which comes.
+/// The next event, which must come.
 #[track_caller]
 fn next(events: &AsyncEvents) -> AsyncEvent {
     let event = events.wait(Some(Duration::from_secs(10))).unwrap_or_else(|e| panic!("{e}"));
@@ -59,7 +59,7 @@ fn every_context_hears_of_a_port_that_goes_down_and_comes_up(bed: &Bed) -> Outco
     Ok(())
 }
 
-/// Brings an end to RTR, towards another one.
+/// Brings an end to RTR, connected to another one.
 fn ready_to_receive(end: &mut End<Rc>, remote: &mlx5::Endpoint) -> Outcome {
     end.qp.init(&end.port, &ConnectOptions::default())?;
     let port = &end.port;
@@ -119,7 +119,7 @@ fn a_peer_that_reaches_for_foreign_memory_is_told_at_the_target(bed: &Bed) -> Ou
     Ok(())
 }
 
-/// Overruns the send completion queue of a pair; how many completions fit.
+/// Overruns the send completion queue of a pair, and returns the number of completions that fit.
 fn overrun(bed: &Bed, pair: &mut Pair<Rc>) -> Result<u64, Failed> {
     let fits = u64::from(pair.a.send_cq.capacity()) + 1;
     let to = pair.b.mr.remote(..)?;
@@ -148,7 +148,7 @@ fn what_was_written_before_an_overrun_can_be_polled(bed: &Bed) -> Outcome {
     let ids: Vec<u64> = found.iter().map(|one| one.as_completion().wr_id()).collect();
     assert_eq!(ids, Vec::from_iter(0..fits));
     bed.nothing(&mut pair.a.send_cq);
-    // The queue takes nothing more, but the context has others.
+    // The queue is unusable, but the context can make others.
     drop(pair);
     let again = bed.pair::<Rc>(&PairOptions::default())?;
     assert_eq!(again.a.qp.state(), QueueState::ReadyToSend);
@@ -182,7 +182,7 @@ fn events_are_handed_on_in_the_order_in_which_they_come(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A context whose event files hand out `record` first.
+/// A context whose event files return `record` first.
 fn with_record(bed: &Bed, record: Vec<u8>) -> Result<mlx5::Context, Failed> {
     let (kernel, overrides) = AlteredKernel::before(bed.simulator().kernel(), Overrides::default());
     let context = devices_on(kernel)?[0].open()?;
@@ -322,7 +322,7 @@ fn objects_of_a_failed_device_can_be_destroyed(bed: &Bed) -> Outcome {
     assert_eq!(next(&context.async_events()), AsyncEvent::DeviceFatal);
     let End { qp, send_cq, recv_cq, mr, peer, pd, context: own, .. } = a;
     drop((b, own));
-    // The kernel still holds them, and still lets go of them.
+    // The kernel still has the objects, and can still destroy them.
     qp.destroy()?;
     srq.destroy()?;
     send_cq.destroy()?;

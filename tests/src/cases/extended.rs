@@ -1,4 +1,5 @@
-//! Extended connections, and what queue pairs may be given: operations, registers, memory.
+//! Extended connections, and the resources that a queue pair can get: operations, registers,
+//! memory.
 
 use crate::prelude::*;
 use mlx5::transport::XrcSend;
@@ -172,7 +173,7 @@ fn a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it(bed: &B
     assert_eq!((opened.qp_num(), opened.state()), (created.qp_num(), QueueState::Reset));
     assert_ne!(opened.id(), created.id());
 
-    // Who opened it connects it; who created it goes on where the other one stopped.
+    // The process that opened the target connects it; the one that created it continues from there.
     let (options, connect) = (PairOptions::default(), ConnectOptions::default());
     let sender = bed.context();
     let mut a = sending_end(bed, &sender, &options)?;
@@ -188,7 +189,7 @@ fn a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it(bed: &B
     assert_eq!(created.state(), ready);
     a.qp.connect(&a.port, a.psn, &at_b, &connect)?;
 
-    // It receives for whoever is left.
+    // The target receives until the last handle is gone.
     created.destroy()?;
     mine.close()?;
     let pd = other.alloc_pd()?;
@@ -218,7 +219,7 @@ fn receives_of_a_queue_that_is_gone_are_passed_over(bed: &Bed) -> Outcome {
     bed.poll_good(&mut rig.a.send_cq, 1);
     srq.destroy()?;
     bed.nothing(&mut cq);
-    // Its user index is used again, and that is told apart.
+    // A new queue may get its user index; the old completion is not taken for one of the new queue.
     let mut next = rig.pd.create_srq(16).xrc(&rig.domain, &cq).build()?;
     next.post_recv(&[ReceiveWr { wr_id: 2, sges: &[rig.mr.sge(0..64)?] }])?;
     let mut batch = rig.a.qp.wr_start();
@@ -260,7 +261,8 @@ fn operations_that_are_asked_for_and_not_there_have_names(bed: &Bed) -> Outcome 
     refused::<Ud>(&pd, &cq, SendOps::TSO, "Ud does not have TSO");
     refused::<Rc>(&pd, &cq, SendOps::FLUSH | SendOps::ATOMIC_WRITE, "FLUSH, ATOMIC_WRITE");
     refused::<XrcSend>(&pd, &cq, SendOps::NOP, "XrcSend does not have NOP");
-    // What is there is granted, and as many of the largest as asked for.
+    // A request for all operations gets those that the transport has, and as many of the largest as
+    // asked for.
     let ops = SendOps::of::<Rc>();
     let qp = pd.create_qp::<Rc>(&cq, &cq).send_ops(ops).max_send_wr(8).build()?;
     assert!(qp.caps().max_send_wr >= 8 && qp.caps().max_wr_blocks >= 3, "{:?}", qp.caps());
@@ -308,7 +310,7 @@ fn the_queues_of_a_thread_domain_share_its_register(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Gives memory of the process, and counts it.
+/// Allocates memory of the process, and counts it.
 #[derive(Default)]
 struct Counting {
     live: AtomicUsize,
@@ -317,7 +319,8 @@ struct Counting {
 
 const PAGE: usize = 4096;
 
-// SAFETY: the memory is as asked for, nobody else uses it, and a leak of it is one for ever.
+// SAFETY: `alloc` returns memory with the layout asked for, which nothing else uses until `free`.
+// If `free` is never called, the memory stays allocated.
 unsafe impl QueueAllocator for Counting {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
         assert_eq!(align, PAGE);
@@ -326,7 +329,7 @@ unsafe impl QueueAllocator for Counting {
         let start = NonNull::new(unsafe { alloc(layout) })?;
         self.live.fetch_add(1, Relaxed);
         self.given.fetch_add(1, Relaxed);
-        // SAFETY: so many bytes.
+        // SAFETY: `alloc` returned `len` bytes at `start`.
         unsafe { start.write_bytes(0xaa, len) };
         Some(start)
     }
@@ -334,7 +337,8 @@ unsafe impl QueueAllocator for Counting {
     unsafe fn free(&self, start: NonNull<u8>, len: usize) {
         self.live.fetch_sub(1, Relaxed);
         let layout = Layout::from_size_align(len, PAGE).expect("as it was given");
-        // SAFETY: it was given so.
+        // SAFETY: `allocate` returned `start` for the same layout, and the caller promises to free
+        // it once.
         unsafe { dealloc(start.as_ptr(), layout) };
     }
 }
@@ -363,7 +367,7 @@ fn queues_live_in_memory_that_an_allocator_gives(bed: &Bed) -> Outcome {
     bed.poll_good(&mut b.send_cq, 1);
     drop((one, other, srq));
     assert_eq!(of_allocator(), (0, 3));
-    // A completion queue, whose memory is exchanged when it is resized.
+    // A completion queue, whose memory is replaced when it is resized.
     let mut cq = a.context.create_cq(7).allocator(&allocator).build()?;
     let mut qp = a.pd.create_qp::<Rc>(&cq, &cq).build()?;
     let itself = qp.endpoint(&a.port, psn, &connect);
@@ -387,10 +391,10 @@ fn queues_live_in_memory_that_an_allocator_gives(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Gives nothing.
+/// An allocator without memory.
 struct Nothing;
 
-// SAFETY: nothing is given.
+// SAFETY: `allocate` never returns memory.
 unsafe impl QueueAllocator for Nothing {
     fn allocate(&self, _: usize, _: usize) -> Option<NonNull<u8>> {
         None

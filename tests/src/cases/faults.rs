@@ -1,4 +1,4 @@
-//! Calls that fail, one by one, and devices that go away.
+//! Calls that fail, one by one, and devices that disappear.
 
 mod sessions;
 
@@ -31,10 +31,11 @@ fn sweep(bed: &Bed, errno: Errno, more: u64) -> Outcome {
     sweep_with(bed, errno, more, Simulator::fail_call)
 }
 
-/// Fails each call of each session in turn, after the kernel has done what it was called for.
+/// Fails each call of each session in turn, after the kernel has carried it out.
 ///
-/// What it made is there then, and uses memory of which nobody has the handle; what it destroyed is
-/// gone, and will be destroyed again. Memory that the device may use stays until the context closes.
+/// An object that the call made then exists, and uses memory although no program has its handle; an
+/// object that it destroyed is gone, and will be destroyed again. Memory that the device may use
+/// stays allocated until the context closes.
 fn sweep_late(bed: &Bed, errno: Errno) -> Outcome {
     sweep_with(bed, errno, 0, Simulator::fail_call_late)
 }
@@ -65,7 +66,7 @@ fn sweep_with(
             assert_eq!(simulator.object_counts(0), Default::default(), "{}", what());
             assert_eq!(simulator.take_violations(), [], "{}", what());
             if made < call {
-                // None failed: that is the whole session.
+                // No call failed, so the session has no more calls.
                 outcome?;
                 break;
             }
@@ -114,18 +115,18 @@ fn any_call_may_be_done_and_called_failed(bed: &Bed) -> Outcome {
     sweep_late(bed, Errno::EIO)
 }
 
-/// How long anybody may take to find out.
+/// Time limit for every thread to notice that the device is gone.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Who waits for an event meanwhile.
+/// The threads that wait for an event meanwhile.
 #[derive(Clone, Copy, Default)]
 struct Waiters {
     asynchronous: bool,
-    /// A channel ends with its device; after a fatal error nothing wakes it before that.
+    /// A channel ends with its device; a fatal error does not wake it before that.
     channel: bool,
 }
 
-/// Posts, polls and waits on all sides, until everybody was told that the device is gone.
+/// Posts, polls and waits on all sides, until every thread has learned that the device is gone.
 fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     let options = PairOptions::default().one_context(true);
     let Pair { a, b } = bed.pair::<Rc>(&options)?;
@@ -220,7 +221,7 @@ fn a_device_that_was_pulled_out_is_not_listed_any_more(bed: &Bed) -> Outcome {
     let left = bed.devices()?;
     assert_eq!(left.iter().map(Device::name).collect::<Vec<_>>(), ["mlx5_1"]);
     assert!(bed.device().open().is_err());
-    // The other device is none the worse.
+    // The other device is unaffected.
     left[0].open()?.alloc_pd()?.allocate(64)?;
     let error = pair.a.context.alloc_pd().expect_err("it is gone");
     assert_eq!(error.kind(), ErrorKind::DeviceGone);

@@ -1,4 +1,4 @@
-//! A queue pair that goes to error gives back all that was posted: each request once, in order.
+//! A queue pair in the error state flushes everything posted: each request once, in order.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -22,7 +22,7 @@ fn to_error<T: Wired>(qp: &mut QueuePair<T>) -> Outcome {
     Ok(qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?)
 }
 
-/// Sends that cannot go on, for there is no receive.
+/// Sends that cannot complete, because there is no receive.
 fn stuck(n: u64) -> Post<'static> {
     let flags = if n % 4 == 3 { SendFlags::SIGNALED } else { SendFlags::empty() };
     Post::new(Op::Send, n, Data::Inline(&[b"stuck"])).flags(flags)
@@ -68,7 +68,7 @@ fn sends_of_all_sizes_are_flushed_across_the_end_of_the_ring(bed: &Bed) -> Outco
             a.post(Form::Typed, write.remote(b.mr.remote(0..)?))?;
         }
         bed.poll_good(&mut a.send_cq, shift as usize);
-        // The ring is filled with stuck requests of one to four blocks each.
+        // The ring is full of stuck requests of one to four blocks each.
         let bytes = pattern(1, 240);
         let mut count = 0_u64;
         loop {
@@ -117,7 +117,8 @@ fn a_flush_leaves_what_was_done_as_it_was(bed: &Bed) -> Outcome {
     }
     bed.poll_good(b.recv_cq(), 5);
     to_error(&mut a.qp)?;
-    // The fourth was signaled and done; the first three and the fifth were done and not signaled.
+    // The fourth was signaled and executed; the first three and the fifth were executed, but not
+    // signaled.
     let done = bed.poll(&mut a.send_cq, 8);
     assert_eq!(syndrome(&done[0]), None);
     assert_eq!(done[0].as_completion().wr_id(), 3);
@@ -186,7 +187,7 @@ fn a_shared_receive_queue_keeps_its_requests(bed: &Bed) -> Outcome {
         sender.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"mine"])))?;
         bed.poll_good(&mut sender.send_cq, 1);
         assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [n], "the next that was posted");
-        // What others may still use is not flushed with the queue pair.
+        // The flush leaves the requests of the shared queue, which other queue pairs may still use.
         to_error(&mut qp)?;
         let last = AsyncEvent::QpLastWqeReached(qp.id());
         bed.until("the last request", || events.next().expect("there") == Some(last));

@@ -1,4 +1,4 @@
-//! Queues that are full say so, keep what they hold, and go on when there is room again.
+//! Full queues report that, keep their requests, and accept new ones when there is room again.
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, Data, ListError};
@@ -37,7 +37,7 @@ fn a_send_queue_takes_exactly_its_blocks_and_goes_on_when_polled(bed: &Bed) -> O
             }
             let full = PostError::QueueFull { free: 0, needed: 1 };
             assert_eq!(a.post(form, small(&b, 99, SendFlags::SIGNALED)), Err(full));
-            // The room of one that is polled is there at once, and no more than that.
+            // A polled request frees its room at once, and no more than that.
             let first = bed.poll_good(&mut a.send_cq, 1);
             assert_eq!(wr_ids(&first), [0]);
             assert_eq!(a.qp.free_send_blocks(), 1);
@@ -68,7 +68,7 @@ fn a_send_queue_full_of_large_requests_takes_as_many_as_it_granted(bed: &Bed) ->
         let write = Post::new(Op::Write, 0, Data::Inline(&pieces)).remote(b.mr.remote(0..)?);
         let full = PostError::QueueFull { free, needed: caps.max_wr_blocks };
         assert_eq!(a.post(Form::Typed, write), Err(full));
-        // What is left of the ring is good for smaller ones.
+        // The rest of the ring has room for smaller requests.
         for _ in 0..free {
             a.post(Form::Typed, small(&b, 7, SendFlags::SIGNALED))?;
         }
@@ -194,10 +194,11 @@ fn an_unsignaled_run_is_refused_while_a_largest_signaled_request_still_fits(bed:
                     }
                 }
             }
-            // Not a block earlier than needed.
+            // The queue is not full a block earlier than necessary.
             assert_eq!(posted, u64::from(caps.send_blocks - caps.max_wr_blocks));
             assert_eq!(a.qp.free_send_blocks(), caps.max_wr_blocks);
-            // Shifts the ring, lap by lap, by one small request and one large one in turn.
+            // Shifts the start of requests in the ring, lap by lap, by alternating a small request
+            // and a large one.
             let large = Post::new(Op::Write, 77, Data::Inline(&pieces)).remote(b.mr.remote(0..)?);
             let last =
                 if round % 2 == 0 { large } else { small(&b, 77, SendFlags::SIGNALED) };
@@ -220,7 +221,7 @@ fn an_unsignaled_run_may_end_in_its_own_batch(bed: &Bed) -> Outcome {
         a.post_all(form, &posts)?;
         assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 1)), [blocks - 1]);
     }
-    // The one that is too much makes a batch fail whole, and cuts a list.
+    // The request that does not fit fails the whole batch, and ends a list.
     let posts: Vec<_> = (0..blocks).map(|n| small(&b, n, UNSIGNALED)).collect();
     let mut batch = a.qp.wr_start();
     for n in 0..blocks {
@@ -251,7 +252,7 @@ fn a_signaled_request_anywhere_lets_unsignaled_ones_fill_the_queue(bed: &Bed) ->
         if signaled + 1 == blocks {
             break;
         }
-        // The rest is a run of its own, which only a signaled request can end.
+        // The rest is a run without a signaled request, so only a signaled one can free it.
         for _ in 0..signaled {
             a.post(Form::Typed, small(&b, 50, UNSIGNALED))?;
         }
@@ -289,7 +290,7 @@ fn a_completion_queue_that_overruns_tells_by_an_event(bed: &Bed) -> Outcome {
         seen.contains(&AsyncEvent::CqError(a.send_cq.id()))
             && seen.contains(&AsyncEvent::QpFatal(a.qp.id()))
     });
-    // What came before is there still, in order, and nothing was written over.
+    // The completions before the overrun are still there, in order; the device overwrote none.
     let mut found = Vec::new();
     a.send_cq.poll(64, |completion| found.push(completion.to_owned()))?;
     assert!(wr_ids(&found).into_iter().eq(0..room));

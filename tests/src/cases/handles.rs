@@ -1,4 +1,4 @@
-//! What handles answer, and how they look when they are printed.
+//! The answers of handles, and their form when they are printed.
 
 use super::cancel::rig::Rig;
 use super::tag_rig::{RigOptions, TagRig};

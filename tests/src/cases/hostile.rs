@@ -1,4 +1,4 @@
-//! Completions that no honest device writes.
+//! Completions that no correct device writes.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     whatever_a_completion_holds_polling_goes_on_or_says_why: SIMULATOR,
 ];
 
-/// Places in a completion.
+/// Offsets in a completion.
 const USER_INDEX: u8 = 33;
 const SYNDROME: u8 = 55;
 const COUNTER: u8 = 60;
@@ -37,14 +37,14 @@ fn spoil(bed: &Bed, cq: &CompletionQueue, patch: &[(u8, u8)]) {
     bed.simulator().inject(0, fault);
 }
 
-/// Writes something to the other side, signaled.
+/// Posts a signaled RDMA write, which completes with `wr_id`.
 fn write(pair: &mut Pair<Rc>, wr_id: u64) -> Outcome {
     let to = pair.b.mr.remote(..)?;
     let post = Post::new(Op::Write, wr_id, Data::Inline(&[b"something"])).remote(to);
     Ok(pair.a.post(Form::Typed, post)?)
 }
 
-/// Sends something to the other side, where `wr_id` waits for it.
+/// Sends a message, for which the receive `wr_id` waits at the other side.
 fn send(bed: &Bed, pair: &mut Pair<Rc>, wr_id: u64) -> Outcome {
     pair.b.recv(wr_id, 0..64);
     pair.a.post(Form::Typed, Post::new(Op::Send, wr_id, Data::Inline(&[b"something"])))?;
@@ -52,7 +52,7 @@ fn send(bed: &Bed, pair: &mut Pair<Rc>, wr_id: u64) -> Outcome {
     Ok(())
 }
 
-/// What a queue is found to have, now and ever after.
+/// The corruption of a queue, which every later poll reports again.
 #[track_caller]
 fn corruption(bed: &Bed, cq: &mut CompletionQueue) -> Corruption {
     let PollError::Corrupt(found) = bed.poll_err(cq) else { panic!("not corrupt") };
@@ -76,7 +76,7 @@ fn an_opcode_that_is_not_known_is_corruption(bed: &Bed) -> Outcome {
 }
 
 fn an_opcode_that_is_not_possible_here_is_corruption(bed: &Bed) -> Outcome {
-    // A resize that nobody asked for.
+    // A completion of a resize that the driver did not ask for.
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     spoil(bed, &pair.a.send_cq, &[(OPCODE, 5 << 4)]);
     write(&mut pair, 1)?;
@@ -96,11 +96,13 @@ fn a_user_index_that_no_queue_has_is_corruption(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Of a queue pair with a completion queue for either, each of which may be polled by another thread.
+/// Each completion queue of a queue pair may be polled by another thread, so a send's completion on
+/// the receive queue is corruption.
 fn a_send_that_completes_where_receives_do_is_corruption(bed: &Bed) -> Outcome {
     for opcode in [CqeOpcode::Requester, CqeOpcode::RequesterError] {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
-        // One of its sends is outstanding as far as the poller knows.
+        // One of its sends is outstanding, because the poller does not know yet that it has
+        // completed.
         let to = pair.a.mr.remote(..)?;
         let post = Post::new(Op::Write, 1, Data::Inline(&[b"back"])).remote(to);
         pair.b.post(Form::Typed, post)?;
@@ -109,7 +111,7 @@ fn a_send_that_completes_where_receives_do_is_corruption(bed: &Bed) -> Outcome {
         send(bed, &mut pair, 2)?;
         let found = corruption(bed, pair.b.recv_cq());
         assert!(matches!(found, Corruption::UserIndex(_)), "{found}");
-        // The other queue is none the worse.
+        // The other queue is unaffected.
         assert_eq!(bed.poll_good(&mut pair.b.send_cq, 1)[0].as_completion().wr_id(), 1);
     }
     Ok(())
@@ -161,7 +163,7 @@ fn a_completion_that_comes_twice_is_corruption(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Posts as many receives as there are `counters`, and has their completions name these in turn.
+/// Posts a receive for each of the `counters`, and makes the completions name these in turn.
 fn receive_as(bed: &Bed, pair: &mut Pair<Rc>, counters: &[u16]) -> Outcome {
     for wr_id in 0..counters.len() {
         pair.b.recv(wr_id as u64, 0..64);
@@ -174,7 +176,7 @@ fn receive_as(bed: &Bed, pair: &mut Pair<Rc>, counters: &[u16]) -> Outcome {
     Ok(())
 }
 
-/// A device that places data out of order tells of it as it goes.
+/// A device that places data out of order completes receives out of order.
 fn receives_may_complete_in_any_order(bed: &Bed) -> Outcome {
     for order in [[2, 1, 0, 3], [1, 2, 3, 0], [3, 0, 2, 1]] {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
@@ -183,7 +185,7 @@ fn receives_may_complete_in_any_order(bed: &Bed) -> Outcome {
         assert_eq!(pair.b.qp.free_receives(), all - 4);
         assert_eq!(wr_ids(&bed.poll_good(pair.b.recv_cq(), 4)), order.map(u64::from));
         assert_eq!(pair.b.qp.free_receives(), all);
-        // In order again.
+        // Later receives complete in order again.
         for wr_id in 10..20 {
             send(bed, &mut pair, wr_id)?;
             assert_eq!(wr_ids(&bed.poll_good(pair.b.recv_cq(), 1)), [wr_id]);
@@ -193,7 +195,8 @@ fn receives_may_complete_in_any_order(bed: &Bed) -> Outcome {
 }
 
 fn a_receive_that_completes_twice_is_corruption(bed: &Bed) -> Outcome {
-    // Ahead of an older one, the oldest, and one that an older one has caught up with; in a later lap.
+    // A receive ahead of an older one; the oldest; and one that an older one has caught up with.
+    // Then the same in a later lap.
     let orders: [(&[u16], usize); 5] =
         [(&[1, 1], 1), (&[0, 0], 1), (&[1, 0, 1], 2), (&[0, 2, 1, 2], 3), (&[0, 0x8000], 1)];
     for (order, good) in orders {
@@ -213,14 +216,14 @@ fn a_receive_that_is_not_outstanding_is_corruption(bed: &Bed) -> Outcome {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
         pair.b.recv(7, 64..128);
         spoil(bed, pair.b.recv_cq(), &counter(lap + 2));
-        // Two receives are posted: the third place is free.
+        // Two receives are posted, so the third slot of the ring is free.
         send(bed, &mut pair, 8)?;
         strays(bed, pair.b.recv_cq(), lap + 2);
     }
     Ok(())
 }
 
-/// What completed out of order before a reset is neither done nor outstanding after it.
+/// After a reset, a receive that completed out of order before is neither done nor outstanding.
 fn a_receive_of_a_former_life_is_corruption(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let mut pair = bed.pair::<Rc>(&options)?;
@@ -277,11 +280,11 @@ fn completions_before_the_corrupt_one_are_delivered_and_none_after(bed: &Bed) ->
     }
     bed.settle();
     let mut found = Vec::new();
-    // One poll takes all that can be trusted.
+    // One poll returns all completions before the corrupt one.
     assert_eq!(pair.a.send_cq.poll(16, |one| found.push(one.wr_id())), Ok(3));
     assert_eq!(found, [0, 1, 2]);
     assert_eq!(corruption(bed, &mut pair.a.send_cq), Corruption::Opcode(7));
-    // The queue pair and its queues go as any other.
+    // The queue pair and its queues can be destroyed as usual.
     pair.a.qp.destroy()?;
     pair.a.send_cq.destroy()?;
     Ok(())
@@ -319,7 +322,8 @@ fn whatever_a_completion_holds_polling_goes_on_or_says_why(bed: &Bed) -> Outcome
         let mut patch: Vec<(u8, u8)> = Vec::new();
         for pair in noise.as_chunks::<2>().0.iter().take(1 + seed as usize % 16) {
             let place = pair[0] % 64;
-            // The owner bit stays: an entry that is never written is no entry.
+            // The ownership bit stays, because an entry with the wrong one does not count as
+            // written.
             let value = if place == OPCODE { pair[1] & !1 } else { pair[1] };
             patch.push((place, value));
         }
@@ -337,7 +341,7 @@ fn whatever_a_completion_holds_polling_goes_on_or_says_why(bed: &Bed) -> Outcome
         let polled = cq.poll(16, |one| {
             found += 1;
             assert_eq!(one.wr_id(), seed, "{patch:?}");
-            // Whatever it says of itself can be read.
+            // All accessors of the completion must work, whatever it contains.
             let _ = format!("{one:?} {:?} {:?}", one.status(), one.to_owned());
             let _ = (one.slid(), one.has_grh(), one.timestamp(), one.solicited());
         });

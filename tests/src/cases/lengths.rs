@@ -1,4 +1,5 @@
-//! What is too long is refused with its length and the limit, and nothing of it is posted.
+//! A request that is too long is refused with its length and the limit, and nothing of it is
+//! posted.
 
 use crate::prelude::*;
 use mlx5::{BatchError, Data, ListError};
@@ -87,7 +88,7 @@ fn the_longest_message_is_handed_to_the_device(bed: &Bed) -> Outcome {
     let max = max_message(bed)?;
     for form in Form::ALL {
         let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
-        // The memory behind it is not there, which the device finds out, not the driver.
+        // No memory exists at these addresses; the device finds that out, not the driver.
         let long = Sge { length: max, ..a.mr.sge(0..16)? };
         let sges = [long];
         let write = Post::new(Op::Write, 5, Data::Sges(&sges)).remote(b.mr.remote(0..)?);
@@ -104,7 +105,7 @@ fn more_entries_than_the_queue_was_made_for_are_refused(bed: &Bed) -> Outcome {
     let max = a.qp.caps().max_send_sge;
     let mut sges = vec![a.mr.sge(0..1)?; max as usize + 1];
     refused(bed, &mut a, &sges, PostError::TooManySges { given: max + 1, max });
-    // Empty entries count, too: what is too many is told from the list as it is given.
+    // Empty entries count, too: the limit is checked against the list as the caller gives it.
     sges[0].length = 0;
     refused(bed, &mut a, &sges, PostError::TooManySges { given: max + 1, max });
 
@@ -190,7 +191,7 @@ fn operations_that_a_transport_lacks_are_refused_in_the_list_form(bed: &Bed) -> 
         assert_eq!(a.post(Form::List, post), Err(PostError::Unsupported));
     }
     bed.nothing(&mut a.send_cq);
-    // The builder that never got a refusal is as good as new.
+    // The builder works as before after the refusals.
     let batch = a.qp.wr_start();
     let done: Result<(), BatchError> = batch.complete();
     Ok(done?)

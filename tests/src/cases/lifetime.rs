@@ -1,4 +1,4 @@
-//! The end of objects: in every order, with work under way, and when the kernel refuses.
+//! The destruction of objects: in every order, with work outstanding, and when the kernel refuses.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_thousand_queue_pairs_come_and_go,
 ];
 
-/// One of everything, each in a box of its own.
+/// One object of each kind, each in a box of its own.
 fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed> {
     let options = PairOptions::default().memory(4096);
     let context = bed.context();
@@ -41,8 +41,8 @@ fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed>
     other.connect(&port, psn, &at.0, &connect)?;
     let events = context.async_events();
     if busy {
-        // Receives that wait, an armed queue, writes under way whose completions nobody polls,
-        // and a message that finds no receive.
+        // Posted receives, an armed queue, outstanding writes whose completions are never polled,
+        // and a message without a receive.
         srq.post_recv(&[ReceiveWr { wr_id: 1, sges: &[mr.sge(0..64)?] }])?;
         send_cq.arm(false)?;
         let to = mr.remote(1024..)?;
@@ -80,14 +80,14 @@ fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed>
     ])
 }
 
-/// Looks whether the device has nothing left, and saw nothing wrong.
+/// Checks that the device has no objects left, and saw no violation.
 #[track_caller]
 fn all_gone(simulator: &Simulator, after: &dyn std::fmt::Debug) {
     assert_eq!(simulator.object_counts(0), Default::default(), "after {after:?}");
     assert_eq!(simulator.violations(), [], "after {after:?}");
 }
 
-/// The numbers below `count`, shuffled as `seed` says.
+/// The numbers below `count`, shuffled by `seed`.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let choices = pattern(seed, count * 8);
@@ -163,7 +163,7 @@ fn memory_goes_in_the_middle_of_its_use(bed: &Bed) -> Outcome {
             let post = Post::new(Op::Write, wr_id, Data::Sges(std::slice::from_ref(&from)));
             pair.a.post(Form::Typed, post.remote(to))?;
         }
-        // What is still to be sent fails, and nothing reads memory that is gone.
+        // The remaining writes fail, and the device reads nothing of the freed memory.
         mr.deregister()?;
         let found = bed.poll(&mut pair.a.send_cq, 16);
         let good = found.iter().take_while(|one| one.as_completion().is_success()).count();
@@ -232,7 +232,8 @@ fn a_shared_queue_that_cannot_be_destroyed_comes_back_as_it_was(bed: &Bed) -> Ou
 }
 
 fn what_cannot_be_destroyed_keeps_its_memory_and_is_counted(bed: &Bed) -> Outcome {
-    // Each refusal keeps what the object uses, too: the kernel would not end that either.
+    // A refusal also keeps the objects that the refused one uses, because the kernel would not
+    // destroy these either.
     let context = bed.context();
     let mut end = bed.end_in::<Rc>(&context, &PairOptions::default())?;
     end.qp.init(&end.port, &ConnectOptions::default())?;
@@ -252,7 +253,7 @@ fn what_cannot_be_destroyed_keeps_its_memory_and_is_counted(bed: &Bed) -> Outcom
     assert_eq!(context.leaked(), 5);
     let counts = bed.simulator().object_counts(0);
     assert_eq!((counts.qps, counts.cqs, counts.srqs, counts.mkeys), (1, 2, 1, 1));
-    // Others are none the worse.
+    // Other objects are unaffected.
     drop(bed.pair::<Rc>(&PairOptions::default().one_context(true))?);
     drop((end.pd, end.context, context));
     all_gone(bed.simulator(), &"the context closed");
@@ -275,8 +276,8 @@ fn a_failed_creation_leaves_nothing(bed: &Bed) -> Outcome {
     ];
     for make in makers {
         let mut failed = 0;
-        // The first call twice: if it asks for a page for doorbells and gets none, the next creation
-        // does not ask.
+        // Fails the first call twice: if it asks for a doorbell page and gets none, the next
+        // creation does not ask.
         for call in std::iter::once(1).chain(1..) {
             let calls = bed.simulator().calls();
             bed.simulator().fail_call(call, Errno::ENOMEM);
@@ -288,11 +289,11 @@ fn a_failed_creation_leaves_nothing(bed: &Bed) -> Outcome {
                     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
                     failed += 1;
                 }
-                // A page for doorbells of its own that cannot be had is not missed.
+                // The creation succeeds without a doorbell page of its own.
                 Ok(object) => drop(object),
             }
             let counts = bed.simulator().object_counts(0);
-            // Pages for doorbells stay for the next queue.
+            // Doorbell pages stay for the next queue.
             let expected = mlx5_sim::firmware::Counts { uars: counts.uars, ..before };
             assert_eq!(counts, expected, "call {call}");
             if !reached {

@@ -59,7 +59,7 @@ fn rights_that_do_not_go_together_are_refused(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     invalid(pd.memory(64).access(Access::ON_DEMAND).register(), "foreign memory");
     let mut own = vec![0_u8; 64];
-    // SAFETY: never registered.
+    // SAFETY: the rights are refused, so nothing is registered.
     invalid(unsafe { pd.reg_mr(own.as_mut_ptr(), 64, Access::HUGETLB) }, "ON_DEMAND");
     Ok(())
 }
@@ -70,7 +70,7 @@ fn a_region_must_have_bytes_and_a_sound_alignment(bed: &Bed) -> Outcome {
     invalid(pd.memory(64).align(0).register(), "power of two");
     invalid(pd.memory(64).align(48).register(), "power of two");
     let start = std::ptr::without_provenance_mut(usize::MAX - 10);
-    // SAFETY: never registered.
+    // SAFETY: the range is refused, so nothing is registered.
     invalid(unsafe { pd.reg_mr(start, 64, Access::default()) }, "exceed the address space");
     Ok(())
 }
@@ -175,7 +175,7 @@ fn a_slice_is_lent_only_of_what_the_device_may_not_write(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Sends what `sge` names from `a` to 64 bytes at `to` in the region of `b`.
+/// Sends the memory of `sge` from `a` to 64 bytes at `to` in the region of `b`.
 fn send(bed: &Bed, pair: &mut Pair<Rc>, sge: Sge, to: usize) -> Outcome {
     pair.b.recv(1, to..to + 64);
     let mut batch = pair.a.qp.wr_start();
@@ -208,7 +208,7 @@ fn a_region_can_have_other_addresses_for_the_device_than_for_the_process(bed: &B
     let own = pair.a.pd.allocate(8192)?;
     fill(&own, 0, 9, 8192)?;
     let start = own.as_ptr().ok_or("owned")?;
-    // SAFETY: the other region keeps the memory, lives longer, and lends no reference.
+    // SAFETY: the other region owns the memory and lives longer, and no reference to it is made.
     let mr = unsafe { pair.a.pd.reg_mr_iova(start, 8192, 0x10_0000, Access::empty()) }?;
     assert_eq!(mr.addr(), 0x10_0000);
     send(bed, &mut pair, mr.sge(4096..4160)?, 64)?;
@@ -291,8 +291,8 @@ fn refusing(
 }
 
 fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> Outcome {
-    // Registering is carried by INVOKE_WRITE, as other things are: only what comes after opening
-    // and after the domain is refused.
+    // Many methods use INVOKE_WRITE, not only registration, so the refusals start after the context
+    // and the domain are open.
     let calls = Arc::new(AtomicU32::new(u32::MAX));
     let left = Arc::clone(&calls);
     let overrides = Overrides {
@@ -324,7 +324,8 @@ fn a_region_that_cannot_be_deregistered_comes_back_and_goes_later(bed: &Bed) -> 
     Ok(())
 }
 
-/// The device may use it until closing the file ends the region, whatever the kernel answered.
+/// Whatever the kernel answered, the device may use the memory until closing the file ends the
+/// region.
 fn memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes(bed: &Bed) -> Outcome {
     let (context, on, overrides) = refusing(bed, method::MR_DESTROY, Errno::EBUSY)?;
     let allocated = || overrides.allocated.load(Ordering::SeqCst);
@@ -337,7 +338,8 @@ fn memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes(bed: 
     on.store(true, Ordering::SeqCst);
     drop(mr);
     assert_eq!((context.leaked(), allocated()), (1, with_region));
-    // SAFETY: the memory is kept while the context is open, and nobody else has it.
+    // SAFETY: the context owns the memory of the region that leaked, 64 bytes and more, while it is
+    // open, and nothing writes it any more.
     let kept = unsafe { std::slice::from_raw_parts(start, 64) };
     assert_eq!(kept, pattern(6, 64));
     drop(context);

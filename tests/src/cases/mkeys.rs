@@ -1,4 +1,4 @@
-//! Memory keys that requests configure: layouts, rights, and what is made of a refusal.
+//! Memory keys that requests configure: layouts, rights, and the effects of refusals.
 
 use crate::prelude::*;
 use mlx5::mkey::{Interleaved, Mkey, MkeyAccess};
@@ -53,7 +53,7 @@ impl<'a> Rig<'a> {
         Ok(self.pair.a.mr.sge(at..at + length)?)
     }
 
-    /// Configures the key with these pieces.
+    /// Configures the key with a list of pieces.
     fn list(&mut self, access: MkeyAccess, pieces: &[Sge]) -> Outcome {
         let mut batch = self.pair.a.qp.wr_start();
         let key = self.key.configure().access(access).layout_list(pieces);
@@ -61,7 +61,8 @@ impl<'a> Rig<'a> {
         Ok(batch.complete()?)
     }
 
-    /// Waits until the key is configured: what others post does not wait for that.
+    /// Waits until the key is configured, because requests of another queue pair do not wait for
+    /// that.
     fn configured(&mut self) -> Outcome {
         let a = &mut self.pair.a;
         let mut batch = a.qp.wr_start();
@@ -71,7 +72,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Sends part of the key to the other side, which finds `expected`.
+    /// Sends part of the key's memory to the other side, and checks that `expected` arrives.
     fn carries(&mut self, offset: u64, expected: &[u8]) -> Outcome {
         let Pair { a, b } = &mut self.pair;
         b.recv(1, 0..expected.len());
@@ -89,7 +90,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Sends from the key, and finds that this fails.
+    /// Sends from the key, and checks that this fails.
     fn cannot_be_used(mut self) -> Outcome {
         let Pair { a, b } = &mut self.pair;
         b.recv(1, 0..64);
@@ -418,7 +419,7 @@ fn a_key_of_a_reset_queue_is_not_taken_for_what_it_may_not_be(bed: &Bed) -> Outc
     assert_eq!(rig.key.length(), Some(64));
     rig.list(MkeyAccess::empty(), &other)?;
     assert_eq!(rig.key.length(), Some(16));
-    // Whether the device came to it, nobody will know: there is no completion.
+    // There is no completion, so the driver cannot know whether the device executed the request.
     let Pair { a, b } = &mut rig.pair;
     let remote = b.endpoint(&options());
     a.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;

@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     inline_data_is_taken_when_posted_and_memory_when_executed: STEP,
 ];
 
-/// Where messages are sent from, and where they arrive.
+/// Offsets from which messages are sent, and to which they go.
 const SOURCE: usize = 0;
 
 /// Options for messages of up to `longest` bytes.
@@ -26,7 +26,7 @@ fn options(longest: usize) -> PairOptions {
     PairOptions::default().memory(2 * (longest + 64))
 }
 
-/// Sends `length` bytes from `a` to `b`, or has `a` read them from `b`, and looks at both sides.
+/// Sends `length` bytes from `a` to `b`, or makes `a` read them from `b`, and checks both sides.
 fn carry<T: Traffic>(
     bed: &Bed,
     Pair { a, b }: &mut Pair<T>,
@@ -81,7 +81,7 @@ fn carry<T: Traffic>(
             assert_eq!(received.src_qp(), Some(a.qp.qp_num()));
         }
     } else {
-        // What an unreliable write did, nobody tells.
+        // The receiver has no completion for an unreliable write.
         bed.settle();
     }
     let (to, at) = match op {
@@ -96,7 +96,7 @@ fn carry<T: Traffic>(
     Ok(())
 }
 
-/// The sizes at which something changes, below `longest`.
+/// The sizes below `longest` around which the requests or packets change.
 fn sizes(mtu: usize, longest: usize) -> Vec<usize> {
     let all = [0, 1, 63, 64, 65, mtu - 1, mtu, mtu + 1, 3 * mtu + 7, 1 << 20];
     all.into_iter().filter(|size| *size <= longest).collect()
@@ -278,7 +278,7 @@ fn inline_data_is_taken_when_posted_and_memory_when_executed(bed: &Bed) -> Outco
         a.post(form, Post::new(Op::Send, 3, Data::Inline(&[&bytes])))?;
         let sges = [a.mr.sge(0..8)?];
         a.post(form, Post::new(Op::Send, 4, Data::Sges(&sges)))?;
-        // The device has not looked at either.
+        // The device has read neither of them yet.
         std::hint::black_box(&mut bytes).copy_from_slice(b"changed.");
         a.mr.write_at(0, b"after...")?;
         bed.poll_good(&mut a.send_cq, 2);

@@ -1,4 +1,4 @@
-//! Completion queues that nobody watches for overruns.
+//! Completion queues whose overruns the device ignores.
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, CqeCompression, Data};
@@ -11,14 +11,14 @@ pub(crate) const CASES: &[Case] = cases![
     a_run_that_was_written_over_ends_in_corruption_or_in_completions: SIMULATOR | STEP,
 ];
 
-/// Entries of a queue here.
+/// Entries of these queues.
 const PLACES: u64 = 4;
 
 fn options() -> PairOptions {
     PairOptions::default().cq_entries(PLACES as u32 - 1).ignore_overrun(true)
 }
 
-/// Sends something to the other side, so many times, and waits until all is done.
+/// Sends a message for each identifier, and waits until all are done.
 fn send(bed: &Bed, pair: &mut Pair<Rc>, wr_ids: std::ops::Range<u64>) -> Outcome {
     for wr_id in wr_ids.clone() {
         pair.b.recv(wr_id, 0..64);
@@ -55,7 +55,7 @@ fn an_ignored_overrun_is_no_event_and_no_error(bed: &Bed) -> Outcome {
     let (produced, failed) = device.device(0).cq_progress(pair.a.send_cq.cqn()).expect("there");
     assert_eq!((u64::from(produced), failed), (PLACES + 2, false));
     drop(device);
-    // The same without is one.
+    // Without the option, the same overrun is an error.
     let mut pair = bed.pair::<Rc>(&options().ignore_overrun(false))?;
     send(bed, &mut pair, 0..PLACES + 2)?;
     let event = pair.a.context.async_events().wait(Some(std::time::Duration::from_secs(10)))?;
@@ -65,14 +65,16 @@ fn an_ignored_overrun_is_no_event_and_no_error(bed: &Bed) -> Outcome {
 
 fn sends_that_were_written_over_are_passed_with_the_next_one(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&options())?;
-    // One lap ahead, what is there looks like what was there before.
+    // One lap ahead, the entries have the ownership bit of the lap before, so the poller finds
+    // nothing.
     send(bed, &mut pair, 0..2 * PLACES)?;
     bed.nothing(&mut pair.a.send_cq);
-    // Two laps ahead it looks like what is to come: a completion stands for those before it.
+    // Two laps ahead, the entries have the expected ownership bit. A send's completion also retires
+    // the sends before it.
     send(bed, &mut pair, 2 * PLACES..3 * PLACES)?;
     let found = wr_ids_of(bed, &mut pair.a.send_cq);
     assert_eq!(found, Vec::from_iter(2 * PLACES..3 * PLACES));
-    // All have room again.
+    // All requests have room again.
     for round in 0..20 {
         let to = pair.b.mr.remote(..)?;
         let wr_ids = round * PLACES..(round + 1) * PLACES;
@@ -86,7 +88,7 @@ fn sends_that_were_written_over_are_passed_with_the_next_one(bed: &Bed) -> Outco
     Ok(())
 }
 
-/// A completion names the slot of its request, whatever is missing before it.
+/// A receive's completion names only its own slot, whatever is missing before it.
 fn receives_that_were_written_over_give_no_room_back(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&options())?;
     let all = pair.b.qp.free_receives();
@@ -104,7 +106,7 @@ fn a_run_that_was_written_over_ends_in_corruption_or_in_completions(bed: &Bed) -
         send(bed, &mut pair, 0..count)?;
         for cq in [&mut pair.a.send_cq, pair.b.recv_cq.as_mut().expect("its own")] {
             let mut told = Vec::new();
-            // Every poll ends, and no request is told of twice.
+            // Every poll ends, and no request completes twice.
             while let Ok(1..) = cq.poll(16, |wc| told.push(wc.wr_id())) {}
             assert!(told.is_sorted_by(|one, next| one < next), "{told:?} of {count}");
             assert!(count > PLACES || told.len() as u64 == count, "{told:?} of {count}");

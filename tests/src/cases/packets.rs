@@ -1,4 +1,4 @@
-//! Raw packet queue pairs: frames that are sent and received, what their completions say.
+//! Raw packet queue pairs: frames that are sent and received, and their completions.
 
 use crate::frames::{self, ETHERNET, Flow, GROUP, SOURCE, ones_sum, plain, tagged};
 use crate::prelude::*;
@@ -58,7 +58,7 @@ fn frames_cross_the_wire_between_two_devices(bed: &Bed) -> Outcome {
         a.send(&bed, &frame);
         assert_eq!(b.next(&bed).frame, frame);
     }
-    // On the wire a frame has 60 bytes at least: what is missing is zeros.
+    // A frame on the wire has at least 60 bytes; the device pads it with zeros.
     a.send(&bed, &plain(20));
     let received = b.next(&bed).frame;
     assert_eq!(received, [plain(20), vec![0; 40]].concat());
@@ -93,7 +93,8 @@ fn a_queue_pair_receives_its_own_frames_only_if_it_was_made_so(bed: &Bed) -> Out
             assert_eq!(own.next(bed).frame, plain(80));
         } else {
             own.hears_nothing(bed);
-            // Frames of another context come back as soon as there is one.
+            // Frames of another context arrive as soon as there is one; the station's own still do
+            // not come back.
             let mut other = bed.station()?;
             other.send(bed, &plain(90));
             assert_eq!(own.next(bed).frame, plain(90));
@@ -203,7 +204,8 @@ fn checksums_are_computed_where_that_is_asked_for(bed: &Bed) -> Outcome {
         for length in [0, 1, 18, 501, 1400] {
             let payload = pattern(length as u64, length);
             let right = flow.frame(&payload);
-            // What is in the fields does not count: drivers leave the sum of the pseudo header there.
+            // The content of the checksum fields does not matter: drivers put the sum of the pseudo
+            // header there.
             let mut garbage = right.clone();
             frames::spoil_transport(&mut garbage);
             for frame in [flow.bare(&payload), garbage] {
@@ -215,14 +217,14 @@ fn checksums_are_computed_where_that_is_asked_for(bed: &Bed) -> Outcome {
             }
         }
     }
-    // The checksum of UDP is never zero: that says there is none.
+    // The checksum of UDP is never zero, because zero stands for no checksum.
     let mut payload = vec![0; 40];
     let plain_sum = ones_sum(&[&Flow::UDP4.frame(&payload)[40..42]]);
     payload[..2].copy_from_slice(&plain_sum.to_be_bytes());
     b.recv(1);
     a.send_with(bed, &Flow::UDP4.bare(&payload), SendFlags::IP_CSUM);
     assert_eq!(b.next(bed).frame[40..42], [0xff, 0xff]);
-    // A frame without network header is sent as it is.
+    // A frame without a network header is sent unchanged.
     b.recv(1);
     a.send_with(bed, &plain(99), SendFlags::IP_CSUM);
     assert_eq!(b.next(bed).frame, plain(99));
@@ -279,7 +281,7 @@ fn a_tag_that_is_not_stripped_is_part_of_the_frame(bed: &Bed) -> Outcome {
         let headers = received.completion().packet_headers().expect("of a packet");
         assert!(headers.network_ok() && headers.transport_ok(), "behind the tag: {headers:?}");
     }
-    // Software's own tag.
+    // A tag that software put into the frame.
     a.send(bed, &tagged(&frame, 5));
     assert_eq!(b.next(bed).frame, tagged(&frame, 5));
     Ok(())
@@ -370,7 +372,7 @@ fn several_packets_of_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
 fn several_packets_in_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
     let stations = bed.stations_with(|a| a.max_inline_data(900), |b| b)?;
     let Stations { mut a, mut b, rule: _rule } = stations;
-    // The queue goes round, and requests of other sizes lie where the ring ends.
+    // The queue wraps, with requests of other sizes at the end of the ring.
     for (round, count) in [1, 2, 9, 3, 8, 9, 9, 5, 9, 4].into_iter().cycle().take(60).enumerate() {
         b.recv(count);
         let payload = |n: usize| pattern(n as u64, 18 + (round + 5 * n) % 30);
@@ -381,7 +383,7 @@ fn several_packets_in_one_request_are_sent_in_order(bed: &Bed) -> Outcome {
             let list: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
             batch.wr(round as u64, flags).send_packets_inline(&list);
         })?;
-        // The memory is the program's own again.
+        // The memory belongs to the program again.
         frames.iter_mut().for_each(|frame| frame.fill(0xee));
         let completion = bed.poll_good(&mut a.send_cq, 1)[0];
         assert_eq!(completion.as_completion().opcode(), CompletionOpcode::Send);
@@ -453,7 +455,7 @@ fn what_was_not_received_is_flushed_and_the_queue_pair_starts_again(bed: &Bed) -
 }
 
 fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
-    /// Frames of a measurement, and what one takes with so many kilobits a second.
+    /// Frames of a measurement, and the time of one at the rate `SLOW`, in kilobits a second.
     const FRAMES: u32 = 5;
     const BYTES: usize = 1000;
     const SLOW: u32 = 8_000;
@@ -478,7 +480,7 @@ fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
     let limit = |rate| RateLimit { rate, ..RateLimit::default() };
     assert!(time(&mut a) < EACH);
     assert_eq!(told(&a), None);
-    // The first frame waits for nothing.
+    // The first frame does not wait.
     a.qp.set_rate_limit(limit(SLOW))?;
     let slow = time(&mut a);
     assert!(slow >= EACH * (FRAMES - 1) && slow < EACH * (FRAMES + 1), "{slow:?}");
@@ -489,14 +491,15 @@ fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
     a.qp.set_rate_limit(RateLimit { max_burst: 4 * BYTES as u32, typical_packet: 64, ..limit(SLOW) })?;
     assert!(time(&mut a) < EACH, "a burst at line rate");
     assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
-    // What the device cannot do changes nothing, whether the driver sees it or the kernel.
+    // A limit beyond the device's changes nothing, whether the driver or the kernel refuses it.
     let refused = a.qp.set_rate_limit(limit(most + 1)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     let ready = || QpAttributes::new().qp_state(QueueState::ReadyToSend);
     let refused = a.qp.modify(&ready().rate_limit(most + 1)).unwrap_err();
     assert_eq!(refused.errno(), Some(Errno::EINVAL), "{refused}");
     assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
-    // Queues with the same limit share it; it is there as long as one of them has it.
+    // Queues with the same limit share one entry of the device, which stays until the last of them
+    // gives it up.
     let mut b = bed.station()?;
     for station in [&mut a, &mut b] {
         station.qp.set_rate_limit(limit(3 * SLOW))?;
@@ -506,7 +509,7 @@ fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
     a.qp.set_rate_limit(limit(0))?;
     assert_eq!(told(&a), None);
     assert!(time(&mut a) < EACH);
-    // A queue pair that starts again has none.
+    // A queue pair that starts again has no limit.
     a.qp.set_rate_limit(limit(SLOW))?;
     a.qp.reset()?;
     a.qp.activate(a.port)?;

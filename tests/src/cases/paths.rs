@@ -1,4 +1,4 @@
-//! Traffic between devices and ports, and what orders it.
+//! Traffic between devices and ports, and the order of requests.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -95,7 +95,7 @@ fn every_path_mtu_carries_messages_of_many_packets(bed: &Bed) -> Outcome {
 
 fn a_fenced_request_waits_for_the_reads_before_it(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
-    // What a read brings, the fenced write behind it sends on.
+    // The fenced write sends the data of the read before it.
     for round in 0..30 {
         fill(&b.mr, 0, round, 3000)?;
         let sges = [a.mr.sge(0..3000)?];
@@ -112,7 +112,8 @@ fn a_fenced_request_waits_for_the_reads_before_it(bed: &Bed) -> Outcome {
 fn requests_are_executed_and_told_in_the_order_of_posting(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Rc>(&PairOptions::default().recv_wr(16))?;
     for round in 0..20_u64 {
-        // All write the same place: the last wins, and the send behind them tells that it is there.
+        // All writes go to the same address: the last one wins, and the send after them shows that
+        // it has arrived.
         b.recv(round, 1024..1088);
         let bytes: Vec<_> = (0..16_u64).map(|n| (round * 100 + n).to_le_bytes()).collect();
         let pieces: Vec<_> = bytes.iter().map(|bytes| [&bytes[..]]).collect();
@@ -157,8 +158,8 @@ fn both_sides_send_at_the_same_time(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The device reads and writes through the kernel, which tells where nothing is mapped; and what is
-/// freed while the device holds it is a violation.
+/// The device accesses memory through the kernel, which reports unmapped addresses. Memory that is
+/// freed while the device uses it is a violation.
 fn the_device_touches_only_memory_that_it_was_given(bed: &Bed) -> Outcome {
     let bed = bed.configured(|config| config.checked_memory(true).exact_doorbells(true))?;
     for _ in 0..3 {
@@ -166,7 +167,7 @@ fn the_device_touches_only_memory_that_it_was_given(bed: &Bed) -> Outcome {
         every_operation(&bed, &mut pair)?;
         let Pair { mut a, b } = pair;
         a.recv(1, 0..64);
-        // Work is pending when it all goes.
+        // Requests are pending when all objects are dropped.
         a.post(Form::Typed, Post::new(Op::Send, 1, Data::Inline(&[b"never"])))?;
         bed.settle();
         drop(a.qp);

@@ -1,6 +1,6 @@
-//! A key that is configured while what was posted before is not known to be executed. The request before
-//! it may be cancelled, and a device that reported an error is silent until it is told: no bad block may
-//! look good for either.
+//! A key that is configured while earlier requests may not be executed yet. One of them may be
+//! cancelled, and a device that reported an error reports no other until it is re-armed. No bad
+//! block may look good in either case.
 
 use super::pipelining::{BLOCK, BLOCKS, DATA, Target, block, options, protection};
 use crate::prelude::*;
@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     one_transfer_at_a_time_is_in_no_doubt: DEVX | PIPELINING,
 ];
 
-/// How a request configures the key; what it does not say is kept.
+/// The parts of a key that a request configures; the others stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Says {
     Layout,
@@ -41,7 +41,8 @@ impl Says {
     }
 }
 
-/// Blocks of the first end's memory: so many transfers of two blocks each, `true` if one is bad.
+/// Writes the blocks of the first end's memory: two for each transfer, one of them bad if the
+/// element is `true`.
 fn fill(target: &Target<'_>, bad: &[bool]) -> Outcome {
     for (i, bad) in bad.iter().enumerate() {
         let mut bytes = [block(0, i as u16), block(1, 7)].concat();
@@ -51,14 +52,14 @@ fn fill(target: &Target<'_>, bad: &[bool]) -> Outcome {
     Ok(())
 }
 
-/// What a request is to do.
+/// The actions of a request.
 #[derive(Clone, Copy)]
 enum Does {
     /// Configures a key of the target for a transfer.
     Configure(usize, Says, usize),
-    /// Transfers what the key leads to.
+    /// Transfers the memory of the key.
     Write(usize),
-    /// Tells the other side its identifier, behind a fence.
+    /// Sends its identifier to the other side, with a fence.
     Respond,
 }
 
@@ -88,8 +89,8 @@ fn post(target: &mut Target<'_>, requests: &[(u64, Does)]) -> Outcome {
     Ok(batch.complete()?)
 }
 
-/// Waits for the queue to drain, and polls all that completed, so many requests at least: which, and
-/// whether they were cancelled.
+/// Waits for the queue to drain, and polls at least `awaited` completions. Returns each identifier,
+/// and whether the request was cancelled.
 fn drained(target: &mut Target<'_>, awaited: usize) -> Result<Vec<(u64, bool)>, Failed> {
     let mut event = None;
     target.bed.until("the drained queue", || {
@@ -100,7 +101,7 @@ fn drained(target: &mut Target<'_>, awaited: usize) -> Result<Vec<(u64, bool)>, 
     target.completions(awaited)
 }
 
-/// What the key says when it is asked until it has no more to say.
+/// All errors of the key, until it has no more.
 fn told(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
     let mut found = Vec::new();
     while let Some(error) = key.check()? {
@@ -114,7 +115,7 @@ fn told(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
 const GUARD: SignatureErrorKind = SignatureErrorKind::Guard;
 const UNCHECKED: SignatureErrorKind = SignatureErrorKind::Unchecked;
 
-/// Cancels these requests, and lets the queue go on.
+/// Cancels these requests, and resumes the queue.
 fn cancel(target: &mut Target<'_>, wr_ids: &[u64]) -> Outcome {
     let qp = &mut target.pair.a.qp;
     let drained = qp.drained()?;
@@ -124,7 +125,7 @@ fn cancel(target: &mut Target<'_>, wr_ids: &[u64]) -> Outcome {
     Ok(qp.resume()?)
 }
 
-/// A key meets an error, which is told; its queue is drained then, before the response 1.
+/// A key with an error that the caller has seen. Its queue is drained, before the response 1.
 fn with_an_error(bed: &Bed) -> Result<Target<'_>, Failed> {
     let mut target = Target::new(bed, options())?;
     fill(&target, &[true, true])?;
@@ -157,7 +158,7 @@ fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -
     for first in [Says::Layout, Says::Signature, Says::Both] {
         for second in [Says::Layout, Says::Access, Says::Signature, Says::Both] {
             let mut target = with_an_error(bed)?;
-            // The first of them tells the device that the error is known. It will not.
+            // The first request would re-arm the key, but it is cancelled.
             let requests = [
                 (10, Does::Configure(0, first, 1)),
                 (11, Does::Configure(0, second, 1)),
@@ -179,7 +180,7 @@ fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -
 fn a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled(bed: &Bed) -> Outcome {
     for first in [Says::Both, Says::Signature] {
         let mut target = with_an_error(bed)?;
-        // A key that was never signed; the one that is cancelled would be the first to sign it.
+        // A key that was never signed. The request that would be the first to sign it is cancelled.
         let requests = [
             (10, Does::Configure(1, first, 1)),
             (11, Does::Configure(1, Says::Layout, 1)),
@@ -222,7 +223,7 @@ fn an_aborted_configuration_takes_nothing_from_the_next_one(bed: &Bed) -> Outcom
     Ok(())
 }
 
-/// More than a signed key can have.
+/// A layout longer than a signed key can have.
 fn too_long(target: &Target<'_>) -> Result<[Sge; 4], Failed> {
     let piece = Sge { length: i32::MAX as u32, ..target.pair.a.mr.sge(0..8)? };
     Ok([piece; 4])
@@ -247,7 +248,8 @@ fn a_key_that_could_turn_out_too_long_is_not_signed(bed: &Bed) -> Outcome {
     batch.wr(0, SendFlags::SIGNALED).mkey_configure(keys[0].configure().layout_list(&long));
     batch.complete()?;
     bed.poll_good(&mut a.send_cq, 1);
-    // The first request makes it short, and may be cancelled: the second would sign it as it was.
+    // The first request shortens the key, and may be cancelled; then the second would sign the long
+    // layout.
     for says in [Says::Signature, Says::Access] {
         let mut batch = a.qp.wr_start();
         let first = keys[0].configure().layout_list(&short);
@@ -256,7 +258,7 @@ fn a_key_that_could_turn_out_too_long_is_not_signed(bed: &Bed) -> Outcome {
         batch.wr(1, SendFlags::SIGNALED).mkey_configure(says.of(&keys[0], &short));
         refused(batch.complete(), 1);
     }
-    // Once it is executed, it is short.
+    // Once the first request is executed, the key is short.
     let mut batch = a.qp.wr_start();
     batch.wr(0, SendFlags::SIGNALED).mkey_configure(keys[0].configure().layout_list(&short));
     batch.complete()?;
@@ -283,7 +285,7 @@ fn a_layout_too_long_for_the_signature_that_is_kept_is_refused(bed: &Bed) -> Out
         refused(batch.complete(), 0);
         assert_eq!(keys[0].length(), Some(BLOCK as u64));
     }
-    // Without the signature it may be as long as it likes.
+    // Without the signature, any length is allowed.
     let mut batch = a.qp.wr_start();
     let plain = keys[0].configure().layout_list(&long).reset_signature();
     batch.wr(0, SendFlags::SIGNALED).mkey_configure(plain);
@@ -292,8 +294,8 @@ fn a_layout_too_long_for_the_signature_that_is_kept_is_refused(bed: &Bed) -> Out
     Ok(())
 }
 
-/// So many bad transfers through one key, each configured for it and with a response, which stand behind
-/// their transfers or behind all of them.
+/// `count` bad transfers through one key. Each has its own configuration and a response, which
+/// follows its transfer or all of them.
 fn bad_transfers(count: usize, responses_last: bool) -> Vec<(u64, Does)> {
     let (mut requests, mut behind) = (Vec::new(), Vec::new());
     for i in 0..count {
@@ -323,7 +325,7 @@ fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
         let all: Vec<_> = responses.iter().map(|wr_id| (*wr_id, true)).collect();
         assert_eq!(target.completions(count)?, all);
         assert!(target.inbox(0)?.is_empty(), "no response went out");
-        // Configured by a request that knows of the error, the key finds the next one.
+        // A request that re-arms the key lets it find the next error.
         post(&mut target, &bad_transfers(1, true))?;
         assert_eq!(drained(&mut target, 0)?, []);
         assert_eq!(told(&target.keys[0])?, [GUARD]);
@@ -390,7 +392,7 @@ fn a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt(bed: &Bed)
 
 fn one_transfer_at_a_time_is_in_no_doubt(bed: &Bed) -> Outcome {
     let mut target = Target::new(bed, options())?;
-    // Asked after each, whatever became of it; or, of good ones, never.
+    // The key is checked after each transfer, good or bad; or never after good ones.
     for (round, (bad, asked)) in
         [(false, true), (true, true), (true, true), (false, true), (false, false), (true, true)]
             .into_iter()
@@ -410,8 +412,7 @@ fn one_transfer_at_a_time_is_in_no_doubt(bed: &Bed) -> Outcome {
         assert_eq!(drained(&mut target, 0)?, []);
         let error = target.keys[0].check()?.ok_or("an error")?;
         assert_eq!(error.kind, GUARD, "round {round}");
-        // The key was never asked about the transfer before: that could be the bad one, as far as
-        // anybody knows.
+        // The key was not checked after the transfer before, so that one could be the bad one.
         let unknown = (round % 6 == 5).then_some(UNCHECKED);
         assert_eq!(target.keys[0].check()?.map(|error| error.kind), unknown, "round {round}");
         cancel(&mut target, &[100])?;

@@ -1,6 +1,6 @@
-//! Signature pipelining, as a storage target uses it: transfers of signed blocks, and behind them the
-//! responses, fenced. A block that is not what its signature says stops the queue before the
-//! responses; those of the transfers that failed are cancelled, and others sent instead.
+//! Signature pipelining, as a storage target uses it: transfers of signed blocks, and after them
+//! the responses, fenced. A block with a bad signature stops the queue before the responses. The
+//! target cancels the responses of failed transfers, and sends others instead.
 
 use crate::prelude::*;
 use mlx5::mkey::{
@@ -21,10 +21,10 @@ pub(crate) const CASES: &[Case] = cases![
 pub(super) const BLOCK: usize = 520;
 pub(super) const BLOCKS: usize = 2;
 pub(super) const DATA: usize = 512 * BLOCKS;
-/// Transfers under way at once, and where their responses arrive.
+/// Transfers outstanding at once, and the offset to which their responses go.
 const DEPTH: usize = 4;
 const INBOX: usize = DEPTH * DATA;
-/// Identifiers of responses, and of those that tell of a failure.
+/// Identifiers of responses, and of those that report a failure.
 const RESPONSE: u64 = 100;
 const FAILURE: u64 = 200;
 
@@ -46,7 +46,7 @@ pub(super) fn protection() -> SignatureBlock {
     })
 }
 
-/// A block and its eight bytes, for data of zeros but the first two bytes.
+/// A block and its eight bytes; its data is zero except for the first two bytes.
 pub(super) fn block(index: u32, first: u16) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[..2].copy_from_slice(&first.to_be_bytes());
@@ -80,7 +80,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Posts a transfer for each element, `true` if its second block is bad, and then the responses.
+    /// Posts a transfer for each element, `true` if its second block is bad, and then the
+    /// responses.
     fn post(&mut self, bad: &[bool]) -> Outcome {
         for (i, bad) in bad.iter().enumerate() {
             let mut bytes = [block(0, i as u16), block(1, 7)].concat();
@@ -108,7 +109,7 @@ impl<'a> Target<'a> {
         Ok(batch.complete()?)
     }
 
-    /// What came to the other side, where this many messages are awaited.
+    /// The messages at the other side, of which `awaited` must come.
     pub(super) fn inbox(&mut self, awaited: usize) -> Result<Vec<u64>, Failed> {
         let mut found = Vec::new();
         for one in all(self.bed, self.pair.b.recv_cq(), awaited)? {
@@ -121,7 +122,7 @@ impl<'a> Target<'a> {
         Ok(found)
     }
 
-    /// Completions of responses, of which this many are awaited: identifier, and whether it was
+    /// Completions of responses, of which `awaited` must come: identifier, and whether it was
     /// cancelled.
     pub(super) fn completions(&mut self, awaited: usize) -> Result<Vec<(u64, bool)>, Failed> {
         let found = all(self.bed, &mut self.pair.a.send_cq, awaited)?;
@@ -129,8 +130,9 @@ impl<'a> Target<'a> {
         Ok(told.map(|one| (one.wr_id(), one.cancelled())).collect())
     }
 
-    /// Waits for the queue to drain, and does the man page's four steps: polls, asks the keys,
-    /// cancels the responses of what failed and posts others, goes on. Which ones failed.
+    /// Waits for the queue to drain, and takes the man page's four steps: polls, checks the keys,
+    /// cancels the responses of failed transfers and posts others, resumes. Returns the transfers
+    /// that failed.
     fn recover(&mut self, transfers: usize) -> Result<Vec<usize>, Failed> {
         let qp = &self.pair.a.qp;
         let mut event = None;
@@ -163,7 +165,7 @@ impl<'a> Target<'a> {
         Ok(failed)
     }
 
-    /// Posts transfers, recovers if any is bad, and looks at what came of it.
+    /// Posts transfers, recovers if any is bad, and checks the results.
     fn round(&mut self, bad: &[bool]) -> Outcome {
         self.post(bad)?;
         let expected: Vec<usize> = (0..bad.len()).filter(|i| bad[*i]).collect();
@@ -185,7 +187,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The completions that are awaited, and what comes besides.
+/// The completions in the queue, of which `awaited` must come.
 fn all(bed: &Bed, cq: &mut CompletionQueue, awaited: usize) -> Result<Vec<OwnedCompletion>, Failed> {
     let mut found = bed.poll_good(cq, awaited);
     bed.settle();
@@ -196,7 +198,7 @@ fn all(bed: &Bed, cq: &mut CompletionQueue, awaited: usize) -> Result<Vec<OwnedC
     Ok(found)
 }
 
-/// The low 16 bits of both, which is what a guard has.
+/// The low 16 bits of both numbers, as a guard has.
 trait MapLow {
     fn map_low(self) -> (u64, u64);
 }

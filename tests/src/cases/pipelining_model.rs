@@ -1,5 +1,5 @@
-//! Random work on a queue that drains on signature errors, against a model that knows of each request
-//! whether it was executed, cancelled or flushed: each exactly once.
+//! Random work on a queue that drains on signature errors, compared with a model that knows for
+//! each request whether it was executed, cancelled or flushed, exactly once.
 
 use crate::prelude::*;
 use mlx5::mkey::{BlockSize, Crc, Domain, Mkey, Seed, Signature, SignatureBlock};
@@ -7,15 +7,15 @@ use mlx5::{AsyncEvent, CancelMode, Drained, RequestHandle};
 
 pub(crate) const CASES: &[Case] = cases![every_request_meets_one_fate_and_meets_it_once: SIMULATOR | SIGNATURES | CRC32C | PIPELINING];
 
-/// Programs, and rounds of each. `MLX5_SEED` names another first program. Only of a simulator one
-/// knows that all is done that will be.
+/// Programs, and rounds of each. `MLX5_SEED` gives another first seed. The case needs a simulator,
+/// because only that knows when all work is done.
 const PROGRAMS: u64 = 8;
 const ROUNDS: usize = 1000;
 const KEYS: usize = 3;
 const BLOCK: usize = 512 + 4;
 const SLOTS: u64 = 128;
 const SLOT: usize = 512;
-/// Where receives end and transfers arrive.
+/// Offset at which receives end and transfers arrive.
 const BEHIND: usize = SLOTS as usize * SLOT;
 
 /// Numbers that follow from a seed.
@@ -34,10 +34,10 @@ impl Numbers {
     }
 }
 
-/// What a request is, beside its identifier.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// It brings its identifier over.
+    /// It sends its identifier to the other side.
     Send,
     /// It configures a key.
     Configure,
@@ -70,7 +70,7 @@ struct Program<'a> {
     posted: Vec<Posted>,
     next: u64,
     received: u64,
-    /// Requests that met each fate: executed, cancelled, flushed.
+    /// Requests by their fate: executed, cancelled, flushed.
     met: [usize; 3],
 }
 
@@ -147,7 +147,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Posts batches, some of which are aborted, until there is no room or enough.
+    /// Posts batches, and aborts some of them, until the queue is full or there are enough.
     fn post(&mut self) -> Outcome {
         for _ in 0..self.numbers.below(6) + 1 {
             let to = self.pair.b.mr.remote(BEHIND + 4096..)?;
@@ -157,7 +157,7 @@ impl<'a> Program<'a> {
             for _ in 0..self.numbers.below(5) + 1 {
                 let wr_id = self.next;
                 self.next += 1;
-                // Often enough signaled that no run fills the queue.
+                // Signaled often enough that no unsignaled run fills the queue.
                 let signaled = !self.numbers.one_in(4);
                 let fence = self.numbers.one_in(2);
                 let mut flags = SendFlags::empty();
@@ -196,7 +196,7 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// What is pending, by the model: all behind the requests before it were executed.
+    /// Marks as executed all requests of the model before the pending ones.
     fn settle_model(&mut self, pending: &[u64]) {
         let open: Vec<usize> =
             (0..self.posted.len()).filter(|i| self.posted[*i].fate == Fate::Pending).collect();
@@ -210,7 +210,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Cancels some of what is pending, in one of the ways there are.
+    /// Cancels some of the pending requests, in a random way.
     fn cancel(&mut self, drained: &Drained) -> Outcome {
         let open: Vec<usize> =
             (0..self.posted.len()).filter(|i| self.posted[*i].fate == Fate::Pending).collect();
@@ -242,7 +242,8 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Lets everything happen, drains and all. Whether the queue pair was brought to error.
+    /// Lets all work happen, drains included. Returns whether the queue pair went to the error
+    /// state.
     fn run(&mut self) -> Result<bool, Failed> {
         loop {
             self.bed.settle();
@@ -254,10 +255,10 @@ impl<'a> Program<'a> {
             let drained = self.pair.a.qp.drained()?;
             let pending: Vec<u64> =
                 self.pair.a.qp.pending(&drained)?.map(|one| one.wr_id).collect();
-            // Of a request with several WQEs the first may be executed: it is not pending, and goes
-            // on unless the queue pair fails.
+            // The first WQE of a request with several WQEs may be executed. Then the request is not
+            // pending, and it continues unless the queue pair fails.
             let begun = self.pair.a.qp.pending(&drained)?.next().map(|one| one.info.first());
-            // What an earlier drain cancelled may still lie ahead, as a NOP.
+            // A request that an earlier drain cancelled may still be ahead, as a NOP.
             let live: Vec<u64> = self
                 .pair
                 .a
@@ -274,7 +275,7 @@ impl<'a> Program<'a> {
                 for posted in &mut self.posted {
                     posted.fate = match posted.fate {
                         Fate::Pending => Fate::Flushed { cancelled: false },
-                        // What the device has not passed over is flushed with the rest.
+                        // A NOP that the device has not reached is flushed with the rest.
                         Fate::Cancelled if pending.contains(&posted.wr_id) => {
                             Fate::Flushed { cancelled: true }
                         }
@@ -290,7 +291,7 @@ impl<'a> Program<'a> {
         Ok(false)
     }
 
-    /// Looks whether the fates are those that completions and the other side tell.
+    /// Checks that the fates agree with the completions and with the messages at the other side.
     fn check(&mut self) -> Outcome {
         let mut told = Vec::new();
         while self.pair.a.send_cq.poll(64, |one| {
@@ -335,7 +336,8 @@ impl<'a> Program<'a> {
                 Fate::Flushed { .. } => self.met[2] += 1,
             }
         }
-        // Errors were found by what the queue did; the keys have them, and are not asked here.
+        // The queue's drains have dealt with the errors. The keys still hold them, so this drops
+        // them.
         for key in &self.keys {
             while key.check()?.is_some() {}
         }
@@ -356,7 +358,7 @@ impl<'a> Program<'a> {
         Rc::wire(&mut self.pair.b, &a, &options())?;
         self.received = 0;
         self.refill();
-        // What the keys are now nobody knows; a new one knows.
+        // The driver no longer knows the state of the keys, so new ones replace them.
         for key in &mut self.keys {
             *key = self.pair.a.pd.create_mkey(4).block_signature().build()?;
         }
@@ -370,7 +372,7 @@ fn every_request_meets_one_fate_and_meets_it_once(bed: &Bed) -> Outcome {
     for seed in first..first + PROGRAMS {
         let mut program = Program::new(bed, seed)?;
         for round in 0..ROUNDS {
-            // Told when a round fails, so that it can be run again.
+            // The seed and the round, so that a failed round can be repeated.
             let place = format!("MLX5_SEED={seed}, round {round}");
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 program.post()?;

@@ -1,4 +1,4 @@
-//! The ways to poll besides the closure.
+//! The ways to poll other than by a closure.
 
 use crate::prelude::*;
 use mlx5::{CompletionCursor, CqeCompression, PollError, Requests};
@@ -28,7 +28,7 @@ pub(super) fn write(a: &mut QueuePair<Rc>, to: RemoteAddress, first: u64, count:
     posted.expect("room");
 }
 
-/// Why a closure ended a poll.
+/// The reasons why a closure ended a poll.
 #[derive(Debug, PartialEq)]
 enum Stop {
     At(u64),
@@ -42,7 +42,7 @@ impl From<PollError> for Stop {
 }
 
 fn a_poll_whose_closure_fails_stops_behind_the_completion_that_it_failed_at(bed: &Bed) -> Outcome {
-    // Few entries, so that the ring wraps, and overruns if what is consumed is not told.
+    // Few entries, so that the ring wraps, and overruns if the consumer index is not written.
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default().cq_entries(7))?;
     let (mut qp, remote) = (a.qp, b.mr.remote(0..)?);
     let mut cq = a.send_cq;
@@ -70,7 +70,7 @@ fn a_poll_whose_closure_fails_stops_behind_the_completion_that_it_failed_at(bed:
             assert!(panic.is_err());
         }
         let rest = (first + count) as usize - first as usize - seen.len();
-        // As many as asked for, and no more.
+        // The poll returns as many completions as asked for, and no more.
         let some = cq.try_poll(1, |completion| {
             seen.push(completion.wr_id());
             Ok::<_, Stop>(())
@@ -124,7 +124,7 @@ fn completions_are_iterated_over(bed: &Bed) -> Outcome {
         let (first, count) = (round << 8, 1 + round % 7);
         write(&mut qp, remote, first, count);
         bed.settle();
-        // Left early: what was not taken stays.
+        // The loop ends early; the completions that it did not take stay.
         for completion in cq.completions()? {
             assert_eq!(completion.status(), Ok(()));
             copies.push(completion);
@@ -137,7 +137,7 @@ fn completions_are_iterated_over(bed: &Bed) -> Outcome {
     }
     let expected = (0..60_u64).flat_map(|round| (0..1 + round % 7).map(move |n| round << 8 | n));
     assert!(wr_ids(&copies).into_iter().eq(expected));
-    // Copies say what they did, however often the ring went round since.
+    // Copies stay valid, however often the ring has wrapped since.
     for copy in &copies {
         assert_eq!((copy.qp_num(), copy.opcode()), (qp.qp_num(), CompletionOpcode::RdmaWrite));
         assert_eq!((copy.is_success(), copy.cancelled(), copy.byte_len()), (true, false, None));
@@ -172,7 +172,7 @@ fn a_cursor_is_kept_between_calls(bed: &Bed) -> Outcome {
     let (mut qp, remote) = (a.qp, b.mr.remote(0..)?);
     let mut cursor = a.send_cq.into_cursor();
     assert!(cursor.start()?.is_none());
-    // Not started: nothing to go on with, and nothing to end.
+    // Before the start, there is no completion to move on from, and no poll to end.
     assert!(cursor.next().is_none() && cursor.current().is_none());
     assert_eq!(cursor.end(), 0);
     for round in 0..100_u64 {
@@ -182,7 +182,7 @@ fn a_cursor_is_kept_between_calls(bed: &Bed) -> Outcome {
         let ids = stepped(bed, &mut cursor, count as usize);
         assert_eq!(ids, (first..first + count).collect::<Vec<_>>());
     }
-    // A poll that found no more goes on when more have come.
+    // A poll that found no more continues when more have come.
     write(&mut qp, remote, 1, 1);
     bed.settle();
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(1));
@@ -209,7 +209,7 @@ fn a_cursor_goes_through_compressed_runs(bed: &Bed) -> Outcome {
         bed.settle();
         assert_eq!(stepped(bed, &mut cursor, 20), (0..20).collect::<Vec<_>>());
     }
-    // Ended in the middle of a run, which then goes on.
+    // The poll ends in the middle of a compressed run, and the next one continues it.
     write(&mut qp, remote, 0, 20);
     bed.settle();
     let mut ids = Vec::new();
@@ -229,7 +229,7 @@ fn a_cursor_whose_queue_is_used_otherwise_starts_anew(bed: &Bed) -> Outcome {
     write(&mut qp, remote, 0, 12);
     bed.settle();
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(0));
-    // The queue is polled, made larger, and given to another queue pair, meanwhile.
+    // Between the steps, the queue is polled and resized, and another queue pair is created on it.
     assert_eq!(wr_ids(&bed.poll_good(cursor.queue(), 2)), [1, 2]);
     assert!(cursor.current().is_none() && cursor.next().is_none());
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(3));
@@ -237,7 +237,7 @@ fn a_cursor_whose_queue_is_used_otherwise_starts_anew(bed: &Bed) -> Outcome {
     cursor.queue().resize(4 * capacity)?;
     assert!(cursor.current().is_none() && cursor.capacity() > capacity);
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(4));
-    // Without the end of the one before.
+    // Starts again without ending the poll before.
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(5));
     let other = a.pd.create_qp::<Rc>(&cursor, &cursor).user_tag(1).build()?;
     assert_eq!(cursor.current().map(|completion| completion.wr_id()), Some(5));
@@ -261,7 +261,7 @@ fn a_cursor_is_told_what_a_poll_is_told(bed: &Bed) -> Outcome {
     write(&mut qp, remote, 0, 2);
     bed.settle();
     bed.simulator().remove_device(0);
-    // What was written before is polled before the error is told.
+    // Polls return the completions written before, and then the error.
     assert_eq!(cursor.start()?.map(|completion| completion.wr_id()), Some(0));
     assert_eq!(cursor.next().map(|completion| completion.wr_id()), Some(1));
     assert!(cursor.next().is_none());
@@ -277,7 +277,7 @@ fn a_cursor_is_told_what_a_poll_is_told(bed: &Bed) -> Outcome {
 }
 
 fn requests_get_their_values_back(bed: &Bed) -> Outcome {
-    // Fewer than the send queue has room for, and more.
+    // A capacity below the send queue's, and one above.
     for capacity in [12, 64] {
         let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default().send_wr(8))?;
         let (mut qp, mut cq, remote) = (a.qp, a.send_cq, b.mr.remote(0..)?);
@@ -310,7 +310,7 @@ fn requests_get_their_values_back(bed: &Bed) -> Outcome {
                 }
             }
         }
-        // What is outstanding when the queue pair fails comes back too.
+        // The values of requests that are outstanding when the queue pair fails come back, too.
         qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
         bed.settle();
         for completion in cq.completions()? {

@@ -22,7 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_pair_without_receives_refuses_them,
 ];
 
-/// Why a closure failed, or its batch.
+/// The error of a closure, or of its batch.
 #[derive(Debug)]
 enum Why {
     Batch(BatchError),
@@ -77,7 +77,7 @@ fn a_closure_that_fails_or_panics_posts_nothing(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default().send_wr(8))?;
     let remote = b.mr.remote(0..)?;
     let free = a.qp.free_send_blocks();
-    // More often than the queue has room.
+    // More rounds than the queue has room for.
     for round in 0..40 {
         let outside = a.qp.try_post(|batch| {
             batch.wr(1, SendFlags::SIGNALED).rdma_write(remote).inline_data(b"no");
@@ -87,7 +87,7 @@ fn a_closure_that_fails_or_panics_posts_nothing(bed: &Bed) -> Outcome {
         });
         let Err(Why::Call(error)) = outside else { panic!("{outside:?}") };
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        // The closure's error is told, although a request was refused before.
+        // The caller gets the closure's error, even if a request was refused before.
         let own = a.qp.try_post(|batch| {
             batch.wr(1, SendFlags::SIGNALED).rdma_write(remote).inline_data(&[0; 4096]);
             Err::<(), _>(Why::Own(round))
@@ -137,7 +137,7 @@ fn a_refused_request_fails_the_whole_closure(bed: &Bed) -> Outcome {
 }
 
 fn a_batch_is_built_by_one_thread_and_completed_by_another(bed: &Bed) -> Outcome {
-    // Few blocks, so that requests wrap and take the slow path too.
+    // Few blocks, so that requests wrap and take the slow path.
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default().send_wr(8))?;
     let remote = b.mr.remote(0..)?;
     let mut expected = Vec::new();
@@ -303,7 +303,7 @@ fn requests_of_an_iterator_are_posted_up_to_the_first_bad_one(bed: &Bed) -> Outc
     let mut expected = Vec::new();
     let mut ids = Vec::new();
     let mut qp = a.qp;
-    // Often enough that the ring wraps at each of its blocks.
+    // Enough rounds for the ring to wrap at each of its blocks.
     for round in 0..40_u64 {
         let count = 1 + round % 7;
         let name = |n| round << 8 | n;
@@ -316,7 +316,7 @@ fn requests_of_an_iterator_are_posted_up_to_the_first_bad_one(bed: &Bed) -> Outc
     }
     bed.nothing(&mut cq);
     assert_eq!(ids, expected);
-    // The same by its half, shared, and of any transport.
+    // The same with the send half, shared, and of any transport.
     let (mut half, receive, control) = qp.split();
     assert_eq!(half.post_send_iter([write(1)]), Ok(1));
     let shared = QueuePair::join(half, receive, control).into_shared();
@@ -366,7 +366,7 @@ fn receives_are_posted_one_by_one_and_from_an_iterator(bed: &Bed) -> Outcome {
     let error = PostError::QueueFull { free: 0, needed: 1 };
     assert_eq!(qp.recv(9, sges[0]), Err(error));
     assert_eq!(received(bed, &mut a, &mut cq, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
-    // The same by its half, shared, and of any transport.
+    // The same with the receive half, shared, and of any transport.
     let (send, receive, control) = qp.split();
     let mut receive = receive.ok_or("it receives")?;
     receive.recv(1, sges[0])?;

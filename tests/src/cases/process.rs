@@ -1,4 +1,4 @@
-//! What a forked child may do with its parent's handles: nothing, and without harm.
+//! A forked child can do nothing with its parent's handles, and do no harm.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::Rig;
@@ -37,19 +37,21 @@ pub(crate) const CASES: &[Case] = cases![
 /// Memory that is not mapped in children, as huge pages are not.
 struct NotInChildren;
 
-// SAFETY: the memory is as asked for, nobody else uses it, and a leak of it is one for ever.
+// SAFETY: `mmap` returns `len` bytes of new memory, aligned to a page, which nothing else uses
+// until `free`. If `free` is never called, the memory stays mapped.
 unsafe impl QueueAllocator for NotInChildren {
     fn allocate(&self, len: usize, _: usize) -> Option<NonNull<u8>> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use; the
-        // advice is about that mapping.
+        // SAFETY: the kernel chooses the address of the new mapping, so it replaces none; the
+        // advice covers only this mapping.
         unsafe {
             let start = libc::mmap(ptr::null_mut(), len, rights, kind, -1, 0);
             if start == libc::MAP_FAILED {
                 return None;
             }
-            // An emulator of user space (qemu's) knows no such advice: there the children have it.
+            // A user-space emulator (qemu) does not support this advice, so its children have the
+            // memory.
             if libc::madvise(start, len, libc::MADV_DONTFORK) != 0 {
                 assert_eq!(Errno::last(), Errno::EINVAL, "this advice about private memory");
             }
@@ -58,19 +60,20 @@ unsafe impl QueueAllocator for NotInChildren {
     }
 
     unsafe fn free(&self, start: NonNull<u8>, len: usize) {
-        // SAFETY: it was given so, and no queue uses it.
+        // SAFETY: `start` and `len` are those of a mapping that `allocate` made, and the caller
+        // promises that no queue uses it.
         unsafe { libc::munmap(start.as_ptr().cast(), len) };
     }
 }
 
-/// Everything that a process has of a device.
+/// Every kind of object that a process has of a device.
 struct Everything {
     pair: Pair<Ud>,
     connected: Pair<Rc>,
     srq: SharedReceiveQueue,
     channel: CompletionChannel,
     announced: CompletionQueue,
-    /// Where the kernel has one.
+    /// `None` if the kernel has no clock page.
     clock: Option<Clock>,
 }
 
@@ -91,7 +94,7 @@ impl Everything {
         Ok(Self { pair, connected, srq, channel, announced, clock })
     }
 
-    /// Uses all of it, as its owner may.
+    /// Uses all objects, as their owner may.
     fn work(&mut self, bed: &Bed, seed: u64) -> Outcome {
         let Self { pair, connected, srq, channel, announced, clock } = self;
         fill(&connected.a.mr, 0, seed, 64)?;
@@ -117,8 +120,8 @@ impl Everything {
 
 /// Runs `child` in a child process, which ends with it, and waits for its end.
 fn in_child(child: impl FnOnce() -> Outcome) -> Outcome {
-    // SAFETY: no other case runs meanwhile, and what the child calls takes no lock that another
-    // thread of this process may hold but those of the allocator, which a fork leaves usable.
+    // SAFETY: no other case runs meanwhile. The child takes no lock that another thread of this
+    // process may hold except those of the allocator, which a fork leaves usable.
     match unsafe { fork() }.map_err(|errno| errno.to_string())? {
         ForkResult::Parent { child } => {
             match waitpid(child, None).map_err(|errno| errno.to_string())? {
@@ -135,7 +138,7 @@ fn in_child(child: impl FnOnce() -> Outcome) -> Outcome {
                 }
                 Err(_) => 2,
             };
-            // SAFETY: ends the child here and now: nothing of the parent's is dropped or flushed.
+            // SAFETY: `_exit` ends the child without dropping or flushing anything of the parent's.
             unsafe { libc::_exit(code) }
         }
     }
@@ -205,7 +208,7 @@ fn in_a_child_every_handle_says_that_it_is_the_parents(bed: &Bed) -> Outcome {
         assert_eq!(shown.matches("state: forked").count(), 2, "{shown}");
         assert!(shown.contains("forked: true"), "{shown}");
         assert!(!format!("{context:?} {channel:?} {clock:?} {:?}", connected.a.mr).is_empty());
-        // What was asked when the device was opened is known here, too.
+        // The facts that opening the device has read are still available.
         assert_eq!(context.num_ports() as u8, context.query_device().phys_port_cnt);
         assert_eq!(connected.a.mr.sge(0..64)?.length, 64);
         Ok(())
@@ -242,7 +245,7 @@ fn a_child_cancels_nothing_of_its_parents(bed: &Bed) -> Outcome {
         }
         Ok(())
     })?;
-    // Of the parent nothing is gone, and its proof is as good as before.
+    // The parent has lost nothing, and its proof is still valid.
     assert_eq!(rig.pending(&drained)?, [0, 1, 2]);
     assert_eq!(rig.pair.a.qp.cancel(&drained, 1)?.count(), 1);
     rig.resume()?;
@@ -287,7 +290,7 @@ fn a_child_that_keeps_everything_does_the_parent_no_harm(bed: &Bed) -> Outcome {
 fn the_parents_traffic_goes_on_while_children_come_and_go(bed: &Bed) -> Outcome {
     let mut everything = Some(Everything::new(bed)?);
     for seed in 0..8 {
-        // Work is under way when the process forks.
+        // Requests are outstanding when the process forks.
         let it = everything.as_mut().ok_or("it is there")?;
         let to = it.connected.b.mr.remote(1024..)?;
         let sges = [it.connected.a.mr.sge(0..1024)?];
@@ -311,7 +314,8 @@ fn the_parents_traffic_goes_on_while_children_come_and_go(bed: &Bed) -> Outcome 
 fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
     let everything = Everything::new(bed)?;
     let (from, mut to) = std::io::pipe()?;
-    // SAFETY: as in `in_child`.
+    // SAFETY: no other case runs meanwhile. The child only drops objects, and takes no lock that
+    // another thread may hold except those of the allocator, which a fork leaves usable.
     match unsafe { fork() }.map_err(|errno| errno.to_string())? {
         ForkResult::Parent { child } => {
             drop(from);
@@ -328,7 +332,7 @@ fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
             drop(to);
             let told = std::io::Read::read_exact(&mut &from, &mut [0]);
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(everything)));
-            // SAFETY: as in `in_child`.
+            // SAFETY: `_exit` ends the child without dropping or flushing anything of the parent's.
             unsafe { libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
         }
     }
@@ -346,17 +350,18 @@ fn a_ring_in_memory_of_a_destroyed_one_is_the_parents(bed: &Bed) -> Outcome {
     assert_eq!(ring(&again)?, was);
     let new = make()?;
     let starts = [was, ring(&new)?];
-    // SAFETY: bytes of the rings of queues that have nothing to do.
+    // SAFETY: the rings of `again` and `new` start there, and both queues are idle.
     starts.iter().for_each(|start| unsafe { start.write_volatile(7) });
     let mut qps = Some([again, new]);
     in_child(|| {
-        // SAFETY: as above. Ordinary pages are mapped in a child.
+        // SAFETY: the rings of `again` and `new` start there. Their pages are ordinary ones, so
+        // they are mapped in a child, too.
         let found = starts.map(|start| unsafe { start.read_volatile() });
         assert_eq!(found[0], found[1], "as protected as memory that is new");
         drop(qps.take());
         Ok(())
     })?;
-    // SAFETY: as above.
+    // SAFETY: the rings of `again` and `new` start there, and the parent still owns both queues.
     assert_eq!(starts.map(|start| unsafe { start.read_volatile() }), [7; 2]);
     for qp in qps.ok_or("they are the parent's still")? {
         qp.destroy()?;
@@ -407,13 +412,13 @@ fn a_child_can_have_a_device_of_its_own(bed: &Bed) -> Outcome {
 }
 
 fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outcome {
-    // A thread of the parent is inside of a call when the process forks.
+    // A thread of the parent is inside a call when the process forks.
     let ((asked, asks), (go, goes)) = (mpsc::channel(), mpsc::channel::<()>());
     let goes = Mutex::new(goes);
     let calls = move |called: Method| {
         if called == method::COUNTERS_READ {
             let _ = asked.send(());
-            // Until all are let go.
+            // Waits until all threads may continue.
             let _ = goes.lock().map(|goes| goes.recv());
         }
         None
@@ -429,7 +434,8 @@ fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outco
         let reads = scope.spawn(|| counters.read());
         asks.recv().expect("a call that reads the counters");
         let child = in_child(|| {
-            // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
+            // SAFETY: `alarm` only sets a timer. The signal ends a child that waits for a thread
+            // that it does not have.
             unsafe { libc::alarm(60) };
             drop(rule.take());
             let refused = counters.clone().destroy().expect_err("they are the parent's");
@@ -442,8 +448,8 @@ fn a_child_ends_its_rule_while_the_parent_reads_the_counters(bed: &Bed) -> Outco
     })
 }
 
-/// A thread of the parent's is inside of the key's state most of the time, so that it is when some of the
-/// children are made.
+/// A thread of the parent holds the key's state most of the time, so that some children are made
+/// while it does.
 fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) -> Outcome {
     const CHILDREN: usize = 12;
     let (mut pair, mut other) =
@@ -453,7 +459,7 @@ fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) ->
     let block =
         SignatureBlock::new().memory(Domain { signature, block_size: BlockSize::B512 });
     let pieces = [pair.a.mr.sge(0..2048)?];
-    // The queue has a change of the key, which ends with the queue.
+    // The queue has a pending change of the key, which ends with the queue.
     let mut batch = pair.a.qp.wr_start();
     batch.wr(1, SendFlags::SIGNALED).mkey_configure(key.configure().layout_list(&pieces));
     batch.complete()?;
@@ -461,7 +467,7 @@ fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) ->
     std::thread::scope(|scope| {
         let configures = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // Built and aborted: the key changes, and changes back.
+                // A batch that is aborted: the key changes, and changes back.
                 let mut batch = other.a.qp.wr_start();
                 for _ in 0..8 {
                     let configure = key.configure().layout_list(&pieces).signature(&block);
@@ -477,9 +483,11 @@ fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) ->
                 std::thread::yield_now();
             }
             in_child(|| {
-                // SAFETY: a child that waits for the thread, which it has not, ends by the signal.
+                // SAFETY: `alarm` only sets a timer. The signal ends a child that waits for a
+                // thread that it does not have.
                 unsafe { libc::alarm(60) };
-                // SAFETY: nothing else in the child uses them, which ends without dropping them again.
+                // SAFETY: nothing else in the child uses the originals, and the child ends without
+                // dropping them.
                 let (qp, key) = unsafe { (ptr::read(&pair.a.qp), ptr::read(&key)) };
                 drop(qp);
                 drop(key);
@@ -494,7 +502,7 @@ fn a_child_ends_a_key_and_its_queue_while_the_parent_configures_it(bed: &Bed) ->
     bed.poll_good(&mut pair.a.send_cq, 1);
     assert_eq!(key.length(), Some(2048));
     pair.a.qp.destroy().map_err(|error| error.to_string())?;
-    // The queue tells the key when it goes that the request was executed.
+    // When the queue is destroyed, the key learns that the request was executed.
     assert_eq!(key.length(), Some(2048));
     assert_eq!(other.a.qp.free_send_blocks(), other.a.qp.caps().send_blocks);
     Ok(())

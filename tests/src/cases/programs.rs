@@ -1,5 +1,5 @@
-//! Random programs of posting, polling, draining, cancelling and starting over, beside a model of
-//! what becomes of each request: it is executed, cancelled or flushed, and that once.
+//! Random programs that post, poll, drain, cancel and start over, compared with a model of each
+//! request's fate: executed, cancelled or flushed, exactly once.
 
 mod paths;
 
@@ -20,17 +20,18 @@ pub(crate) const CASES: &[Case] = cases![
     every_extended_request_is_executed_cancelled_or_flushed_once: STEP,
 ];
 
-/// Programs that are tried for each seed.
+/// Programs for each seed.
 const PROGRAMS: u32 = 220;
-/// Steps that they have at least, over one transport; four times as many over all.
+/// Number of steps that the programs must at least have, over one transport; over all transports,
+/// four times this.
 const STEPS: usize = 25_000;
 const SEEDS: [u8; 4] = [1, 2, 3, 4];
 
-/// How a request is made.
+/// The form of a request.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// With data in the request, this many 64-byte pieces behind the identifier; else with this
-    /// many entries.
+    /// With inline data: the number of 64-byte pieces after the identifier. Otherwise it determines
+    /// the number of entries.
     size: usize,
     inline: bool,
     signaled: bool,
@@ -54,24 +55,24 @@ impl Shape {
     }
 }
 
-/// What a program does next.
+/// A step of a program.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A batch, or with the list form, of these.
+    /// Posts these requests, as a batch or as a list.
     Post { shapes: Vec<Shape>, list: bool },
-    /// A batch that is built and dropped.
+    /// Builds a batch of these requests, and drops it.
     Abort(Vec<Shape>),
-    /// A batch whose last request cannot be.
+    /// Posts a batch of these requests and of one that is refused.
     Spoilt(Vec<Shape>),
     /// Lets the device work a little.
     Run(u8),
-    /// Polls for at most so many.
+    /// Polls for at most this number of completions.
     Poll(u8),
-    /// Has the device drain the queue after so many more requests.
+    /// Makes the device drain the queue after this number of further requests.
     Drain(u8),
-    /// Cancels requests, by where they stand among those posted.
+    /// Cancels requests, by their distance from the next identifier.
     Cancel { which: Vec<u8>, all_or_nothing: bool },
-    /// Lets a drained queue go on.
+    /// Resumes a drained queue.
     Resume,
     /// Moves the queue pair to the error state.
     Fail,
@@ -104,7 +105,7 @@ fn program() -> impl Strategy<Value = Vec<Step>> {
 
 /// Bytes of a message's identifier.
 const MESSAGE: usize = 8;
-/// A request, as the model has it.
+/// A request in the model.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     id: u64,
@@ -121,13 +122,13 @@ struct Run<'a, T: Path> {
     ends: Ends<T>,
     /// All requests that were posted since the queue pair started.
     posted: Vec<Request>,
-    /// How many of these are retired.
+    /// Number of retired requests among these.
     retired: usize,
-    /// Identifiers that came to the other side since then.
+    /// Identifiers that arrived at the other side since then.
     arrived: Vec<u64>,
-    /// Receives that were posted at the other side, since then if they go with the queue pair.
+    /// Receives posted at the other side: since then, if a reset drops receives.
     receives: u64,
-    /// Of these, how many wait for a message.
+    /// Number of receives that wait for a message.
     waiting: u32,
     failed: bool,
     next: u64,
@@ -172,7 +173,7 @@ impl<'a, T: Path> Run<'a, T> {
         self.posted.last().map_or(0, |last| last.first.wrapping_add(last.blocks as u16))
     }
 
-    /// Takes a request into the model, or says why the queue has no place for it.
+    /// Adds a request to the model, or returns the reason why the queue has no room for it.
     fn take(&mut self, id: u64, shape: Shape) -> Result<(), PostError> {
         let caps = self.ends.near.qp.caps();
         let (free, needed) = (self.free(), shape.blocks::<T>());
@@ -196,7 +197,7 @@ impl<'a, T: Path> Run<'a, T> {
         Ok(())
     }
 
-    /// Takes requests into the model; which one has no place, if one has not.
+    /// Adds requests to the model. Returns the one for which there is no room, if any.
     fn take_all(&mut self, shapes: &[Shape], first: u64) -> Option<(u32, PostError)> {
         for (index, shape) in (0..).zip(shapes) {
             if let Err(error) = self.take(first + u64::from(index), *shape) {
@@ -206,14 +207,15 @@ impl<'a, T: Path> Run<'a, T> {
         None
     }
 
-    /// Posts requests of these shapes; `spoilt` adds one that cannot be, `list` takes the list form.
+    /// Posts requests of these shapes. `spoilt` adds one that is refused, `list` uses the list
+    /// form.
     fn post(&mut self, shapes: &[Shape], list: bool, spoilt: bool, abort: bool) -> Outcome {
         let first = self.next;
         self.next += shapes.len() as u64;
         let before = self.posted.len();
         let expected = self.take_all(shapes, first);
         if abort || spoilt || (expected.is_some() && !list) {
-            // Nothing of it is posted.
+            // The queue posts none of them.
             self.posted.truncate(before);
         }
 
@@ -227,7 +229,7 @@ impl<'a, T: Path> Run<'a, T> {
         let mut sges: Vec<Vec<Sge>> = Vec::new();
         let mut pieces: Vec<Vec<&[u8]>> = Vec::new();
         for (shape, id) in shapes.iter().zip(first..) {
-            // The identifier in several pieces, as many as there are entries.
+            // The identifier in several pieces, one for each entry.
             let (at, parts) = (id as usize % 64 * MESSAGE, shape.entries());
             let cut = |n: usize| at + MESSAGE * n / parts;
             let entries = (0..parts).map(|n| self.ends.near.mr.sge(cut(n)..cut(n + 1)));
@@ -277,7 +279,7 @@ impl<'a, T: Path> Run<'a, T> {
         Ok(())
     }
 
-    /// Polls for at most so many completions, and holds them against the model.
+    /// Polls for at most `most` completions, and compares them with the model.
     fn poll(&mut self, most: usize) -> Result<usize, Failed> {
         let mut found = Vec::new();
         self.ends.near.send_cq.poll(most, |one| {
@@ -291,7 +293,7 @@ impl<'a, T: Path> Run<'a, T> {
             };
             let ahead = self.outstanding().iter().position(|request| request.id == *id);
             let ahead = ahead.ok_or_else(|| format!("request {id} is not outstanding"))?;
-            // Those before it complete with it, and were not to be told of by themselves.
+            // The completion retires the requests before it, which must all be unsignaled.
             let skipped = &self.outstanding()[..ahead];
             assert!(skipped.iter().all(|request| !request.signaled), "before {id}: {skipped:?}");
             assert!(
@@ -309,7 +311,8 @@ impl<'a, T: Path> Run<'a, T> {
         Ok(found.len())
     }
 
-    /// Looks at what came to the other side: the first of what was to be executed, in order.
+    /// Checks the messages at the other side: they must be the first of the requests to execute, in
+    /// order.
     fn collect(&mut self) -> Outcome {
         let mut slots = Vec::new();
         let cq = self.ends.far.completions();
@@ -325,14 +328,14 @@ impl<'a, T: Path> Run<'a, T> {
         let wanted = self.posted.iter().filter(|request| !request.cancelled && !request.flushed);
         let wanted: Vec<u64> = wanted.map(|request| request.id).collect();
         assert!(wanted.starts_with(&self.arrived), "{:?} of {wanted:?}", self.arrived);
-        // What completed well has arrived.
+        // Every request that completed successfully has arrived.
         let done = self.posted[..self.retired].iter();
         let done = done.filter(|request| !request.cancelled && !request.flushed).count();
         assert!(self.arrived.len() >= done, "{done} completed, but {:?} arrived", self.arrived);
         Ok(())
     }
 
-    /// Where the queue stands, if it is drained.
+    /// The proof of draining, if the queue is drained.
     fn drained(&self) -> Result<Option<Drained>, Failed> {
         match self.ends.near.qp.drained() {
             Ok(drained) => Ok(Some(drained)),
@@ -349,7 +352,7 @@ impl<'a, T: Path> Run<'a, T> {
             self.ends.near.qp.pending(&drained)?.map(|request| request.wr_id).collect();
         let pending: Vec<u64> = self.posted[stands..].iter().map(|request| request.id).collect();
         assert_eq!(told, pending);
-        // Mostly of the last ones, so that many are pending; and some that never were.
+        // Mostly of the last requests, so that many are pending; some were never posted.
         let wanted: Vec<u64> =
             which.iter().map(|n| self.next.saturating_sub(u64::from(n % 16))).collect();
         let mut missing: Vec<u64> =
@@ -388,7 +391,8 @@ impl<'a, T: Path> Run<'a, T> {
     fn start_over(&mut self) -> Outcome {
         let reset = QpAttributes::new().qp_state(QueueState::Reset);
         self.ends.near.qp.modify(&reset)?;
-        // What completed before is told still; it must be, before the queue pair can go on.
+        // Completions from before the reset are still there, and must be polled before the queue
+        // pair can start again.
         while self.poll(64)? > 0 {}
         self.collect()?;
         let kept = self.ends.far.start_over(&mut self.ends.near)?;
@@ -430,7 +434,7 @@ impl<'a, T: Path> Run<'a, T> {
         self.collect()
     }
 
-    /// Lets everything come to its end: nothing is left over.
+    /// Lets all work finish, and checks that nothing is left.
     fn finish(&mut self) -> Outcome {
         self.resume()?;
         self.bed.settle();
@@ -448,7 +452,7 @@ impl<'a, T: Path> Run<'a, T> {
     }
 }
 
-/// Where a receive is put.
+/// The offset of a receive's memory.
 fn slot(wr_id: u64) -> usize {
     (wr_id % u64::from(SLOTS)) as usize * SLOT
 }

@@ -1,4 +1,4 @@
-//! Memory is reached by those who may reach it, and the others are told on both sides.
+//! Requests reach only memory that they have a right to; otherwise both sides get an error.
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, ConnectOptions, Data};
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     what_goes_before_a_failure_arrives_and_what_follows_is_flushed,
 ];
 
-/// What is wrong with a key or with where it is used.
+/// The fault of an address or key.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     Index,
@@ -41,7 +41,7 @@ impl Wrong {
         Self::Deregistered,
     ];
 
-    /// An address and keys for 64 bytes in `mr`, and wrong; `other` is of another domain.
+    /// A faulty address and key for 64 bytes in `mr`; `other` is of another domain.
     fn spoil(self, mr: &MemoryRegion, other: &MemoryRegion, gone: (u64, u32)) -> (u64, u32) {
         let (start, end) = (mr.addr(), mr.addr() + mr.len() as u64);
         match self {
@@ -56,7 +56,7 @@ impl Wrong {
     }
 }
 
-/// The key of a region that was, and where it was.
+/// The address and the key of a region that was deregistered.
 fn gone(end: &End<impl Traffic>) -> Result<(u64, u32), Failed> {
     let mr = end.pd.memory(4096).access(crate::pair::ALL_ACCESS).register()?;
     let place = (mr.addr(), mr.rkey());
@@ -64,15 +64,15 @@ fn gone(end: &End<impl Traffic>) -> Result<(u64, u32), Failed> {
     Ok(place)
 }
 
-/// Waits until the end's queue pair has told that the other side wanted what it may not have.
+/// Waits for the event that a request of the other side had no right to the memory.
 fn access_error(bed: &Bed, end: &End<Rc>) {
     let events = end.context.async_events();
     let expected = AsyncEvent::QpAccessError(end.qp.id());
     bed.until("an access error", || events.next().expect("the device is there") == Some(expected));
 }
 
-/// Posts `post` and one request more at `a`: the first fails as said, the other is flushed, and
-/// the receives of both sides, too.
+/// Posts `post` and one more request at `a`. The first fails as given, the other is flushed, and
+/// the receives of both sides as well.
 fn fails<T: Traffic>(
     bed: &Bed,
     pair: &mut Pair<T>,
@@ -109,7 +109,7 @@ fn a_remote_key_that_is_wrong_in_any_way_fails_the_request_and_both_queue_pairs(
             let sges = [pair.a.mr.sge(128..192)?];
             let post = Post::new(op, 1, Data::Sges(&sges)).remote(RemoteAddress { addr, rkey });
             fails(bed, &mut pair, Form::ALL[n % 2], post, Syndrome::RemoteAccess)?;
-            // The other side hears of it, gets no completion for it, and is in error, too.
+            // The other side gets an event, no completion, and is in the error state, too.
             access_error(bed, &pair.b);
             assert_eq!(flushed(&bed.poll(pair.b.recv_cq(), 2)), [901, 902]);
             assert_eq!(pair.b.qp.query()?.qp_state, QueueState::Error);
@@ -154,7 +154,7 @@ fn a_queue_pair_that_does_not_grant_a_right_refuses_it_to_all_keys(bed: &Bed) ->
         let post = Post::new(op, 1, Data::Sges(&sges)).remote(pair.b.mr.remote(0..)?);
         let Pair { a, b } = &mut pair;
         a.post(Form::Typed, post)?;
-        // Devices differ in which of two names they give it.
+        // Devices report one of two errors here.
         let failed = bed.poll_one(&mut a.send_cq);
         let names = [Some(Syndrome::RemoteAccess), Some(Syndrome::RemoteInvalidRequest)];
         assert!(names.contains(&syndrome(&failed)), "{failed:?}");
@@ -169,7 +169,7 @@ fn an_unreliable_write_that_is_not_allowed_vanishes(bed: &Bed) -> Outcome {
     let wrong = RemoteAddress { addr: b.mr.addr(), rkey: !b.mr.rkey() };
     a.post(Form::Typed, Post::new(Op::Write, 1, Data::Inline(&[b"lost"])).remote(wrong))?;
     a.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"found"])))?;
-    // Nobody is told, and the next message comes through.
+    // No side gets an error, and the next message arrives.
     let done = bed.poll_good(&mut a.send_cq, 2);
     assert_eq!(wr_ids(&done), [1, 2]);
     bed.poll_good(b.recv_cq(), 1);
@@ -189,7 +189,7 @@ fn a_local_key_that_is_wrong_in_any_way_fails_the_request(bed: &Bed) -> Outcome 
             let post = Post::new(op, 1, Data::Sges(&sges)).remote(remote);
             fails(bed, &mut pair, Form::ALL[n % 2], post, Syndrome::LocalProtection)?;
             untouched(&pair.b.mr, 4096 + 1..4096 + 65);
-            // The other side has seen nothing, and waits.
+            // The other side has seen nothing, and still waits.
             bed.nothing(pair.b.recv_cq());
         }
     }
@@ -253,7 +253,7 @@ fn a_receive_that_is_too_short_fails_both_sides(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A list that is shorter than the one that stood in its place leaves nothing of that one.
+/// A receive with a shorter list than the one in its slot a lap before must end with its own list.
 fn a_receive_ends_with_its_list_and_not_with_that_of_a_lap_before(bed: &Bed) -> Outcome {
     for entries in 1..8_usize {
         let options = PairOptions::default().recv_wr(4).recv_sge(8);
@@ -291,7 +291,7 @@ fn a_datagram_from_memory_of_another_domain_stops_its_sender_only(bed: &Bed) -> 
     let done = bed.poll(&mut a.send_cq, 2);
     assert_eq!(syndrome(&done[0]), Some(Syndrome::LocalProtection));
     assert_eq!(flushed(&done[1..]), [4]);
-    // What it receives it goes on receiving; and from SQE it can go back to sending.
+    // The queue pair still receives, and can return from SQE to sending.
     b.post(Form::Typed, Post::new(Op::Send, 5, Data::Inline(&[b"still there"])))?;
     bed.poll_good(&mut b.send_cq, 1);
     assert_eq!(wr_ids(&bed.poll_good(a.recv_cq(), 1)), [2]);
@@ -311,7 +311,7 @@ fn access_up_to_the_last_byte_is_allowed_and_not_one_beyond(bed: &Bed) -> Outcom
     for length in [1, 4095, 4096, 4097, 5000] {
         for (op, beyond) in [Op::Write, Op::Read].into_iter().flat_map(|op| [(op, 0), (op, 1)]) {
             let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
-            // Owned memory is in whole pages, but a region is as long as it was asked for.
+            // Owned memory has whole pages, but a region has the length asked for.
             let mr = b.pd.memory(length).access(crate::pair::ALL_ACCESS).register()?;
             let sges = [a.mr.sge(0..length)?];
             let remote = RemoteAddress { addr: mr.addr() + beyond, rkey: mr.rkey() };
@@ -337,7 +337,8 @@ fn what_goes_before_a_failure_arrives_and_what_follows_is_flushed(bed: &Bed) -> 
             })
             .collect();
         a.post_all(form, &posts)?;
-        // Before the failure only what was signaled, from it on every request, once, in order.
+        // Before the failure only signaled requests complete, and from it on every request, once,
+        // in order.
         let done = bed.poll(&mut a.send_cq, 4 + 9);
         assert_eq!(wr_ids(&done[..4]), [0, 3, 6, 9]);
         assert!(done[..4].iter().all(|done| syndrome(done).is_none()));

@@ -1,4 +1,4 @@
-//! Queue pairs: what they hold, their halves, their groups, and what they belong to.
+//! Queue pairs: capacities, halves, multicast groups, and the objects that they belong to.
 
 use crate::panics::panic_of;
 use crate::prelude::*;
@@ -192,7 +192,7 @@ fn connect_two(
 }
 
 fn doorbells_are_rung_as_chosen(bed: &Bed) -> Outcome {
-    // Of its own: other cases may have taken all registers of the context that they share.
+    // A context of its own, because other cases may have taken all registers of a shared one.
     let context = bed.device().open()?;
     let has_blueflame = context.query_device().queues.bf_reg_size > 0;
     for (choice, mode) in [
@@ -208,7 +208,7 @@ fn doorbells_are_rung_as_chosen(bed: &Bed) -> Outcome {
         let mut pair = Pair { a, b: bed.end::<Rc>(&options)? };
         crate::pair::connect_ends(&mut pair.a, &mut pair.b, &options)?;
         assert_eq!(pair.a.qp.doorbell_mode(), mode);
-        // A request that is copied to the register, one that is too long for it, and a batch.
+        // A request that is copied to the register, one that is too long for that, and a batch.
         let to = pair.b.mr.remote(..)?;
         for (seed, length, count) in [(1, 8, 1), (2, 190, 1), (3, 40, 3)] {
             let bytes = pattern(seed, length);
@@ -236,7 +236,7 @@ fn registers_are_shared_once_there_are_no_more(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let error = bed.end_in::<Rc>(&context, &options.doorbell(DoorbellChoice::BlueFlame));
     assert!(error.is_err(), "there is no register left");
-    // A register comes back with the queue pair that had it.
+    // Destroying a queue pair frees its register.
     drop(ends.remove(0));
     let again = bed.end_in::<Rc>(&context, &options.doorbell(DoorbellChoice::BlueFlame))?;
     assert_eq!(again.qp.doorbell_mode(), DoorbellMode::BlueFlame);
@@ -252,7 +252,8 @@ fn a_device_without_blueflame_rings_plain_doorbells(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Writes something from one queue pair of a context to another; how it rang.
+/// Writes a few bytes from one queue pair of a context to another, and returns the kind of
+/// doorbell.
 fn one_write(bed: &Bed, context: &Context) -> Result<DoorbellMode, Failed> {
     let options = PairOptions::default();
     let (mut a, mut b) = (bed.end_in::<Rc>(context, &options)?, bed.end_in(context, &options)?);
@@ -340,7 +341,7 @@ fn halves_work_in_threads_of_their_own(bed: &Bed) -> Outcome {
     let (mut send_cq, mut recv_cq) = (a.send_cq, b.recv_cq.ok_or("two queues")?);
     let sge = b.mr.sge(0..8)?;
     std::thread::scope(|scope| {
-        // One posts receives, one posts sends, two poll, and the control half looks on.
+        // One thread posts receives, one posts sends, two poll, and one queries the control half.
         scope.spawn(move || {
             for wr_id in 0..MESSAGES {
                 until(|| receive.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).is_ok());
@@ -369,7 +370,7 @@ fn halves_work_in_threads_of_their_own(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// How long a thread waits for the others.
+/// Time limit for a thread to wait for the others.
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[track_caller]
@@ -406,7 +407,7 @@ fn halves_join_again_and_only_with_their_own(bed: &Bed) -> Outcome {
 
     let (_send, receive, control) = whole.split();
     let (foreign, ..) = pair.b.qp.split();
-    // Two queue pairs are not one.
+    // Halves of two queue pairs do not join.
     panic_of(|| QueuePair::join(foreign, receive, control));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Memory regions that are registered anew.
+//! Memory regions that are registered again.
 
 use crate::prelude::*;
 use mlx5::ErrorKind;
@@ -50,7 +50,7 @@ fn a_region_gets_other_rights(bed: &Bed) -> Outcome {
     assert!(mr.remote(..).is_err());
     let former = RemoteAddress { addr: mr.addr(), rkey: mr.rkey() };
     assert_eq!(write(&mut a, former)?, Some(Syndrome::RemoteAccess));
-    // Who had the right may still be at it.
+    // A peer that had the right may still be writing.
     let refused = mr.as_slice().expect_err("it could be written");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     Ok(())
@@ -63,7 +63,7 @@ fn a_region_moves_to_another_domain(bed: &Bed) -> Outcome {
     let mr = mr.reregister().pd(&a.pd).apply()?;
     assert_eq!(*mr.pd(), a.pd);
     other.destroy()?;
-    // A queue pair of the domain may use it.
+    // A queue pair of the new domain may use the region.
     let read = _b.mr.remote(..)?;
     let sge = mr.sge(0..8)?;
     let mut batch = a.qp.wr_start();
@@ -83,7 +83,8 @@ fn memory_that_a_region_had_stays_until_it_is_deregistered(bed: &Bed) -> Outcome
     let mr = mr.reregister().memory(4096).apply()?;
     let third = mr.as_ptr().ok_or("memory of its own")?;
     assert!(first != second && second != third && first != third, "nothing was freed between");
-    // SAFETY: the region keeps what it had; the device was told of other memory.
+    // SAFETY: the region keeps its former memory until it is deregistered, and the device now uses
+    // other memory.
     unsafe { first.write_volatile(7) };
     mr.deregister()?;
     assert_eq!(context.leaked(), 0);
@@ -113,7 +114,7 @@ fn a_region_that_the_kernel_refuses_comes_back(bed: &Bed) -> Outcome {
     let pd = context.alloc_pd()?;
     let mr = pd.allocate(4096)?;
     let addr = mr.addr();
-    // The first call gives the new memory.
+    // The first call allocates the new memory, so this fails the second.
     bed.simulator().fail_call(2, mlx5::Errno::EIO);
     let (mr, error) = mr.reregister().memory(8192).apply().expect_err("the kernel refuses").into_parts();
     assert_ne!(error.kind(), ErrorKind::InvalidArgument);

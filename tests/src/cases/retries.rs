@@ -1,4 +1,4 @@
-//! A reliable connection tries again, for as long as it was told to, and says when it gives up.
+//! A reliable connection retries as often as it is set to, and then fails with an error.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_request_that_the_device_fails_has_the_devices_code: SIMULATOR,
 ];
 
-/// Impatient options.
+/// Options with few retries and short timeouts.
 fn impatient() -> Result<ConnectOptions, Failed> {
     Ok(ConnectOptions::default()
         .timeout(AckTimeout::new(8)?)
@@ -64,7 +64,7 @@ fn a_sender_gives_up_when_the_receiver_stays_not_ready(bed: &Bed) -> Outcome {
         let done = bed.poll(&mut a.send_cq, 3);
         assert_eq!(syndrome(&done[0]), Some(Syndrome::RnrRetryExceeded));
         assert_eq!(flushed(&done[1..]), [1, 2]);
-        // The receiver did nothing wrong, and is as it was.
+        // The receiver made no mistake, and is unaffected.
         bed.nothing(b.recv_cq());
         assert_eq!(b.qp.query()?.qp_state, QueueState::ReadyToSend);
     }
@@ -92,7 +92,7 @@ fn a_shared_receive_queue_that_is_empty_makes_the_sender_wait(bed: &Bed) -> Outc
     Ok(())
 }
 
-/// A pair whose `b` then goes away, as `leave` does it.
+/// A pair whose `b` then disappears through `leave`.
 fn peer_leaves(bed: &Bed, leave: impl Fn(&mut End<Rc>) -> Outcome) -> Outcome {
     for op in [Op::Send, Op::Write, Op::Read] {
         let options = PairOptions::default().connect(Some(impatient()?));

@@ -1,4 +1,4 @@
-//! Rings wrap, again and again, and every message stays what it is.
+//! Rings wrap, again and again, and every message arrives unchanged.
 
 use crate::prelude::*;
 use mlx5::{Data, SharedReceiveQueue};
@@ -13,14 +13,14 @@ pub(crate) const CASES: &[Case] = cases![
     block_counters_wrap_beyond_sixteen_bits,
 ];
 
-/// Laps that a ring is to make.
+/// Laps of each ring.
 const LAPS: u32 = 10;
 /// Bytes of a unit of a request.
 const UNIT: u32 = 16;
-/// The most units that a request can say it has.
+/// The largest number of units that a request's header can hold.
 const MOST_UNITS: u32 = 63;
 
-/// Numbers that look like random ones, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -32,13 +32,13 @@ impl Numbers {
     }
 }
 
-/// How many units a request may have: its last block need not be whole.
+/// The largest number of units of a request; its last block need not be full.
 fn most_units(bed: &Bed) -> u32 {
     u32::from(bed.context().query_device().queues.max_sq_desc_sz).min(MOST_UNITS * UNIT) / UNIT
 }
 
-/// RDMA writes of exactly `units` units, inline or as a list of as many short entries as fit, lap
-/// after lap on one ring; what arrives is looked at after each.
+/// RDMA writes of exactly `units` units, inline or as a list of the largest number of short
+/// entries, lap after lap on one ring. The data is checked after each.
 fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     /// Control segment and remote address.
     const HEAD: u32 = 2;
@@ -57,7 +57,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
         for units in (4 * blocks - 3).max(HEAD + 1)..=last {
             let sges = (units - HEAD) as usize;
             let longest = sges * UNIT as usize - 4;
-            // The longest and the shortest data that take so many units.
+            // The longest and the shortest data that take this number of units.
             let shorter = 15.min(longest - 1);
             let length_of =
                 |seed: u64| longest - if seed.is_multiple_of(3) { shorter } else { 0 };
@@ -85,7 +85,7 @@ fn rc_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
                 assert_eq!(a.qp.free_send_blocks(), caps.send_blocks);
             }
         }
-        // The same places in the ring, as lists of entries.
+        // The same blocks of the ring, with lists of entries.
         if caps.max_send_sge > 1 {
             let most = caps.max_send_sge as usize;
             for round in 0..(LAPS * caps.send_blocks / blocks) as usize {
@@ -136,8 +136,8 @@ fn ud_requests_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Writes of all sizes, in runs of all lengths, signaled here and there: whatever falls on the end
-/// of the ring.
+/// Writes of all sizes, in runs of all lengths, some of them signaled, so that all kinds of
+/// requests cross the end of the ring.
 fn requests_of_mixed_sizes_wrap_at_every_place(bed: &Bed) -> Outcome {
     const INLINE: u64 = 300;
     let options = PairOptions::default().send_wr(7).inline(INLINE as u32).send_sge(6);
@@ -174,7 +174,8 @@ fn requests_of_mixed_sizes_wrap_at_every_place(bed: &Bed) -> Outcome {
             }
             Err(PostError::UnsignaledRun) => {
                 assert!(!signaled && waiting.iter().all(|request| !request.1));
-                // What the refusal promises: a largest request, signaled, has room.
+                // A run without room for unsignaled requests still has room for a signaled one of
+                // the largest size.
                 let write =
                     Post::new(Op::Write, wr_id, data).remote(b.mr.remote(slot..)?);
                 a.post(form, write)?;
@@ -182,7 +183,8 @@ fn requests_of_mixed_sizes_wrap_at_every_place(bed: &Bed) -> Outcome {
             }
             Err(other) => return Err(other.into()),
         }
-        // Entries are read when the device comes to them: their memory is used again after that.
+        // The device reads the entries' memory when it executes the request, so the memory is only
+        // used again after that.
         while let Some(last) = waiting.iter().rposition(|request| request.1) {
             let done = bed.poll_good(&mut a.send_cq, 1)[0].as_completion().wr_id();
             let first = waiting.iter().position(|request| request.1).unwrap_or(last);
@@ -201,7 +203,7 @@ fn receives_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     drop(context);
     let sizes = std::iter::successors(Some(1), |entries| Some(entries * 2));
     for entries in sizes.take_while(|entries| *entries <= most) {
-        // A ring is full of receives, and the list is as long as it may be, or shorter by one.
+        // A ring full of receives, with lists of the maximal length, or one entry shorter.
         let options = PairOptions::default().recv_wr(8).recv_sge(entries);
         let Pair { mut a, mut b } = bed.pair::<Rc>(&options)?;
         let caps = b.qp.caps();
@@ -241,8 +243,8 @@ fn receives_of_every_size_wrap_the_ring_ten_times(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Two connections take from one shared receive queue and complete on queues of their own, which
-/// are polled in any order: so its requests come back in another order than they were posted in.
+/// Two connections take from one shared receive queue and complete on queues of their own. The case
+/// polls these in any order, so requests are freed in another order than that of posting.
 fn a_shared_receive_queue_wraps_ten_times_out_of_order(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     for (max_wr, max_sge) in [(1, 1), (7, 1), (16, 3), (31, 15)] {
@@ -256,7 +258,7 @@ fn a_shared_receive_queue_wraps_ten_times_out_of_order(bed: &Bed) -> Outcome {
         let mut numbers = Numbers(7);
         let mut free: Vec<u64> = (0..capacity).collect();
         let mut posted = 0_u64;
-        // What is under way on each connection: seeds and lengths, in order.
+        // The outstanding messages of each connection: seeds and lengths, in order.
         let mut waiting = [(); 2].map(|()| std::collections::VecDeque::new());
         let mut seed = 0;
         while posted < u64::from(LAPS) * capacity {
@@ -361,7 +363,7 @@ fn a_completion_queue_wraps_ten_times_at_every_depth(bed: &Bed) -> Outcome {
         assert!(capacity >= entries as usize);
         let mut next = 0_u64;
         for lap in 0..LAPS as usize + 1 {
-            // Not always full, so that the laps of the ring start everywhere.
+            // The ring is not full in every lap, so that laps start at every slot.
             let count = capacity - if capacity > 1 { lap % 2 } else { 0 };
             for i in 0..count {
                 let write = Post::new(Op::Write, next + i as u64, Data::Inline(&[b"12345678"]));

@@ -1,5 +1,5 @@
-//! Frames that should not be: too short, too long, with headers that lie; and buffers that are
-//! missing or too small.
+//! Frames that are too short, too long, or have headers with false lengths; and receive buffers
+//! that are missing or too small.
 
 use crate::frames::{ETHERNET, Flow, plain};
 use crate::prelude::*;
@@ -35,7 +35,7 @@ fn frames_without_a_receive_are_dropped_and_counted_and_nothing_stalls(bed: &Bed
     if bed.is_simulated() {
         assert_eq!(dropped(), 17);
     }
-    // Receives go on with the next frame.
+    // Reception continues with the next frame.
     b.recv(1);
     a.send(bed, &plain(99));
     assert_eq!(b.next(bed).frame, plain(99));
@@ -76,7 +76,7 @@ fn a_frame_shorter_than_its_header_is_an_error_of_the_request(bed: &Bed) -> Outc
 fn a_frame_longer_than_the_port_allows_is_not_sent(bed: &Bed) -> Outcome {
     let Stations { mut a, mut b, rule: _rule } = bed.stations()?;
     b.recv_short(2, SLOT);
-    // Longer than jumbo frames are.
+    // Longer than a jumbo frame.
     let long = plain(20_000);
     a.send(bed, &long);
     b.hears_nothing(bed);

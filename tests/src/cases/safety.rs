@@ -1,5 +1,5 @@
-//! What safe code can do that nobody should, and what comes of it: leaked batches, proofs of other
-//! queue pairs, halves that are missing, closures that panic.
+//! Misuse in safe code, and its consequences: leaked batches, proofs of other queue pairs, missing
+//! halves, closures that panic.
 
 use super::cancel::rig::{Rig, ids};
 use crate::pair::connect_ends;
@@ -24,7 +24,8 @@ fn a_proof_is_outdated_by_modify_as_by_resume(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let old = rig.drain(0)?;
     rig.send_all(0..2)?;
-    // The device drained it by itself: as far as is known here, nothing changes.
+    // The device drained the queue by itself, which does not change the state that the driver
+    // knows.
     assert_eq!(rig.pair.a.qp.state(), QueueState::ReadyToSend);
     let go_on = QpAttributes::new()
         .qp_state(QueueState::ReadyToSend)
@@ -90,7 +91,7 @@ fn a_predicate_may_let_the_queue_go_on(bed: &Bed) -> Outcome {
 fn a_batch_of_many_minds_the_state_when_it_is_completed(bed: &Bed) -> Outcome {
     for requests in [1, 2, 16] {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
-        // From here on it is known how much room there is.
+        // After these batches the poster knows how much room there is.
         for _ in 0..2 {
             let mut batch = pair.a.qp.wr_start();
             batch.wr(0, SendFlags::SIGNALED).send().inline_data(b"x");
@@ -123,7 +124,7 @@ fn a_leaked_batch_leaves_the_next_list_alone(bed: &Bed) -> Outcome {
 fn halves_join_only_with_the_receive_half(bed: &Bed) -> Outcome {
     let end = bed.end::<Rc>(&PairOptions::default())?;
     let (send, receive, control) = end.qp.split();
-    // A reset would not empty the half that is missing.
+    // A reset could not empty the missing half.
     panic_of(|| QueuePair::join(send, None, control));
     drop(receive);
     Ok(())
@@ -133,7 +134,7 @@ fn a_shared_queue_of_another_context_is_refused(bed: &Bed) -> Outcome {
     let (context, other) = (bed.context(), bed.context());
     let srq = other.alloc_pd()?.create_srq(4).build()?;
     let pd = context.alloc_pd()?;
-    // The kernel would take the one of this context that has the same handle.
+    // Without the check, the kernel would take the queue of this context with the same handle.
     let _same_handle = pd.create_srq(4).build()?;
     let cq = context.create_cq(4).build()?;
     let error = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build().err().ok_or("refused")?;
@@ -142,7 +143,8 @@ fn a_shared_queue_of_another_context_is_refused(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Nothing would keep the other queue pair's memory for a poller that it does not know.
+/// The poller of that queue does not know the queue pair, so nothing would keep the queue pair's
+/// memory for it.
 fn a_completion_on_a_queue_that_its_queue_pair_has_not_is_corruption(bed: &Bed) -> Outcome {
     const USER_INDEX: u8 = 33;
     let context = bed.context();
@@ -150,7 +152,7 @@ fn a_completion_on_a_queue_that_its_queue_pair_has_not_is_corruption(bed: &Bed) 
     let (mut a, mut b) =
         (bed.end_in::<Rc>(&context, &options)?, bed.end_in::<Rc>(&context, &options)?);
     connect_ends(&mut a, &mut b, &options)?;
-    // Of the two indexes, the first is that of `a`.
+    // Of the two user indexes, the first is that of `a`.
     let patch = [0, 1, 2].map(|byte| (USER_INDEX + byte, 0)).to_vec();
     let fault = Fault::CorruptCqe { cqn: Some(b.send_cq.cqn()), patch };
     bed.simulator().inject(0, fault);
@@ -179,7 +181,7 @@ fn a_destroyed_queue_pair_gives_shared_requests_back(bed: &Bed) -> Outcome {
             from.post(Form::Typed, Post::new(Op::Send, wr_id, Data::Inline(&[b"x"])))?;
             bed.poll_good(&mut from.send_cq, 1);
         }
-        // Nobody is told of the messages any more, but the requests are free.
+        // The messages have no completions any more, but their requests are free.
         to.qp.destroy()?;
         bed.nothing(to.recv_cq.as_mut().ok_or("two queues")?);
     }

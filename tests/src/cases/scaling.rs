@@ -1,4 +1,4 @@
-//! Receive-side scaling: packets that are spread over work queues by a hash.
+//! Receive-side scaling: a hash spreads packets over work queues.
 
 use crate::frames::{Flow, plain};
 use crate::prelude::*;
@@ -23,7 +23,7 @@ const ROOM: usize = 512;
 /// Receives of each queue.
 const RECEIVES: usize = 64;
 
-/// Work queues that take the packets to the group.
+/// Work queues among which the packets to the group are spread.
 struct Spread {
     queues: Vec<(WorkQueue, CompletionQueue)>,
     memory: MemoryRegion,
@@ -66,7 +66,7 @@ impl Spread {
         Ok(rule)
     }
 
-    /// The queue that has received a frame, and its completion.
+    /// The number of the queue that received a frame, and the completion.
     #[track_caller]
     fn next(&mut self, bed: &Bed, frame: &[u8]) -> (usize, OwnedCompletion) {
         let mut found = None;
@@ -201,7 +201,7 @@ fn a_work_queue_in_error_flushes_its_receives(bed: &Bed) -> Outcome {
     spread.queues[0].0.to_error()?;
     let rest = bed.poll(&mut spread.queues[0].1, RECEIVES);
     assert_eq!(flushed(&rest).len(), RECEIVES);
-    // The other queue goes on.
+    // The other queue still works.
     let mut received = 0;
     for port in 0..16 {
         let frame = Flow { ports: (port, 1), ..Flow::UDP4 }.frame(&[7; 40]);
@@ -228,7 +228,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
     assert_eq!(queue.state(), WqState::Reset);
     let sge = spread.memory.sge(0..ROOM)?;
     assert_eq!(queue.recv(1, sge), Err(PostError::State(QueueState::Reset)));
-    // What has come before would be taken for what comes next.
+    // Completions from before the reset could be taken for new ones.
     let error = queue.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("`purge`"), "{error}");
@@ -239,7 +239,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
         a.send(bed, &frame);
         spread.next(bed, &frame);
     }
-    // From the error state too, when the flushed receives were seen.
+    // The same from the error state, after the flushed receives were polled.
     let (queue, cq) = &mut spread.queues[0];
     for _ in 0..3 {
         queue.recv(1, sge)?;
@@ -250,7 +250,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
     spread.start()?;
     a.send(bed, &frame);
     spread.next(bed, &frame);
-    // Tags are stripped as soon as that is asked.
+    // The queue strips tags as soon as it is asked to.
     let (queue, _) = &mut spread.queues[0];
     queue.set_vlan_stripping(true)?;
     a.send(bed, &crate::frames::tagged(&frame, 0x2abc));

@@ -1,4 +1,4 @@
-//! Packets that the device cuts into segments (TSO).
+//! Packets that the device segments (TSO).
 
 use crate::frames::{self, ETHERNET, Flow, tagged};
 use crate::prelude::*;
@@ -15,15 +15,15 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_without_room_for_headers_takes_none: RAW_PACKETS,
 ];
 
-/// Bytes of headers that the queues take.
+/// Bytes of headers for which the queues have room.
 const HEADER: u32 = 128;
 
 fn stations(bed: &Bed) -> Result<Stations, Failed> {
     bed.stations_with(|a| a.max_tso_header(HEADER).max_send_wr(16), |b| b)
 }
 
-/// The segments of a packet, made here: each with the lengths, identification, sequence number and
-/// flags that it must have, and right checksums.
+/// The expected segments of a packet, computed here: each with its lengths, identification,
+/// sequence number, flags and checksums.
 fn segments(flow: Flow, payload: &[u8], mss: usize) -> Vec<Vec<u8>> {
     let count = payload.len().div_ceil(mss).max(1);
     let network = if flow.six { 40 } else { 20 };
@@ -52,7 +52,7 @@ fn header(flow: Flow, payload: &[u8]) -> Vec<u8> {
     whole[..whole.len() - payload.len().min(60_000)].to_vec()
 }
 
-/// Sends a packet to be cut, and waits for its one completion.
+/// Sends a packet to segment, and waits for its one completion.
 #[track_caller]
 fn send(bed: &Bed, a: &mut Station, header: &[u8], mss: u16, payload: &[Sge], flags: SendFlags) {
     let packet = Segmented { header, mss, payload };
@@ -169,7 +169,7 @@ fn segments_that_cannot_be_are_refused_before_they_are_posted(bed: &Bed) -> Outc
     let refused = a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).send_tso(packet));
     let refused = refused.expect_err("longer than the device cuts").error();
     assert!(matches!(refused, PostError::MessageTooLong { .. }), "{refused:?}");
-    // None of it was posted.
+    // Nothing of the request was posted.
     b.recv(1);
     send(bed, &mut a, &whole, 1000, &[sge], SendFlags::IP_CSUM);
     assert_eq!(b.next(bed).frame.len(), whole.len() + 100);
@@ -191,7 +191,7 @@ fn headers_that_are_not_tcps_are_an_error_of_the_request(bed: &Bed) -> Outcome {
         a.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED | SendFlags::IP_CSUM).send_tso(packet))?;
         assert_eq!(syndrome(&bed.poll_one(&mut a.send_cq)), Some(Syndrome::LocalQpOperation));
         b.hears_nothing(bed);
-        // The queue has failed. After RESET it is as new.
+        // The queue pair has failed. A reset makes it usable again.
         a.qp.reset()?;
         a.qp.activate(a.port)?;
         a.send(bed, &frames::plain(60));

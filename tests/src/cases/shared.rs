@@ -17,10 +17,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_shared_queue_pair_is_cancelled_while_others_post: STEP | DEVX,
 ];
 
-/// How long the threads of a case may take.
+/// Time limit for the threads of a case.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Repeats `attempt` until it has an answer.
+/// Repeats `attempt` until it returns a value.
 #[track_caller]
 fn persist<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -33,20 +33,20 @@ fn persist<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Now and then, lets others try to come between.
+/// Yields now and then, so that other threads interleave.
 fn interrupted(seed: u64) {
     if (seed ^ seed >> 16).is_multiple_of(5) {
         std::thread::yield_now();
     }
 }
 
-/// Whose request it is, in which batch, which of it, and of how many.
+/// Packs poster, batch, part and number of parts into an identifier.
 fn name(poster: u64, batch: u64, part: u64, of: u64) -> u64 {
     poster << 48 | batch << 16 | part << 8 | of
 }
 
-/// Checks that requests come batch by batch, and the batches of each poster in order; returns how
-/// many batches of each there were.
+/// Checks that requests complete batch by batch, and the batches of each poster in order. Returns
+/// the number of batches of each.
 fn whole(ids: &[u64], posters: usize) -> Vec<u64> {
     let mut batches = vec![0; posters];
     let mut rest = ids;
@@ -71,7 +71,7 @@ fn posted(result: Result<(), BatchError>) -> Option<()> {
     }
 }
 
-/// Polls until `count` completions came; their identifiers.
+/// Polls until there were `count` completions, and returns their identifiers.
 fn polled(cq: &SharedCompletionQueue, count: usize) -> Vec<u64> {
     let mut ids = Vec::new();
     persist("completions", || {
@@ -111,7 +111,7 @@ fn batches_of_many_posters_stay_together_and_complete_once(bed: &Bed) -> Outcome
                             }
                         }))
                     });
-                    // Some of it is thought better of.
+                    // Builds another batch, and drops it.
                     let mut half = qp.lock_send();
                     let mut aborted = half.wr_start();
                     aborted.wr(u64::MAX, SendFlags::SIGNALED).rdma_write(remote).inline_data(b"no");
@@ -122,7 +122,7 @@ fn batches_of_many_posters_stay_together_and_complete_once(bed: &Bed) -> Outcome
     });
     assert_eq!(ids.len() as u64, total);
     assert_eq!(whole(&ids, POSTERS), [BATCHES; POSTERS]);
-    // What was written last is what completed last.
+    // The last write to complete was the last to be executed.
     let mut last = [0; 8];
     b.mr.read_at(0, &mut last)?;
     assert_eq!(last, ids[ids.len() - 1].to_le_bytes());
@@ -152,8 +152,8 @@ fn lists_of_many_posters_stay_together(bed: &Bed) -> Outcome {
                         })
                         .collect();
                     let mut rest = &requests[..];
-                    // Of a list, what finds no room is left; with the half locked nobody comes
-                    // between.
+                    // A list ends at the first request without room. The lock on the send half
+                    // keeps other posters from posting in between.
                     let mut half = qp.lock_send();
                     persist("room in the send queue", || match half.post_send(rest) {
                         Ok(()) => Some(()),
@@ -284,7 +284,7 @@ fn what_panics_in_a_critical_section_leaves_the_queue_as_it_was(bed: &Bed) -> Ou
         let panic = catch_unwind(AssertUnwindSafe(|| cq.poll(1, |_| resume_unwind(Box::new("of a poll")))));
         panic.is_err()
     });
-    // It was handed out, and is not again.
+    // That completion was consumed, and does not come again.
     bed.settle();
     assert_eq!(polled(&cq, 1), [3]);
     Ok(())
@@ -304,7 +304,7 @@ fn a_shared_queue_pair_is_reset_and_leaves_reset(bed: &Bed) -> Outcome {
         .qp_access_flags(Access::REMOTE_WRITE);
     qp.modify(&init)?;
     assert_eq!(qp.state(), QueueState::Init);
-    // What is posted stays when INIT follows INIT.
+    // Posted requests stay when INIT follows INIT.
     qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }])?;
     qp.modify(&init)?;
     let mut qp = qp.into_inner();
@@ -340,7 +340,7 @@ fn a_shared_queue_pair_is_cancelled_while_others_post(bed: &Bed) -> Outcome {
                 posting.fetch_sub(1, Relaxed);
             });
         }
-        // All even ones are to go, however many are there when it is looked.
+        // Cancels all even identifiers, however many there are at that moment.
         let mut cancelled = 0;
         loop {
             let over = posting.load(Relaxed) == 0;

@@ -52,14 +52,14 @@ impl Shared {
         Ok(Self { senders, receivers, srq, memory })
     }
 
-    /// Posts a request into the place of the memory that its identifier says.
+    /// Posts a request whose memory is at the offset for its identifier.
     fn post(&mut self, wr_id: u64) -> Result<(), PostError> {
         let at = wr_id as usize % 64 * MESSAGE;
         let sge = self.memory.sge(at..at + MESSAGE).expect("inside the memory");
         self.srq.post_recv(&[ReceiveWr { wr_id, sges: &[sge] }]).map_err(|refused| refused.error())
     }
 
-    /// Sends a message by one of the senders, and waits until it is there.
+    /// Sends a message through one of the senders, and waits until it has arrived.
     fn send(&mut self, bed: &Bed, sender: usize, seed: u64) -> Outcome {
         let message = pattern(seed, MESSAGE);
         let pieces = [&message[..]];
@@ -69,7 +69,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Which request a receiver's next message went to.
+    /// The identifier of the request that a receiver's next message took.
     fn received(&mut self, bed: &Bed, receiver: usize) -> u64 {
         bed.poll_good(self.receivers[receiver].recv_cq(), 1)[0].as_completion().wr_id()
     }
@@ -175,7 +175,7 @@ fn requests_that_completed_out_of_order_are_posted_again(bed: &Bed) -> Outcome {
     let mut expected = std::collections::VecDeque::from_iter(0..capacity);
     let mut next = capacity;
     for round in 0..60_u64 {
-        // Two messages, polled in the other order; two requests take their places.
+        // Two messages, polled in the reverse order; two new requests take their slots.
         it.send(bed, 0, round)?;
         it.send(bed, 1, round + 1000)?;
         let (at_zeroth, at_first) = (expected.pop_front(), expected.pop_front());
@@ -245,7 +245,7 @@ fn a_failed_queue_pair_says_that_it_took_its_last_request(bed: &Bed) -> Outcome 
     it.receivers[0].qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
     let told = it.events().wait(Some(Duration::from_secs(10)))?;
     assert_eq!(told, Some(AsyncEvent::QpLastWqeReached(it.receivers[0].qp.id())));
-    // The requests stay, for the other.
+    // The requests stay for the other receiver.
     bed.nothing(it.receivers[0].recv_cq());
     it.send(bed, 1, 5)?;
     assert_eq!(it.received(bed, 1), 0);
@@ -263,7 +263,7 @@ fn a_queue_pair_that_goes_leaves_the_requests_to_the_others(bed: &Bed) -> Outcom
     let [zeroth, first] = it.receivers;
     let End { qp, recv_cq, .. } = zeroth;
     qp.destroy()?;
-    // The completion of the one that went is passed over; the other's is there.
+    // The completion for the destroyed queue pair is passed over; the other one is returned.
     bed.nothing(&mut recv_cq.ok_or("it has two queues")?);
     it.receivers = [first, bed.end(&PairOptions::default())?];
     assert_eq!(it.received(bed, 0), 1);

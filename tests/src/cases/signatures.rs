@@ -1,5 +1,5 @@
-//! Keys whose blocks are signed: what is added, checked, passed on and removed, and how one hears of
-//! what does not match. The signatures are computed here once more, bit by bit.
+//! Keys with signed blocks: signatures that are added, checked, passed on and removed, and the
+//! reports of those that do not match. This file computes the signatures once more, bit by bit.
 
 use crate::prelude::*;
 use mlx5::mkey::{
@@ -75,7 +75,7 @@ fn the_checks_of_this_file_are_those_of_the_standards(_: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The bytes behind the `index`th block.
+/// The signature bytes after the block with number `index`.
 fn tuple(signature: Signature, index: u32, data: &[u8]) -> Vec<u8> {
     match signature {
         Signature::T10Dif(dif) => {
@@ -128,10 +128,10 @@ const fn of(crc: Crc) -> Domain {
     Domain { signature: Signature::Crc(crc), block_size: BlockSize::B512 }
 }
 
-/// Looks whether bytes are the expected ones.
+/// Checks that bytes are the expected ones.
 ///
 /// # Panics
-/// If they are not; the first that differs is told.
+/// If they are not; the message names the first byte that differs.
 #[track_caller]
 fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Debug) {
     assert_eq!(found.len(), expected.len(), "{what:?}");
@@ -141,7 +141,7 @@ fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Debug) {
     }
 }
 
-/// Where signed data lies, and where it arrives.
+/// Offset of signed data, on both sides.
 const AT: usize = 0;
 const BLOCKS: usize = 4;
 
@@ -160,7 +160,7 @@ impl<'a> Rig<'a> {
         Ok(Self { bed, pair, key })
     }
 
-    /// The key leads to `length` bytes of memory, signed like this.
+    /// Configures the key for `length` bytes of memory, signed like `block`.
     fn configure(&mut self, length: usize, block: &SignatureBlock) -> Outcome {
         let pieces = [self.pair.a.mr.sge(AT..AT + length)?];
         let mut batch = self.pair.a.qp.wr_start();
@@ -170,7 +170,7 @@ impl<'a> Rig<'a> {
         Ok(batch.complete()?)
     }
 
-    /// Sends `wire` bytes of the key; what came.
+    /// Sends `wire` bytes of the key, and returns the bytes that arrive.
     fn send(&mut self, wire: usize) -> Result<Vec<u8>, Failed> {
         let Pair { a, b } = &mut self.pair;
         b.mr.write_at(AT, &vec![0xee; wire])?;
@@ -185,7 +185,7 @@ impl<'a> Rig<'a> {
         Ok(found)
     }
 
-    /// Reads `wire` bytes of the other side into the key; what came into memory.
+    /// Reads `wire` bytes of the other side into the key, and returns the memory.
     fn read(&mut self, wire: &[u8], memory: usize) -> Result<Vec<u8>, Failed> {
         let Pair { a, b } = &mut self.pair;
         b.mr.write_at(AT, wire)?;
@@ -200,9 +200,9 @@ impl<'a> Rig<'a> {
         Ok(found)
     }
 
-    /// The first error that the key has heard of.
+    /// The first error that the key knows of.
     fn error(&mut self) -> Result<Option<SignatureError>, Failed> {
-        // An error may be told behind the completion of what it was found in.
+        // The device may report an error after the completion of the request in which it found it.
         self.bed.settle();
         self.bed.nothing_yet(&mut self.pair.a.send_cq);
         Ok(self.key.check()?)
@@ -215,7 +215,7 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// Every kind of signature that the device has for blocks of 512 bytes.
+/// Every kind of signature that the device supports for blocks of 512 bytes.
 fn kinds(bed: &Bed) -> Result<impl Iterator<Item = Signature>, Failed> {
     let caps = bed.context().signature_caps()?;
     let seeds = [Seed::Zeros, Seed::Ones];
@@ -230,10 +230,10 @@ fn kinds(bed: &Bed) -> Result<impl Iterator<Item = Signature>, Failed> {
     Ok(difs.chain(crcs))
 }
 
-/// A kind of CRC, but for what it starts from.
+/// A kind of CRC that lacks only its seed.
 type MakeCrc = fn(Seed) -> Crc;
 
-/// Every CRC that a device has.
+/// Every CRC that the device supports.
 fn crcs(caps: SignatureCaps) -> impl Iterator<Item = MakeCrc> {
     let known: [(SignatureCaps, MakeCrc); 3] = [
         (SignatureCaps::BLOCKS, Crc::Crc32),
@@ -325,7 +325,7 @@ fn a_signature_of_one_kind_becomes_one_of_another(bed: &Bed) -> Outcome {
 fn equal_signatures_are_passed_on(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let data = pattern(8, 512 * BLOCKS);
-    // The guard is that of other data, and nobody looks.
+    // The guard is wrong for this data, but the key does not check it.
     let mut memory = signed(t10(DIF), &data);
     memory[512] ^= 0xff;
     rig.pair.a.mr.write_at(AT, &memory)?;
@@ -337,7 +337,7 @@ fn equal_signatures_are_passed_on(bed: &Bed) -> Outcome {
     rig.configure(memory.len(), &block)?;
     same(&rig.send(memory.len())?, &memory, "passed on");
     rig.no_error();
-    // Other tags are given, the guard stays.
+    // The tags change, and the guard stays.
     let other = T10Dif { application_tag: 0x1111, reference_tag: 0, ..DIF };
     let block = SignatureBlock::new().memory(t10(DIF)).wire(t10(other));
     memory[512] ^= 0xff;
@@ -356,7 +356,7 @@ fn a_bad_guard_is_told_with_what_and_where(bed: &Bed) -> Outcome {
         memory[bad * 520 + 100] ^= 1;
         rig.pair.a.mr.write_at(AT, &memory)?;
         rig.configure(memory.len(), &SignatureBlock::new().memory(t10(DIF)))?;
-        // The transfer goes through: its completion does not tell.
+        // The transfer succeeds: its completion does not report the error.
         rig.send(data.len())?;
         let error = rig.error()?.expect("a bad guard");
         let block = &memory[bad * 520..bad * 520 + 512];
@@ -465,7 +465,7 @@ fn a_key_finds_errors_again_once_it_is_configured_again(bed: &Bed) -> Outcome {
         if turn % 2 == 0 {
             rig.configure(good.len(), &block)?;
         } else {
-            // It stays signed as it was, and its variables start over.
+            // The key stays signed as before, and its variables start again.
             let mut batch = rig.pair.a.qp.wr_start();
             batch.wr(1, SendFlags::empty()).mkey_configure(rig.key.configure());
             batch.complete()?;
@@ -597,7 +597,7 @@ fn a_signed_configuration_that_is_flushed_is_told_once(bed: &Bed) -> Outcome {
     let block = SignatureBlock::new().memory(t10(DIF)).wire(t10(DIF));
     rig.configure(2080, &block)?;
     rig.send(2080)?;
-    // What is behind a request that fails is flushed.
+    // Requests after one that fails are flushed.
     let pieces = [rig.pair.a.mr.sge(0..2080)?];
     let mut batch = rig.pair.a.qp.wr_start();
     let bad = Sge { addr: 0, length: 8, lkey: 0xdead_be00 };

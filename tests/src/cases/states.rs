@@ -1,4 +1,4 @@
-//! What may be posted in which state, and what a reset does.
+//! The requests that may be posted in each state, and the effects of a reset.
 
 use crate::pair::connect_ends;
 use crate::prelude::*;
@@ -22,12 +22,12 @@ pub(crate) const CASES: &[Case] = cases![
     a_quiesced_queue_pair_tells_what_was_not_done_and_works_again,
 ];
 
-/// What posting in a state that does not allow it answers.
+/// The error of posting in a state that does not allow it.
 fn refused_state(state: QueueState) -> PostError {
     PostError::State(state)
 }
 
-/// Both forms refuse to send, and nothing is left of it.
+/// Checks that both forms refuse to send, and leave the queue unchanged.
 fn sends_are_refused(end: &mut End<Rc>, state: QueueState) {
     let free = end.qp.free_send_blocks();
     let send = Post::new(Op::Send, 1, Data::Inline(&[b"x"]));
@@ -106,7 +106,7 @@ fn a_batch_that_is_dropped_or_aborted_posts_nothing(bed: &Bed) -> Outcome {
             drop(batch);
         }
         assert_eq!(a.qp.free_send_blocks(), free);
-        // One that goes out after it is not mixed up with what was built in its place.
+        // A request after it is not confused with the one that was built in its place.
         a.post(Form::Typed, Post::new(Op::Write, 500, Data::Inline(&[b"good"])).remote(remote))?;
         assert_eq!(wr_ids(&bed.poll_good(&mut a.send_cq, 1)), [500]);
     }
@@ -162,10 +162,10 @@ fn a_list_stops_at_the_bad_request_and_the_good_ones_go(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The device names a request that was built and not posted: that is corruption of the queue, not
-/// a completion.
+/// The device names a request that was built and not posted: that corrupts the queue, and is no
+/// completion.
 fn a_request_of_an_aborted_batch_cannot_complete(bed: &Bed) -> Outcome {
-    /// Where an entry names the block at which its request starts.
+    /// Offset of the block number in an entry.
     const WQE_COUNTER: u8 = 60;
     for complete in [false, true] {
         let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
@@ -312,7 +312,7 @@ fn a_queue_pair_can_be_reset_with_its_halves_apart(bed: &Bed) -> Outcome {
     batch.wr(1, SendFlags::SIGNALED).send().inline_data(b"x");
     let refused = batch.complete().expect_err("in reset");
     assert_eq!(refused.error(), refused_state(QueueState::Reset));
-    // To leave RESET takes all of it.
+    // Leaving RESET takes all of these attributes.
     let init = QpAttributes::new().qp_state(QueueState::Init).pkey_index(0).port_num(1);
     let init = init.qp_access_flags(mlx5::AccessFlags::empty());
     assert_eq!(control.modify(&init).expect_err("apart").kind(), ErrorKind::InvalidArgument);

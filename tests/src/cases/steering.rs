@@ -1,4 +1,4 @@
-//! Flow rules: which packets they take, and what becomes of those.
+//! Flow rules: the packets that they match, and where these go.
 
 use crate::frames::{self, ETHERNET, FROM, Flow, GROUP, SOURCE, TO, plain, tagged};
 use crate::prelude::*;
@@ -7,7 +7,7 @@ use mlx5::flow::{
     Ethernet, FlowRule, Gre, HeaderFields, Ipv4, Ipv6, MatchFields, MatcherType, Mpls, Ports, Rule, Vxlan,
 };
 
-/// The address of nobody here.
+/// An address that no station here has.
 const ELSEWHERE: [u8; 6] = [0x02, 0, 0, 0, 0x5e, 0x53];
 
 pub(crate) const CASES: &[Case] = cases![
@@ -39,7 +39,7 @@ pub(crate) const CASES: &[Case] = cases![
     rules_for_a_multicast_address_come_after_all_priorities: RAW_PACKETS,
 ];
 
-/// Rules, and the frames that they take; all frames are sent to each rule.
+/// Rules, and the frames that they match; all frames are sent to each rule.
 fn a_rule_takes_the_packets_that_have_its_headers(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;
@@ -86,7 +86,7 @@ fn a_rule_takes_the_packets_that_have_its_headers(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Sends all frames to each rule: each takes those that are named, by their numbers.
+/// Sends all frames to each rule, which must take those with the given numbers.
 fn take(bed: &Bed, frames: &[Vec<u8>], cases: &[(Rule, &[usize])]) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;
@@ -105,7 +105,7 @@ fn take(bed: &Bed, frames: &[Vec<u8>], cases: &[(Rule, &[usize])]) -> Outcome {
     Ok(())
 }
 
-/// A frame that is inside of a tunnel: of UDP and another port, of TCP, and of IPv6.
+/// Frames inside a tunnel: UDP, UDP with another address and port, TCP, and IPv6.
 fn wrapped(wrap: impl Fn(&[u8]) -> Vec<u8>) -> [Vec<u8>; 4] {
     [
         Flow { ports: (5, 6), ..Flow::UDP4 },
@@ -119,7 +119,8 @@ fn wrapped(wrap: impl Fn(&[u8]) -> Vec<u8>) -> [Vec<u8>; 4] {
 fn a_rule_looks_inside_of_vxlan(bed: &Bed) -> Outcome {
     let mut frames = wrapped(|frame| frames::vxlan(42, frame)).to_vec();
     frames.extend(wrapped(|frame| frames::vxlan(43, frame)));
-    // What a rule asks of the inner headers is not found in the outer ones.
+    // Frames without a tunnel: the headers that a rule wants inside are the outer ones here, so no
+    // rule matches.
     frames.extend(wrapped(<[u8]>::to_vec));
     let tunnel = |vxlan| from_source().ipv4(Ipv4::new()).udp(Ports::new().dst_port(4789)).vxlan(vxlan);
     let of = |network| tunnel(Vxlan::new().tunnel_id(network));
@@ -143,7 +144,7 @@ fn a_rule_looks_inside_of_vxlan(bed: &Bed) -> Outcome {
 }
 
 fn a_rule_looks_inside_of_gre(bed: &Bed) -> Outcome {
-    // IP at once, and a frame.
+    // IP directly inside, and a whole frame inside.
     let ip = |key, frame: &[u8]| {
         let kind = u16::from_be_bytes([frame[12], frame[13]]);
         frames::gre(kind, key, &frame[ETHERNET..])
@@ -185,7 +186,7 @@ fn a_rule_takes_the_label_of_mpls(bed: &Bed) -> Outcome {
     frames.push(Flow::UDP4.frame(&[3; 40]));
     let ip = || from_source().ipv4(Ipv4::new());
     let label = |label: u32| Mpls::new().label_masked(label << 12, 0xffff_f000);
-    // Of the stack's first label, not its last.
+    // The rule matches the first label of the stack, not the last.
     let last = Mpls::new().label_masked(1 << 8, 1 << 8);
     let vxlan = || ip().udp(Ports::new()).vxlan(Vxlan::new()).ethernet(Ethernet::new());
     take(
@@ -306,11 +307,11 @@ fn rules_of_a_matcher_drop_and_pass_on_and_have_their_priority(bed: &Bed) -> Out
     };
     assert_eq!(tag(&mut b, &frame), 1);
     early.destroy()?;
-    // It has no time to live, and passes the rules of all priorities.
+    // This frame has no time to live, so it passes the rules of all priorities.
     b.recv(1);
     a.send(bed, &plain(60));
     b.hears_nothing(bed);
-    // To a rule for what no rule takes, also one that is younger.
+    // It goes to the rule for unmatched packets, even if that one is younger.
     let mut c = bed.station()?;
     c.recv(1);
     let rest = c.qp.attach(c.port, &Rule::all_default())?;
@@ -367,7 +368,7 @@ fn a_matcher_lives_as_long_as_its_rules(bed: &Bed) -> Outcome {
     assert_eq!(again.kernel_handle(), None);
     let error = b.qp.attach_matched(&again, &value, None).unwrap_err();
     assert!(error.to_string().contains("matcher was destroyed"), "{error}");
-    // In any order: a rule keeps its matcher and its queue pair.
+    // In any order, because a rule keeps its matcher and its queue pair.
     for _ in 0..2 {
         let matcher = b.context.create_matcher(mask(HeaderFields::new())).build()?;
         let rule = b.qp.attach_matched(&matcher, &value, None)?;
@@ -435,8 +436,8 @@ fn a_mask_compares_some_bits(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A rule for frames by their source: unlike that of rules for a multicast destination alone, its
-/// priority counts.
+/// A rule that matches frames by their source. Its priority counts, unlike that of a rule for a
+/// multicast destination alone.
 fn from_source() -> Rule {
     Rule::new().ethernet(Ethernet::new().src_mac(SOURCE))
 }
@@ -513,7 +514,7 @@ fn counters_count_the_packets_of_their_rules(bed: &Bed) -> Outcome {
         b.next(bed);
     }
     assert_eq!(counted()?, (3, 100 + 77 + 1000));
-    // What finds no receive is counted as well: the rule took it.
+    // A packet without a receive is counted as well, because the rule took it.
     a.send(bed, &plain(123));
     b.hears_nothing(bed);
     assert_eq!(counted()?, (4, 1300));
@@ -521,7 +522,7 @@ fn counters_count_the_packets_of_their_rules(bed: &Bed) -> Outcome {
     assert_eq!(kept.error().kind(), ErrorKind::Busy);
     drop((rule, also, kept));
     assert_eq!(counted()?, (4, 1300), "though the kernel reads nothing now");
-    // It has forgotten what they count, and not what they have counted.
+    // The driver has dropped the description of the counters, but not their values.
     let again = b.qp.attach(b.port, &udp().count(&counters))?;
     a.send(bed, &Flow::UDP4.frame(&[1; 58]));
     b.hears_nothing(bed);
@@ -559,7 +560,7 @@ fn a_rule_that_contradicts_another_exists_already(bed: &Bed) -> Outcome {
         assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
         assert!(error.to_string().contains("create_flow"), "{error}");
     }
-    // Another priority, or other headers, are no contradiction.
+    // Another priority, or other headers, do not contradict the rule.
     let _later = b.qp.attach(b.port, &udp().tag(2).priority(1))?;
     let _other = b.qp.attach(b.port, &from_source().ipv4(Ipv4::new()).tcp(Ports::new()).tag(3))?;
     b.recv(2);
@@ -569,8 +570,8 @@ fn a_rule_that_contradicts_another_exists_already(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The rules that the simulated kernel has room for in a priority. The real one has room for as many as
-/// the device's largest table.
+/// The number of rules per priority in the simulated kernel. The real one has as many as the
+/// device's largest table.
 const MOST_RULES: u16 = 4096;
 
 fn a_full_table_is_told_and_takes_rules_again(bed: &Bed) -> Outcome {
@@ -588,7 +589,7 @@ fn a_full_table_is_told_and_takes_rules_again(bed: &Bed) -> Outcome {
     refused(&b, &rule(MOST_RULES));
     // Another priority has a table of its own.
     drop(b.qp.attach(b.port, &rule(MOST_RULES).priority(1))?);
-    // The place of a rule that is gone is there for another, and for one only.
+    // The slot of a destroyed rule is free for one other rule.
     drop(rules.remove(1234));
     rules.push(b.qp.attach(b.port, &rule(MOST_RULES))?);
     refused(&b, &rule(1234));
@@ -624,7 +625,8 @@ fn what_no_rule_takes_is_the_default_rules(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A station that hears all of a port. Other programs' frames, and the kernel's, it passes over.
+/// A station that receives all frames of a port. It ignores those of other programs and of the
+/// kernel.
 struct Sniffer {
     station: Station,
     rule: FlowRule,
@@ -676,7 +678,7 @@ fn a_sniffer_gets_a_copy(bed: &Bed) -> Outcome {
         assert_eq!(sniffer.next(bed), Flow::UDP4.frame(&[1; 60]), "though it is dropped");
     }
     drop(dropping);
-    // Of a frame that does not come back there is the copy of what is sent.
+    // A frame that does not come back is received once, as the copy of the sent one.
     let mut away = plain(62);
     away[..6].copy_from_slice(&ELSEWHERE);
     a.send(bed, &away);
@@ -746,7 +748,7 @@ fn without_the_capability_of_the_process_refusals_name_it(bed: &Bed) -> Outcome 
     let error = refused.expect_err("the process lacks CAP_NET_RAW");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
-    // Work queues and tables need none; a hash queue pair does.
+    // Work queues and tables need no right; a hash queue pair does.
     let queue = pd.create_wq(&cq).build()?;
     let table = context.create_indirection_table([&queue])?;
     let error = pd.create_hash_qp(&table).build().expect_err("the process lacks CAP_NET_RAW");
@@ -769,7 +771,7 @@ fn a_rule_keeps_its_queue_pair_receiving(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// The kernel has a priority of its own for rules that begin with a multicast destination.
+/// The kernel has a separate priority for rules that begin with a multicast destination.
 fn rules_for_a_multicast_address_come_after_all_priorities(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;

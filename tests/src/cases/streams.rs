@@ -1,5 +1,5 @@
-//! Streams of completions of every kind, in every form that a device can give them, as random as a
-//! seed makes them: what comes out is what the device meant, once and in order.
+//! Streams of completions of every kind, in every form that a device can write, random by a seed.
+//! The polls must return what the device wrote, once and in order.
 
 mod flow;
 mod meant;
@@ -18,20 +18,20 @@ pub(crate) const CASES: &[Case] = cases![
     every_stream_comes_out_once_in_order_and_as_it_was_meant: SIMULATOR,
 ];
 
-/// Streams, each of another seed.
+/// Streams, each with another seed.
 const STREAMS: u64 = 96;
 /// Steps of a stream.
 const STEPS: usize = 400;
-/// Bits of a consumer counter that a device is told.
+/// Bits of the consumer index that the device sees.
 const COUNTER_BITS: u32 = 24;
 
-/// A completion queue, and what is to come out of it.
+/// A completion queue, with the completions that it must return.
 struct Lane {
     cq: CompletionQueue,
     meant: VecDeque<Meant>,
     size: CqeSize,
     compression: Option<CqeCompression>,
-    /// Entries that were polled from it before the stream, as far as it and the device know.
+    /// Number of entries that were consumed before the stream, as the queue and the device have it.
     start: u32,
     compressed: usize,
     resized: usize,
@@ -46,7 +46,7 @@ impl Lane {
             Some(CqeCompression::Checksum),
             Some(CqeCompression::ChecksumStride),
         ][random.below(4)];
-        // Most wrap on their way: what the device is told, or all that is counted.
+        // Most counters wrap during the stream: the 24 bits that the device sees, or all 32.
         let before = random.below(300) as u32;
         let start = match random.below(4) {
             0 => 0,
@@ -64,7 +64,7 @@ impl Lane {
         Ok(Self { cq, meant, size, compression, start, compressed: 0, resized: 0 })
     }
 
-    /// Polls in one of the ways that there are; how many came.
+    /// Polls in one of the possible ways, and returns the number of completions.
     fn poll(&mut self, random: &mut Random, max: usize) -> Result<usize, Failed> {
         let Self { cq, meant, compression, compressed, .. } = self;
         let mut check = |wc: &WorkCompletion<'_>| {
@@ -91,23 +91,23 @@ impl Lane {
         })
     }
 
-    /// Whether as many entries came as let the counter wrap.
+    /// Whether enough entries came for the counter to wrap.
     fn wrapped(&self, produced: u32) -> bool {
         produced >> COUNTER_BITS != self.start >> COUNTER_BITS
     }
 }
 
-/// What streams have met.
+/// Events in all streams.
 #[derive(Default, Debug)]
 struct Met {
     compressed: usize,
     resized: usize,
-    /// Queues whose counter wrapped: of 24 bits, and of 32.
+    /// Queues whose counter wrapped: the 24 bits, and all 32.
     wrapped: usize,
     wrapped_all: usize,
     destroyed: usize,
     reset: usize,
-    /// Completions that went with a queue pair, unpolled.
+    /// Completions that were dropped with their queue pair.
     gone: usize,
 }
 
@@ -122,19 +122,19 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// A queue pair that completes on any lanes.
+    /// A queue pair that completes on random lanes.
     fn flow(&mut self) -> Result<Flow, Failed> {
         let lanes = [0; 2].map(|_| self.random.below(self.lanes.len()));
         Flow::new(self.bed, self.pd, lanes, lanes.map(|lane| &self.lanes[lane].cq))
     }
 
-    /// Has the device complete a request of some queue pair, in some way.
+    /// Makes the device complete a request of some queue pair, in some way.
     fn complete(&mut self) {
         let Self { bed, random, lanes, flows, .. } = self;
         let at = random.below(flows.len());
         let flow = &mut flows[at];
         if random.one_in(6) {
-            // From now on something else in common.
+            // From now on the entries have other fields in common.
             let cqe = &mut flow.common;
             cqe.flags_rqpn.set(random.next() as u32);
             cqe.imm_inval_pkey.set(random.next() as u32);
@@ -153,11 +153,11 @@ impl Stream<'_> {
         let is_send = cqe.op_own >> OPCODE_SHIFT == 0;
         let lane = &mut lanes[flow.lanes[usize::from(!is_send)]];
         let room = bed.simulator().fabric().lock().device(0).cq_room(lane.cq.cqn());
-        // One place is for the entry that tells of a resize.
+        // One slot is reserved for the entry of a resize.
         if room.is_none_or(|room| room < 2) {
             return;
         }
-        // Completions of sends may pass over those of earlier ones.
+        // A send's completion may stand for earlier sends.
         let posted = if is_send {
             let skip = if random.one_in(3) { random.below(3) } else { 0 };
             flow.sends.drain(..skip.min(flow.sends.len().saturating_sub(1)));
@@ -212,7 +212,7 @@ impl Stream<'_> {
         self.lanes[lane].poll(&mut self.random, max)
     }
 
-    /// Polls until nothing is left.
+    /// Polls until all queues are empty.
     fn drain(&mut self) -> Outcome {
         for lane in 0..self.lanes.len() {
             self.flush(lane);
@@ -228,8 +228,8 @@ impl Stream<'_> {
         let lane = &mut self.lanes[lane];
         let before = lane.cq.capacity();
         let room = self.bed.simulator().fabric().lock().device(0).cq_room(lane.cq.cqn());
-        // What was polled of a run takes its places until all of it was; and the entry that tells of
-        // the resize needs one, in either ring.
+        // A compressed run keeps its slots until all of it was polled, and the entry of the resize
+        // needs one in either ring.
         let room = room.unwrap_or(0);
         let fits = room > 0 && ((before + 1 - room) as usize) < entries;
         match lane.cq.resize(entries as u32 - 1) {
@@ -240,7 +240,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Destroys a queue pair, and has another in its place. What waits of it is to be passed over.
+    /// Destroys a queue pair, and replaces it. The poller must pass over its outstanding
+    /// completions.
     fn replace(&mut self) -> Outcome {
         let at = self.random.below(self.flows.len());
         let gone = self.flows.swap_remove(at);
@@ -257,7 +258,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Resets a queue pair, and starts it anew once what waited of it was polled.
+    /// Resets a queue pair, and connects it again once its old completions were polled.
     fn reset(&mut self) -> Outcome {
         let at = self.random.below(self.flows.len());
         self.flows[at].reset()?;
@@ -296,7 +297,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Looks whether the device knows that all was consumed, and counts what was met.
+    /// Checks that the device has the last consumer index, and counts the events.
     fn end(mut self) -> Outcome {
         self.drain()?;
         let fabric = self.bed.simulator().fabric().lock();
@@ -322,7 +323,8 @@ fn run(bed: &Bed, seed: u64, met: &mut Met) -> Outcome {
     let lanes = (0..1 + random.below(2))
         .map(|_| Lane::new(bed, &context, &mut random))
         .collect::<Result<Vec<_>, _>>()?;
-    // What is posted stays where it is: the completions are those that the stream makes.
+    // Stalls the device, so that it executes no posted request and the stream makes all
+    // completions.
     bed.simulator().inject(0, Fault::Stall);
     let flows = 1 + random.below(3);
     let mut stream = Stream { bed, pd, random, lanes, flows: Vec::new(), met };

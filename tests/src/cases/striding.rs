@@ -91,7 +91,7 @@ impl Strided {
         Ok(())
     }
 
-    /// The next completion: its receive, its first stride, how many there are, and the packet.
+    /// The next completion: its receive, its first stride, the number of strides, and the packet.
     #[track_caller]
     fn next(&mut self, bed: &Bed) -> (u64, u16, u16, Option<Vec<u8>>) {
         let completion = bed.poll_good(&mut self.cq, 1)[0];
@@ -114,14 +114,14 @@ fn packets_lie_one_behind_the_other_in_one_receive(bed: &Bed) -> Outcome {
     b.recv(0)?;
     b.recv(1)?;
     let mut first = 0;
-    // A full stride, one byte more, several.
+    // A full stride, one byte more, several strides.
     for (bytes, count) in [(60, 1), (64, 1), (65, 2), (200, 4)] {
         a.send(bed, &plain(bytes));
         assert_eq!(b.queue.free(), 2);
         assert_eq!(b.next(bed), (0, first, count, Some(plain(bytes))));
         first += count;
     }
-    // With its last stride the receive is done.
+    // The last stride ends the receive.
     assert_eq!(b.queue.free(), 3);
     let frame = Flow::UDP4.frame(&[7; 400]);
     a.send(bed, &frame);
@@ -139,7 +139,7 @@ fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> O
     for number in 0..RECEIVES {
         b.recv(number)?;
     }
-    // Around the ring, with a receive that is posted again for each that is done.
+    // Goes around the ring, and posts a new receive for each that ends.
     for round in 0..20_usize {
         let number = (round % RECEIVES) as u64;
         a.send(bed, &plain(300));
@@ -155,7 +155,7 @@ fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> O
         assert_eq!(b.next(bed), (next, 6, 2, Some(plain(128))));
         b.recv(number as usize)?;
         b.recv(next as usize)?;
-        // The next round starts with the receive behind.
+        // The next round starts with the next receive.
         a.send(bed, &plain(ROOM));
         let behind = (number + 2) % RECEIVES as u64;
         assert_eq!(b.next(bed), (behind, 0, STRIDES as u16, Some(plain(ROOM))));
@@ -171,7 +171,7 @@ fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> O
     Ok(())
 }
 
-/// As the drivers have it that run on silicon: the device goes on after the strides of the packet.
+/// As drivers that run on silicon expect: the device continues after the strides of the packet.
 fn a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = Strided::new(bed, None)?;
@@ -188,7 +188,7 @@ fn a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides(bed: &Bed) -> 
         assert_eq!((failed.strides().count, b.queue.free()), (strides, free));
     }
     assert_eq!(b.next(bed), (1, 0, 2, Some(plain(90))));
-    // A packet that no receive is long enough for is dropped.
+    // The device drops a packet for which every receive is too short.
     a.send(bed, &plain(ROOM + 1));
     bed.nothing(&mut b.cq);
     let counts = bed.simulator().fabric().lock().device(0).frame_counts();
@@ -231,7 +231,8 @@ fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(be
     for format in [None].into_iter().chain(formats) {
         let mut a = bed.station()?;
         let mut b = Strided::new(bed, format)?;
-        // None of them was polled, or some, in or out of a run, up to inside of the second receive.
+        // Resets the queue after none or some of the completions were polled, inside or outside a
+        // run, up to the middle of the second receive.
         for polled in 0..=STRIDES + 2 {
             for number in 0..RECEIVES {
                 b.recv(number)?;
@@ -256,14 +257,14 @@ fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(be
     Ok(())
 }
 
-/// A completion names strides, not their receive: those of one would be taken for those of the next, if it
-/// were not known how far a burst came.
+/// A completion names strides, not their receive. If the queue did not record how many strides a
+/// burst took, it would take the next completions for another receive.
 fn a_burst_that_is_leaked_or_panics_has_what_it_took_and_no_more(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let (mut queue, _rule) = queue_with(bed, |builder| builder.receives(16 * STRIDES as u32))?;
     let mut turn = 0;
     for round in 0..40 {
-        // A burst that panics posts nothing again.
+        // A burst that panics posts no receives, so an empty burst does.
         queue.receive(|_| {})?;
         let lengths = Vec::from_iter((0..6).map(|n| 60 + 6 * round + n));
         lengths.iter().for_each(|&length| a.send(bed, &plain(length)));
@@ -369,7 +370,7 @@ fn queue_with(
     })
 }
 
-/// Sends a packet, and looks that the queue gets it.
+/// Sends a packet, and checks that the queue receives it.
 #[track_caller]
 fn passes(bed: &Bed, a: &mut Station, queue: &mut EthernetQueue<Striding>, bytes: usize) {
     a.send(bed, &plain(bytes));
@@ -387,7 +388,7 @@ fn passes(bed: &Bed, a: &mut Station, queue: &mut EthernetQueue<Striding>, bytes
     assert_eq!(seen, 1);
 }
 
-/// Older devices have receives of 512 strides or more, and of 16 KiB.
+/// Older devices need receives of at least 512 strides and 16 KiB.
 fn receives_of_the_fewest_strides_are_filled_on_every_model(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let caps = bed.context().query_device().ethernet.striding.expect("a device with strides");
@@ -421,11 +422,11 @@ fn packets_of_many_receives_are_read_where_they_arrived(bed: &Bed) -> Outcome {
     }
     assert_eq!(queue.counts(), Counts { received: 240, ..Counts::default() });
     assert!(queue.receive(|mut packets| packets.next().is_none())?);
-    // A packet that no receive is long enough for is the device's to drop.
+    // The device drops a packet for which every receive is too short.
     a.send(bed, &plain(ROOM + 1));
     bed.settle();
     passes(bed, &mut a, &mut queue, 60);
-    // Packets that a burst leaves are those of the next, and come in order.
+    // Packets that a burst leaves belong to the next one, in order.
     for n in 0..12 {
         a.send(bed, &plain(60 + n));
     }
@@ -451,7 +452,7 @@ fn a_packet_that_is_kept_keeps_its_receive(bed: &Bed) -> Outcome {
         passes(bed, &mut a, &mut queue, 200 + n);
     }
     assert_eq!(*keep[0], plain(100)[..]);
-    // Its own strides may be written to, and no more.
+    // The packet's own strides may be written, and no more.
     assert_eq!(keep[0].capacity(), 2 * STRIDE);
     keep[0].fill(&[5; 2 * STRIDE]);
     // More than its strides.
@@ -467,7 +468,7 @@ fn a_packet_that_is_kept_keeps_its_receive(bed: &Bed) -> Outcome {
 fn a_queue_whose_receives_are_kept_drops_packets_and_goes_on_later(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let (mut queue, _rule) = queue_with(bed, |builder| builder.spares(1))?;
-    // Three receives, of which each packet keeps one.
+    // Three receives; each packet keeps one.
     let mut keep = Vec::new();
     for n in 0..6 {
         a.send(bed, &plain(ROOM - n));
@@ -515,12 +516,12 @@ fn a_queue_with_a_few_strides_left_wakes_when_receives_come_back(bed: &Bed) -> O
     let before = calls.reads.load(Relaxed);
     let awake = std::thread::scope(|scope| {
         let waits = scope.spawn(|| queue.wait(Some(Duration::from_secs(10))));
-        // It looks for events behind a sleep, never before the first one.
+        // The wait reads events only after it has slept, so this loop waits for the first read.
         while calls.reads.load(Relaxed) == before && !waits.is_finished() {
             std::thread::yield_now();
         }
         drop(frames);
-        // Those that come before the receives are posted are dropped.
+        // Packets that come before the receives are posted are dropped.
         while !waits.is_finished() {
             a.send(bed, &plain(ROOM));
         }
@@ -530,7 +531,7 @@ fn a_queue_with_a_few_strides_left_wakes_when_receives_come_back(bed: &Bed) -> O
     Ok(())
 }
 
-/// A run ends with its receive, but a burst may end within.
+/// A run ends with its receive, but a burst may end inside a run.
 fn runs_over_many_receives_are_taken_in_bursts(bed: &Bed) -> Outcome {
     for format in [CqeCompression::Hash, CqeCompression::ChecksumStride] {
         let (mut queue, _rule) = queue_with(bed, |builder| {
@@ -574,7 +575,7 @@ fn frames_of_a_striding_queue_are_sent_by_it_and_by_one_beside(bed: &Bed) -> Out
     let mut far = builder.beside(&near).build()?;
     let _rule = near.attach(&to_group())?;
     a.recv(8);
-    // Those that are filled.
+    // Frames that were filled.
     let mut frames = vec![near.frame().expect("a buffer"), near.frame().expect("a buffer")];
     assert!(near.frame().is_none());
     assert_eq!((frames[0].capacity(), near.free_buffers()), (128, 0));
@@ -588,7 +589,7 @@ fn frames_of_a_striding_queue_are_sent_by_it_and_by_one_beside(bed: &Bed) -> Out
         near.sending() == 0
     });
     assert_eq!(near.free_buffers(), 2);
-    // Those that were received, by the other queue.
+    // Packets that the other queue received.
     for round in 0..20 {
         a.recv(3);
         for n in 0..3 {
@@ -631,7 +632,7 @@ fn a_striding_queue_sends_again_after_a_restart(bed: &Bed) -> Outcome {
         queue.sending() == 0
     });
     assert_eq!((queue.counts().sent, queue.counts().failed), (0, 2));
-    // It receives nevertheless, and what waits is not lost.
+    // The queue still receives, and the waiting packets are not lost.
     passes(bed, &mut a, &mut queue, 70);
     a.send(bed, &plain(71));
     bed.settle();
@@ -652,7 +653,7 @@ fn frames_outlive_their_striding_queue(bed: &Bed) -> Outcome {
     a.send(bed, &plain(321));
     let keep = kept(bed, &mut queue, 1);
     drop(queue);
-    // The rule keeps the work queue receiving.
+    // The rule keeps the work queue alive, so it still receives.
     for _ in 0..10 {
         a.send(bed, &plain(99));
     }

@@ -1,4 +1,4 @@
-//! The list of tags of a tag-matching queue: how it is made, and operations on it.
+//! The list of tags of a tag-matching queue: its creation, and operations on it.
 
 use super::tag_rig::{RigOptions, TagRig, eager, told};
 use crate::prelude::*;
@@ -47,7 +47,7 @@ fn failure(completion: &OwnedCompletion) -> Option<CompletionErrorKind> {
 fn tm_capabilities_are_told(bed: &Bed) -> Outcome {
     let caps = bed.context().query_device().tag_matching;
     assert!(caps.max_num_tags >= 1 && caps.max_ops >= 1 && caps.max_sge >= 1, "{caps:?}");
-    // Both headers of a request for a rendezvous.
+    // Both headers of a rendezvous request.
     assert!(!caps.rc || caps.max_rndv_hdr_size >= 32, "{caps:?}");
     if bed.is_simulated() {
         assert_eq!((caps.max_num_tags, caps.max_sge, caps.max_rndv_hdr_size), (127, 1, 64));
@@ -99,7 +99,7 @@ fn tm_objects_of_other_contexts_and_other_completion_queues_are_refused(bed: &Be
     let error = pd.create_tm_srq(&other, 8).build().err().ok_or("another context's")?;
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let queue = pd.create_tm_srq(&cq, 8).build()?;
-    // Messages complete where the queue does, so the queue pair has to say so.
+    // Messages complete on the queue's completion queue, so the queue pair has to name it.
     let second = here.create_cq(16).build()?;
     let error = pd.create_qp::<Rc>(&cq, &second).tm_srq(&queue).build().err();
     assert!(error.ok_or("refused")?.to_string().contains("its completion queue"));
@@ -202,7 +202,7 @@ fn tm_more_scatter_entries_than_the_device_takes_are_refused(bed: &Bed) -> Outco
     let sges = vec![rig.buffer(0..64)[0]; max as usize + 1];
     let refused = rig.queue.add(TagAdd { sges: &sges, ..bare(1) }, None);
     assert_eq!(refused, Err(PostError::TooManySges { given: max + 1, max }));
-    // Nothing of it was taken: the list has room for all its tags.
+    // Nothing was added: the list has room for all its tags.
     for tag in 0..rig.queue.max_num_tags() {
         rig.post(OpsWr::add(0, bare(tag.into())).signaled());
         bed.poll_good(&mut rig.cq, 1);
@@ -232,7 +232,7 @@ fn tm_a_list_is_posted_up_to_its_first_bad_operation(bed: &Bed) -> Outcome {
     let done = bed.poll_good(&mut rig.cq, 3);
     assert_eq!(wr_ids(&done), [0, 1, 2]);
     bed.nothing(&mut rig.cq);
-    // An empty list, and one that is bad from the start, ring no doorbell.
+    // An empty list of operations, and one whose first operation is refused, ring no doorbell.
     rig.queue.post_srq_ops(&mut [])?;
     let refused = rig.queue.post_srq_ops(&mut [OpsWr::del(3, gone)]).expect_err("stale");
     assert_eq!(refused.index(), 0);
@@ -241,7 +241,8 @@ fn tm_a_list_is_posted_up_to_its_first_bad_operation(bed: &Bed) -> Outcome {
 }
 
 fn tm_the_doorbell_covers_the_good_operations_and_no_more(bed: &Bed) -> Outcome {
-    // Such a device looks at nothing but what a doorbell names, and compares what it was told.
+    // This device looks only at operations that a doorbell announces, and compares the doorbell
+    // with the record.
     let bed = bed.configured(|config| config.exact_doorbells(true))?;
     let mut rig = TagRig::new(&bed, RigOptions { ops: 4, ..RigOptions::default() })?;
     let gone = rig.add(1, 1, 0..64);
@@ -293,7 +294,7 @@ fn tm_a_handle_means_nothing_once_its_tag_is_gone(bed: &Bed) -> Outcome {
     rig.eager(bed, 4, b"data");
     bed.poll_good(&mut rig.cq, 1);
     assert_eq!(rig.queue.del(5, matched, None), Err(PostError::StaleTag), "matched");
-    // Of a message in two completions, the first is enough.
+    // A message has two completions; the first one is enough to free the tag.
     let matched = rig.add(6, 6, 0..8192);
     rig.send_later(0, &eager(6, 0, &[7; 8192 - 16]));
     let first = bed.poll_one(&mut rig.cq);
@@ -311,7 +312,7 @@ fn tm_a_handle_that_was_made_up_or_is_of_another_queue_is_refused(bed: &Bed) -> 
     let tags: Vec<TagHandle> = (0..15).map(|tag| one.add(tag, tag, 0..64)).collect();
     other.add(1, 1, 0..64);
     for tag in tags {
-        // Its place is beyond the end of the other list, mostly.
+        // Most of these handles are beyond the end of the other list.
         assert_eq!(other.queue.del(1, tag, None), Err(PostError::ForeignTag), "{tag:?}");
     }
     bed.nothing(&mut other.cq);
@@ -342,7 +343,7 @@ fn tm_a_removal_that_comes_too_late_says_so(bed: &Bed) -> Outcome {
         let tag = rig.add(1, 11, 0..8192);
         rig.send_later(0, &eager(1, 0, &vec![3; length]));
         bed.settle();
-        // The device matched it; nobody polled yet.
+        // The device has matched the tag, but the completion is not polled yet.
         rig.queue.del(12, tag, None)?;
         assert_eq!(rig.queue.del(13, tag, None), Err(PostError::StaleTag));
         bed.settle();
@@ -359,7 +360,7 @@ fn tm_a_removal_that_comes_too_late_says_so(bed: &Bed) -> Outcome {
         assert_eq!(rig.queue.del(14, tag, None), Err(PostError::StaleTag));
         bed.poll_good(&mut rig.senders[0].send_cq, 1);
     }
-    // Both tags were given back, once each.
+    // Both tags are free again, once each.
     for tag in 0..15 {
         rig.add(tag, tag, 0..64);
     }
@@ -388,8 +389,8 @@ fn tm_an_unsignaled_removal_that_comes_too_late_frees_the_tag_once(bed: &Bed) ->
         if turn % 2 == 0 {
             bed.settle();
         }
-        // As far as the device knows, sometimes before the message and sometimes behind it; the
-        // message is told in full whenever it matched.
+        // On the device, the removal comes before the message in some turns and after it in others.
+        // If the message matched, its completion has all fields.
         rig.post(OpsWr::del(99, tag));
         rig.post_requests(turn..turn + 1);
         bed.settle();
@@ -433,14 +434,14 @@ fn tm_operations_of_a_failed_command_queue_fail_with_their_identifiers(bed: &Bed
         assert_eq!((wc.wr_id(), wc.opcode()), (wr_id, opcode));
         assert_eq!(failure(completion), Some(CompletionErrorKind::Known(syndrome)));
     }
-    // A tag that never came to the list is no tag.
+    // A handle whose tag was never added is refused.
     assert_eq!(rig.queue.del(24, added, None), Err(PostError::StaleTag));
     bed.nothing(&mut rig.cq);
     Ok(())
 }
 
 fn tm_entries_that_no_device_writes_latch_an_error(bed: &Bed) -> Outcome {
-    // Offsets in an entry: the application, its operation, and the place on the list.
+    // Offsets in an entry: the application, its operation, and the index on the list.
     const APP: u8 = 40;
     const APP_OP: u8 = 41;
     const PLACE: u8 = 43;
@@ -468,7 +469,7 @@ fn tm_entries_that_no_device_writes_latch_an_error(bed: &Bed) -> Outcome {
         let error = bed.poll_err(&mut rig.cq);
         assert!(matches!(error, mlx5::PollError::Corrupt(_)), "{what}: {error}");
     }
-    // A removal that succeeded of a tag that was matched.
+    // A successful removal of a tag that was matched.
     let bed = bed.configured(|config| config.step(true))?;
     bed.leave_dirty();
     let mut rig = TagRig::new(&bed, RigOptions::default())?;
@@ -499,7 +500,7 @@ fn tm_the_command_queue_pair_is_connected_on_every_kind_of_port(bed: &Bed) -> Ou
         let context = bed.context();
         let (pd, cq) = (context.alloc_pd()?, context.create_cq(64).build()?);
         if port.is_none() && ports.len() == 2 {
-            // The first port that is active will do.
+            // The queue uses the first active port.
             bed.simulator().set_port_active(0, 1, false);
         }
         let mut cq = cq;
@@ -556,7 +557,7 @@ fn tm_a_queue_that_fails_to_be_made_leaves_nothing(bed: &Bed) -> Outcome {
         assert!(bed.simulator().violations().is_empty(), "call {k}");
         let left = bed.simulator().object_counts(0);
         if left != mlx5_sim::firmware::Counts::default() {
-            // A destroy that failed; the files are closed, so even that is gone.
+            // Even an object whose destruction failed must be gone, because the files are closed.
             return Err(Failed::new(format!("call {k} left {left:?}")));
         }
     }

@@ -1,4 +1,4 @@
-//! Messages to a tag-matching queue: which tag they match, and how their completions tell of it.
+//! Messages to a tag-matching queue: the tags that they match, and their completions.
 
 use super::tag_rig::{RigOptions, TagRig, eager, told};
 use crate::prelude::*;
@@ -81,7 +81,7 @@ fn tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there(
 fn tm_messages_of_every_length_fill_the_tag_s_buffer(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     let mtu = bed.context().query_port(bed.port())?.active_mtu.map_or(1024, mtu_bytes) as usize;
-    // Around the ends of packets, of which the first has the header.
+    // Lengths around the ends of packets, of which the first has the header.
     for length in [1, 15, 16, 17, mtu - 17, mtu - 16, mtu - 15, mtu, 2 * mtu - 16, 2 * mtu - 15, 3 * mtu - 15] {
         rig.add(3, 5, 100..100 + length);
         let payload = pattern(length as u64, length);
@@ -123,7 +123,7 @@ fn tm_a_message_that_matches_nothing_goes_whole_to_a_request(bed: &Bed) -> Outco
     let (head, payload) = TmMessage::parse(&received).ok_or("a header")?;
     assert_eq!(head, TmMessage::Eager { tag: 2, app_ctx: 0x0a0b_0c0d });
     assert!(payload == pattern(2, 3000));
-    // The tag is there still.
+    // The tag is still on the list.
     rig.eager(bed, 1, b"x");
     assert_eq!(told(&bed.poll_good(&mut rig.cq, 1)[0]), (RECEIVE, 5, true, true, false));
     Ok(())
@@ -133,7 +133,7 @@ fn tm_a_message_without_a_tag_goes_whole_to_a_request(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     rig.post_requests(0..8);
     let sges = rig.buffer(0..64);
-    // This would match anything.
+    // This entry would match any tag.
     rig.add_with(TagAdd { recv_wr_id: 9, sges: &sges, tag: 0, mask: 0 });
     let mut finished = rig.rendezvous(0, 4, 0..16).to_bytes();
     finished[0] = 2;
@@ -146,7 +146,7 @@ fn tm_a_message_without_a_tag_goes_whole_to_a_request(bed: &Bed) -> Outcome {
         assert_eq!(done[0].as_completion().byte_len(), Some(message.len() as u32));
         assert_eq!(rig.request(n as u64, message.len() as u32), message);
     }
-    // They are not unexpected: tags go on matching without a word from software.
+    // These messages are not unexpected: tags still match without a synchronisation by software.
     let added = rig.run(bed, OpsWr::sync(1, 0));
     assert!(!added.as_completion().tm_sync_required());
     Ok(())
@@ -162,7 +162,7 @@ fn tm_the_tag_that_was_added_first_matches_first(bed: &Bed) -> Outcome {
     }
     rig.queue.del(9, tags[2], None)?;
     bed.poll_good(&mut rig.cq, 1);
-    // Later tags take earlier places, and stay later.
+    // Later tags take earlier slots of the list, and are still later in order.
     rig.add_with(add(5, 5, !0));
     for expected in [0, 1, 3, 4, 5] {
         rig.eager(bed, 5, b"x");
@@ -176,13 +176,13 @@ fn tm_only_the_bits_of_the_mask_are_compared(bed: &Bed) -> Outcome {
     rig.post_requests(100..110);
     let high = 0xffff_ffff_0000_0000;
     let cases = [
-        // Tag and mask of the entry, tag of the message, whether it matches.
+        // Tag and mask of the entry, tag of the message, and whether it matches.
         (0x1_0000_0000, high, 0x1_1234_5678, true),
         (0x1_0000_0000, high, 0x2_1234_5678, false),
         (1 << 63, 1 << 63, u64::MAX, true),
         (1 << 63, 1 << 63, u64::MAX >> 1, false),
         (0, 0, 0xdead_beef, true),
-        // Bits of the tag outside its mask can be no message's.
+        // An entry whose tag has bits outside its mask matches no message.
         (3, 1, 3, false),
     ];
     for (n, (tag, mask, sent, matches)) in cases.into_iter().enumerate() {
@@ -224,7 +224,7 @@ fn tm_immediate_data_comes_with_a_match(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Why the last request of the first sender failed.
+/// The error of the first sender's last request.
 fn refusal(bed: &Bed, rig: &mut TagRig) -> Option<Syndrome> {
     syndrome(&bed.poll_one(&mut rig.senders[0].send_cq))
 }
@@ -277,7 +277,7 @@ fn tm_an_unexpected_message_waits_for_a_request(bed: &Bed) -> Outcome {
     rig.add(1, 5, 0..64);
     rig.send_later(0, &eager(2, 0, b"unexpected"));
     bed.settle();
-    // Until there is a request for it, it has not come, and is not counted.
+    // Until there is a request for it, the message has not arrived, and is not counted.
     let sync = rig.run(bed, OpsWr::sync(1, 0));
     assert!(!sync.as_completion().tm_sync_required());
     rig.post_requests(3..4);
@@ -323,7 +323,7 @@ fn tm_messages_in_entries_are_handed_out(bed: &Bed) -> Outcome {
         let cqn = Some(rig.cq.cqn());
         bed.simulator().inject(0, Fault::CorruptCqe { cqn, patch: vec![(OP_OWN, op_own)] });
     };
-    // A message that matched nothing may be in either place.
+    // A message that matched nothing may be in either part of the entry.
     let mut one = rig()?;
     patch(&one, inline32);
     one.eager(bed, 2, &[1; 10]);
@@ -331,8 +331,8 @@ fn tm_messages_in_entries_are_handed_out(bed: &Bed) -> Outcome {
     let wc = done.as_completion();
     assert_eq!((wc.byte_len(), wc.wr_id()), (Some(26), 0));
     assert_eq!((wc.tm_match(), wc.inline_data().map(|data| data.len())), (false, Some(26)));
-    // Where a match is told there is no room for a message, but before the entry there is, if that
-    // is long enough.
+    // The completion of a match uses the entry's message field for its own fields, so only the part
+    // before the entry has room for a message, in a long entry.
     patch(&one, inline64);
     one.send_later(0, &eager(1, 7, &[2; 60]));
     if bed.cqe_size() == mlx5::CqeSize::Bytes64 {
@@ -347,7 +347,7 @@ fn tm_messages_in_entries_are_handed_out(bed: &Bed) -> Outcome {
     patch(&other, inline32);
     other.send_later(0, &eager(1, 0, b"data"));
     assert!(matches!(bed.poll_err(&mut other.cq), mlx5::PollError::Corrupt(_)));
-    // Nor is there for more than the place holds.
+    // Nor is there room for a message longer than this part.
     let mut third = rig()?;
     patch(&third, inline32);
     third.send_later(0, &eager(2, 0, &[1; 17]));
@@ -356,7 +356,7 @@ fn tm_messages_in_entries_are_handed_out(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Looks whether a sender was told that the data of a rendezvous was fetched.
+/// Checks that a sender got the message that the rendezvous is finished.
 fn expect_finished(bed: &Bed, rig: &mut TagRig, sender: usize, asked: TmMessage, at: usize) {
     let end = &mut rig.senders[sender];
     let done = bed.poll_good(end.recv_cq(), 1);
@@ -369,7 +369,7 @@ fn expect_finished(bed: &Bed, rig: &mut TagRig, sender: usize, asked: TmMessage,
     assert_eq!(TmMessage::parse(&bytes), Some((finished, &[][..])));
 }
 
-/// Where a sender's memory takes the end of a rendezvous.
+/// Offset in a sender's memory to which the end of a rendezvous goes.
 const FINISHED: usize = 200_000;
 
 fn tm_the_device_fetches_the_data_of_a_rendezvous(bed: &Bed) -> Outcome {
@@ -442,7 +442,7 @@ fn tm_a_rendezvous_goes_on_behind_lost_packets(bed: &Bed) -> Outcome {
         rig.add(1, 5, 0..9000);
         let asked = rig.rendezvous(0, 1, 1000..10_000);
         rig.send_later(0, &asked.to_bytes());
-        // The request, the read, the word that it is finished: whichever comes next is lost.
+        // Loses the request, the read, or the final message, whichever comes next.
         for _ in 0..lost {
             bed.step();
         }
@@ -456,7 +456,8 @@ fn tm_a_rendezvous_goes_on_behind_lost_packets(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A rendezvous that software fetches: what the tag's buffer got.
+/// A rendezvous that software fetches. Checks the completion, and the request in the buffer of the
+/// tag.
 fn left_to_software(
     bed: &Bed,
     rig: &mut TagRig,
@@ -482,7 +483,7 @@ fn tm_a_rendezvous_too_large_for_its_tag_is_left_to_software(bed: &Bed) -> Outco
     let mut rig = TagRig::new(bed, RigOptions { tags: 1, ..RigOptions::default() })?;
     let asked = rig.rendezvous(0, 1, 1000..1101);
     left_to_software(bed, &mut rig, asked, 100)?;
-    // The tag is done: its place is free.
+    // The tag is used up, and its slot free.
     rig.add(2, 6, 0..64);
     Ok(())
 }
@@ -495,7 +496,8 @@ fn tm_a_rendezvous_is_left_to_software_where_the_queue_pair_has_a_send_queue(
     rig.senders[0].recv(1, FINISHED..FINISHED + 64);
     let asked = rig.rendezvous(0, 1, 1000..6000);
     left_to_software(bed, &mut rig, asked, 5000)?;
-    // Software reads the data itself, through the queue pair's own send queue, and says so.
+    // Software reads the data itself, through the queue pair's own send queue, and sends the final
+    // message.
     let TmMessage::Rendezvous { tag, app_ctx, data } = asked else { panic!("{asked:?}") };
     let finished = TmMessage::Finished { tag, app_ctx, data }.to_bytes();
     rig.memory.write_at(0, &finished)?;
@@ -573,7 +575,8 @@ fn tm_a_queue_pair_that_fails_cancels_what_was_matched(bed: &Bed) -> Outcome {
         let mut rig = TagRig::new(bed, RigOptions { tags: 2, ..RigOptions::default() })?;
         rig.add(1, 5, 0..100);
         rig.add(2, 6, 0..100);
-        // Nobody receives the word that the data of the first was fetched, and so the second waits.
+        // The sender has no receive for the final message of the first rendezvous, so the second
+        // one waits.
         for (tag, completions) in [(1, 2), (2, 1)] {
             let asked = rig.rendezvous(0, tag, 1000..1100);
             rig.send_later(0, &asked.to_bytes());
@@ -626,7 +629,7 @@ fn tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own(bed: &B
     let done = bed.poll_good(&mut serves.cq, 2);
     assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
     assert!(serves.bytes(0..500) == pattern(6, 500));
-    // It is no message with a tag to match.
+    // This message has no tag to match.
     let done = bed.poll_good(&mut asks.cq, 1);
     assert_eq!(told(&done[0]), (CompletionOpcode::TmNoTag, 1, false, false, false));
     let finished = TmMessage::Finished { tag: 9, app_ctx: 3, data };
@@ -643,7 +646,7 @@ fn tm_a_message_that_stops_in_the_middle_is_given_up_with_its_queue_pair(bed: &B
         }
         let end = &mut rig.senders[0];
         end.mr.write_at(0, &eager(1, 0, &[1; 4096 - 16]))?;
-        // The first packet leaves; for the second, the memory cannot be read.
+        // The first packet is sent; the memory of the second cannot be read.
         let mut sges = [end.mr.sge(0..4096)?, end.mr.sge(0..100)?];
         sges[1].lkey ^= 0xff;
         let mut batch = end.qp.wr_start();

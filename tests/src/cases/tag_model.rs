@@ -1,9 +1,9 @@
-//! Tag matching against a model of two lists: of receives that wait, and of messages that wait.
+//! Tag matching against a model of two lists: of waiting receives, and of waiting messages.
 //!
-//! The case is the software half of a message-passing library: it keeps the two lists, gives a
-//! prefix of the receives to the device, and handles what the device did not expect. Completions
-//! tell in which order messages arrived; the lists then say which receive each message belongs to,
-//! and that must be the one that the device, or software behind it, gave it to.
+//! The case is the software half of a message-passing library. It keeps the two lists, gives a
+//! prefix of the receives to the device, and handles the messages that the device did not expect.
+//! Completions show the order in which messages arrived; the lists then say which receive each
+//! message belongs to. The device, or the software after it, must have chosen the same one.
 
 use super::tag_rig::{BUFFERS, RigOptions, TagRig, eager};
 use crate::prelude::*;
@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = cases![
     tm_every_message_goes_to_the_receive_that_matching_order_demands: STEP | SERIAL | TAG_MATCHING,
 ];
 
-/// Steps at least, and as many as it takes that counters of 16 bits wrap.
+/// Least number of steps; the case runs until the 16-bit counters have wrapped.
 const STEPS: u32 = 100_000;
 const WRAPPED: u32 = 1 << 16;
 const SENDERS: usize = 2;
@@ -24,19 +24,19 @@ const TAGS: u32 = 7;
 const OPS: u32 = 16;
 /// Requests for unexpected messages.
 const REQUESTS: u64 = 32;
-/// Bytes of a receive's buffer, and how many there are.
+/// Bytes of a receive's buffer, and the number of buffers.
 const BUFFER: usize = 1024;
 const SLOTS: u64 = 128;
 /// Longest data of a rendezvous, and of an eager message.
 const LONGEST: usize = 700;
-/// Where a sender's memory has the data of rendezvous, messages, and room for their ends.
+/// Offsets in a sender's memory: data of rendezvous, messages, and room for the ends of rendezvous.
 const DATA: usize = 0;
 const MESSAGES: usize = 64 << 10;
 const ENDS: usize = 192 << 10;
-/// Messages of a sender that are under way at a time.
+/// Messages of a sender that may be outstanding.
 const UNDER_WAY: usize = 32;
 
-/// A sequence of numbers that follow from a seed.
+/// A sequence of numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -50,15 +50,15 @@ impl Random {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Software holds it: the device's list was full, or is to be.
+    /// Software holds it: the device's list is full, or will be.
     Software,
     /// The device holds it.
     Device(TagHandle),
-    /// The device was asked to give it back.
+    /// The device was asked to remove it.
     Leaving,
 }
 
-/// A receive that waits.
+/// A waiting receive.
 #[derive(Clone, Copy, Debug)]
 struct Receive {
     id: u64,
@@ -67,7 +67,7 @@ struct Receive {
     place: Place,
 }
 
-/// A message: who sent it, as which of its messages, and how.
+/// A message: its sender, its number among the sender's messages, and its form.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     sender: usize,
@@ -77,7 +77,7 @@ struct Message {
     rendezvous: bool,
 }
 
-/// What the message was like, for its bytes follow from it.
+/// The seed of a message's content.
 fn seed(sender: usize, number: u32) -> u64 {
     u64::from(number) << 8 | sender as u64
 }
@@ -85,20 +85,20 @@ fn seed(sender: usize, number: u32) -> u64 {
 struct Library<'a> {
     bed: &'a Bed,
     rig: TagRig,
-    /// Completions that were taken and not yet looked at.
+    /// Completions that were polled and are not handled yet.
     inbox: VecDeque<OwnedCompletion>,
     random: Random,
-    /// Receives that wait, in the order in which they were posted.
+    /// Waiting receives, in the order of posting.
     posted: Vec<Receive>,
-    /// Messages that wait, in the order in which they arrived.
+    /// Waiting messages, in the order of arrival.
     unexpected: Vec<Message>,
-    /// Receives that matched in the device and whose data is to come.
+    /// Receives that matched in the device and whose data is not there yet.
     arriving: Vec<(u64, Message)>,
-    /// Messages of each sender that were sent and not yet matched, or put on a list.
+    /// Messages of each sender that were sent and not yet matched or listed.
     sent: [VecDeque<Message>; SENDERS],
     sent_count: [u32; SENDERS],
     under_way: [usize; SENDERS],
-    /// Unexpected messages that were handled, and how many of those the device was told of.
+    /// Number of unexpected messages that software handled, and the count that the device knows.
     handled: u32,
     told: u32,
     receives: u64,
@@ -183,7 +183,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// Gives the device as many of the receives as it takes, the first ones first.
+    /// Gives the device as many receives as it takes, the first ones first.
     fn give(&mut self) {
         while let Some(at) = self.posted.iter().position(|one| one.place == Place::Software) {
             let Receive { id, tag, mask, .. } = self.posted[at];
@@ -198,7 +198,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// A receive is posted: a waiting message may be for it.
+    /// Posts a receive, or completes it with a waiting message.
     fn receive(&mut self) {
         let Some(slot) = self.free_slots.pop() else { return };
         let id = self.receives * SLOTS + slot;
@@ -254,7 +254,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// A receive is cancelled, if that is not too late.
+    /// Cancels a receive, if it is not too late.
     fn cancel(&mut self) {
         if let Some(stale) = self.stale.pop() {
             match self.rig.queue.del(0, stale, None) {
@@ -281,8 +281,8 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// Posts a removal; `false` without room, or if the driver knows better: the tag was matched,
-    /// and its completion not polled here yet, or the message is in the middle.
+    /// Posts a removal. Returns `false` if there is no room, or if the driver refuses: the tag has
+    /// matched and its completion is not polled here yet, or the message is arriving.
     fn operate_on(&mut self, handle: TagHandle, wr: OpsWr<'_>) -> bool {
         let done = self.operate(wr).is_some();
         if done && self.stale.len() < 8 {
@@ -291,7 +291,7 @@ impl<'a> Library<'a> {
         done
     }
 
-    /// Tells the device how many unexpected messages were handled.
+    /// Gives the device the number of unexpected messages handled.
     fn synchronise(&mut self) {
         if self.told != self.handled {
             let mut wr = OpsWr::sync(u64::MAX, self.handled);
@@ -302,14 +302,14 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// A message and a receive have found each other in software.
+    /// Software has matched a message and a receive.
     fn deliver(&mut self, id: u64, message: Message) {
         self.delivered += 1;
         self.under_way[message.sender] -= 1;
         self.free_slots.push(id % SLOTS);
     }
 
-    /// The next message of a sender has arrived: they arrive as they were sent.
+    /// The next message of a sender has arrived; messages arrive in the order of sending.
     fn arrived(&mut self, qp_num: u32, tag: u64, number: u32) -> Message {
         let sender = self.rig.receivers.iter().position(|qp| qp.qp_num() == qp_num);
         let message = sender.and_then(|sender| self.sent[sender].pop_front()).expect("was sent");
@@ -395,7 +395,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// Looks whether the data of a message is where its receive wants it.
+    /// Checks that a message's data is in the buffer of its receive.
     fn check(&mut self, id: u64, message: Message, length: Option<u32>) {
         assert_eq!(length, Some(message.length as u32));
         let at = BUFFERS + Self::buffer(id).start;
@@ -404,7 +404,7 @@ impl<'a> Library<'a> {
         self.deliver(id, message);
     }
 
-    /// A message that the device did not expect is in a request.
+    /// An unexpected message has arrived in a request.
     fn was_unexpected(&mut self, request: u64, qp_num: u32, length: Option<u32>) {
         let bytes = self.rig.request(request, length.expect("a length"));
         let (head, payload) = TmMessage::parse(&bytes).expect("a header");
@@ -422,10 +422,11 @@ impl<'a> Library<'a> {
         if let Some(at) = self.first_match(tag) {
             let receive = self.posted[at];
             if let Place::Device(handle) = receive.place {
-                // The device did not match it, for software was behind; so it cannot have since.
+                // The device did not match the tag, because software had not synchronised; so it
+                // cannot have matched since.
                 let mut tries = 0;
                 while !self.operate_on(handle, OpsWr::del(receive.id, handle)) {
-                    // Room comes with completions of operations, which are behind this one.
+                    // Completions of operations, which are in the queue after this one, make room.
                     assert!(tries < 100, "no room for a removal");
                     tries += 1;
                     self.bed.settle();
@@ -441,15 +442,15 @@ impl<'a> Library<'a> {
         self.give();
     }
 
-    /// Takes completions, to be looked at in their turn.
+    /// Polls completions into the inbox.
     fn take(&mut self) {
         let mut found = [OwnedCompletion::default(); 8];
         let count = self.rig.cq.poll_into(&mut found).unwrap_or_else(|error| panic!("{error}"));
         self.inbox.extend(&found[..count]);
     }
 
-    /// Whether a message may be sent now. In every second age, only when the device knows of all that
-    /// software does, so that it matches most; in the others whenever there is room.
+    /// Whether a message may be sent now. In every second age, only when the device knows the count
+    /// of software, so that it matches most messages; in the others, whenever there is room.
     fn may_send(&self) -> bool {
         let calm = (self.operations / 512).is_multiple_of(2);
         let level = self.told == self.handled && self.posted.len() > 8;
@@ -472,7 +473,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// Nothing more is sent: everything arrives, and what has no receive waits.
+    /// Stops sending. Everything arrives, and messages without a receive wait.
     fn finish(&mut self) {
         for _ in 0..20 {
             self.bed.settle();

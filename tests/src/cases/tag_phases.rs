@@ -1,5 +1,6 @@
-//! Synchronisation: what is unexpected to the device may be expected by software, which has to say
-//! how many unexpected messages it has looked at before the device matches tags that it added since.
+//! Synchronisation. A message that the device does not expect may be one that software expects.
+//! Software has to report the number of unexpected messages that it has handled before the device
+//! matches the tags added since.
 
 use super::tag_rig::{RigOptions, TagRig, eager, told};
 use crate::prelude::*;
@@ -17,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
 
 const RECEIVE: CompletionOpcode = CompletionOpcode::TmReceive;
 
-/// Adds a tag with the count as it was last told, and says whether the device is ahead.
+/// Adds a tag without a new count of handled messages, and returns whether the device asks for one.
 fn add_unsynchronised(bed: &Bed, rig: &mut TagRig, tag: u64) -> bool {
     let sges = rig.buffer(0..64);
     let add = TagAdd { recv_wr_id: tag, sges: &sges, tag, mask: u64::MAX };
@@ -26,7 +27,7 @@ fn add_unsynchronised(bed: &Bed, rig: &mut TagRig, tag: u64) -> bool {
     done.as_completion().tm_sync_required()
 }
 
-/// Sends a message, and says which identifier it completed with, and whether it matched.
+/// Sends a message. Returns the identifier of its completion, and whether it matched.
 fn message(bed: &Bed, rig: &mut TagRig, tag: u64) -> (u64, bool) {
     rig.eager(bed, tag, b"x");
     let (opcode, wr_id, matched, ..) = told(&bed.poll_good(&mut rig.cq, 1)[0]);
@@ -39,7 +40,7 @@ fn tm_tags_added_behind_an_unexpected_message_match_once_it_was_handled(bed: &Be
     rig.post_requests(100..110);
     assert_eq!(message(bed, &mut rig, 1), (100, false));
     assert!(add_unsynchronised(bed, &mut rig, 1));
-    // Else the second message with this tag would overtake the first.
+    // Otherwise the second message with this tag would overtake the first.
     assert_eq!(message(bed, &mut rig, 1), (101, false));
     let early = rig.run(bed, OpsWr::sync(0, 1));
     assert!(early.as_completion().tm_sync_required(), "there were two");
@@ -107,8 +108,8 @@ fn tm_a_removal_does_not_make_the_tag_that_it_removes_match(bed: &Bed) -> Outcom
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     rig.post_requests(100..110);
     assert_eq!(message(bed, &mut rig, 1), (100, false));
-    // Software finds the message a home among tags that the device has, and does not match yet: it
-    // takes that off the list, and only then says that the message was handled.
+    // Software matches the message to a tag that the device has, and does not match yet. It removes
+    // that from the list, and only then reports the message as handled.
     let sges = rig.buffer(0..64);
     let add = TagAdd { recv_wr_id: 1, sges: &sges, tag: 1, mask: u64::MAX };
     let tag = rig.run_add(bed, OpsWr::add(0, add));
@@ -121,7 +122,7 @@ fn tm_a_removal_does_not_make_the_tag_that_it_removes_match(bed: &Bed) -> Outcom
     Ok(())
 }
 
-/// Sends `count` messages that match nothing, and counts those that ask for a word.
+/// Sends `count` messages that match nothing, and counts those that ask for a synchronisation.
 fn unexpected(bed: &Bed, rig: &mut TagRig, count: u32, asking: &mut u32) {
     let message = eager(9, 0, b"");
     for _ in 0..count {
@@ -153,7 +154,7 @@ fn tm_the_count_goes_on_where_it_wraps(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     let (mut asking, mut count) = (0, 0_u32);
     while count < (1 << 16) + 100 {
-        // To the wrap in large steps, over it in small ones.
+        // Large steps up to the wrap, small ones across it.
         let step = if count < 0xff00 { 0x3fc0 } else { 1 };
         unexpected(bed, &mut rig, step, &mut asking);
         count += step;

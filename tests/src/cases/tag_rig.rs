@@ -1,4 +1,4 @@
-//! A tag-matching queue with the queue pairs that belong to it, and senders.
+//! A tag-matching queue with its queue pairs, and senders.
 
 use crate::prelude::*;
 use mlx5::{
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a request for messages that match no tag.
 pub(crate) const REQUEST: usize = 4096;
-/// Where the buffers of tags start in the memory.
+/// Offset of the tags' buffers in the memory.
 pub(crate) const BUFFERS: usize = 64 * REQUEST;
 /// Bytes of the memory.
 const MEMORY: usize = BUFFERS + (256 << 10);
 
-/// How the rig is made.
+/// The options of the rig.
 #[derive(Clone, Copy)]
 pub(crate) struct RigOptions {
     pub(crate) senders: usize,
@@ -23,7 +23,7 @@ pub(crate) struct RigOptions {
     pub(crate) requests: u32,
     /// Whether the receiving queue pairs keep their send queues.
     pub(crate) keep_send_queue: bool,
-    /// What completions of the queue tell.
+    /// The user tag in completions of the queue.
     pub(crate) user_tag: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for RigOptions {
     }
 }
 
-/// A tag-matching queue, what receives for it, and who sends.
+/// A tag-matching queue, its receiving queue pairs, and senders.
 pub(crate) struct TagRig {
     pub(crate) receivers: Vec<QueuePair<Rc>>,
     pub(crate) senders: Vec<End<Rc>>,
@@ -41,12 +41,12 @@ pub(crate) struct TagRig {
     pub(crate) cq: CompletionQueue,
     pub(crate) memory: MemoryRegion,
     pub(crate) context: Context,
-    /// Unexpected messages that there were, for who counts them here.
+    /// Number of unexpected messages, for cases that count them here.
     pub(crate) unexpected: u32,
     simulator: Option<Simulator>,
 }
 
-/// The identifier of operations that the rig itself waits for.
+/// The identifier of operations whose completion the rig itself polls.
 const ADDED: u64 = 0x0add_0add;
 
 impl TagRig {
@@ -79,7 +79,7 @@ impl TagRig {
             }
             let mut receiver = builder.build()?;
             let mut sender = bed.end::<Rc>(&pair)?;
-            // Close to where 24 bits end.
+            // Near the wrap of the 24-bit sequence number.
             let psn = Psn::wrapping(0xff_fff0 + n as u32);
             let here = receiver.endpoint(&port, psn, &connect);
             let there = sender.endpoint(&pair);
@@ -91,7 +91,8 @@ impl TagRig {
         Ok(rig)
     }
 
-    /// Posts requests for messages that match no tag; each names its place in the memory.
+    /// Posts requests for messages that match no tag; the identifier of each is its slot in the
+    /// memory.
     #[track_caller]
     pub(crate) fn post_requests(&mut self, places: Range<u64>) {
         for wr_id in places {
@@ -107,7 +108,7 @@ impl TagRig {
         [self.memory.sge(BUFFERS + range.start..BUFFERS + range.end).expect("inside the memory")]
     }
 
-    /// Adds a tag whose every bit counts, and waits until it is on the list.
+    /// Adds a tag whose mask has all bits, and waits until it is on the list.
     #[track_caller]
     pub(crate) fn add(&mut self, tag: u64, recv_wr_id: u64, range: Range<usize>) -> TagHandle {
         let sges = self.buffer(range);
@@ -148,7 +149,7 @@ impl TagRig {
         OpsWr { wr_id, flags, unexpected_cnt, operation, handle }
     }
 
-    /// Posts an operation that completes, and answers its completion.
+    /// Posts a signaled operation, and returns its completion.
     #[track_caller]
     pub(crate) fn run(&mut self, bed: &Bed, wr: OpsWr<'_>) -> OwnedCompletion {
         self.post(wr.signaled());
@@ -226,10 +227,11 @@ pub(crate) fn eager(tag: u64, app_ctx: u32, payload: &[u8]) -> Vec<u8> {
     message
 }
 
-/// What a completion tells: opcode, identifier, and whether matched, valid, to be synchronised.
+/// The fields of a completion: opcode, identifier, and whether it is matched, valid, to be
+/// synchronised.
 pub(crate) type Told = (CompletionOpcode, u64, bool, bool, bool);
 
-/// What a completion tells of tag matching.
+/// The tag-matching fields of a completion.
 pub(crate) fn told(completion: &OwnedCompletion) -> Told {
     let wc = completion.as_completion();
     (wc.opcode(), wc.wr_id(), wc.tm_match(), wc.tm_data_valid(), wc.tm_sync_required())

@@ -1,4 +1,4 @@
-//! Posting and polling on threads of their own, and very many queue pairs.
+//! Posting and polling on separate threads, and thousands of queue pairs.
 
 use crate::prelude::*;
 use mlx5::{ConnectOptions, Psn};
@@ -14,10 +14,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_pair_behind_a_lock_serves_several_threads,
 ];
 
-/// How long the threads of a case may take.
+/// Time limit for the threads of a case.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Repeats `attempt` until it has an answer.
+/// Repeats `attempt` until it returns a value.
 #[track_caller]
 fn persist<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -36,7 +36,7 @@ fn flags(n: u64) -> SendFlags {
 }
 
 fn one_thread_posts_and_another_polls(bed: &Bed) -> Outcome {
-    /// The last of them is signaled, so that all are done when its completion is there.
+    /// The last of them is signaled, so its completion shows that all are done.
     const REQUESTS: u64 = 3003;
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default().send_wr(32).inline(200))?;
     let End { qp, mut send_cq, .. } = a;
@@ -105,7 +105,7 @@ fn sends_receives_and_completions_each_have_a_thread(bed: &Bed) -> Outcome {
             for n in 0..MESSAGES {
                 let sges = [mr.sge(n as usize % 64 * 64..n as usize % 64 * 64 + 64).expect("in")];
                 persist("room for a receive", || {
-                    // A slot is used again only once it was looked at.
+                    // A slot is used again only after its message was checked.
                     let free = n < received.load(Ordering::Acquire) + 64;
                     (free && receive.post_recv(&[ReceiveWr { wr_id: n, sges: &sges }]).is_ok())
                         .then_some(())
@@ -224,7 +224,7 @@ fn a_queue_pair_goes_to_error_while_others_post_and_poll(bed: &Bed) -> Outcome {
                     let poll = send_cq.poll(16, |completion| {
                         let n = completed.fetch_add(1, Ordering::AcqRel);
                         assert_eq!(completion.wr_id(), n, "each once, in order");
-                        // Once flushing has begun nothing succeeds any more.
+                        // Once the flush has begun, no request succeeds.
                         assert!(!(failed && completion.is_success()));
                         failed |= !completion.is_success();
                         assert!(completion.status().err().is_none_or(|e| e.is_flushed()));
@@ -278,7 +278,7 @@ fn a_thousand_queue_pairs_are_up_at_once(bed: &Bed) -> Outcome {
     for at in 0..COUNT {
         crate::pattern::expect_bytes(&mr, at * 64, &(at as u64 ^ 1).to_le_bytes());
     }
-    // Every second one goes, and the others go on.
+    // Destroys every second queue pair; the others still work.
     let mut at = 0;
     qps.retain(|_| {
         at += 1;

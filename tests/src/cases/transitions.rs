@@ -1,4 +1,4 @@
-//! How a queue pair goes from state to state, and what it says of itself there.
+//! The transitions of a queue pair's state, and its attributes in each.
 
 use crate::prelude::*;
 use mlx5::{
@@ -24,13 +24,13 @@ pub(crate) const CASES: &[Case] = cases![
     completions_from_before_a_reset_must_be_polled_before_it_starts_over,
 ];
 
-/// An attribute: its name in verbs, and how to take it away.
+/// An attribute: its name in verbs, and a function that removes it.
 type Attribute = (&'static str, fn(&mut QpAttributes));
 
-/// A transition: the attributes that it needs, all set, and each by itself.
+/// A transition: all attributes that it needs, and each by itself.
 type Step = (QpAttributes, &'static [Attribute]);
 
-/// Puts rows of names and fields into attributes that can be taken away.
+/// Puts rows of names and fields into attributes that can be removed.
 macro_rules! needs {
     ($($name:literal $field:ident),* $(,)?) => {
         &[$(($name, |attributes: &mut QpAttributes| attributes.$field = None)),*]
@@ -384,7 +384,7 @@ fn a_queue_pair_starts_over_after_a_reset(bed: &Bed) -> Outcome {
         for message in 0..round {
             exchange(bed, &mut pair, round * 10 + message)?;
         }
-        // Receives that nobody uses are forgotten without a word.
+        // Receives that were not used are dropped without a completion.
         pair.b.recv(999, 0..64);
         reconnect(&mut pair)?;
         assert_eq!(pair.a.qp.free_send_blocks(), blocks);

@@ -1,4 +1,4 @@
-//! The tags that users give queues, as completions tell them.
+//! User tags of queues, in their completions.
 
 use super::polling::write;
 use super::tag_rig::{RigOptions, TagRig};
@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
-/// How completions are polled.
+/// The way to poll.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Closure,
@@ -81,8 +81,8 @@ fn told<R>(
     found
 }
 
-/// Three pairs in one context, whose near ends complete on one queue, and have the tags 1, 2, 3 at
-/// their sends and receives.
+/// Three pairs in one context. Their near ends complete on one queue, and have the tags 1, 2, 3 for
+/// sends and receives.
 struct Three {
     near: Vec<QueuePair<Rc>>,
     far: Vec<End<Rc>>,
@@ -141,7 +141,7 @@ fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
         expected.sort_unstable();
         assert_eq!(told, expected, "{how:?}");
         for end in &mut far {
-            // They were given no tag.
+            // These queues have no tag.
             assert_eq!(bed.poll_one(&mut end.send_cq).user_tag(), 0);
         }
     }
@@ -174,7 +174,7 @@ fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outco
         let expected = (1..=3).flat_map(|tag| (0..10).map(move |wr_id| (tag, wr_id)));
         assert!(found.eq(expected), "{how:?}");
         for end in &mut far {
-            // Makes room.
+            // A completed request makes room.
             end.qp.post(|batch| batch.wr(0, SIGNALED).rdma_write(mr.remote(0..).expect("inside")).inline_data(b"x"))?;
             bed.poll_good(&mut end.send_cq, 1);
         }
@@ -331,10 +331,10 @@ fn completions_of_destroyed_queue_pairs_tell_nobodys_tag(bed: &Bed) -> Outcome {
             }
         }
         let copy = bed.poll_one(&mut cq);
-        // The others' completions wait before and behind those of the destroyed one.
+        // The others' completions wait before and after those of the destroyed queue pair.
         let gone = near.remove(1);
         gone.destroy()?;
-        // Its index may go to another, which is not to be taken for it.
+        // Its user index may go to another queue pair, which must not be taken for the old one.
         let pd = mr.pd();
         let new = pd.create_qp::<Rc>(&cq, &cq).user_tag(4).build()?;
         let left = told(bed, how, &mut cq, 5, |completion| completion.user_tag());

@@ -1,5 +1,4 @@
-//! Regions over memory of the program, and what peers write into regions: elements, atomics,
-//! messages.
+//! Regions over memory of the program, and peers' writes into regions: elements, atomics, messages.
 
 use crate::prelude::*;
 use mlx5::zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -34,7 +33,7 @@ fn write(bed: &Bed, a: &mut End<Rc>, to: RemoteAddress, bytes: &[u8]) -> Outcome
 
 fn memory_of_the_program_is_sent_received_and_given_back(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
-    // An odd length at whatever address the allocator has.
+    // An odd length, at an address of the allocator's choice.
     let inbox = b.pd.register(vec![0xee_u8; 4097], RIGHTS)?;
     let outbox = a.pd.register(pattern(7, 3000).into_boxed_slice(), Access::empty())?;
     let mut batch = a.qp.wr_start();
@@ -90,7 +89,7 @@ fn atomics_change_while_the_process_watches(bed: &Bed) -> Outcome {
     words[3].store(40, Ordering::Release);
     add(&mut a, 2)?;
     assert_eq!(words[3].load(Ordering::Acquire), 42);
-    // Processor and device in turn.
+    // Processor and device alternate.
     if b.context.query_device().atomic_cap == AtomicCap::Global || bed.is_simulated() {
         words[3].fetch_add(8, Ordering::AcqRel);
         add(&mut a, 50)?;
@@ -132,7 +131,7 @@ fn a_ring_carries_messages_over_many_laps_in_their_order(bed: &Bed) -> Outcome {
             posted += 1;
         }
         batch.complete()?;
-        // Messages are taken as soon as they are there, before the writes are polled.
+        // Takes each message as soon as it is there, before the writes are polled.
         while let Some(expected) = outstanding.pop_front() {
             let mut message = None;
             bed.until("a message arrives", || {

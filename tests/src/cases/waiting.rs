@@ -1,4 +1,4 @@
-//! Sleeping until there are completions, by threads that share a channel.
+//! Threads that share a channel, and sleep until there are completions.
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, CompletionChannel, ConnectOptions, Data, Error, ErrorKind, Operation, PollError, Psn};
@@ -24,7 +24,7 @@ pub(super) struct Lone {
     mr: MemoryRegion,
 }
 
-/// The same, and its completion queue.
+/// A queue pair connected to itself, and its completion queue.
 pub(super) fn lone(
     bed: &Bed,
     context: &Context,
@@ -33,7 +33,7 @@ pub(super) fn lone(
     lone_from(bed, context, channel, 0)
 }
 
-/// The same, the completion queue being one that has had so many completions.
+/// The same with a completion queue that has had `consumed` completions.
 pub(super) fn lone_from(
     bed: &Bed,
     context: &Context,
@@ -68,7 +68,7 @@ impl Lone {
     }
 }
 
-/// Waits as one does; the next completion.
+/// Waits in the usual way, and returns the next completion.
 fn next(cq: &mut CompletionQueue) -> Result<u64, Error> {
     loop {
         assert!(cq.wait(false, LONG)?, "in time");
@@ -80,7 +80,7 @@ fn next(cq: &mut CompletionQueue) -> Result<u64, Error> {
     }
 }
 
-/// Lets the device go on until a thread is done.
+/// Lets the device work until a thread is done.
 fn join<T>(bed: &Bed, thread: ScopedJoinHandle<'_, T>) -> T {
     while !thread.is_finished() {
         if !bed.step() {
@@ -94,8 +94,8 @@ fn who_waits_misses_no_completion(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (mut lone, mut cq) = lone(bed, &context, &channel)?;
-    // More rounds than the arm sequence has numbers, with the completion before, or about when one
-    // goes to sleep.
+    // More rounds than the arm sequence has numbers. The completion comes before the thread sleeps,
+    // or at about that time.
     for wr_id in 0..20 {
         if wr_id % 3 == 0 {
             lone.write(wr_id)?;
@@ -131,7 +131,7 @@ fn threads_on_one_channel_each_hear_of_their_own_queue(bed: &Bed) -> Outcome {
                 for round in 0..ROUNDS {
                     let found = next(&mut cq);
                     let good = found.as_ref().is_ok_and(|wr_id| *wr_id == round);
-                    // Nobody listens any more if another failed.
+                    // The receiver is gone if another thread failed.
                     if heard.send(found).is_err() || !good {
                         break;
                     }
@@ -139,7 +139,7 @@ fn threads_on_one_channel_each_hear_of_their_own_queue(bed: &Bed) -> Outcome {
             });
         }
         for round in 0..ROUNDS {
-            // In an order that changes.
+            // The order changes from round to round.
             for which in 0..3 {
                 lones[(which + round as usize) % 3].write(round)?;
             }
@@ -168,7 +168,8 @@ fn what_one_reads_for_another_is_not_lost_to_events(bed: &Bed) -> Outcome {
     bed.settle();
     other.write(1)?;
     bed.until("the other's completion", || other_cq.is_ready());
-    // The event of the other waits first; who waits for the one reads it.
+    // The event of `other` is the first in the channel, so the thread that waits for `one` reads
+    // it.
     std::thread::scope(|scope| -> Outcome {
         let waiter = scope.spawn(|| next(&mut one_cq));
         one.write(2)?;
@@ -218,7 +219,7 @@ fn a_queue_without_a_channel_cannot_be_waited_for(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Nothing completes any more, and no event of the channel says so.
+/// The queue completes nothing more, and no event of the channel reports that.
 fn an_overrun_ends_a_wait_whether_its_event_is_read_or_not(bed: &Bed) -> Outcome {
     for is_read in [false, true] {
         let context = bed.context();

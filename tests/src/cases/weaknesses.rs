@@ -1,5 +1,5 @@
-//! What the C provider's `mlx5dv_qp_cancel_posted_send_wrs` does wrong, one case each: it does not
-//! happen here. `docs/CANCEL.md` has the list.
+//! Faults of the C provider's `mlx5dv_qp_cancel_posted_send_wrs`, one case each: the driver has
+//! none of them. `docs/CANCEL.md` has the list.
 
 use super::altered_kernel::{AlteredKernel, Overrides};
 use super::cancel::rig::{BEHIND, Rig, ids};
@@ -36,7 +36,7 @@ pub(crate) const CASES: &[Case] = cases![
 fn c_weakness_01_the_walk_goes_on_from_the_last_slot(bed: &Bed) -> Outcome {
     let mut rig = Rig::with(bed, PairOptions::default().send_wr(16))?;
     let blocks = u64::from(rig.pair.a.qp.caps().send_blocks);
-    // Up to the last slot, and then from it on around the end.
+    // Fills the ring up to the last slot, and then from there across the end.
     rig.send_all(0..blocks - 1)?;
     assert_eq!(rig.executed().len() as u64, blocks - 1);
     rig.completed();
@@ -90,7 +90,7 @@ fn c_weakness_03_a_reset_leaves_nothing_to_stumble_over(bed: &Bed) -> Outcome {
         rig.send(wr_id, SendFlags::SIGNALED, 2)?;
     }
     let drained = rig.pair.a.qp.drained()?;
-    // An identifier of the former life, and each of this one.
+    // An identifier from before the reset, and each one from after it.
     assert_eq!(rig.pair.a.qp.cancel(&drained, 1)?.count(), 0);
     assert_eq!(ids(&rig.pair.a.qp.cancel(&drained, 11)?), [11]);
     rig.resume()?;
@@ -197,7 +197,7 @@ fn c_weakness_07_every_operation_can_be_cancelled(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Blocks of 512 bytes with a CRC behind each, in memory and on the wire.
+/// Blocks of 512 bytes with a CRC after each, in memory and on the wire.
 fn signed() -> SignatureBlock {
     let crc = |kind| Domain { signature: Signature::Crc(kind), block_size: BlockSize::B512 };
     SignatureBlock::new().memory(crc(Crc::Crc32(Seed::Ones))).wire(crc(Crc::Crc32(Seed::Zeros)))
@@ -253,12 +253,12 @@ fn c_weakness_09_a_cancelled_configuration_leaves_the_key_as_it_was(bed: &Bed) -
     batch.complete()?;
     assert_eq!((key.lkey() & 0xff, key.length(), key.signature()), (3, Some(4128), None));
     let drained = rig.pair.a.qp.drained()?;
-    // The later one goes, the earlier one stays.
+    // The later request is cancelled, the earlier one stays.
     assert_eq!(rig.pair.a.qp.cancel(&drained, 3)?.count(), 1);
     assert_eq!((key.lkey() & 0xff, key.length(), key.signature()), (2, Some(2064), None));
     assert_eq!(rig.pair.a.qp.cancel(&drained, 2)?.count(), 1);
     assert_eq!((key.lkey(), key.length(), key.signature()), before);
-    // And so it is on the device: what follows finds it like that.
+    // The device has the same state: the next request works with it.
     rig.resume()?;
     bed.poll_good(&mut rig.pair.a.send_cq, 2);
     let Pair { a, b } = &mut rig.pair;
@@ -280,7 +280,8 @@ fn c_weakness_09_a_configuration_that_was_executed_stays_whatever_is_cancelled_a
     batch.wr(1, SendFlags::SIGNALED).mkey_configure(key.configure().layout_list(&pieces));
     batch.complete()?;
     bed.poll_good(&mut rig.pair.a.send_cq, 1);
-    // As many requests as there are records, the last of which is cancelled in the same place.
+    // As many requests as there are records, so that the last one, which is cancelled, takes the
+    // record of the configuration.
     for wr_id in 1..blocks {
         rig.send_all([wr_id])?;
         assert_eq!(rig.executed(), [wr_id]);
@@ -318,7 +319,7 @@ fn c_weakness_09_a_cancelled_binding_leaves_the_window_the_key_it_had(bed: &Bed)
     assert_eq!(window.rkey(), fourth, "the one in the middle never was the last");
     assert_eq!(rig.pair.a.qp.cancel(&drained, 4)?.count(), 1);
     assert_eq!(window.rkey(), second);
-    // And so the device has it.
+    // The device has the same state.
     rig.resume()?;
     bed.poll_good(&mut rig.pair.a.send_cq, 3);
     let b = &mut rig.pair.b;
@@ -352,7 +353,7 @@ fn c_weakness_10_the_signature_of_a_nop_is_right(bed: &Bed) -> Outcome {
         assert!(context.async_events().next()?.is_some());
         let mut batch = qp.wr_start();
         for wr_id in 0..4 {
-            // Of one block and of three, wherever the ring ends.
+            // Requests of one block and of three, across the end of the ring.
             let bytes = [wr_id as u8; 140];
             let length = if wr_id % 2 == 0 { 8 } else { 140 };
             let to = mr.remote(wr_id as usize * 256..)?;
@@ -362,7 +363,7 @@ fn c_weakness_10_the_signature_of_a_nop_is_right(bed: &Bed) -> Outcome {
         let drained = qp.drained()?;
         assert_eq!(qp.cancel_set(&drained, &[1, 2], CancelMode::AllOrNothing)?.count(), 2);
         qp.resume()?;
-        // A wrong signature, and the device would refuse the request.
+        // With a wrong signature, the device would refuse the request.
         let done = bed.poll_good(&mut cq, 4);
         let marks: Vec<bool> = done.iter().map(|one| one.as_completion().cancelled()).collect();
         assert_eq!(marks, [false, true, true, false], "lap {lap}");
@@ -392,8 +393,7 @@ fn c_weakness_11_only_a_proof_that_holds_lets_cancel(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-/// A bed whose kernel counts how often the firmware is asked about a queue pair, and first does
-/// something.
+/// A bed whose kernel counts the queries of a queue pair, and runs a function before each.
 fn asked(
     bed: &Bed,
     meanwhile: impl Fn() + Send + Sync + 'static,
@@ -418,7 +418,7 @@ fn c_weakness_12_posting_goes_on_while_the_firmware_is_asked(bed: &Bed) -> Outco
     let (begun, posted) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     let gates = Arc::new((begun, posted));
     let inside = Arc::clone(&gates);
-    // The question is answered only once a request was posted meanwhile.
+    // The query gets its answer only after a request was posted meanwhile.
     let (context, _) = asked(bed, move || {
         inside.0.wait();
         inside.1.wait();
@@ -481,7 +481,7 @@ fn c_weakness_14_by_set_predicate_or_handle_and_a_list_comes_back(bed: &Bed) -> 
     }
     let qp = &mut rig.pair.a.qp;
     let drained = qp.drained()?;
-    // Of three with one identifier, the second alone.
+    // Of three requests with one identifier, cancels the second alone.
     let cancelled = qp.cancel_request(&drained, handles[1])?;
     assert_eq!(cancelled.requests()[0].info.first(), 1);
     assert_eq!(ids(&cancelled), [1]);
@@ -502,7 +502,8 @@ fn c_weakness_14_by_set_predicate_or_handle_and_a_list_comes_back(bed: &Bed) -> 
 fn c_weakness_16_polling_goes_on_while_requests_are_cancelled(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     for lap in 0..50 {
-        // Executed, and not yet polled: the poller reads records while others are marked.
+        // These requests are executed and not yet polled: the poller reads records while the cancel
+        // marks others.
         rig.send_all(0..8)?;
         let drained = rig.drain(4)?;
         let End { qp, send_cq, .. } = &mut rig.pair.a;
@@ -535,7 +536,7 @@ fn c_weakness_17_many_requests_of_all_sizes_lap_after_lap(bed: &Bed) -> Outcome 
     for lap in 0..150_u64 {
         rig.drain(0)?;
         let first = next;
-        // As many as there is room for, of one to five blocks.
+        // Fills the queue with requests of one to five blocks.
         while rig.send(next, SendFlags::SIGNALED, (next % 5 + 1) as usize).is_ok() {
             next += 1;
         }

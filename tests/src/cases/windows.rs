@@ -43,7 +43,7 @@ fn bind(
     Ok(window.remote(at))
 }
 
-/// Writes a byte there from `a`; what it failed with.
+/// Writes a byte there from `a`, and returns the error, if any.
 fn write(bed: &Bed, a: &mut End<Rc>, to: RemoteAddress) -> Result<Option<Syndrome>, Failed> {
     let sge = a.mr.sge(0..1)?;
     let mut batch = a.qp.wr_start();
@@ -52,7 +52,7 @@ fn write(bed: &Bed, a: &mut End<Rc>, to: RemoteAddress) -> Result<Option<Syndrom
     Ok(syndrome(&bed.poll_one(&mut a.send_cq)))
 }
 
-/// Reads a byte from there.
+/// Reads a byte from there, and returns the error, if any.
 fn read(bed: &Bed, a: &mut End<Rc>, from: RemoteAddress) -> Result<Option<Syndrome>, Failed> {
     let sge = a.mr.sge(4096..4097)?;
     let mut batch = a.qp.wr_start();
@@ -72,7 +72,7 @@ fn a_window_of_type_two_gives_the_rights_it_was_bound_with(bed: &Bed) -> Outcome
         let first = window.rkey();
         let remote = bind(bed, &mut b, &mut window, access)?;
         assert_eq!(window.rkey(), first & !0xff | (first + 1) & 0xff);
-        // What succeeds goes first: a failure ends the connection.
+        // The successful request comes first, because a failure ends the connection.
         let mut order = [writes.is_some(), reads.is_some()];
         order.sort_unstable();
         if writes.is_none() {
@@ -90,7 +90,7 @@ fn a_window_is_bound_anew_after_it_was_invalidated(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = pair(bed)?;
     let mut window = b.pd.alloc_mw::<TypeTwo>()?;
     let old = bind(bed, &mut b, &mut window, Access::REMOTE_WRITE)?;
-    // In one batch: what follows the invalidation waits for it.
+    // In one batch, because the binding waits for the invalidation.
     let mut batch = b.qp.wr_start();
     batch.wr(1, SIGNALED).local_inv(window.rkey());
     batch.wr(2, SIGNALED).bind_mw(window.binding(&b.mr, 0..4096, Access::REMOTE_WRITE)?);
@@ -128,13 +128,13 @@ fn a_window_is_invalidated_by_a_send_from_the_other_side(bed: &Bed) -> Outcome {
     let received = received.as_completion();
     assert_eq!(received.invalidated_rkey(), Some(window.rkey()));
     assert_eq!((received.byte_len(), received.imm_data()), (Some(12), None));
-    // It is free, and can be bound without further ado.
+    // The window is free, and can be bound at once.
     bind(bed, &mut b, &mut window, Access::REMOTE_READ)?;
     assert_eq!(write(bed, &mut a, remote)?, Some(Syndrome::RemoteAccess));
     Ok(())
 }
 
-/// What a call to bind that failed was refused for.
+/// The reason why binding by a call was refused.
 fn refusal(error: BindError) -> Result<mlx5::Error, Failed> {
     match error {
         BindError::Invalid(error) => Ok(error),
@@ -149,7 +149,7 @@ fn a_window_of_type_one_is_bound_by_a_call_and_again(bed: &Bed) -> Outcome {
     bed.poll_good(&mut b.send_cq, 1);
     let first = window.remote(b.mr.addr());
     assert_eq!(write(bed, &mut a, first)?, None);
-    // Without an invalidation between.
+    // Binds again without an invalidation in between.
     window.bind(&mut b.qp, 2, SIGNALED, &b.mr, 64..128, Access::REMOTE_WRITE)?;
     bed.poll_good(&mut b.send_cq, 1);
     assert_eq!(write(bed, &mut a, window.remote(b.mr.addr() + 64))?, None);
@@ -235,7 +235,7 @@ fn a_batch_that_is_aborted_binds_nothing(bed: &Bed) -> Outcome {
     batch.abort();
     bed.nothing(&mut b.send_cq);
     drop(before);
-    // Bound later, it is as if nothing had been.
+    // The window can still be bound later.
     let remote = bind(bed, &mut b, &mut window, Access::REMOTE_WRITE)?;
     assert_eq!(write(bed, &mut a, remote)?, None);
     Ok(())
@@ -246,7 +246,7 @@ fn windows_come_and_go(bed: &Bed) -> Outcome {
     let pd = context.alloc_pd()?;
     let (one, two) = (pd.alloc_mw::<TypeOne>()?, pd.alloc_mw::<TypeTwo>()?);
     assert_ne!(one.rkey() >> 8, two.rkey() >> 8);
-    // Of a domain that still has windows, nothing is given back.
+    // A domain that still has windows is not destroyed.
     let pd = pd.destroy().expect_err("windows belong to it").into_inner();
     one.dealloc()?;
     drop(two);

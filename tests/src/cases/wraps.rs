@@ -1,4 +1,4 @@
-//! Completion queues whose counter wraps: the 24 bits of it that a device is told, or all.
+//! Completion queues whose counter wraps: the 24 bits of it that the device sees, or all 32.
 
 use super::waiting::lone_from;
 use crate::prelude::*;
@@ -12,12 +12,12 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_is_resized_where_its_counter_wraps: SIMULATOR,
 ];
 
-/// Short of what wraps, or of where the difference of two counters changes its sign: of the 24 bits,
-/// and of all.
+/// Just below a wrap, or below the point where the difference of two counters changes its sign: of
+/// the 24 bits, and of all.
 const STARTS: [u32; 5] =
     [(1 << 23) - 9, (1 << 24) - 9, (0xab << 24) - 9, (1 << 31) - 9, 0_u32.wrapping_sub(9)];
 
-/// Writes something to the other side, so many times.
+/// Posts an RDMA write of a few bytes for each identifier.
 fn write(pair: &mut Pair<Rc>, wr_ids: std::ops::Range<u64>) -> Outcome {
     let to = pair.b.mr.remote(..)?;
     for wr_id in wr_ids {
@@ -62,7 +62,7 @@ fn events_go_on_where_the_counter_wraps(bed: &Bed) -> Outcome {
         let (mut lone, mut cq) = lone_from(bed, &context, &channel, start)?;
         let announced = || channel.wait(Some(Duration::from_secs(10)));
         for wr_id in 0..20 {
-            // Armed before it comes, or when it has come; and with nothing there, for nothing.
+            // The queue is armed before the completion comes or after it; and once when none comes.
             if wr_id % 2 == 0 {
                 cq.arm(false)?;
                 bed.settle();
@@ -102,7 +102,7 @@ fn a_queue_overruns_where_it_is_full_wherever_its_counter_wraps(bed: &Bed) -> Ou
 }
 
 fn a_queue_is_resized_where_its_counter_wraps(bed: &Bed) -> Outcome {
-    // Each place of the wrap among what waits.
+    // Each position of the wrap among the waiting completions.
     for before in 0..=12 {
         let start = (1 << 24) - before;
         let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(15).consumed(start))?;

@@ -1,4 +1,4 @@
-//! What holds between two hosts. Each case is run on both at once; `first` tells them apart.
+//! Cases for two hosts. Both run a case at once; `first` differs between them.
 
 use super::{Far, Host, HostCase};
 use crate::prelude::*;
@@ -23,13 +23,13 @@ pub(crate) const CASES: &[HostCase] = host_cases![
     a_queue_pair_that_is_gone_does_not_answer,
 ];
 
-/// How long a sleeper waits.
+/// Time limit of a sleeping receiver.
 const WAKE: Duration = Duration::from_secs(20);
 
-/// Where messages are sent from; where they arrive is half of the memory further.
+/// Offset from which messages are sent; they go to this offset plus half of the memory.
 const SOURCE: usize = 0;
 
-/// Carries messages of every operation and of many sizes, one after the other, each way.
+/// Sends messages of every operation and of many sizes, one after the other, each way.
 fn every_operation<T: Traffic>(host: &mut Host<'_>) -> Outcome {
     let options = PairOptions::default().memory(1 << 18);
     let mut far = host.far::<T>(&options)?;
@@ -82,7 +82,7 @@ fn act<T: Traffic>(
     host.meet()
 }
 
-/// Is ready for a request of the other host, and looks at what came of it.
+/// Prepares for a request of the other host, and checks the result.
 fn suffer<T: Traffic>(
     host: &mut Host<'_>,
     far: &mut Far<T>,
@@ -112,7 +112,7 @@ fn suffer<T: Traffic>(
             assert_eq!(received.src_qp(), Some(*qp_num));
         }
     } else if op == Op::Write {
-        // A write comes without a word; an unreliable one may still be under way.
+        // A write has no completion here, and an unreliable one may still be in flight.
         let expected = pattern(seed, size);
         let mut found = vec![0; size];
         host.bed.until("the other host's write", || {
@@ -137,7 +137,7 @@ fn ud_carries_datagrams_both_ways(host: &mut Host<'_>) -> Outcome {
     every_operation::<Ud>(host)
 }
 
-/// Sends `count` messages while as many come, and looks at what came.
+/// Sends `count` messages while the other host does the same, and checks those that arrive.
 fn send_and_receive(bed: &Bed, end: &mut End<Rc>, seed: u64, count: u64) -> Outcome {
     for n in 0..count {
         let at = SOURCE + 128 * n as usize;
@@ -151,7 +151,7 @@ fn send_and_receive(bed: &Bed, end: &mut End<Rc>, seed: u64, count: u64) -> Outc
     Ok(())
 }
 
-/// Posts receives for as many messages.
+/// Posts receives for `count` messages.
 fn receives(end: &mut End<Rc>, count: u64) {
     let half = end.mr.len() / 2;
     for n in 0..count {
@@ -160,7 +160,7 @@ fn receives(end: &mut End<Rc>, count: u64) {
     }
 }
 
-/// The seed of what a host sends: not that of the other.
+/// The seed of a host's messages, which differs from the other host's.
 const fn seed_of(first: bool) -> u64 {
     if first { 1000 } else { 2000 }
 }
@@ -209,7 +209,7 @@ fn a_send_waits_for_a_receive_that_comes_late(host: &mut Host<'_>) -> Outcome {
         host.meet()?;
         assert_eq!(wr_ids(&host.bed.poll_good(&mut far.end.send_cq, 1)), [7]);
     } else {
-        // Only now is it known that the request was posted.
+        // Wait until the other host has posted the request.
         host.meet()?;
         far.end.recv(8, 64..128);
         assert_eq!(wr_ids(&host.bed.poll_good(far.end.recv_cq(), 1)), [8]);
@@ -218,7 +218,7 @@ fn a_send_waits_for_a_receive_that_comes_late(host: &mut Host<'_>) -> Outcome {
     host.meet()
 }
 
-/// An end whose receives complete where a channel tells of them.
+/// An end whose receives complete on a queue with a channel.
 fn announced(bed: &Bed) -> Result<(CompletionChannel, End<Rc>), Failed> {
     let options = PairOptions::default();
     let mut end = bed.end::<Rc>(&options)?;
@@ -269,7 +269,7 @@ fn a_queue_pair_that_is_gone_does_not_answer(host: &mut Host<'_>) -> Outcome {
         ConnectOptions::default().timeout(AckTimeout::new(10)?).retry_cnt(RetryCount::new(1)?);
     let mut far = host.far::<Rc>(&PairOptions::default().connect(Some(connect)))?;
     if host.first {
-        // The other host has destroyed its end by now.
+        // Wait until the other host has destroyed its end.
         host.meet()?;
         let sges = [far.end.mr.sge(0..64)?];
         far.end.post(Form::Typed, Post::new(Op::Send, 1, Data::Sges(&sges)))?;

@@ -1,26 +1,26 @@
-//! The TCP connection over which two hosts keep step.
+//! The TCP connection that keeps two hosts in step.
 
 use crate::failed::{Failed, Outcome};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long the other host may be silent.
+/// Time limit for the other host's next frame.
 const SILENCE: Duration = Duration::from_secs(60);
-/// No frame is longer.
+/// Longest frame.
 const LONGEST: usize = 1 << 16;
 
-/// A frame: one of these bytes, four of length with the highest first, and as many more.
+/// A frame: one of these bytes, four bytes of length in big-endian order, and the content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Kind {
-    /// The name of the case that both run next.
+    /// The name of the next case, for both hosts.
     Case = b'c',
-    /// What the other host needs in the midst of a case.
+    /// Data that the other host needs during a case.
     Words = b'w',
-    /// The case holds on this side.
+    /// The case passed on this side.
     Good = b'g',
-    /// It does not, and why.
+    /// The case failed on this side, with the reason.
     Bad = b'b',
 }
 
@@ -32,7 +32,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Conversation {
     stream: TcpStream,
-    /// How the case that is on has ended on the other side, if it has.
+    /// The outcome of the current case on the other side, if it has ended there.
     ended: Option<Result<(), String>>,
 }
 
@@ -54,13 +54,13 @@ impl Conversation {
         Self::new(listener.accept()?.0)
     }
 
-    /// Says which case both run next.
+    /// Sends the name of the next case.
     pub(crate) fn begin(&mut self, case: &str) -> Outcome {
         self.ended = None;
         self.send(Kind::Case, case.as_bytes())
     }
 
-    /// Hears which case both run next; nothing if there are no more.
+    /// Receives the name of the next case; `None` if there are no more.
     pub(crate) fn next_case(&mut self) -> Result<Option<String>, Failed> {
         self.ended = None;
         // Between two cases the other host may take its time.
@@ -74,7 +74,8 @@ impl Conversation {
         }
     }
 
-    /// Tells the other host something, and hears what it tells at the same point of the case.
+    /// Sends words to the other host, and receives the words that it sends at the same point of the
+    /// case.
     pub(crate) fn swap(&mut self, words: &[u8]) -> Result<Vec<u8>, Failed> {
         self.send(Kind::Words, words)?;
         match self.frame()? {
@@ -92,8 +93,7 @@ impl Conversation {
         }
     }
 
-    /// Tells how the case has ended here, and hears how it has ended there: it holds if it does on
-    /// both sides.
+    /// Exchanges the outcomes of the case; it passes if it did on both sides.
     pub(crate) fn end(&mut self, here: Outcome) -> Outcome {
         match &here {
             Ok(()) => self.send(Kind::Good, &[])?,
@@ -130,7 +130,7 @@ impl Conversation {
         self.receive()?.ok_or_else(|| Failed::new("the other host hung up"))
     }
 
-    /// The next frame; nothing if the other host has hung up.
+    /// The next frame; `None` if the other host has closed the connection.
     fn receive(&mut self) -> Result<Option<(Kind, Vec<u8>)>, Failed> {
         let mut head = [0; 5];
         match self.stream.read_exact(&mut head) {
@@ -161,7 +161,7 @@ mod tests {
         (caller, Conversation::answer(&listener).expect("accepted"))
     }
 
-    /// Runs a case on both sides, with these ends.
+    /// Runs a case on both sides, with these outcomes.
     fn ends(first: Outcome, second: Outcome) -> (Outcome, Outcome) {
         let (mut a, mut b) = both();
         a.begin("x").expect("sent");

@@ -1,5 +1,5 @@
-//! Two hosts, or two processes, each with a device of its own: both run the same case, and keep step
-//! over TCP.
+//! Two hosts, or two processes, each with a device of its own. Both run the same case, and keep
+//! step over TCP.
 
 mod cases;
 mod conversation;
@@ -13,10 +13,10 @@ use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the host that serves listens, unless told.
+/// The port on which the serving host listens by default.
 const PORT: u16 = 18515;
 
-/// A case that takes two hosts: the sentence, and what shows it on each of them.
+/// A case for two hosts: the sentence, and the function that checks it on each of them.
 pub(crate) struct HostCase {
     pub(crate) name: &'static str,
     run: fn(&mut Host<'_>) -> Outcome,
@@ -27,7 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static HostCase> {
     cases::CASES.iter()
 }
 
-/// One of the two hosts in the midst of a case.
+/// One of the two hosts during a case.
 pub(crate) struct Host<'a> {
     pub(crate) bed: &'a Bed,
     /// Whether this is the host that called the other.
@@ -45,7 +45,7 @@ pub(crate) struct Far<T: Wired> {
 }
 
 impl Host<'_> {
-    /// Waits until the other host is here as well.
+    /// Waits until the other host reaches the same point.
     pub(crate) fn meet(&mut self) -> Outcome {
         self.conversation.swap(&[]).map(drop)
     }
@@ -56,7 +56,7 @@ impl Host<'_> {
         self.connected(end, options)
     }
 
-    /// An end that is there, connected to the one that the other host has at the same point.
+    /// Connects an existing end to the one that the other host has at the same point.
     pub(crate) fn connected<T: Wired>(
         &mut self,
         mut end: End<T>,
@@ -75,13 +75,13 @@ impl Host<'_> {
             rkey: u32::from_be_bytes(rkey.try_into().map_err(|_| "no key")?),
         };
         T::wire(&mut end, &endpoint, options)?;
-        // What is sent from here must find the other end ready.
+        // The other end must be ready before this side sends.
         self.meet()?;
         Ok(Far { end, remote, qp_num: endpoint.qp_num.get() })
     }
 }
 
-/// Runs a case on this side; a panic is a failure, of which the other side hears.
+/// Runs a case on this side. A panic is a failure, which is reported to the other side.
 fn run(case: &HostCase, bed: &Bed, first: bool, conversation: &mut Conversation) -> Outcome {
     let here = catch_unwind(AssertUnwindSafe(|| {
         (case.run)(&mut Host { bed, first, conversation: &mut *conversation })
@@ -94,7 +94,7 @@ fn run(case: &HostCase, bed: &Bed, first: bool, conversation: &mut Conversation)
     conversation.end(here)
 }
 
-/// The other host, as the one that called it has it.
+/// The serving host, from the caller's side.
 pub(crate) struct Peer(Mutex<Conversation>);
 
 impl Peer {
@@ -113,8 +113,7 @@ impl Peer {
     }
 }
 
-/// Serves one host that calls, until it has had enough; gives how many cases ran, and those that
-/// failed.
+/// Serves one host until it has no more cases. Returns the number of cases, and those that failed.
 pub(crate) fn serve(address: &str, bed: &Bed) -> Result<(usize, Vec<String>), Failed> {
     let address = if address.is_empty() { format!("[::]:{PORT}") } else { address.to_owned() };
     let listener = TcpListener::bind(&address)

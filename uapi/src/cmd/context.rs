@@ -120,8 +120,8 @@ fn get_context_once(
     })
 }
 
-/// Asks what the context of a file has that is open already (QUERY_CONTEXT). The kernel does not
-/// tell whether the context has DEVX: the answer says that it has not.
+/// Queries the context that a file already has (QUERY_CONTEXT). The kernel does not report whether
+/// the context has DEVX, so the answer's `devx` is false.
 pub fn query(file: &dyn DeviceFile) -> Result<GetContext, Errno> {
     let mut num_comp_vectors = 0_u32;
     let mut core_support = 0_u64;

@@ -1,4 +1,4 @@
-//! Counters, which flow rules count packets in.
+//! Counters, in which flow rules count packets.
 
 use super::destroy as destroy_object;
 use crate::{
@@ -21,7 +21,7 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
 }
 
 /// Reads counters (COUNTERS_READ). `EINVAL` if no rule uses them, or if a value that the rule
-/// described lies beyond `values`. With `cached` the driver's last values will do.
+/// described lies beyond `values`. With `cached` the driver may return its last values.
 pub fn read(
     file: &dyn DeviceFile,
     handle: u32,

@@ -130,7 +130,7 @@ pub struct UmemReg<'a> {
     pub addr: u64,
     /// Length in bytes.
     pub len: u64,
-    /// What the device may do with the memory.
+    /// The device's access to the memory.
     pub access: AccessFlags,
     /// Page sizes that the device may use.
     pub page_sizes: PageSizes,
@@ -192,8 +192,8 @@ pub fn alloc_command_file(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, E
     unsafe { file.event_file(reply.fd(id::HANDLE)) }
 }
 
-/// Starts a query of an object (DEVX_OBJ_ASYNC_QUERY). Its answer, of up to `out_len` bytes, arrives
-/// at `answers` with `number`.
+/// Starts a query of an object (DEVX_OBJ_ASYNC_QUERY). Its answer, of up to `out_len` bytes,
+/// arrives at `answers` with `number`.
 pub fn obj_query_async(
     file: &dyn DeviceFile,
     handle: u32,
@@ -237,7 +237,7 @@ pub fn alloc_event_file(
     unsafe { file.event_file(reply.fd(id::HANDLE)) }
 }
 
-/// How a subscriber hears of an event.
+/// The way in which a subscriber learns of an event.
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
     /// The event arrives at the event file, with this cookie.
@@ -311,7 +311,7 @@ pub struct PacketPacing {
 }
 
 /// Allocates an entry of the table of send rates (PP_OBJ_ALLOC). `context` is the firmware's
-/// description of the rate; bit 0 of `flags` asks for an entry that is shared with nobody.
+/// description of the rate; bit 0 of `flags` asks for an entry that no other object shares.
 pub fn alloc_pp(file: &dyn DeviceFile, context: &[u8], flags: u64) -> Result<PacketPacing, Errno> {
     use attr::pp_alloc as id;
     let mut index = 0_u16;

@@ -38,7 +38,7 @@ pub fn free(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy(file, method::DM_FREE, attr::free_dm::HANDLE, handle)
 }
 
-/// Asks where device memory is that exists already (DM_QUERY), and for its length.
+/// Queries existing device memory (DM_QUERY): its location and its length.
 pub fn query(file: &dyn DeviceFile, handle: u32) -> Result<(Dm, u64), Errno> {
     use attr::query_dm as id;
     let (mut start_offset, mut page_index, mut length) = (0_u64, 0_u16, 0_u64);

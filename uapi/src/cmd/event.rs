@@ -23,7 +23,7 @@ pub fn create_comp_channel(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, 
 pub fn alloc_async(file: &dyn DeviceFile) -> Result<Box<dyn EventFile>, Errno> {
     use attr::async_event_alloc as id;
     let reply = Call::new(method::ASYNC_EVENT_ALLOC).new_fd(id::FD_HANDLE).make(file)?;
-    // SAFETY: as above.
+    // SAFETY: this file's ioctl has just created the descriptor; only this function knows it.
     unsafe { file.event_file(reply.fd(id::FD_HANDLE)) }
 }
 
@@ -32,7 +32,7 @@ pub fn next_completion(events: &dyn EventFile) -> Result<Option<CompEventDesc>, 
     completion_by(|to| events.read(to))
 }
 
-/// As [`next_completion`], with another way to read: into these bytes, of which it returns the number.
+/// As [`next_completion`], but reads with `read`, which fills the bytes and returns their number.
 pub fn completion_by(
     read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Option<CompEventDesc>, Errno> {
@@ -45,7 +45,7 @@ pub fn next_async(events: &dyn EventFile) -> Result<Option<AsyncEventDesc>, Errn
     async_by(|to| events.read(to))
 }
 
-/// As [`next_async`], with another way to read: into these bytes, of which it returns the number.
+/// As [`next_async`], but reads with `read`, which fills the bytes and returns their number.
 pub fn async_by(
     read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Option<AsyncEventDesc>, Errno> {

@@ -17,7 +17,7 @@ use crate::{
 pub struct CreateFlow<'a> {
     /// The QP that gets the packets.
     pub qp: u32,
-    /// Which packets the rule is for.
+    /// The packets that the rule matches.
     pub kind: FlowType,
     /// Priority; zero is the highest.
     pub priority: u16,
@@ -27,15 +27,15 @@ pub struct CreateFlow<'a> {
     pub flags: FlowFlags,
     /// The number of specifications.
     pub spec_count: u8,
-    /// The specifications: structures of [`crate::flow`], one behind the other.
+    /// The specifications: structures of [`crate::flow`], one after the other.
     pub specs: &'a [u8],
-    /// What the counters of a counting specification count. Given with the first rule of a counters
-    /// object; later ones take it over.
+    /// The values that the counters of a counting specification count. Given with the first rule of
+    /// a counters object; later rules use the same.
     pub counters: Option<&'a [mlx5::FlowCountersDesc]>,
 }
 
 /// Creates a flow rule (CREATE_FLOW) and returns its handle. `EPERM` without CAP_NET_RAW, `EEXIST`
-/// if there is one for the same packets, `ENOMEM` or `ENOSPC` if the table is full.
+/// if there is a rule for the same packets, `ENOMEM` or `ENOSPC` if the table is full.
 pub fn create(file: &dyn DeviceFile, what: &CreateFlow<'_>) -> Result<u32, Errno> {
     let size = u16::try_from(what.specs.len()).map_err(|_| Errno::EINVAL)?;
     let head = write_cmd::CreateFlow {
@@ -73,7 +73,7 @@ pub fn create(file: &dyn DeviceFile, what: &CreateFlow<'_>) -> Result<u32, Errno
     Ok(answer.flow_handle)
 }
 
-/// Destroys a flow rule (FLOW_DESTROY), also one of a matcher.
+/// Destroys a flow rule (FLOW_DESTROY), including one of a matcher.
 pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy_object(file, method::FLOW_DESTROY, attr::destroy_flow::HANDLE, handle)
 }

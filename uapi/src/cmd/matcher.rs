@@ -1,4 +1,5 @@
-//! mlx5's matchers and their rules: the device's own match parameters, for what the verbs lack.
+//! mlx5's matchers and their rules. They use the device's own match parameters, for fields that the
+//! verbs lack.
 
 use super::destroy as destroy_object;
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 /// The arguments of FLOW_MATCHER_CREATE.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateMatcher<'a> {
-    /// Which packets its rules are for.
+    /// The packets that its rules match.
     pub kind: MatcherType,
     /// Priority; zero is the highest. Only for [`MatcherType::Normal`].
     pub priority: u16,
@@ -52,14 +53,14 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
     destroy_object(file, method::FLOW_MATCHER_DESTROY, attr::destroy_flow_matcher::HANDLE, handle)
 }
 
-/// Where the packets of a matcher's rule go.
+/// The destination of the packets that a matcher's rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A QP, by its handle.
     Qp(u32),
     /// A DEVX object (a TIR or a flow table), by its handle.
     Devx(u32),
-    /// Nowhere: the packet is dropped, or goes to the kernel's rules.
+    /// No queue: the packet is dropped, or goes to the kernel's rules.
     Flags(MatcherFlowFlags),
 }
 
@@ -70,7 +71,7 @@ pub struct CreateRule<'a> {
     pub matcher: u32,
     /// The match parameters that a packet must have, under the matcher's mask.
     pub value: &'a [u8],
-    /// Where packets go. The kernel refuses a rule for received packets that does not say.
+    /// The destination of the packets. The kernel refuses a rule for received packets without one.
     pub destination: Option<Destination>,
     /// The flow tag of their CQEs.
     pub tag: Option<u32>,

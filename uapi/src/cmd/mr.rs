@@ -101,10 +101,10 @@ pub fn dereg(file: &dyn DeviceFile, handle: u32) -> Result<(), Errno> {
 }
 
 /// Registers `length` bytes of a dma-buf from `offset` on (REG_DMABUF_MR). For the device they
-/// start at `iova`. Requires Linux 5.12; an older one does not look at the descriptor.
+/// start at `iova`. Requires Linux 5.12; an older kernel ignores the descriptor.
 ///
 /// # Safety
-/// If a file has this descriptor, it is the caller's to use.
+/// If this descriptor refers to a file, the caller may use that file.
 pub unsafe fn reg_dmabuf(
     file: &dyn DeviceFile,
     pd: u32,

@@ -40,7 +40,7 @@ pub fn port(file: &dyn DeviceFile, port: u8) -> Result<QueryPortRespEx, Errno> {
     Ok(answer)
 }
 
-/// Queries what the driver knows of a port (MLX5_QUERY_PORT): `struct mlx5_ib_uapi_query_port`, of
+/// Queries the driver's data about a port (MLX5_QUERY_PORT): `struct mlx5_ib_uapi_query_port`, of
 /// which newer kernels write more. Bytes that the kernel does not write keep their value.
 pub fn mlx5_port(file: &dyn DeviceFile, port: u32, answer: &mut [u8]) -> Result<(), Errno> {
     use attr::mlx5_query_port as id;

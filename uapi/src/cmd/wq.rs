@@ -97,8 +97,9 @@ pub fn destroy(file: &dyn DeviceFile, handle: u32) -> Result<u32, Errno> {
     Ok(events)
 }
 
-/// Changes the state of a work queue, or flags of it, or both (MODIFY_WQ). The kernel names the state `from` to the
-/// device; if there is none, the one that it remembers, which a queue that failed by itself is not in.
+/// Changes the state of a work queue, or flags of it, or both (MODIFY_WQ). The kernel passes `from`
+/// to the device as the current state. Without `from` it passes the state that it remembers, which
+/// is wrong for a queue that failed by itself.
 pub fn modify(
     file: &dyn DeviceFile,
     handle: u32,
@@ -139,7 +140,7 @@ pub struct IndTable {
     pub number: u32,
 }
 
-/// Creates an indirection table of these work queues, as many as a power of two
+/// Creates an indirection table of these work queues, whose number must be a power of two
 /// (CREATE_RWQ_IND_TBL). A queue may be in it several times. `EINVAL`, without a call, for another
 /// number.
 pub fn create_ind_table(file: &dyn DeviceFile, queues: &[u32]) -> Result<IndTable, Errno> {

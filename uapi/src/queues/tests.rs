@@ -20,7 +20,7 @@ impl CallerMemory for Memory {
     }
 }
 
-/// A call that is put together.
+/// A call that a test builds.
 struct Made {
     method: Method,
     attrs: Vec<IoctlAttr>,
@@ -37,7 +37,7 @@ impl Made {
         self
     }
 
-    /// Bytes behind an address.
+    /// Adds bytes at an address.
     fn bytes(mut self, id: AttrId, bytes: &[u8]) -> Self {
         let address = 0x1000 * (1 + self.memory.0.len() as u64);
         self.memory.0.insert(address, bytes.to_vec());
@@ -158,7 +158,7 @@ fn a_completion_queue_is_read_from_its_ioctl() {
         .bytes(attr::uhw::IN, driver.as_bytes())
         .bytes(attr::uhw::OUT, mlx5::CreateCqResp { cqn: 0x40, reserved: 0 }.as_bytes());
     assert!(matches!(call.read(), Some(QueueCall::Cq(made)) if made.compressed == 0));
-    // Without what the kernel wrote it is nothing.
+    // Without the kernel's output there is no call to report.
     let call = Made::new(method::CQ_CREATE).number(id::HANDLE, 0, 5);
     assert_eq!(call.read(), None);
 }
@@ -270,7 +270,7 @@ fn command(command: WriteCommand, request: &[u8], response: &[u8], driver: [&[u8
         .bytes(attr::uhw::OUT, driver[1])
 }
 
-/// The same as write(2) has it.
+/// The same call in the form of write(2).
 fn written(
     command: WriteCommand,
     request: &[u8],
@@ -398,7 +398,7 @@ fn commands_say_the_same_by_ioctl_and_by_write() {
         assert_eq!(command(number, request, response, driver).read(), wanted, "{name}");
         assert_eq!(written(number, request, response, driver), wanted, "{name} by write(2)");
     }
-    // A change of other attributes is none of the state.
+    // A change of other attributes does not change the state.
     let other = ModifyQp { attr_mask: QpAttrMask::ACCESS_FLAGS.bits(), ..reset };
     assert_eq!(command(WriteCommand::MODIFY_QP, other.as_bytes(), none, [none, none]).read(), None);
 }

@@ -3,23 +3,23 @@
 use crate::layout::layout;
 use crate::verbs::AhAttr;
 
-/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library: one of
-/// [`Ipv4Address`], [`Ipv6Address`] and [`IbAddress`].
+/// `struct __kernel_sockaddr_storage`: an address of any family, in the form of the C library: one
+/// of [`Ipv4Address`], [`Ipv6Address`] and [`IbAddress`].
 pub type SocketAddress = [u8; 128];
 /// Room for an [`Ipv6Address`], which also holds an [`Ipv4Address`].
 pub type IpAddress = [u8; 28];
 
-/// `RDMA_MAX_PRIVATE_DATA`: bytes of private data that a call has room for. What a message carries
-/// is less; see [`super::private_data`].
+/// `RDMA_MAX_PRIVATE_DATA`: bytes of private data for which a call has room. A message carries
+/// fewer; see [`super::private_data`].
 pub const MAX_PRIVATE_DATA: usize = 256;
 
-/// Paths that a response has room for (`struct rdma_ucm_query_path_resp` of C's library).
+/// Paths for which a response has room (`struct rdma_ucm_query_path_resp` of C's library).
 pub const MAX_PATHS: usize = 6;
 
 layout! {
     table LAYOUTS;
 
-    /// `struct rdma_ucm_cmd_hdr`: stands before each command.
+    /// `struct rdma_ucm_cmd_hdr`: precedes each command.
     pub struct Header [8] {
         0 cmd: u32 => "[`super::CommandId`].",
         4 in_len: u16 => "Bytes of the command.",
@@ -156,8 +156,8 @@ layout! {
         8 path_rec: [u8; 64] => "The path record of the subnet administrator.",
     }
 
-    /// `struct rdma_ucm_query_path_resp`, with room for as many paths as C's library has. The kernel
-    /// only fills a path in when there is room for more than that one.
+    /// `struct rdma_ucm_query_path_resp`, with room for as many paths as C's library has. The
+    /// kernel fills a path in only if there is room for more than that one.
     pub struct QueryPathResp [440] {
         0 num_paths: u32 => "Paths that there are.",
         4 reserved: u32 => "Zero.",

@@ -2,7 +2,7 @@
 //!
 //! A program opens `/dev/infiniband/rdma_cm` once for each event channel, and makes calls by
 //! `write()`: a [`Header`], then the command. A command that has a response contains its address.
-//! Events are read by a command, too. [`CmFile`] is the seam.
+//! Events are read by a command, too. [`CmFile`] separates the driver from the kernel.
 
 mod layouts;
 
@@ -32,7 +32,7 @@ pub const AF_INET6: u16 = 10;
 /// `AF_IB`: the family of [`IbAddress`].
 pub const AF_IB: u16 = 27;
 
-/// `IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL`: the flags of the path that counts.
+/// `IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL`: the flags of the path to use.
 pub const PATH_FLAGS: u32 = 1 | 1 << 1 | 1 << 4;
 
 numbers! {
@@ -126,16 +126,16 @@ numbers! {
     }
 }
 
-/// Returns the service ID that a port of a port space has (`RDMA_IB_IP_PS_MASK` and
+/// Returns the service ID of a port in a port space (`RDMA_IB_IP_PS_MASK` and
 /// `RDMA_IB_IP_PORT_MASK` are its parts).
 pub const fn service_id(space: PortSpace, port: u16) -> u64 {
     (space as u64) << 16 | port as u64
 }
 
-/// Bytes of private data that a message has room for. Where addresses are IP addresses, a request
-/// also carries those ([`IP_HEADER`](private_data::IP_HEADER)).
+/// Bytes of private data for which a message has room. If the addresses are IP addresses, a request
+/// also carries these ([`IP_HEADER`](private_data::IP_HEADER)).
 pub mod private_data {
-    /// `struct cma_hdr`: what stands before the private data of a request.
+    /// `struct cma_hdr`: precedes the private data of a request.
     pub const IP_HEADER: usize = 36;
     /// Of a request (`IB_CM_REQ_PRIVATE_DATA_SIZE`).
     pub const REQUEST: usize = 92;
@@ -149,7 +149,7 @@ pub mod private_data {
     pub const SIDR_REPLY: usize = 136;
 }
 
-/// Why a peer rejected (`enum ib_cm_rej_reason`); the status of [`EventType::Rejected`].
+/// The reason why a peer rejected (`enum ib_cm_rej_reason`); the status of [`EventType::Rejected`].
 pub mod reject_reason {
     /// The peer's machine has no resources for another connection.
     pub const NO_RESOURCES: u32 = 3;
@@ -157,9 +157,9 @@ pub mod reject_reason {
     pub const TIMEOUT: u32 = 4;
     /// The peer does not know the connection.
     pub const INVALID_COMM_ID: u32 = 6;
-    /// Nobody listens there.
+    /// No program listens there.
     pub const INVALID_SERVICE_ID: u32 = 8;
-    /// The connection is there already, or its queue pair is in use.
+    /// The connection already exists, or its queue pair is in use.
     pub const STALE_CONNECTION: u32 = 10;
     /// The program at the other end rejected.
     pub const CONSUMER_DEFINED: u32 = 28;
@@ -167,24 +167,25 @@ pub mod reject_reason {
     pub const VENDOR_OPTION_NOT_SUPPORTED: u32 = 35;
 }
 
-/// A command: its number, and what it answers.
+/// A command: its number, and its response.
 ///
 /// # Safety
-/// The kernel finds no address in its bytes but the one that `respond_at` sets, to which it writes at most
-/// a `Response`. `respond_at` sets it, unless `Response` has no bytes.
+/// The kernel finds no address in the command's bytes but the one that `respond_at` sets, to which
+/// it writes at most a `Response`. `respond_at` sets it, unless `Response` has no bytes.
 pub unsafe trait Command: IntoBytes + Immutable + Copy {
     /// Its number.
     const ID: CommandId;
-    /// What it answers; `()` if nothing.
+    /// Its response; `()` if it has none.
     type Response: FromBytes + IntoBytes;
-    /// Sets where the response goes.
+    /// Sets the address of the response.
     fn respond_at(&mut self, _address: u64) {}
 }
 
 /// One row per command: its structure, and the response that its field `response` refers to.
 macro_rules! commands {
     ($( $id:ident $command:ident $( => $response:ty )?; )*) => { $(
-        // SAFETY: `response` is the only address in the structures of these rows, and is of that answer.
+        // SAFETY: `response` is the only address in the structures of these rows, and it is that of
+        // a response of this type.
         unsafe impl Command for $command {
             const ID: CommandId = CommandId::$id;
             commands!(@response $( $response )?);
@@ -229,28 +230,28 @@ pub fn call<C: Command>(file: &dyn CmFile, command: C) -> Result<C::Response, Er
 /// LEAVE_MCAST, which has the structure of another command.
 pub fn leave_mcast(file: &dyn CmFile, id: u32) -> Result<DestroyIdResp, Errno> {
     let command = DestroyId { id, ..DestroyId::default() };
-    // SAFETY: as for `call`.
+    // SAFETY: `respond_at` sets the only address of the command.
     unsafe { call_as(file, CommandId::LeaveMcast, command, DestroyId::respond_at) }
 }
 
 /// QUERY of addresses ([`QueryOption::Addr`]) or GIDs ([`QueryOption::Gid`]).
 pub fn query_addr(file: &dyn CmFile, id: u32, option: QueryOption) -> Result<QueryAddrResp, Errno> {
     let command = Query { id, option: option.raw(), ..Query::default() };
-    // SAFETY: as for `call`.
+    // SAFETY: the closure sets the only address of the command.
     unsafe { call_as(file, CommandId::Query, command, |query, at| query.response = at) }
 }
 
 /// QUERY of the path.
 pub fn query_path(file: &dyn CmFile, id: u32) -> Result<QueryPathResp, Errno> {
     let command = Query { id, option: QueryOption::Path.raw(), ..Query::default() };
-    // SAFETY: as for `call`.
+    // SAFETY: the closure sets the only address of the command.
     unsafe { call_as(file, CommandId::Query, command, |query, at| query.response = at) }
 }
 
 /// QUERY_ROUTE.
 pub fn query_route(file: &dyn CmFile, id: u32) -> Result<QueryRouteResp, Errno> {
     let command = Query { id, ..Query::default() };
-    // SAFETY: as for `call`.
+    // SAFETY: the closure sets the only address of the command.
     unsafe { call_as(file, CommandId::QueryRoute, command, |query, at| query.response = at) }
 }
 
@@ -267,8 +268,8 @@ pub fn set_option(file: &dyn CmFile, id: u32, option: IdOption, value: &[u8]) ->
     unsafe { write(file, CommandId::SetOption, command.as_bytes(), 0) }
 }
 
-/// Puts another descriptor in place of the one that a call names (MIGRATE_ID), if `other` has one:
-/// for whoever hands calls on to where channels have other numbers.
+/// Replaces the descriptor that a call names (MIGRATE_ID), if `other` has one for it. A program
+/// that passes calls to another process, where channels have other numbers, needs this.
 pub fn replace_channel(call: &mut [u8], other: impl FnOnce(RawFd) -> Option<RawFd>) {
     if let Ok((header, command)) = Header::read_from_prefix(&*call)
         && header.cmd == CommandId::MigrateId.raw()
@@ -292,7 +293,8 @@ unsafe fn call_as<C: IntoBytes + Immutable, R: FromBytes + IntoBytes>(
 ) -> Result<R, Errno> {
     let mut response = R::new_zeroed();
     respond_at(&mut command, response.as_mut_bytes().as_mut_ptr() as u64);
-    // SAFETY: the response is writable for its length, and nothing else uses it during the call.
+    // SAFETY: the caller promises that the response's address is the only one. The response is
+    // writable for its length, and nothing else uses it during the call.
     unsafe { write(file, id, command.as_bytes(), size_of::<R>()) }?;
     Ok(response)
 }
@@ -311,7 +313,7 @@ unsafe fn write(
     let call = [header.as_bytes(), command].concat();
     let mut interruptions = 0;
     loop {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that every address in the command is valid for its length.
         match unsafe { file.write(&call) } {
             Err(Errno::EINTR) if interruptions < MAX_EINTR_RETRIES => interruptions += 1,
             result => return result,

@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// Answers each call from a list, and keeps what it was asked.
+/// Answers each call from a list, and records the calls.
 #[derive(Default)]
 struct Script {
     answers: Mutex<Vec<Result<Vec<u8>, Errno>>>,
@@ -107,7 +107,7 @@ fn a_service_is_a_port_of_a_port_space() {
     assert_eq!(service_id(PortSpace::Tcp, 7471), 0x0106_0000 | 7471);
 }
 
-/// What the header has as the largest member of a union, and what stands behind it.
+/// The header has this as the largest member of a union, and other fields after it.
 #[test]
 fn an_event_has_room_for_either_kind_of_parameters() {
     assert_eq!(size_of::<UdParam>(), size_of::<[u8; 304]>());

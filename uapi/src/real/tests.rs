@@ -248,7 +248,7 @@ fn pages_of_the_device_are_mapped_for_reading_or_writing() {
         assert_eq!(map.as_ptr().read_volatile(), 5);
     }
     let map = zero.map(0, page, Access::Read).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the mapping covers a page that nothing else uses.
     assert_eq!(unsafe { map.as_ptr().read_volatile() }, 0);
     assert_eq!(zero.map(0, 0, Access::Read).err(), Some(Errno::EINVAL));
     let null = open_dev("/dev/null", (1, 3));
@@ -263,7 +263,7 @@ fn the_kernel_keeps_a_mapping_from_children() {
 }
 
 fn bytes(map: &Mapping) -> &[u8] {
-    // SAFETY: the mapping has that length, and no device knows of it.
+    // SAFETY: the mapping has that length, and no device has it.
     unsafe { core::slice::from_raw_parts(map.as_ptr(), map.len()) }
 }
 
@@ -323,11 +323,11 @@ fn a_child_finds_zeros_and_the_parent_its_data() {
             assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
         }
     }
-    // SAFETY: as above, in the parent.
+    // SAFETY: the mapping has a first byte, and nothing else in this process uses it.
     assert_eq!(unsafe { map.as_ptr().read_volatile() }, 0x5a);
 }
 
-/// Huge pages are kept from children so, and a machine that tests may have none of them.
+/// Huge pages are kept from children in this way, but the test machine may have none of them.
 #[test]
 fn memory_that_is_kept_from_a_child_ends_it_by_a_fault() {
     let mut map = MmapOptions::new().len(page_size()).map_anon().unwrap();
@@ -395,10 +395,10 @@ fn uevents_come_from_the_kernel_and_nobody_else() {
     let kernel = LinuxKernel::new();
     let events = kernel.uevents().unwrap();
     let mut message = [0; crate::uevent::LONGEST];
-    // Others may be under way on this machine.
+    // Other devices of this machine may change meanwhile.
     while events.read(&mut message).is_ok() {}
 
-    // A message of another process, with everything that one of the kernel has.
+    // A message of another process, with all the words that one of the kernel has.
     let own: NetlinkAddr = getsockname(events.as_fd().as_raw_fd()).unwrap();
     let forged = b"add@/x\0ACTION=add\0DEVPATH=/x/forged\0SUBSYSTEM=net\0";
     let other = kernel.uevents().unwrap();

@@ -362,7 +362,8 @@ layout! {
         20 wqn: u32 => "The device's number.",
     }
 
-    /// `struct ib_uverbs_destroy_cq`, `struct ib_uverbs_destroy_qp` and `struct ib_uverbs_destroy_srq`.
+    /// `struct ib_uverbs_destroy_cq`, `struct ib_uverbs_destroy_qp` and `struct
+    /// ib_uverbs_destroy_srq`.
     pub struct DestroyObject [16] {
         0  response: u64 => "Zero.",
         8  handle: u32 => "Handle.",

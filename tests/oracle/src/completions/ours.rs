@@ -26,13 +26,13 @@ use crate::memory::{CompletionRing, Memory, SendRing};
 use crate::ours::{address_at, driver_input, u32_at};
 use crate::watch::Watch;
 
-/// Bytes of what a request names, as the C program has it.
+/// Bytes of each buffer, as in the C program.
 const BUFFER: u32 = 64;
 const COMPLETIONS: u32 = 255;
-/// Bytes of headers of packets that the device cuts.
+/// Bytes of the headers of a packet that the device segments.
 const HEADERS: u32 = 54;
 
-/// A queue pair, and what the device would know of it.
+/// A queue pair, and the addresses that the device would know.
 struct Pair<T: QueuePairTransport> {
     qp: QueuePair<T>,
     user_index: u32,
@@ -43,7 +43,7 @@ struct Pair<T: QueuePairTransport> {
     received: u16,
 }
 
-/// A shared receive queue, as the device would find it.
+/// A shared receive queue, with the addresses that the device would know.
 struct Shared {
     user_index: u32,
     ring: Memory,
@@ -52,7 +52,8 @@ struct Shared {
     next: u16,
 }
 
-/// Everything that a machine's rows need. What belongs to another comes before it.
+/// The objects that a machine's rows need. A field comes before those that it depends on, so that
+/// it is dropped first.
 struct Side {
     tags: Option<(TagMatchingQueue, Shared, SendRing)>,
     handle: Option<TagHandle>,
@@ -76,7 +77,8 @@ struct Side {
 fn shared(watch: &Watch, requests: u32, entries: u32) -> Result<Shared, Failure> {
     let driver = driver_input(&watch.take(), method::SRQ_CREATE)?.to_vec();
     let stride = (entries as usize + 1) * UNIT;
-    // SAFETY: the queue keeps its ring, and writes it while nobody else does.
+    // SAFETY: the queue owns its ring, and the caller keeps both together. The driver writes the
+    // ring only in calls of this thread.
     let ring = unsafe { Memory::new(address_at(&driver, 0), stride * (requests as usize + 1)) };
     Ok(Shared { user_index: u32_at(&driver, 24), ring, stride, next: 0 })
 }
@@ -84,12 +86,13 @@ fn shared(watch: &Watch, requests: u32, entries: u32) -> Result<Shared, Failure>
 fn pair<T: QueuePairTransport>(watch: &Watch, qp: QueuePair<T>) -> Result<Pair<T>, Failure> {
     let driver = driver_input(&watch.take(), method::QP_CREATE)?.to_vec();
     let (blocks, receives) = (u32_at(&driver, 16), u32_at(&driver, 20));
-    // Packets are sent from a ring of its own.
+    // Packets are sent from a separate ring.
     let start = match address_at(&driver, 40) {
         0 => address_at(&driver, 0) + (receives << u32_at(&driver, 24)) as usize,
         own => own,
     };
-    // SAFETY: the queue pair keeps ring and record; it writes them while nobody else does.
+    // SAFETY: the queue pair owns the ring and the record, and the caller keeps them together. The
+    // driver writes them only in calls of this thread.
     let (ring, record) = unsafe {
         (
             SendRing(Memory::new(start, blocks as usize * BLOCK)),
@@ -119,7 +122,7 @@ impl<T: QueuePairTransport> Pair<T> {
 }
 
 impl Shared {
-    /// The request that was just posted.
+    /// The request that was posted last.
     fn posted(&mut self) -> u16 {
         let index = self.next;
         let next = self.ring.read(usize::from(index) * self.stride + 2, 2);
@@ -151,8 +154,8 @@ impl Side {
         let cq = context.create_cq(COMPLETIONS).cqe_size(size).build()?;
         let driver = driver_input(&watch.take(), method::CQ_CREATE)?.to_vec();
         let entry = u32_at(&driver, 16) as usize;
-        // SAFETY: the completion queue keeps its ring, and the clock its page, which the driver reads
-        // by volatile and by atomic loads.
+        // SAFETY: the completion queue owns its ring and the context its clock page; `Side` keeps
+        // both. The driver only reads them, by volatile and by atomic loads.
         let (memory, clock_page) = unsafe {
             (
                 Memory::new(address_at(&driver, 0), (COMPLETIONS as usize + 1) * entry),
@@ -174,13 +177,15 @@ impl Side {
             let calls = watch.take();
             let driver = driver_input(&calls, method::QP_CREATE)?;
             let blocks = u32_at(driver, 16) as usize;
-            // SAFETY: the queue keeps its rings, and writes them while nobody else does.
+            // SAFETY: the queue owns its rings; `Side` keeps it. The driver writes them only in
+            // calls of this thread.
             let commands = unsafe { SendRing(Memory::new(address_at(driver, 0), blocks * BLOCK)) };
             let driver = driver_input(&calls, method::SRQ_CREATE)?;
-            // Two entries behind what links requests, in a power of two.
+            // The link to the next request and two entries, rounded up to a power of two.
             let stride = 4 * UNIT;
             let length = stride * (queue.capacity() as usize + 1);
-            // SAFETY: as above.
+            // SAFETY: the queue owns this ring, too, and the driver writes it only in calls of this
+            // thread.
             let ring = unsafe { Memory::new(address_at(driver, 0), length) };
             let shared = Shared { user_index: u32_at(driver, 24), ring, stride, next: 0 };
             Some((queue, shared, commands))
@@ -286,7 +291,7 @@ impl Side {
             }
             Sent::Cut => return Err(Failure::Missing("a queue pair of packets")),
             Sent::Raw => {
-                // SAFETY: the device executes nothing.
+                // SAFETY: the simulated device executes nothing, so the WQE has no effect.
                 let wqe = unsafe { RawWqe::new(&raw) };
                 wr.raw_wqe(wqe.map_err(|_| Failure::Missing("a raw request"))?);
             }
@@ -398,7 +403,7 @@ impl Side {
         }
     }
 
-    /// Posts, completes, and reads. The clocks stand as `theirs` said.
+    /// Posts, completes and reads. The clock page gets the values that `theirs` reports.
     fn run(&mut self, row: &Row, theirs: &Fields) -> Result<Fields, Failure> {
         let (user_index, counter) = self.post(row)?;
         let mut entry = row.entry.clone();
@@ -474,7 +479,7 @@ fn opcode(opcode: CompletionOpcode) -> u64 {
         Is::TmSync => 132,
         Is::TmReceive => 133,
         Is::TmNoTag => 134,
-        // IBV_WC_DRIVER1: what configures a key. IBV_WC_DRIVER2: a raw request.
+        // IBV_WC_DRIVER1: the request that configures a key. IBV_WC_DRIVER2: a raw request.
         Is::Other(Opcode::Umr | Opcode::SetPsv) => 135,
         Is::Other(Opcode::Nop) | Is::Unnamed(_) => 136,
         _ => u64::MAX,

@@ -1,4 +1,4 @@
-//! What completes, and the entries that tell of it: as random as a seed makes them.
+//! The requests that complete, and the entries that complete them, with random content from a seed.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -16,12 +16,12 @@ pub(super) const ENTRY: usize = 2 * DESCRIPTOR;
 
 /// Entries of each kind.
 const EACH: usize = 16;
-/// Packets of each queue: as many for every type of header and every bit of checksums.
+/// Packets of each queue: enough for every type of header and every bit of the checksums.
 const PACKETS: usize = 256;
-/// Rounds on the list of tags.
+/// Rounds of operations on the list of tags.
 const ROUNDS: usize = 96;
 
-/// Numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// How rdma-core is asked for completions.
+/// The API by which the C program asks rdma-core for completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Api {
     /// `ibv_poll_cq`.
@@ -50,7 +50,7 @@ pub(super) enum Api {
     Extended,
 }
 
-/// Who a completion is of.
+/// The queue that a completion belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     Rc,
@@ -97,7 +97,7 @@ pub(super) enum Sent {
     Mkey,
     SignedMkey,
     Raw,
-    /// A packet that the device cuts.
+    /// A packet that the device segments.
     Cut,
 }
 
@@ -118,7 +118,7 @@ impl Sent {
         Self::Raw,
     ];
 
-    /// What the C program calls it, and the opcode that the device found.
+    /// The C program's name of the request, and the opcode that the device found.
     const fn facts(self) -> (&'static str, Opcode) {
         match self {
             Self::Send => ("send", Opcode::Send),
@@ -138,7 +138,7 @@ impl Sent {
         }
     }
 
-    /// Whether an answer came, which the entry can hold.
+    /// Whether the request has an answer, which the entry can hold.
     pub(super) const fn is_answered(self) -> bool {
         matches!(self, Self::Read | Self::CompareSwap | Self::FetchAdd)
     }
@@ -148,12 +148,12 @@ impl Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TagOperation {
     Add,
-    /// Of the tag last added.
+    /// Of the tag added last.
     Delete,
     Sync,
 }
 
-/// What is posted before the entry is written.
+/// The request that is posted before the entry is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Posted {
     Request(Target, Sent),
@@ -163,7 +163,7 @@ pub(super) enum Posted {
         flags: OpsFlags,
         count: u32,
     },
-    /// Nothing: a message for the tag last added.
+    /// Nothing: the entry is a message for the tag added last.
     Match,
 }
 
@@ -173,7 +173,7 @@ pub(super) struct Row {
     pub(super) api: Api,
     pub(super) posted: Posted,
     pub(super) wr_id: u64,
-    /// 128 bytes; a shorter entry is the second half. Who completes is filled in by each side.
+    /// 128 bytes; a shorter entry is the second half. Each side fills in the queue's number.
     pub(super) entry: Vec<u8>,
 }
 
@@ -188,13 +188,13 @@ impl Row {
         CqeOpcode::from_bits(code).unwrap_or(CqeOpcode::Invalid)
     }
 
-    /// What it tells of tag matching.
+    /// The tag-matching event that the entry reports.
     pub(super) fn event(&self) -> Option<TagEvent> {
         let (Posted::Match | Posted::Receive(Target::Tags)) = self.posted else { return None };
         TagEvent::from_bits(self.descriptor()[offset_of!(Cqe, app_op)])
     }
 
-    /// What the entry holds for the request's memory: where that starts in it.
+    /// Offset of the part of the entry that the device means for the request's memory.
     pub(super) fn message(&self) -> Option<usize> {
         match self.format() {
             Format::Inline32 => Some(ENTRY - DESCRIPTOR),
@@ -253,13 +253,13 @@ impl Rows {
         self.rows.push(Row { api, posted, wr_id, entry });
     }
 
-    /// An entry in which everything is random that no other rule gives.
+    /// An entry with random bits in every field that no other rule sets.
     fn entry(&mut self, opcode: CqeOpcode, format: Format) -> Cqe {
         let random = &mut self.random;
         let bytes: Vec<u8> = (0..DESCRIPTOR).map(|_| random.next() as u8).collect();
         let mut cqe = zerocopy::FromBytes::read_from_bytes(&bytes).expect("a descriptor");
         let Cqe { app, op_own, byte_count, .. } = &mut cqe;
-        // That of something else than tag matching.
+        // The value belongs to something else than tag matching.
         *app &= !APP_TAG_MATCHING;
         let solicited = if random.one_in(3) { SOLICITED } else { 0 };
         *op_own = (opcode as u8) << OPCODE_SHIFT | (format as u8) << FORMAT_SHIFT | solicited;
@@ -272,7 +272,7 @@ impl Rows {
         cqe
     }
 
-    /// The formats that there are.
+    /// The formats of this machine's entries.
     fn formats(&self) -> &'static [Format] {
         match self.long {
             true => &[Format::Plain, Format::Inline32, Format::Inline64],
@@ -307,7 +307,7 @@ impl Rows {
         }
     }
 
-    /// Packets, of which no part is in the entry.
+    /// Packets, whose data is never in the entry.
     fn packets(&mut self, api: Api, target: Target) {
         for _ in 0..PACKETS {
             let cqe = self.entry(CqeOpcode::ResponderSend, Format::Plain);
@@ -332,7 +332,7 @@ impl Rows {
         }
     }
 
-    /// Every code there is, and some that there are not.
+    /// Every error code, and some codes that do not exist.
     fn failures(&mut self, api: Api, posted: Posted) {
         let opcode = match posted {
             Posted::Request(..) => CqeOpcode::RequesterError,
@@ -343,7 +343,7 @@ impl Rows {
             let cqe = self.entry(opcode, Format::Plain);
             let mut cqe: ErrorCqe = zerocopy::transmute!(cqe);
             cqe.syndrome = syndrome;
-            // What rdma-core takes for a page fault of a shared receive queue is one.
+            // rdma-core takes this vendor syndrome for a page fault of a shared receive queue.
             if cqe.vendor_err_synd == 0x93 {
                 cqe.vendor_err_synd = 0;
             }
@@ -373,7 +373,7 @@ impl Rows {
             let left = usize::from(self.unexpected - self.handled);
             self.handled += self.random.below(left + 1) as u16;
         }
-        // The device has counted as many, or more.
+        // The device has counted this number, or more.
         let phase = if self.random.one_in(3) { self.unexpected } else { self.handled };
         let mut cqe = self.tag_entry(CqeOpcode::NoPacket, event, false);
         let head = TagListCqe {
@@ -406,7 +406,8 @@ impl Rows {
         self.add(Api::Extended, posted, cqe.as_bytes());
     }
 
-    /// All that can become of a tag, one after the other, with messages in between that match none.
+    /// Everything that can happen to a tag, one after the other, with messages in between that
+    /// match none.
     fn tags(&mut self) {
         use TagEvent::*;
         for round in 0..ROUNDS {
@@ -442,7 +443,7 @@ impl Rows {
     }
 }
 
-/// All that completes on a machine.
+/// All rows of a machine.
 pub(super) fn rows(seed: u64, long: bool, tags: bool, packets: bool) -> Vec<Row> {
     let random = Random(seed);
     let mut rows = Rows { random, long, packets, rows: Vec::new(), unexpected: 0, handled: 0 };

@@ -29,13 +29,13 @@ const COMPLETIONS: u32 = 255;
 /// Entries of a queue pair that configures keys and binds windows, too.
 const MANY: usize = 8;
 
-/// A queue pair, and what the device would know of it.
+/// A queue pair, and the addresses that the device would know.
 struct Queue {
     qp: Option<QueuePair<Rc>>,
     user_index: u32,
     ring: SendRing,
     record: Memory,
-    /// Blocks that were looked at.
+    /// The block up to which the announced requests were read.
     head: u16,
 }
 
@@ -44,7 +44,7 @@ impl Queue {
         self.qp.as_mut().ok_or(Failure::Missing("a queue pair"))
     }
 
-    /// Blocks that were announced.
+    /// Blocks that the doorbell record announces.
     fn posted(&self) -> u16 {
         let record = self.record.read(0, 8);
         u16::from_be_bytes([record[6], record[7]])
@@ -54,7 +54,7 @@ impl Queue {
 /// One run of a script. Its fields are dropped in this order.
 pub(super) struct Side {
     queue: Option<Queue>,
-    /// That the queue is drained, once that was asked.
+    /// The proof that the queue is drained, once the driver asked for it.
     drained: Option<Drained>,
     signatures: bool,
     meanwhile: Option<u64>,
@@ -83,7 +83,8 @@ impl Side {
         let driver = driver_input(&watch.take(), method::CQ_CREATE)?.to_vec();
         let entry = u32_at(&driver, 16) as usize;
         let length = (COMPLETIONS as usize + 1) * entry;
-        // SAFETY: the completion queue keeps its ring, which the driver reads by volatile loads.
+        // SAFETY: the completion queue owns its ring, and `Side` keeps it. The driver only reads
+        // the ring, by volatile loads.
         let memory = unsafe { Memory::new(address_at(&driver, 0), length) };
         let completions = CompletionRing { memory, entry, written: 0 };
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::MW_BIND;
@@ -111,7 +112,7 @@ impl Side {
         })
     }
 
-    /// Runs the commands; what they said.
+    /// Runs the commands, and returns their answers.
     pub(super) fn run(mut self, commands: &[String]) -> Result<Vec<String>, Failure> {
         for command in commands {
             let mut words = command.split_whitespace();
@@ -144,7 +145,7 @@ impl Side {
 
     fn command(&mut self, name: &str, numbers: &[u64]) -> Result<(), Failure> {
         match (name, numbers) {
-            // Nothing here is read behind its end.
+            // This side reads nothing past its end.
             ("guard", _) => {}
             ("signatures", _) => self.signatures = true,
             ("make", &[blocks, entries]) => self.make(blocks as u32, entries as usize)?,
@@ -216,7 +217,7 @@ impl Side {
                 let mut wqe = vec![self.filling; units as usize * UNIT];
                 wqe[..UNIT].fill(0);
                 (wqe[7], wqe[11]) = (units as u8, 8);
-                // SAFETY: the device executes nothing.
+                // SAFETY: the simulated device executes nothing, so the WQE has no effect.
                 let wqe = unsafe { RawWqe::new(&wqe) };
                 let wqe = wqe.map_err(|_| Failure::Missing("a raw request"))?;
                 let mut batch = self.qp()?.wr_start();
@@ -249,7 +250,8 @@ impl Side {
         let qp = (1..=blocks).find_map(|part| build(blocks / part));
         let qp = qp.ok_or(Failure::Missing("a ring of so many blocks"))?;
         let driver = driver_input(&self.watch.take(), method::QP_CREATE)?.to_vec();
-        // SAFETY: the queue pair keeps ring and record; it writes them while nobody else does.
+        // SAFETY: the queue pair owns the ring and the record, and `Queue` keeps them together. The
+        // driver writes them only in calls of this thread.
         let (ring, record) = unsafe {
             (
                 SendRing(Memory::new(address_at(&driver, 0), blocks as usize * BLOCK)),
@@ -316,7 +318,7 @@ impl Side {
         let (send, receive, control) = qp.split();
         let send = Arc::new(Mutex::new((send, false)));
         let shared = Arc::clone(&send);
-        // The question is not answered before the other thread is done.
+        // The question gets its answer only after the other thread is done.
         watch.meanwhile(move || {
             let poster = std::thread::spawn(move || {
                 let mut both = shared.lock().expect("nobody else has it");

@@ -1,12 +1,12 @@
-//! What rdma-core's provider does not do well, with what either side says of it.
+//! Faults of rdma-core's provider, with the answers of both sides.
 
-/// Something that it does not do well.
+/// A fault.
 pub(super) struct Fault {
-    /// The number is that of `docs/CANCEL.md`, if it is there.
+    /// The number is that of `docs/CANCEL.md`, if the fault is listed there.
     pub(super) name: &'static str,
-    /// What happens, in a sentence.
+    /// The effect, in a sentence.
     pub(super) about: &'static str,
-    /// The commands of `peer/faults.c`, `N x` before those that are repeated with `+` between them.
+    /// The commands of `peer/faults.c`; `N x` before commands joined by `+` repeats them.
     script: &'static str,
     pub(super) peer: &'static [&'static str],
     pub(super) ours: &'static [&'static str],
@@ -188,7 +188,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Where this driver says something else by the C API, and why.
+/// Faults for which this driver's answer through the C API is another one, and the reason.
 pub(super) const AT_DOOR: &[(&str, &[&str], &str)] = &[(
     "c_provider_13_asks_for_each_identifier",
     &["answer 1", "answer 1", "answer 1", "questions 3"],

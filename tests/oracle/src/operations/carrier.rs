@@ -1,4 +1,4 @@
-//! The requests of the table, as this provider's interfaces take them.
+//! The requests of the table, in the form of this provider's interfaces.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,7 +40,7 @@ fn access(bits: u32) -> MkeyAccess {
     access
 }
 
-/// What a line of the table has in lists.
+/// The lists of a line of the table.
 struct Lists {
     sges: Vec<Sge>,
     turns: Vec<Interleaved>,
@@ -66,7 +66,7 @@ pub(super) struct Windows {
     region: MemoryRegion,
 }
 
-/// What the windows' region is called on both sides.
+/// The address of the windows' region on both sides.
 const WINDOW_ADDRESS: u64 = 0x7f55_0000_0000;
 
 #[repr(align(4096))]
@@ -88,7 +88,7 @@ impl Windows {
         let page = Box::leak(Box::new(Page([0; 4096])));
         let access = rights(0xf) | Access::MW_BIND;
         let start = std::ptr::from_mut(page).cast();
-        // SAFETY: the page stays for ever, and nobody has a reference to it any more.
+        // SAFETY: the page is leaked, so it stays valid, and no reference to it is used after this.
         let region = unsafe { pd.reg_mr_iova(start, 4096, WINDOW_ADDRESS, access) }?;
         Ok(Self { by_request: pd.alloc_mw()?, by_call: pd.alloc_mw()?, region })
     }
@@ -118,7 +118,7 @@ fn configure<'a>(keys: &'a [Mkey], operation: &Operation, lists: &'a Lists) -> C
     }
 }
 
-/// What a transport carries.
+/// The requests that a transport can carry.
 pub(super) trait Carrier:
     QueuePairTransport + ListTransport + Supports<BindWindow> + Sized
 {
@@ -126,7 +126,7 @@ pub(super) trait Carrier:
     fn build(qp: &mut QueuePair<Self>, side: &mut Side, lines: &[Line]) -> bool;
 }
 
-/// What requests are about, besides their queue pair.
+/// The keys and windows that requests use.
 pub(super) struct Side {
     pub(super) keys: Vec<Mkey>,
     pub(super) windows: Windows,
@@ -174,7 +174,7 @@ impl Carrier for Rc {
                 Operation::LocalInvalidate(rkey) => wr.local_inv(*rkey),
                 Operation::Bind(..) => wr.bind_mw(bindings.pop_front().expect("a binding")),
                 Operation::Raw(bytes) => {
-                    // SAFETY: the device executes nothing.
+                    // SAFETY: the simulated device executes nothing, so the WQE has no effect.
                     let wqe = unsafe { RawWqe::new(bytes) };
                     wr.raw_wqe(wqe.unwrap_or_else(|error| panic!("{error}")));
                 }

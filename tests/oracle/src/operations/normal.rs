@@ -1,9 +1,9 @@
-//! Numbers that the kernel gives out, replaced by the order in which they appear.
+//! Replaces the kernel's numbers by the order in which they appear.
 //!
-//! The same rule for both sides: the index of a key that a UMR configures, without its lowest byte,
-//! that of the first one that it is made of, the queue pair that it is for, and the numbers of
-//! signature variables, in UMRs and in SET_PSVs. Zero, which stands for none, stays, and so does the
-//! number of any queue pair.
+//! The rule is the same for both sides. It replaces the index of a key that a UMR configures
+//! (without its lowest byte), that of the first key that it is built from, the number of its queue
+//! pair, and the numbers of signature variables in UMRs and SET_PSVs. Zero, which stands for none,
+//! stays, and so does the number that means any queue pair.
 
 use std::mem::offset_of;
 
@@ -46,8 +46,8 @@ impl Numbers {
         if opcode == Opcode::SetPsv as u8 {
             self.variables.replace(wqe, UMR + offset_of!(SetPsvSegment, psv_index) + 1);
         }
-        // One that was cancelled is a NOP, and else as it was. An invalidation is a UMR, too: of the
-        // key that the script says.
+        // A cancelled request is a NOP with its other words unchanged. An invalidation is a UMR,
+        // too, but its key is the one in the script.
         let is_umr = [Opcode::Umr as u8, Opcode::Nop as u8].contains(&opcode);
         if !is_umr || wqe.get(UMR).is_none_or(|flags| flags & umr_flags::INLINE == 0) {
             return;
@@ -70,7 +70,7 @@ impl Numbers {
     }
 }
 
-/// Replaces them in all that a side posted.
+/// Replaces the numbers in all requests that a side posted.
 pub(super) fn normalise(events: &mut [Event]) {
     let mut numbers = Numbers::default();
     for event in events {
@@ -78,7 +78,7 @@ pub(super) fn normalise(events: &mut [Event]) {
         for wqe in &mut post.wqes {
             numbers.replace(wqe);
         }
-        // What is rung with is the last request, or its first words, which have none of them.
+        // The register has the last request, or its first words, which have none of the numbers.
         if let (Some(rung), Some(last)) = (&mut post.rung, post.wqes.last())
             && rung.bytes.len() >= last.len()
         {

@@ -1,4 +1,4 @@
-//! What is posted.
+//! The requests that both sides post.
 
 use mlx5::mkey::{
     BlockSize, Crc, Domain, Escape, Guard, Interleaved, Seed, Signature, SignatureBytes, T10Dif,
@@ -14,7 +14,7 @@ mod text;
 use request::Block;
 pub(super) use request::{BadSignature, Batch, KEYS, Layout, Line, Operation, Signing};
 
-/// `count` pieces that are not alike.
+/// `count` pieces, all different.
 fn pieces(count: u32) -> Vec<Sge> {
     let piece = |n: u32| Sge {
         addr: 0x7f12_3456_0000 + u64::from(n) * 0x1001,
@@ -24,7 +24,7 @@ fn pieces(count: u32) -> Vec<Sge> {
     (0..count).map(piece).collect()
 }
 
-/// `count` places that are not alike, in turns.
+/// `count` places, all different, in turns.
 fn turns(repeat: u32, count: u32) -> Layout {
     let turn = |n: u32| Interleaved {
         addr: 0x7f65_4321_0000 + u64::from(n) * 0x2003,
@@ -35,7 +35,7 @@ fn turns(repeat: u32, count: u32) -> Layout {
     Layout::Turns(repeat, (0..count).map(turn).collect())
 }
 
-/// T10-DIF of every guard, seed and escape.
+/// T10-DIF with every guard, seed and escape.
 fn difs() -> Vec<T10Dif> {
     let mut difs = Vec::new();
     for guard in [Guard::Crc, Guard::IpChecksum] {
@@ -138,7 +138,8 @@ impl Table {
             let flags = FLAGS[table.batches.len() % 2];
             table.batch(true, vec![(flags, operation)]);
         };
-        // Each key as it is fresh, and then once more; rights, one by one and together.
+        // Each key as it is after its creation, and then once more; rights, one by one and
+        // together.
         for key in 0..KEYS.len() {
             for _ in 0..2 {
                 one(self, configure(key, Some(7), Layout::Keep, Signing::Keep));
@@ -173,7 +174,7 @@ impl Table {
                 _ => one(self, configure(2, None, turns(9, 2), set)),
             }
         }
-        // Together with what waits for them.
+        // Together with requests that wait for them.
         for (n, block) in blocks().into_iter().enumerate().step_by(13) {
             let first = ["-", "F"][n % 2];
             let layout = Layout::List(pieces(2));
@@ -203,7 +204,7 @@ impl Table {
         self.batch(builder, vec![("SO", Operation::SendInvalidate(7, pieces(2)))]);
         self.batch(builder, vec![("SOF", Operation::SendInvalidate(7, pieces(2)))]);
         for flags in ["-", "F"] {
-            // What follows an invalidation waits for it.
+            // Requests after an invalidation, which wait for it.
             self.batch(
                 builder,
                 vec![
@@ -216,8 +217,9 @@ impl Table {
         }
     }
 
-    /// A key is signed, a bad signature found, and the key used again: as it was, signed anew, or no
-    /// longer signed. Once more without an error, for the count is told only once.
+    /// Signs a key, has the device find a bad signature, and uses the key again: as it was, signed
+    /// again, or no longer signed. Then once more without an error, because the device reports an
+    /// error count only once.
     fn bad_signatures(&mut self) {
         let configure =
             |key, access, layout, signing| Operation::Configure { key, access, layout, signing };
@@ -240,7 +242,8 @@ impl Table {
                 _ => configure(key, Some(1), turns(5, 2), set),
             };
             self.batch(true, vec![(FLAGS[n % 2], again)]);
-            // The domain has a signature; each of its words is told apart.
+            // The domain has a signature. Each of the entry's words has another value, so that a
+            // swap would show.
             let memory = block.memory.is_some() && (block.wire.is_none() || n % 3 == 0);
             let words = (0..4).flat_map(|word| {
                 (0xa0b1_c2d3_u32 + n as u32 * 7 + word * 0x0101_0101).to_be_bytes()
@@ -258,8 +261,8 @@ impl Table {
         }
     }
 
-    /// Windows of both types: every right, places and lengths that are not alike, and what waits for
-    /// them.
+    /// Windows of both types: every right, places and lengths that differ, and requests that wait
+    /// for them.
     fn windows(&mut self, builder: bool) {
         let mut n = 0;
         for rights in 0..16 {
@@ -278,7 +281,7 @@ impl Table {
                 (flags, Operation::LocalInvalidate(0x700)),
                 ("S", send()),
             ];
-            // A list cannot bind a window twice: its key is the caller's to change, between lists.
+            // A list cannot bind a window twice: the caller has to change its key between lists.
             if builder {
                 batch.splice(2..2, [(flags, bind(4)), ("F", bind(6))]);
             }
@@ -296,7 +299,7 @@ impl Table {
         }
     }
 
-    /// What rdma-core has no requests for.
+    /// Operations that rdma-core has no requests for.
     fn masked(&mut self) {
         let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
         let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
@@ -318,7 +321,7 @@ impl Table {
         }
     }
 
-    /// All that an extended connection carries, of every size, each for a queue of its own.
+    /// All operations of an extended connection, of every size, each for a queue of its own.
     fn extended(&mut self, builder: bool) {
         let remote = RemoteAddress { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc };
         let to = [Sge { addr: 0x7f00_0000_1000, length: 8, lkey: 0x0102_0304 }];
@@ -358,7 +361,7 @@ impl Table {
     }
 
     fn raw(&mut self) {
-        // NOPs of 1 to 8 units, with all that posting leaves as it is.
+        // NOPs of 1 to 8 units, with all fields that posting does not change.
         for units in 1..=8_u8 {
             for flags in FLAGS {
                 let mut wqe = vec![0x5a; usize::from(units) * 16];
@@ -371,19 +374,18 @@ impl Table {
     }
 }
 
-/// What is posted on one queue pair, in order.
+/// The requests that one queue pair posts, in order.
 pub(super) struct Section {
     pub(super) name: &'static str,
     /// Whether it is an extended connection.
     pub(super) extended: bool,
     pub(super) batches: Vec<Batch>,
-    /// The requests that are cancelled in the end, one identifier after the other, and none twice,
-    /// which rdma-core refuses. Nothing may have
-    /// completed then.
+    /// The identifiers of the requests to cancel at the end, in this order, each once, because
+    /// rdma-core refuses one that it has cancelled. No completion may have come before.
     pub(super) cancels: Vec<u64>,
 }
 
-/// All that is posted.
+/// All sections.
 pub(super) fn sections() -> [Section; 4] {
     let mut table = Table { batches: Vec::new(), next: 0, extended: false };
     table.keys();

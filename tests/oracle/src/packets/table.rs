@@ -1,4 +1,4 @@
-//! What is made and posted.
+//! The objects that both sides make, and the requests that they post.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use mlx5::{RxHashFields, Sge};
 use crate::compare::STRIDES;
 use crate::completions::Random;
 
-/// A piece of a packet: where in the memory that both sides have, and how much.
+/// A piece of a packet: its offset in the memory of both sides, and its length.
 pub(super) type Piece = (u32, u32);
 
-/// The data of a packet, and what is done with it.
+/// The data of a packet, and the operation on it.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
     Send(Vec<Piece>),
     Inline(Piece),
-    /// Cut: payload of a segment, bytes of headers, payload.
+    /// A packet to segment: payload of a segment, bytes of headers, payload.
     Tso(u16, u32, Vec<Piece>),
 }
 
@@ -29,10 +29,10 @@ pub(super) struct Request {
     pub(super) packet: Packet,
 }
 
-/// A receive request: lengths of its entries.
+/// A receive request: the lengths of its entries.
 pub(super) type Receive = Vec<u32>;
 
-/// Numbers that receives have, in their places.
+/// The numbers in the entries of a receive, by their positions.
 pub(super) fn receive_sges(number: usize, lengths: &[u32]) -> Vec<Sge> {
     let entry = |(at, length): (usize, &u32)| {
         let addr = 0x7f12_0000_0000 + (number as u64) * 0x10_0000 + at as u64 * 0x1_0000;
@@ -52,7 +52,7 @@ pub(super) struct Work {
     pub(super) strides: Option<(u32, u32)>,
 }
 
-/// A rule as the C program takes it, and as this driver does.
+/// A rule in the forms of the C program and of this driver.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) label: String,
@@ -84,7 +84,7 @@ pub(super) enum Step {
     Unmake,
 }
 
-/// What a queue pair is made with.
+/// The options of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) builder: bool,
@@ -102,7 +102,7 @@ pub(super) struct Section {
     pub(super) needs_header: bool,
     pub(super) queue: Option<Queue>,
     pub(super) steps: Vec<Step>,
-    /// Whether this driver has all of it by its own interface, and by C's.
+    /// Whether this driver can run the whole section by its own interface, and by C's.
     pub(super) by_own: bool,
     pub(super) by_c: bool,
 }
@@ -116,7 +116,7 @@ fn pieces(f: &mut fmt::Formatter<'_>, list: &[Piece]) -> fmt::Result {
     list.iter().try_for_each(|(at, length)| write!(f, " {at:x} {length:x} {LKEY:x}"))
 }
 
-/// The key of the memory that packets lie in: nothing is executed.
+/// The key of the memory of packets; nothing is executed.
 pub(super) const LKEY: u32 = 0x1234;
 
 impl fmt::Display for Request {
@@ -194,7 +194,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Pieces of packets: also such that end inside of the Ethernet header, at its end, and behind it.
+/// Pieces of packets. Some end inside the Ethernet header, at its end, or after it.
 const FORMS: &[&[Piece]] = &[
     &[(0, 60)],
     &[(100, 1514)],
@@ -222,7 +222,7 @@ const CUT: &[(u16, u32, &[Piece])] = &[
     (8, 31, &[(0, 9)]),
 ];
 
-/// Every packet with all flags, alone and with others, for a ring that goes round.
+/// Every packet with all flags, alone and with others, until the ring wraps.
 fn sends(cuts: bool, headed: bool, builder: bool) -> Vec<Step> {
     let mut packets: Vec<Packet> = Vec::new();
     packets.extend(FORMS.iter().map(|form| Packet::Send(form.to_vec())));
@@ -239,7 +239,8 @@ fn sends(cuts: bool, headed: bool, builder: bool) -> Vec<Step> {
             for (n, packet) in packets.iter().enumerate() {
                 let mut list = Vec::new();
                 let before = &packets[(n + 5) % packets.len()];
-                // rdma-core loses pieces of a packet to be cut that follows a header in a list.
+                // rdma-core loses pieces of a packet to segment after a request with a header in
+                // the same list.
                 let loses = headed
                     && !builder
                     && matches!(
@@ -275,7 +276,8 @@ fn received() -> Vec<Receive> {
     vec![vec![1514], vec![64, 9000], vec![], vec![1], vec![2048, 0], vec![0, 128]]
 }
 
-/// The specifications of a header: random words of the fields that this driver sets, and of their masks.
+/// The specifications of a header: random words for the fields that this driver sets, and for their
+/// masks.
 struct Headers<'a>(&'a mut Random);
 
 impl Headers<'_> {
@@ -443,17 +445,17 @@ fn rules(random: &mut Random) -> Vec<Named> {
     list
 }
 
-/// A rule whose IPv4 header ends behind the addresses, as C's shorter structure has it.
+/// A rule whose IPv4 header ends after the addresses, as C's shorter structure does.
 fn short(random: &mut Random) -> Vec<Step> {
     let (text, ip) = Headers(random).ipv4(false);
     vec![Step::Rule(named("short-ipv4", NORMAL, vec![text], Rule::new().ipv4(ip))), Step::Unmake]
 }
 
-/// Rules that count: the first tells the kernel what.
+/// Rules with counters; the first one describes them to the kernel.
 fn counted(random: &mut Random) -> Vec<Step> {
     let of = &mut Headers(random);
     let mut steps = vec![Step::Counters];
-    // C tells the kernel the last one first.
+    // C describes the last counter first.
     steps.extend([Step::Count(1, 1), Step::Count(0, 0)]);
     for n in 0..3 {
         let (text, eth) = of.eth();
@@ -493,7 +495,7 @@ fn work(requests: u32, sges: u32) -> Work {
     Work { requests, sges, strips: false, scatters_fcs: false, strides: None }
 }
 
-/// Work queues, what is posted to them, and their states.
+/// Work queues, the requests posted to them, and their states.
 fn works() -> Vec<Step> {
     let mut steps = vec![
         Step::Work(work(16, 2)),
@@ -552,7 +554,7 @@ fn hashes(random: &mut Random) -> Vec<Section> {
     let longer = RxHashFields::SRC_IPV6 | RxHashFields::DST_IPV6;
     let tcp = RxHashFields::SRC_PORT_TCP | RxHashFields::DST_PORT_TCP;
     let udp = RxHashFields::SRC_PORT_UDP | RxHashFields::DST_PORT_UDP;
-    // Flags of mlx5dv_create_qp: tunnels, and packets that it sent itself.
+    // Flags of mlx5dv_create_qp: tunnels, and loopback of the queue pair's own packets.
     let [tunnels, unicast, multicast] = [1 << 0, 1 << 1, 1 << 2];
     let all: [(RxHashFields, u32, &[usize]); 6] = [
         (RxHashFields::empty(), 0, &[0]),
@@ -608,7 +610,7 @@ pub(super) fn sections(seed: u64) -> Vec<Section> {
                     needs_header,
                     queue: Some(Queue { builder, header, ..queue }),
                     steps,
-                    // There a list has no place for the header.
+                    // A list has no place for the header there.
                     by_own: builder || !needs_header,
                     by_c: true,
                 });
@@ -631,7 +633,7 @@ pub(super) fn sections(seed: u64) -> Vec<Section> {
         let name = name.to_owned();
         sections.push(Section { name, needs_header: false, queue, steps, by_own, by_c });
     };
-    // Only made.
+    // Queue pairs that are only made.
     for (name, queue) in [
         ("stripping", Queue { strips: true, ..queue }),
         ("sequences", Queue { scatters_fcs: true, ..queue }),

@@ -1,18 +1,19 @@
-//! A connection whose send queue is drained on command, and that tells what was executed.
+//! A connection whose send queue drains on command, and whose messages show which requests were
+//! executed.
 
 use crate::prelude::*;
 use mlx5::{AsyncEvent, Cancelled, Data, Drained};
 use mlx5_sim::engine::DrainAt;
 
-/// Bytes of an identifier, which every message begins with.
+/// Bytes of the identifier at the start of every message.
 pub(crate) const MESSAGE: usize = 8;
 /// Bytes of a receive.
 pub(crate) const SLOT: usize = 512;
-/// Receives, and where the memory behind them begins.
+/// Receives, and the offset of the memory after them.
 pub(crate) const SLOTS: usize = 256;
 pub(crate) const BEHIND: usize = SLOTS * SLOT;
 
-/// A connection, and requests that bring their identifiers to the other side.
+/// A connection whose requests send their identifiers to the other side.
 pub(crate) struct Rig<'a> {
     pub(crate) bed: &'a Bed,
     pub(crate) pair: Pair<Rc>,
@@ -33,7 +34,7 @@ impl<'a> Rig<'a> {
         Ok(rig)
     }
 
-    /// Posts receives, as many as there is room for.
+    /// Posts receives until the queue is full.
     pub(crate) fn refill(&mut self) {
         while self.pair.b.qp.free_receives() > 0 {
             let at = self.receives % SLOTS * SLOT;
@@ -42,7 +43,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Posts a send of `blocks` blocks that brings `wr_id` over.
+    /// Posts a send of `blocks` blocks with the message `wr_id`.
     pub(crate) fn send(
         &mut self,
         wr_id: u64,
@@ -51,7 +52,7 @@ impl<'a> Rig<'a> {
     ) -> Result<(), PostError> {
         let message = wr_id.to_ne_bytes();
         let fill = [0_u8; 64];
-        // The first block has room for 44 bytes behind the control segment, all others for 64.
+        // The first block has room for 44 bytes after the control segment, each other block for 64.
         let rest = if blocks > 1 { (blocks - 1) * 64 } else { 0 };
         let mut pieces = vec![&message[..]];
         for _ in 0..rest / 64 {
@@ -69,7 +70,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Lets the device drain the queue, after `executed` more requests.
+    /// Makes the device drain the queue, after `executed` more requests.
     pub(crate) fn drain(&self, executed: u32) -> Result<Drained, Failed> {
         let qp = &self.pair.a.qp;
         self.bed
@@ -82,7 +83,7 @@ impl<'a> Rig<'a> {
         Ok(qp.drained()?)
     }
 
-    /// What is pending.
+    /// The identifiers of the pending requests.
     pub(crate) fn pending(&self, drained: &Drained) -> Result<Vec<u64>, Failed> {
         Ok(self.pair.a.qp.pending(drained)?.map(|request| request.wr_id).collect())
     }
@@ -93,7 +94,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// The identifiers that came to the other side since, in order.
+    /// The identifiers that arrived at the other side since the last call, in order.
     #[track_caller]
     pub(crate) fn executed(&mut self) -> Vec<u64> {
         self.bed.settle();
@@ -115,7 +116,7 @@ impl<'a> Rig<'a> {
         found
     }
 
-    /// The completions that came since: identifier, and whether it was cancelled.
+    /// The completions since the last call: identifier, and whether the request was cancelled.
     #[track_caller]
     pub(crate) fn completed(&mut self) -> Vec<(u64, bool)> {
         self.bed.settle();
@@ -130,7 +131,7 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// The identifiers of what was cancelled.
+/// The identifiers of the cancelled requests.
 pub(crate) fn ids(cancelled: &Cancelled) -> Vec<u64> {
     let ids: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
     assert_eq!(ids.len(), cancelled.count());

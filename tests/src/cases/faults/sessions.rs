@@ -1,4 +1,4 @@
-//! What programs do from opening the device to their end, one session for each family of objects.
+//! Whole programs from opening the device to the end, one session for each family of objects.
 
 use crate::case::Need;
 use crate::prelude::*;
@@ -14,11 +14,11 @@ use mlx5::{
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// What a program does.
+/// A session: what a program does with a device.
 pub(super) type Session = fn(&Device, &Bed) -> Outcome;
 
-/// The sessions, and of how many calls each must tell that they failed. Some calls may fail unseen:
-/// a query that has a fallback, or what is given back when an object is dropped.
+/// The sessions, each with the number of failed calls that it must at least report. Some failures
+/// go unnoticed: those of a query that has a fallback, and of destructions by drop.
 pub(super) const SESSIONS: &[(Session, u64, Need)] = &[
     (queues, 40, Need::empty()),
     (memory, 14, Need::empty()),
@@ -29,7 +29,7 @@ pub(super) const SESSIONS: &[(Session, u64, Need)] = &[
     (tags, 22, Need::TAG_MATCHING),
 ];
 
-/// Queues of every transport, traffic, events, and the ends of all that.
+/// Queues of every transport, traffic, events, and the destruction of all of them.
 fn queues(device: &Device, bed: &Bed) -> Outcome {
     let context = device.open()?;
     let port = context.local_port(1, None)?;
@@ -87,7 +87,7 @@ fn queues(device: &Device, bed: &Bed) -> Outcome {
     events.next()?;
     one.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
     datagram.detach_mcast(group, lid)?;
-    // Half of it ends by itself, the rest is ended.
+    // Destroys half of the objects, and drops the rest.
     ah.destroy()?;
     other.destroy()?;
     srq.destroy()?;
@@ -108,7 +108,7 @@ fn connect(port: &LocalPort, one: &mut QueuePair<Rc>, other: &mut QueuePair<Rc>)
     Ok(())
 }
 
-/// Regions registered anew, the clock, thread domains, and completion queues that change.
+/// Regions that are registered again, the clock, thread domains, and completion queues that change.
 fn memory(device: &Device, _: &Bed) -> Outcome {
     let context = device.open()?;
     let (pd, second) = (context.alloc_pd()?, context.alloc_pd()?);
@@ -130,7 +130,7 @@ fn memory(device: &Device, _: &Bed) -> Outcome {
     Ok(())
 }
 
-/// Memory that others own, which stays for ever: nobody knows what a failed call has made of it.
+/// Foreign memory. It is leaked, because after a failed call the device may still use it.
 fn foreign(device: &Device, _: &Bed) -> Outcome {
     let context = device.open()?;
     let pd = context.alloc_pd()?;
@@ -138,16 +138,16 @@ fn foreign(device: &Device, _: &Bed) -> Outcome {
     context.find_gid(1, gid.gid, gid.gid_type)?;
     let page: &'static mut Page = Box::leak(Box::new(Page([0; 4096])));
     let start: *mut u8 = page.0.as_mut_ptr();
-    // SAFETY: the page stays for ever, and nobody has a reference to it.
+    // SAFETY: the page is leaked, so it stays valid, and no reference to it is used after this.
     let mr = unsafe { pd.reg_mr(start, 4096, Access::LOCAL_WRITE) }?;
     let iova = 0x10_0000;
-    // SAFETY: as above.
+    // SAFETY: the page is leaked, so it stays valid, and no reference to it is used after this.
     let other = unsafe { pd.reg_mr_iova(start, 4096, iova, Access::LOCAL_WRITE) }?;
-    // SAFETY: as above.
+    // SAFETY: the page is leaked, so it stays valid, and no reference to it is used after this.
     let mr = unsafe { mr.reregister().foreign(start, 2048) }.apply()?;
-    // What is no dma-buf is refused, if it is not by what cannot register any.
+    // A file that is no dma-buf is refused, or the device cannot register dma-bufs at all.
     let file = std::fs::File::open(std::env::current_exe()?)?;
-    // SAFETY: nothing is registered.
+    // SAFETY: the file is no dma-buf, so the kernel registers nothing.
     let none = unsafe {
         pd.reg_dmabuf_mr(file.as_fd(), 0, 4096, iova, Access::LOCAL_WRITE).map(drop)
     };
@@ -199,7 +199,7 @@ fn windows(device: &Device, bed: &Bed) -> Outcome {
     batch.complete()?;
     bed.poll_good(&mut cq, 1);
     by_request.dealloc()?;
-    // The other window goes with its domain.
+    // The other window ends with its domain.
     drop(by_call);
     one.destroy()?;
     other.destroy()?;
@@ -237,7 +237,7 @@ fn extended(device: &Device, bed: &Bed) -> Outcome {
     target.destroy()?;
     srq.destroy()?;
     shared.close()?;
-    // The domain goes by itself.
+    // Dropping ends the domain.
     drop(domain);
     mr.deregister()?;
     cq.destroy()?;
@@ -285,7 +285,7 @@ fn keys(device: &Device, bed: &Bed) -> Outcome {
         return Err(format!("the signature was made by the device: {error}").into());
     }
     one.query()?;
-    // One key is destroyed, the other goes by itself.
+    // Destroys one key, and drops the other.
     plain.destroy()?;
     drop(signed);
     one.destroy()?;

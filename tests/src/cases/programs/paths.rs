@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Bytes of a receive.
 pub(super) const SLOT: usize = 256;
-/// Receives that wait at a time.
+/// Receives that wait at the same time.
 pub(super) const SLOTS: u32 = 256;
 
 fn options(inline: usize) -> PairOptions {
@@ -28,7 +28,7 @@ fn entry<'a>((wr_id, flags, data): Message<'a>) -> SendWr<'a> {
     SendWr { wr_id, flags, operation: mlx5::Operation::Send, data, ..SendWr::default() }
 }
 
-/// Where messages arrive.
+/// The receiving side of a program.
 pub(super) trait Receiver<T: QueuePairTransport> {
     fn recv(&mut self, wr_id: u64, range: Range<usize>);
 
@@ -36,7 +36,7 @@ pub(super) trait Receiver<T: QueuePairTransport> {
 
     fn memory(&self) -> &MemoryRegion;
 
-    /// Resets this side and connects both again; whether receives that wait outlive that.
+    /// Resets this side and connects both again. Returns whether waiting receives survive that.
     fn start_over(&mut self, sender: &mut End<T>) -> Result<bool, Failed>;
 }
 
@@ -46,7 +46,7 @@ pub(super) type Message<'a> = (u64, SendFlags, Data<'a>);
 /// A transport that programs run over.
 pub(super) trait Path: QueuePairTransport + ListTransport + Sized {
     type Receiver: Receiver<Self>;
-    /// What each request says of whom it is for.
+    /// The destination that each request names.
     type To;
 
     /// Bytes before the message in a receive.
@@ -54,7 +54,7 @@ pub(super) trait Path: QueuePairTransport + ListTransport + Sized {
     /// Units of a request between its control segment and its data.
     const UNITS: usize = 0;
 
-    /// Two ends that reach each other, the first of which has room for so much inline.
+    /// Two connected ends, the first of which has room for `inline` bytes of inline data.
     fn ends(bed: &Bed, inline: usize) -> Result<Ends<Self>, Failed>;
 
     /// Adds a SEND to a batch.

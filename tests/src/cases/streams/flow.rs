@@ -13,21 +13,21 @@ const DEPTH: usize = 40;
 /// A request that was posted.
 pub(super) struct Posted {
     pub(super) wr_id: u64,
-    /// Its first block, or which receive it is.
+    /// Its first block, or the number of the receive.
     pub(super) counter: u16,
     pub(super) opcode: Opcode,
 }
 
-/// A queue pair, and what is outstanding there.
+/// A queue pair, and its outstanding requests.
 pub(super) struct Flow {
     pub(super) qp: QueuePair<Rc>,
     pub(super) sends: VecDeque<Posted>,
     pub(super) receives: VecDeque<Posted>,
-    /// Where sends complete, and where receives do.
+    /// Numbers of the lanes on which sends and receives complete.
     pub(super) lanes: [usize; 2],
     next_block: u16,
     next_receive: u16,
-    /// What entries have in common for a while, so that there is something to compress.
+    /// Fields that the entries have in common for a while, so that the device can compress them.
     pub(super) common: Cqe,
 }
 
@@ -59,8 +59,8 @@ impl Flow {
         Ok(flow)
     }
 
-    /// Connects it to itself: anew after [`Flow::reset`], once nothing from before is in the
-    /// completion queues.
+    /// Connects the queue pair to itself. After [`Flow::reset`], this works once its old
+    /// completions are gone from the queues.
     pub(super) fn connect(&mut self, bed: &Bed, pd: &ProtectionDomain) -> Outcome {
         let port = pd.context().local_port(bed.port(), None)?;
         let (options, psn) = (ConnectOptions::default(), Psn::wrapping(7));
@@ -68,7 +68,7 @@ impl Flow {
         Ok(self.qp.connect(&port, psn, &itself, &options)?)
     }
 
-    /// Forgets all that was posted.
+    /// Resets the queue pair, which forgets all posted requests.
     pub(super) fn reset(&mut self) -> Outcome {
         self.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
         self.sends.clear();

@@ -1,4 +1,4 @@
-//! What a device means by a completion.
+//! The meaning of a completion, from the entry that the device wrote.
 
 use crate::prelude::*;
 use mlx5::{CqeCompression, WorkCompletion};
@@ -6,7 +6,7 @@ use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, Format, OPCODE_SHIFT, SOLICITED};
 use mlx5_prm::fields::{FromBytes, IntoBytes};
 use mlx5_prm::wqe::Opcode;
 
-/// What a completion is to say.
+/// The expected content of a completion.
 pub(super) struct Meant {
     pub(super) wr_id: u64,
     pub(super) qp_num: u32,
@@ -65,7 +65,7 @@ impl Meant {
         assert_eq!(wc.invalidated_rkey(), invalidates.then_some(word));
         let has_pkey = opcode == CqeOpcode::ResponderSend;
         assert_eq!(wc.pkey_index(), has_pkey.then_some(word as u16));
-        // A message in the first half of the entry leaves no room for what is said of the packet.
+        // A message in the first half of the entry takes the place of the packet's fields.
         let packet = received && format != Format::Inline32;
         let flags = cqe.flags_rqpn.get();
         assert_eq!(wc.src_qp(), packet.then_some(flags & 0xff_ffff));

@@ -1,6 +1,6 @@
-//! Numbers that look random.
+//! Pseudo-random numbers.
 
-/// Numbers that look random (xorshift).
+/// Pseudo-random numbers (xorshift).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

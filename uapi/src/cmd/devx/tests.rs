@@ -37,7 +37,7 @@ fn a_umem_names_its_dma_buf_and_which_page_sizes_must_be_known() {
         let access = AccessFlags::LOCAL_WRITE;
         let dmabuf = dmabuf.then(|| fd.as_fd());
         let what = UmemReg { addr: 0, len: 4096, access, page_sizes, dmabuf };
-        // SAFETY: the script gives no device anything.
+        // SAFETY: the script passes the memory to no device.
         let umem = unsafe { umem_reg(&file, &what) };
         assert_eq!(umem, Ok(Umem { handle: 4, id: 5 }));
         file.done();

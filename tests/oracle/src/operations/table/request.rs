@@ -1,4 +1,4 @@
-//! A request, and what is posted with it.
+//! A request, and the things posted with it.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(in crate::operations) enum Layout {
     Turns(u32, Vec<Interleaved>),
 }
 
-/// How blocks are signed, as both interfaces are told.
+/// The signatures of a block, as both interfaces take them.
 #[derive(Clone, Copy)]
 pub(in crate::operations) struct Block {
     pub(in crate::operations) memory: Option<Domain>,
@@ -41,7 +41,7 @@ impl Block {
     }
 }
 
-/// What becomes of a signature.
+/// The change of a key's signature.
 #[derive(Clone, Copy)]
 pub(in crate::operations) enum Signing {
     Keep,
@@ -76,17 +76,17 @@ pub(in crate::operations) enum Operation {
     WriteImm(RemoteAddress, u32, Vec<Sge>),
     Read(RemoteAddress, Vec<Sge>),
     LocalInvalidate(u32),
-    /// Of a window of type 2, to bytes of the windows' region, with rights.
+    /// Binds a window of type 2 to bytes of the windows' region, with rights.
     Bind(Range<usize>, u32),
-    /// Of a window of type 1, by a call; to nothing, if the range is empty.
+    /// Binds a window of type 1 by a call; to nothing, if the range is empty.
     BindCall(Range<usize>, u32),
-    /// rdma-core has none; there it is a request that the caller has put together.
+    /// rdma-core has no such request, so the C side posts one that the caller has put together.
     MaskedCompareSwap {
         remote: RemoteAddress,
         operands: MaskedOperands,
         to: [Sge; 1],
     },
-    /// The same.
+    /// As above, the C side posts a request that the caller has put together.
     MaskedFetchAdd {
         remote: RemoteAddress,
         add: u64,
@@ -110,9 +110,9 @@ impl Operation {
         }
     }
 
-    /// What the device reads of a masked atomic operation, word by word after the PRM: control
-    /// segment with opcode modifier 9 (extended, eight bytes), remote address, operands, and where
-    /// the old value goes.
+    /// The WQE of a masked atomic operation, word by word as in the PRM: control segment with
+    /// opcode modifier 9 (extended, eight bytes), remote address, operands, and the entry for the
+    /// old value.
     pub(super) fn masked(&self, flags: &str) -> Option<Vec<u8>> {
         let (opcode, remote, operands, to) = match self {
             Self::MaskedCompareSwap { remote, operands, to } => {
@@ -143,28 +143,28 @@ impl Operation {
 pub(in crate::operations) struct Line {
     pub(in crate::operations) wr_id: u64,
     pub(in crate::operations) flags: &'static str,
-    /// On an extended connection: which shared receive queue it is for.
+    /// On an extended connection: the number of its shared receive queue.
     pub(in crate::operations) srqn: Option<u32>,
     pub(in crate::operations) operation: Operation,
 }
 
-/// What an entry tells of a bad signature.
+/// The report of a bad signature in an entry.
 pub(in crate::operations) struct BadSignature {
     pub(in crate::operations) key: usize,
-    /// 63 bytes; the key is each side's own.
+    /// 63 bytes; each side fills in its own key.
     pub(in crate::operations) entry: Vec<u8>,
 }
 
 /// Requests that are posted together.
 pub(in crate::operations) struct Batch {
     pub(in crate::operations) builder: bool,
-    /// What is found before.
+    /// The bad signature that the device finds before this batch.
     pub(in crate::operations) found: Option<BadSignature>,
     pub(in crate::operations) lines: Vec<Line>,
 }
 
 impl Batch {
-    /// Whether its last request asks for a completion, which then comes.
+    /// Whether the last request asks for a completion, so that the batch drains.
     pub(in crate::operations) fn drains(&self) -> bool {
         self.lines.last().is_some_and(|line| line.flags.contains('S'))
     }

@@ -1,4 +1,4 @@
-//! Requests as the script has them.
+//! Requests in the form of the script.
 
 use std::fmt;
 
