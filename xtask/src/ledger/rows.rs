@@ -17,7 +17,7 @@ const RUNG: u64 = 2;
 /// Name of the row that passes if no driver caused a violation.
 pub(super) const MACHINE: &str = "no driver does what it never must";
 
-/// How a test ended.
+/// Outcome of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// The test passed.

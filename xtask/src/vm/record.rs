@@ -56,7 +56,7 @@ fn word(text: &str) -> Option<Event> {
     }
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
     /// It exited by itself.
@@ -99,7 +99,7 @@ pub(super) struct Record {
     pub(super) over: bool,
     /// The kernel's log.
     pub(super) log: String,
-    /// How QEMU ended.
+    /// End of QEMU's process.
     pub(super) machine: Ended,
     /// Problems that the devices reported.
     pub(super) problems: Vec<Problem>,
