@@ -82,7 +82,7 @@ impl Bare {
     pub(super) fn dpkg(&self, arguments: &[&str]) -> Result<(), Failure> {
         let mut command = as_root("dpkg");
         command.arg("--root").arg(&self.root).args(arguments);
-        // dpkg requires these folders in the path to run a package's scripts.
+        // The path in which dpkg and the packages' scripts look for programs.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         succeeded("dpkg", output(command)?).map(drop)
     }

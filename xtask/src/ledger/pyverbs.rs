@@ -46,8 +46,8 @@ const FORKING: [&str; 2] = ["test_device", MANAGED];
 /// the tests supplies the address.
 pub(super) const MANAGED: &str = "test_rdmacm";
 
-/// The module's programs post a receive only after they have sent, and retry five times while the
-/// peer has none. The connection manager asks for 655 ms between two tries.
+/// The module's programs post a receive only after they have sent, and try five times to send to a
+/// peer that has none. The connection manager asks for 655 ms between two tries.
 const PATIENT: &str = ",longest_timer=100ms";
 
 /// The script's path and text. The script supplies the address of the first simulated port.

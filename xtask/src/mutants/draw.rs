@@ -62,7 +62,8 @@ pub(super) fn stratified(all: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutan
 /// Number of mutants to draw from each file: its share, rounded so that the sum is `count`.
 fn shares(sizes: &[usize], count: usize, total: usize) -> Vec<usize> {
     let mut shares: Vec<usize> = sizes.iter().map(|size| (size * count / total).max(1)).collect();
-    // The files that lost most by rounding get the spare ones.
+    // The files that lost most by rounding get the spare ones. If there are too many, the largest
+    // shares shrink first.
     let mut by_rest: Vec<usize> = (0..sizes.len()).collect();
     by_rest.sort_by_key(|&at| std::cmp::Reverse((sizes[at] * count % total, sizes[at])));
     let mut sum: usize = shares.iter().sum();
