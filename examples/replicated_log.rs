@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --example replicated_log             # the correct protocol, then the one with the bug
-//! cargo run --example replicated_log -- --seed 1 # the one with the bug once, with this seed: what happens when
+//! cargo run --example replicated_log -- --seed 1 # the one with the bug once: all its events
 //! ```
 //!
 //! The leader appends to its log and writes each entry into the logs of two followers, one-sided.

@@ -66,7 +66,8 @@ pub(crate) struct Arguments {
     /// Run part K of N of the sample; the run that completes the sample writes docs/mutants.json
     #[arg(long, value_name = "K/N")]
     shard: Option<Shard>,
-    /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write nothing
+    /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write
+    /// nothing
     #[arg(long, value_name = "BASE", num_args = 0..=1, default_missing_value = "HEAD~1")]
     changed: Option<String>,
     /// Draw only mutants whose file or description contains this; write nothing
