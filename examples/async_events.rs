@@ -1,8 +1,8 @@
-//! Awaiting requests, with the package `mlx5-async` on tokio.
+//! Awaits requests, with the package `mlx5-async` on tokio.
 //!
-//! One task sends messages and awaits each; another one takes them from the stream of what was
-//! received, and posts each buffer again. A third one, the pump, sleeps until something completes, and
-//! wakes whoever waits for it.
+//! One task sends messages and awaits each. Another task takes received messages from a stream, and
+//! posts each buffer again. A third task, the pump, sleeps until a request completes, and then
+//! wakes the task that awaits it.
 //!
 //! Run it with `cargo run --example async_events`.
 
@@ -23,7 +23,7 @@ const SIZE: usize = 64;
 /// A queue pair whose requests keep the number of a buffer.
 type Queue = AsyncQueuePair<Rc, usize>;
 
-/// Connects a queue pair that sends to one that receives, with a request posted for each buffer.
+/// Connects a sending queue pair to a receiving one, which has a receive posted for each buffer.
 fn connect(setup: &Setup, hub: &Hub) -> Result<(Queue, Queue, MemoryRegion), Box<dyn Error>> {
     let pd = setup.context.alloc_pd()?;
     let (options, psn) = (ConnectOptions::default(), Psn::default());
@@ -41,7 +41,7 @@ fn connect(setup: &Setup, hub: &Hub) -> Result<(Queue, Queue, MemoryRegion), Box
     Ok((hub.adopt(sending)?, seat.adopt(), inbox))
 }
 
-/// A buffer.
+/// SGE of a buffer.
 fn sge(inbox: &MemoryRegion, buffer: usize) -> Result<mlx5::Sge, mlx5::Error> {
     inbox.sge(buffer * SIZE..(buffer + 1) * SIZE)
 }
@@ -58,7 +58,7 @@ async fn send(qp: &Queue) -> Done {
     Ok(())
 }
 
-/// Takes all messages.
+/// Receives all messages.
 async fn receive(qp: &Queue, inbox: &MemoryRegion) -> Done {
     let mut receives = qp.receives();
     for _ in 0..MESSAGES {

@@ -1,8 +1,8 @@
-//! Taking back what was posted.
+//! Cancels posted requests.
 //!
-//! A send queue that the device has drained stands still, before a request. What comes after can be
-//! cancelled by wr_id: the requests become NOPs, and when the queue goes on, they complete in their
-//! turn, marked as cancelled, and move no data.
+//! A drained send queue stands still in front of a request. The requests from there on can be
+//! cancelled by wr_id: they become NOPs. When the queue resumes they complete in order, marked as
+//! cancelled, and move no data.
 //!
 //! On hardware a queue drains after a signature error. The simulated device drains on command, so
 //! this example always uses it.
@@ -41,7 +41,7 @@ fn run() -> Done {
     qp.connect(&setup.port, psn, &there, &options)?;
     peer.connect(&setup.port, psn, &here, &options)?;
 
-    // Stands for the signature error.
+    // Takes the place of the signature error.
     simulator
         .drain_qp(0, qp.qp_num(), DrainAt::After(EXECUTED))
         .map_err(|error| format!("the device does not drain: {error:?}"))?;
@@ -58,7 +58,7 @@ fn run() -> Done {
     let event = events.wait(Some(Duration::from_secs(10)))?;
     assert_eq!(event, Some(AsyncEvent::SqDrained(qp.id())));
 
-    // The device is asked where it stands; its answer is what allows to cancel.
+    // The device reports its position in the queue. The cancel needs this proof.
     let drained = qp.drained()?;
     let pending: Vec<u64> = qp.pending(&drained)?.map(|request| request.wr_id).collect();
     println!("the queue drained; pending are {pending:?}");

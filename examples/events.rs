@@ -1,12 +1,12 @@
-//! Sleeping until something completes.
+//! Sleeps until a request completes.
 //!
-//! A completion queue that has a channel can be armed: the next completion then makes the channel's
+//! A completion queue with a channel can be armed: the next completion then makes the channel's
 //! descriptor readable. The receiver here is a thread that blocks on the channel and uses no
-//! processor time while nothing comes; an event loop would wait for the same descriptor, which
-//! `AsFd` gives, among others: see the example `async_events`.
+//! processor time while it waits. An event loop would wait for the same descriptor, which `AsFd`
+//! returns, among others: see the example `async_events`.
 //!
-//! A completion that came before the queue was armed makes no event. `CompletionQueue::wait` arms,
-//! looks once more, and only then sleeps.
+//! A completion from before the queue was armed causes no event. `CompletionQueue::wait` arms,
+//! polls once more, and only then sleeps.
 //!
 //! Run it with `cargo run --example events`.
 
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-/// Takes messages until all have come; gives how often it had to wait.
+/// Receives all messages; returns the number of waits.
 fn receive(mut receiver: Receiver) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let (mut received, mut waits) = (0, 0);
     while received < MESSAGES {

@@ -1,8 +1,8 @@
-//! A message there and back over a reliable connection.
+//! Sends a message forth and back over a reliable connection.
 //!
-//! Two queue pairs are made and connected, here in one process; between two, the endpoints would
-//! travel over TCP, through a file or by hand: they are one line of text. Then the first one sends,
-//! the second one answers, and both look for completions without sleeping.
+//! The program creates and connects two queue pairs in one process. Between two processes the
+//! endpoints, which are a line of text each, would travel over TCP, in a file or by hand. Then the
+//! first queue pair sends, the second one answers, and both poll for completions without sleeping.
 //!
 //! Run it with `cargo run --example rc_pingpong`.
 
@@ -31,7 +31,7 @@ impl Side {
     fn new(setup: &Setup, pd: &ProtectionDomain) -> Result<Self, mlx5::Error> {
         let cq = setup.context.create_cq(16).build()?;
         let qp = pd.create_qp::<Rc>(&cq, &cq).max_send_wr(4).max_recv_wr(4).build()?;
-        // The first half is sent from, the second half received into.
+        // The first half is for sending, the second half for receiving.
         let memory = pd.allocate(2 * MESSAGE)?;
         Ok(Self { qp, cq, memory })
     }
@@ -48,7 +48,7 @@ impl Side {
         Ok(batch.complete()?)
     }
 
-    /// Waits until a message has come; completions of sends pass by on the way.
+    /// Waits for a message; skips the completions of sends on the way.
     fn receive(&mut self) -> Result<String, Box<dyn std::error::Error>> {
         let mut length = None;
         let mut failed = None;
@@ -61,7 +61,7 @@ impl Side {
             if let Some(error) = failed {
                 return Err(error.into());
             }
-            // The simulated device is a thread that wants to run, too.
+            // Yields, because the simulated device is a thread that needs processor time.
             std::thread::yield_now();
         }
         let mut bytes = vec![0; length.unwrap_or(0) as usize];
@@ -92,7 +92,7 @@ fn run() -> Done {
 
     let start = Instant::now();
     for round in 0..ROUNDS {
-        // A receive is posted before the peer may send.
+        // The receive must be posted before the peer may send.
         client.post_receive()?;
         server.post_receive()?;
         client.send(&format!("ping {round}"))?;

@@ -1,23 +1,23 @@
-//! A replicated log on three simulated hosts, and a bug in it that is found by trying seeds.
+//! A replicated log on three simulated hosts, and a bug in it that a search over seeds finds.
 //!
 //! ```sh
 //! cargo run --example replicated_log             # the correct protocol, then the one with the bug
-//! cargo run --example replicated_log -- --seed 1 # the one with the bug once, with this seed: what happens when
+//! cargo run --example replicated_log -- --seed 1 # the one with the bug once: all its events
 //! ```
 //!
-//! The leader appends to its log and writes each entry into the logs of two followers, one-sided. An
-//! entry is committed when it is in two of the three logs. At some time a follower becomes the new
-//! leader: it and the other follower stop taking writes of the old one, then it reads the other
-//! follower's log, and takes every entry that it finds in either.
+//! The leader appends to its log and writes each entry into the logs of two followers, one-sided.
+//! An entry is committed when it is in two of the three logs. At some time a follower becomes the
+//! new leader: it and the other follower stop accepting writes of the old one. Then it reads the
+//! other follower's log, and keeps every entry of either log.
 //!
 //! The bug looks like an optimisation. The new leader posts its read together with the message that
-//! asks the other follower to stop, and so saves a round trip. But it is the NIC that answers a read,
-//! and it does so before the follower's program has seen the message: a write of the old leader that
-//! arrives in between is committed, and the new leader does not know it.
+//! asks the other follower to stop, which saves a round trip. But the NIC answers a read before the
+//! follower's program has seen the message. A write of the old leader that arrives in between is
+//! committed, and the new leader does not see it.
 //!
-//! All hosts run in this process. Time is virtual, and all chance comes from the seed: how long packets
-//! are on their way, which host runs when, and for how long it does not. So a seed that shows the bug
-//! shows it always.
+//! All hosts run in this process. Time is virtual, and all randomness comes from the seed: the
+//! latency of packets, the order in which hosts run, and the pauses of a host. So a seed that shows
+//! the bug always shows it.
 
 use mlx5::{
     Access, CompletionQueue, ConnectOptions, MemoryRegion, Psn, QueuePair, RemoteSlice, SendFlags,
@@ -38,10 +38,10 @@ const ENTRIES: usize = 512;
 /// Entries that the leader appends before the first of them is committed.
 const WINDOW: usize = 4;
 
-/// Their names.
+/// Names of the hosts.
 const NAMES: [&str; 3] = ["old leader", "new leader", "follower"];
 
-/// What a request is for: the high half of its identifier.
+/// Purpose of a request: the high half of its identifier.
 const APPEND: u64 = 1 << 32;
 const MESSAGE: u64 = 2 << 32;
 const READ: u64 = 3 << 32;
@@ -106,8 +106,8 @@ fn run() -> Done<()> {
     Err("no seed shows the bug".into())
 }
 
-/// Runs a change of leaders; answers the first entry that was committed and is lost. Tells what happens, when,
-/// and at which host.
+/// Runs a change of leaders; returns the first entry that was committed and is lost. Reports each
+/// event with its time and host.
 fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done<Option<usize>> {
     let rack = Network::INSTANT.latency(Duration::from_micros(2)).jitter(Duration::from_micros(2));
     let config = SimConfig::new().devices(3).network(rack).step(true).seed(seed);
@@ -126,7 +126,7 @@ fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done
         if now < sleeps[host] {
             continue;
         }
-        // Now and then a host's program does not run for a while.
+        // Now and then a host's program pauses.
         if chance.below(16) == 0 {
             sleeps[host] = now + Duration::from_nanos(chance.below(10_000));
             continue;
@@ -137,7 +137,7 @@ fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done
             NEW => new.turn(&mut hosts[NEW], now >= begin, tell)?,
             _ => follow(&mut hosts[FOLLOWER], tell)?,
         }
-        // What is on its way when the new leader knows the log still arrives.
+        // Packets that are under way when the new leader knows the log still arrive.
         if new.log.is_some() && end > now + Duration::from_micros(100) {
             end = now + Duration::from_micros(100);
         }
@@ -152,7 +152,7 @@ fn value(index: usize) -> u64 {
     1000 + index as u64
 }
 
-/// How many entries a log has, in words.
+/// The entries of a log, in words.
 fn told(log: &[u64]) -> String {
     match log.iter().filter(|entry| **entry != 0).count() {
         0 => "no entry".to_owned(),
@@ -173,7 +173,7 @@ struct Host {
 }
 
 impl Host {
-    /// What has completed: the identifiers of requests, and whether they succeeded.
+    /// Identifiers of completed requests, and whether each succeeded.
     fn completed(&mut self) -> Done<Vec<(u64, bool)>> {
         let mut completed = Vec::new();
         self.cq.poll(64, |completion| {
@@ -186,7 +186,7 @@ impl Host {
         Ok(self.links[to].as_mut().ok_or("a host has no link to itself")?)
     }
 
-    /// Takes no more writes of another host: what of it is on its way fails there.
+    /// Accepts no more writes of another host: those under way fail at their sender.
     fn stop_taking(&mut self, from: usize) -> Done<()> {
         Ok(self.link(from)?.to_error()?)
     }
@@ -198,11 +198,11 @@ impl Host {
     }
 }
 
-/// The leader at the beginning.
+/// The leader at the start.
 #[derive(Default)]
 struct OldLeader {
     appended: usize,
-    /// Entries that two hosts have.
+    /// Entries that are in two logs.
     committed: Vec<usize>,
     failed: bool,
 }
@@ -214,7 +214,7 @@ impl OldLeader {
                 continue;
             }
             let index = (wr_id - APPEND) as usize;
-            // It has the entry itself: one follower makes two.
+            // The leader has the entry itself, so one follower makes two.
             if succeeded && !self.committed.contains(&index) {
                 self.committed.push(index);
                 tell(&format!("entry {index} is in a second log: committed"));
@@ -249,7 +249,7 @@ impl OldLeader {
 struct NewLeader {
     bug: bool,
     asked: bool,
-    /// The other follower takes no more writes of the old leader.
+    /// Whether the other follower has stopped accepting writes of the old leader.
     agreed: bool,
     has_read: bool,
     /// The log, once it is known.
@@ -272,7 +272,7 @@ impl NewLeader {
                     let entries = Host::entries(&host.copy)?;
                     tell(&format!("has read the follower's log: {}", told(&entries)));
                 }
-                // The receive of a link that was stopped is flushed.
+                // The receive on the stopped link is flushed.
                 RECEIVE => {}
                 MESSAGE if succeeded => {}
                 _ => return Err("a request of the new leader failed".into()),
@@ -306,7 +306,8 @@ impl NewLeader {
     }
 }
 
-/// A turn of the other follower: once it is asked, it stops taking writes of the old leader, and says so.
+/// A turn of the other follower: once asked, it stops accepting writes of the old leader, and
+/// answers.
 fn follow(host: &mut Host, tell: impl Fn(&str)) -> Done<()> {
     for (wr_id, succeeded) in host.completed()? {
         if wr_id == RECEIVE && succeeded {
@@ -353,7 +354,7 @@ fn hosts(simulator: &Simulator) -> Done<Vec<Host>> {
     Ok(hosts)
 }
 
-/// Chance, from a seed (SplitMix64).
+/// Pseudorandom numbers from a seed (SplitMix64).
 struct Chance(u64);
 
 impl Chance {

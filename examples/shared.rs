@@ -1,9 +1,9 @@
-//! Several threads on one connection.
+//! Shares one connection between threads.
 //!
-//! A queue belongs to whoever has it, and takes no lock. Where threads are to share one, they say
-//! so: `into_shared` makes of it a queue that is locked once per batch, or per poll. Here four
-//! threads write to one peer, each its own numbers to its own place, and whichever finds the send
-//! queue full sees to completions, no matter whose.
+//! A queue has one owner, and takes no lock. `into_shared` turns it into a queue that several
+//! threads use, with a lock for each batch or poll. Here four threads write to one peer, each its
+//! own numbers to its own address. A thread that finds the send queue full polls completions, its
+//! own and those of the other threads.
 //!
 //! Run it with `cargo run --example shared`.
 
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const WRITERS: u64 = 4;
 const EACH: u64 = 1000;
 
-/// What a thread may fail with.
+/// Error of a thread.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared {
     qp: SharedQueuePair<Rc>,
     cq: SharedCompletionQueue,
@@ -32,15 +32,15 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes completions, if there are any. What is done with each is done with the queue locked,
-    /// and so is little.
+    /// Polls completions, if there are any. The closure runs with the queue locked, so it does
+    /// little.
     fn poll(&self) -> Result<(), PollError> {
         let count = self.cq.poll(16, |completion| completion.status().expect("written"))?;
         self.completed.fetch_add(count as u64, Relaxed);
         Ok(())
     }
 
-    /// Writes the numbers up to `EACH`, each over the last.
+    /// Writes the numbers up to `EACH` to the same address.
     fn write(&self, writer: u64, to: RemoteAddress) -> Result<(), Failure> {
         for number in 1..=EACH {
             while let Err(error) = self.qp.post(|batch| {

@@ -1,11 +1,11 @@
-//! The whole way down: a server ends its connections and knows what became of each request.
+//! Shuts down a server's connections and accounts for each request.
 //!
 //! The connections receive from one shared receive queue and complete on one completion queue. One
-//! of them ends in order: `to_error` flushes what is posted, the event `QpLastWqeReached` says that
-//! the device takes no receive for it any more, `quiesce` polls what is left, and `destroy` has
-//! nothing to return. Another one is destroyed at once: `destroy` returns its sends, and
-//! `take_discarded` the receives whose completions no poll returns any more. At the end each buffer
-//! is with the program again.
+//! of them ends in order: `to_error` flushes the posted requests, the event `QpLastWqeReached`
+//! reports that the device takes no more receives for it, `quiesce` polls the remaining
+//! completions, and `destroy` has nothing to return. Another one is destroyed at once: `destroy`
+//! returns its sends, and `take_discarded` returns the receives whose completions no poll returns
+//! any more. At the end the program has each buffer back.
 //!
 //! Run it with `cargo run --example shutdown`.
 
@@ -24,9 +24,9 @@ const BUFFERS: u64 = 16;
 const BUFFER: usize = 64;
 /// Messages that the client sends on each connection.
 const MESSAGES: u64 = 5;
-/// Those that the server polls before it ends the connection.
+/// Messages that the server polls before it ends the connection.
 const POLLED: usize = 2;
-/// The longest that a step may take.
+/// Time limit of a step.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -53,7 +53,8 @@ fn run() -> Done {
     server.cut(connection)?;
     server.report();
 
-    // Nothing takes from the queue any more. Once it is destroyed, the posted buffers are free, too.
+    // No queue pair uses the queue any more. Once it is destroyed, the posted buffers are free,
+    // too.
     let posted = server.srq.in_flight();
     server.srq.destroy()?;
     println!("the queue is destroyed: {posted} posted buffers are free");
@@ -71,7 +72,7 @@ struct Server {
     cq: CompletionQueue,
     srq: SharedReceiveQueue,
     memory: MemoryRegion,
-    /// Buffers that are not with the device.
+    /// Buffers that the device does not have.
     free: Vec<u64>,
 }
 
@@ -89,8 +90,8 @@ impl Server {
         println!("  {} buffers are free, {} posted", self.free.len(), self.srq.in_flight());
     }
 
-    /// Connects a client, which sends its messages and goes. The server has polled the first ones,
-    /// and its own send has no peer any more.
+    /// Connects a client that sends its messages and then is destroyed. The server has polled the
+    /// first messages, and its own send has no peer any more.
     fn connect(&mut self, setup: &Setup) -> Result<QueuePair<Rc>, Box<dyn Error>> {
         let mut sent = setup.context.create_cq(16).build()?;
         let mut client = self.pd.create_qp::<Rc>(&sent, &sent).max_inline_data(16).build()?;
@@ -128,12 +129,12 @@ impl Server {
         Ok(qp)
     }
 
-    /// All steps. A server with more connections passes the completions of the others on, which a
-    /// step polls as well.
+    /// Runs all steps. A step also polls the completions of other connections; a server with
+    /// several passes them on.
     fn take_down(&mut self, setup: &Setup, mut qp: QueuePair<Rc>) -> Done {
         let (events, start) = (setup.context.async_events(), Instant::now());
         qp.to_error()?;
-        // A service handles the other events here: each event is read once.
+        // A service handles the other events here, since each event is read once.
         while events.wait(Some(LIMIT))? != Some(AsyncEvent::QpLastWqeReached(qp.id())) {
             in_time(start)?;
         }
@@ -149,17 +150,18 @@ impl Server {
             println!("  send {} was not done: {:?}", request.wr_id, request.why);
         }
         let left = qp.destroy()?;
-        // Nothing, as the completion of each request was polled.
+        // Empty, because the completion of each request was polled.
         assert!(left.is_empty(), "{left:?}");
         Ok(())
     }
 
-    /// Without the steps: what had arrived is lost, its buffers are not.
+    /// Destroys the connection without the steps: received messages are lost, their buffers are
+    /// not.
     fn cut(&mut self, qp: QueuePair<Rc>) -> Done {
         for request in qp.destroy()? {
             println!("  send {}: {:?}", request.wr_id, request.why);
         }
-        // The poll passes over the completions of the queue pair.
+        // The poll skips the completions of the destroyed queue pair.
         self.cq.poll(64, |completion| println!("  of another queue pair: {completion:?}"))?;
         let discarded = self.srq.take_discarded();
         println!("  buffers {discarded:?} have messages that nothing polls");

@@ -1,8 +1,8 @@
-//! A server for many clients, with one pool of receives.
+//! Serves many clients from one pool of receives.
 //!
-//! Without a shared receive queue every connection needs receives of its own, most of which lie
-//! idle. Here four connections take theirs from one queue and complete in one completion queue. The
-//! device tells with an event when the pool runs low, and the server fills it up again.
+//! Without a shared receive queue every connection needs its own receives, most of which stay
+//! unused. Here four connections take receives from one queue and complete on one completion queue.
+//! The device raises an event when the pool runs low, and the server refills it.
 //!
 //! Run it with `cargo run --example srq_server`.
 
@@ -23,15 +23,15 @@ const CLIENTS: usize = 4;
 const MESSAGES: usize = 6;
 /// Receives in the pool.
 const POOL: u32 = 16;
-/// So few left are a reason to tell.
+/// Number of remaining receives below which the device raises the event.
 const LOW: u32 = 4;
 const MESSAGE: usize = 64;
 
-/// The pool: receives, and the memory that they name. A receive's identifier is its place there.
+/// The pool: receives, and their memory. The identifier of a receive is its slot in the memory.
 struct Pool {
     srq: SharedReceiveQueue,
     memory: MemoryRegion,
-    /// Places whose messages were read.
+    /// Slots whose messages were read.
     free: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Posts what is free, and asks to be told when the pool is low again.
+    /// Posts the free slots, and arms the event for the next time the pool runs low.
     fn fill(&mut self) -> Done {
         let count = self.free.len();
         for place in self.free.drain(..) {
@@ -65,7 +65,7 @@ impl Pool {
     }
 }
 
-/// Connects a client with a queue pair of the server's.
+/// Connects a client to a queue pair of the server.
 fn connect(
     setup: &Setup,
     pd: &ProtectionDomain,
@@ -108,7 +108,8 @@ fn run() -> Done {
         batch.complete()?;
     }
 
-    // More messages come than the pool has receives: clients are told to wait until it is filled.
+    // Clients send more messages than the pool has receives: the device has them wait until the
+    // pool is refilled.
     let events = setup.context.async_events();
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -1,10 +1,11 @@
-//! Matched messages, as MPI has them: a receive names a tag, maybe with wildcards, and takes the first
-//! message that fits, whoever sent it and whichever came first.
+//! Matches messages by tags, as MPI does: a receive names a tag, possibly with wildcards, and takes
+//! the first message that fits, from any sender, whether the message or the receive came first.
 //!
-//! The receiver keeps two lists: receives that wait, and messages that came before anyone waited for
-//! them. The device holds the first of the waiting receives, and matches messages by itself; short
-//! ones bring their data along (*eager*), of long ones the device fetches it (*rendezvous*). What the
-//! device did not expect it hands to software, which looks at its own lists, and then says so.
+//! The receiver keeps two lists: waiting receives, and messages that came before their receive. The
+//! device holds the first of the waiting receives, and matches messages by itself. A short message
+//! contains its data (*eager*); the device fetches the data of a long one (*rendezvous*). The
+//! device passes unexpected messages to software, which searches its own list and then reports to
+//! the device that it has done so.
 //!
 //! Run it with `cargo run --example tag_matching`.
 
@@ -20,21 +21,21 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// A message of more bytes is fetched by its receiver.
+/// Longer messages are fetched by their receiver.
 const EAGER: usize = 1024;
 /// The longest message.
 const LONGEST: usize = 64 << 10;
-/// Requests for messages that nobody waits for yet, and the bytes of one.
+/// Receives for unexpected messages, and the bytes of one.
 const REQUESTS: usize = 16;
 const REQUEST: usize = EAGER + 32;
-/// Receives that can wait.
+/// Maximum number of waiting receives.
 const SLOTS: usize = 8;
-/// Any tag of a kind: the low bits are not compared.
+/// Mask for any tag of a kind: the low bits are not compared.
 const ANY: u64 = 0xffff_0000;
 
 type Failed = Box<dyn Error>;
 
-/// A receive that waits.
+/// A waiting receive.
 struct Waiting {
     id: u64,
     tag: u64,
@@ -46,13 +47,13 @@ struct Waiting {
 struct Receiver {
     queue: TagMatchingQueue,
     qp: QueuePair<Rc>,
-    /// Reads the data of rendezvous that the device did not expect.
+    /// Reads the data of unexpected rendezvous messages.
     reader: QueuePair<Rc>,
     cq: CompletionQueue,
     memory: MemoryRegion,
     waiting: Vec<Waiting>,
     unexpected: VecDeque<(TmMessage, Vec<u8>)>,
-    /// Unexpected messages that were handled.
+    /// Number of unexpected messages that were handled.
     handled: u32,
     next: u64,
     done: VecDeque<(u64, usize)>,
@@ -90,7 +91,7 @@ impl Receiver {
         REQUESTS * REQUEST + id as usize % SLOTS * LONGEST
     }
 
-    /// Waits for a message; its number comes back with it.
+    /// Starts a receive; `wait` returns its number with the message.
     fn receive(&mut self, tag: u64, mask: u64) -> Result<u64, Failed> {
         let id = self.next;
         self.next += 1;
@@ -107,14 +108,15 @@ impl Receiver {
         Ok(id)
     }
 
-    /// Gives a message that the device did not expect to a receive.
+    /// Assigns an unexpected message to a receive.
     fn take(&mut self, id: u64, head: TmMessage, data: &[u8]) -> Result<(), Failed> {
         match head {
             TmMessage::Rendezvous { tag, app_ctx, data } => {
                 let to = self.memory.sge(Self::slot(id)..Self::slot(id) + data.len as usize)?;
                 let from = RemoteAddress { addr: data.va, rkey: data.rkey };
                 let finished = TmMessage::Finished { tag, app_ctx, data }.to_bytes();
-                // The word that it is done goes the way that the data came, behind it.
+                // The notice that the data was fetched takes the same queue pair as the read, after
+                // it.
                 let mut batch = self.reader.wr_start();
                 batch.wr(id, SendFlags::SIGNALED).rdma_read(from).sge(to);
                 batch.wr(id, SendFlags::empty()).send().inline_data(&finished);
@@ -129,7 +131,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// A message came that the device did not expect.
+    /// Handles a message that the device did not expect.
     fn unexpected(&mut self, request: u64, length: usize) -> Result<(), Failed> {
         let mut bytes = vec![0; length];
         let at = request as usize * REQUEST;
@@ -141,8 +143,8 @@ impl Receiver {
         self.handled += 1;
         match self.waiting.iter().position(|one| tag & one.mask == one.tag) {
             Some(at) => {
-                // It was added behind the message's back: the device does not match it before it is
-                // told that this message was handled.
+                // The receive was added while the message was under way. The device does not match
+                // the receive before software reports this message as handled.
                 let Waiting { id, handle, .. } = self.waiting.remove(at);
                 self.queue.post_srq_ops(&mut [OpsWr::del(0, handle)])?;
                 self.take(id, head, data)?;
@@ -152,7 +154,7 @@ impl Receiver {
         Ok(self.queue.sync(self.handled)?)
     }
 
-    /// Goes on until something was received: which receive, and how many bytes.
+    /// Polls until a message is complete; returns its receive and its data.
     fn wait(&mut self) -> Result<(u64, Vec<u8>), Failed> {
         loop {
             if let Some((id, length)) = self.done.pop_front() {
@@ -188,11 +190,11 @@ impl Receiver {
 /// The sending side.
 struct Sender {
     qp: QueuePair<Rc>,
-    /// Through which the receiver fetches what its device did not expect.
+    /// The queue pair through which the receiver fetches the data of unexpected messages.
     server: QueuePair<Rc>,
     cq: CompletionQueue,
     memory: MemoryRegion,
-    /// Long messages that were not fetched yet.
+    /// Number of long messages that are not fetched yet.
     pending: usize,
 }
 
@@ -208,7 +210,8 @@ impl Sender {
         Ok(Self { qp, server, cq, memory, pending: 0 })
     }
 
-    /// Makes room for the word that a long message was fetched.
+    /// Posts receives for the notice that a long message was fetched; it may arrive on either queue
+    /// pair.
     fn expect_word(&mut self) -> Result<(), Failed> {
         let sge = [self.memory.sge(LONGEST..LONGEST + 32)?];
         let request = [ReceiveWr { wr_id: 0, sges: &sge }];
@@ -236,7 +239,7 @@ impl Sender {
         let mut batch = self.qp.wr_start();
         batch.wr(1, SendFlags::SIGNALED).send().sge(sge);
         batch.complete()?;
-        // One at a time, so that the memory is free again.
+        // One message at a time, so that its memory is free afterwards.
         self.wait(|wc| wc == CompletionOpcode::Send)
     }
 
@@ -254,7 +257,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until every long message was fetched: its memory is the sender's again.
+    /// Waits until every long message is fetched; the sender may then reuse its memory.
     fn flush(&mut self) -> Result<(), Failed> {
         while self.pending > 0 {
             self.wait(|opcode| opcode == CompletionOpcode::Receive)?;
@@ -305,11 +308,11 @@ fn run() -> Done {
     println!("unexpected: the messages are there first");
     sender.send(0x3_0001, b"early")?;
     sender.send(0x3_0002, &long)?;
-    // Something behind them, so that both are known to be there.
+    // A last message: once it is here, the two before it are, too.
     let last = receiver.receive(0x4_0000, ANY)?;
     sender.send(0x4_0001, b"last")?;
     assert_eq!(receiver.wait()?, (last, b"last".to_vec()));
-    // They are received in the order in which they came.
+    // They are received in the order of their arrival.
     let (first, second) = (receiver.receive(0x3_0000, ANY)?, receiver.receive(0x3_0000, ANY)?);
     assert_eq!(receiver.wait()?, (first, b"early".to_vec()));
     assert_eq!(receiver.wait()?, (second, long));

@@ -1,13 +1,14 @@
-//! A time limit for transfers out of pinned memory.
+//! Sets a time limit for transfers out of pinned memory.
 //!
 //! When a transfer takes too long, its caller wants the memory back. But the device may still read
-//! it: a request that is posted cannot be forgotten, only cancelled before it begins, or waited for.
-//! This program does both before it frees the memory:
+//! it: a posted request can only be cancelled before it begins, or waited for. This program does
+//! both before it frees the memory:
 //!
-//! * If the device has drained the send queue, what has not begun is cancelled, the queue goes on, and
-//!   what has begun completes. The connection stays, and other transfers on it are not disturbed.
-//! * If it has not (a program cannot drain a queue), the connection is given up: the session flushes
-//!   the queue pair, says which requests were not done, and connects anew.
+//! * If the device has drained the send queue, the requests that have not begun are cancelled, the
+//!   queue resumes, and those that have begun complete. The connection stays, and other transfers
+//!   on it are not disturbed.
+//! * If it has not (a program cannot drain a queue), the program gives up the connection: the
+//!   session flushes the queue pair, returns the requests that were not done, and connects again.
 //!
 //! On hardware a queue drains after a signature error. The simulated device drains on command, so
 //! this example always uses it.
@@ -33,13 +34,13 @@ use std::time::{Duration, Instant};
 
 const ADDRESS: &str = "10.0.0.1:7475";
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a transfer may take.
+/// Time limit of a transfer.
 const LIMIT: Duration = Duration::from_secs(1);
-/// A transfer is so many requests, of a block each.
+/// Number of requests in a transfer, and bytes of each.
 const BLOCKS: u64 = 8;
 const BLOCK: usize = 4096;
 
-/// Lends memory to one client after the other, until told to stop.
+/// Provides memory to one client after the other, until `over` is set.
 fn serve(mut listener: Listener, over: &AtomicBool) -> Result<(), Box<dyn Error + Send + Sync>> {
     let pd = listener.device()?.open()?.alloc_pd()?;
     let cq = pd.context().create_cq(16).build()?;
@@ -57,17 +58,18 @@ fn serve(mut listener: Listener, over: &AtomicBool) -> Result<(), Box<dyn Error 
     Ok(())
 }
 
-/// A transfer on its way, with the memory that the device reads.
+/// A running transfer, with the memory that the device reads.
 struct Transfer {
     pinned: MemoryRegion,
-    /// Requests that have not completed.
+    /// Identifiers of requests that have not completed.
     left: Vec<u64>,
     done: usize,
     cancelled: usize,
 }
 
 impl Transfer {
-    /// Posts a write for each block; and at last, if `stuck`, a message that the peer does not take.
+    /// Posts a write for each block. If `stuck`, the last request is a message for which the peer
+    /// has no receive.
     fn start(
         pd: &ProtectionDomain,
         qp: &mut QueuePair<Rc>,
@@ -91,7 +93,7 @@ impl Transfer {
         Ok(Self { pinned, left, done: 0, cancelled: 0 })
     }
 
-    /// Takes completions until all have come, or until the time limit.
+    /// Polls until all requests have completed, or until the time limit.
     fn wait(&mut self, cq: &mut CompletionQueue, limit: Duration) -> Result<bool, Box<dyn Error>> {
         let deadline = Instant::now() + limit;
         while !self.left.is_empty() && Instant::now() < deadline {
@@ -109,7 +111,7 @@ impl Transfer {
         Ok(self.left.is_empty())
     }
 
-    /// Gives it up. When this returns, the device uses the memory no more.
+    /// Gives up the transfer. When this returns, the device does not use the memory any more.
     fn give_up(
         &mut self,
         session: &mut Session,
@@ -144,7 +146,7 @@ impl Transfer {
         }
     }
 
-    /// Frees the memory, and says what was done.
+    /// Frees the memory, and prints the result.
     fn end(self, how: &str) -> Done {
         assert!(self.left.is_empty(), "the device may still read the memory");
         println!("{} done, {} cancelled of {BLOCKS}: {how}", self.done, self.cancelled);
@@ -169,7 +171,7 @@ fn client(simulator: &Simulator) -> Done {
         let to = RemoteSlice::<u8>::from_bytes(told)?;
         let qp = connection.qp_mut();
         if case == 1 {
-            // Stands for the signature error.
+            // Takes the place of the signature error.
             simulator
                 .drain_qp(0, qp.qp_num(), DrainAt::After(3))
                 .map_err(|error| format!("the device does not drain: {error:?}"))?;
@@ -177,7 +179,7 @@ fn client(simulator: &Simulator) -> Done {
         println!("what goes wrong: {name}");
         let mut transfer = Transfer::start(&pd, qp, to, case == 2)?;
         if case == 1 {
-            // The device says so, however long that takes.
+            // The device reports with an event that the queue has drained.
             context.async_events().wait(Some(PATIENCE))?;
         }
         let how = match transfer.wait(&mut cq, LIMIT)? {

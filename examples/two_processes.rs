@@ -1,4 +1,4 @@
-//! Two processes: a server lends memory, a client writes into it and notifies the server.
+//! Two processes: a server provides memory, and a client writes into it and notifies the server.
 //!
 //! ```sh
 //! cargo run --example two_processes -- serve 127.0.0.1:7000
@@ -70,7 +70,7 @@ fn serve(context: &Context, address: &str) -> Result<(), Box<dyn Error>> {
     qp.connect_over(&stream, &port, &options)?;
     stream.write_all(&memory.remote_slice(..)?.to_bytes())?;
 
-    // Sleep until it has come. It carries the length of the message.
+    // Sleep until the notification has come. It carries the length of the message.
     cq.wait(false, None)?;
     let mut length = 0;
     cq.try_poll(1, |completion| {

@@ -1,8 +1,9 @@
-//! Datagrams: one queue pair talks to many, and answers whoever writes to it.
+//! Datagrams: one queue pair sends to many others, and answers every sender.
 //!
-//! A datagram queue pair has no peer. Each request says where it goes: by an address handle, a queue
-//! pair number and a Q_Key. The receiver learns from the completion, and from the header in the first
-//! 40 bytes of its buffer, where a message came from, and makes the way back out of that.
+//! A datagram queue pair has no peer. Each request names its destination: an address handle, a
+//! queue pair number and a Q_Key. The receiver learns the sender of a message from the completion
+//! and from the header in the first 40 bytes of its buffer, and creates the address handle for the
+//! answer from these.
 //!
 //! Run it with `cargo run --example ud`.
 
@@ -16,7 +17,7 @@ use mlx5::{
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What the device puts before each message: the network's header.
+/// Bytes of the network's header, which the device writes in front of each message.
 const HEADER: usize = 40;
 const MESSAGE: usize = 256;
 
@@ -42,7 +43,7 @@ impl Side {
         Ok(Self { qp, send_cq, recv_cq, inbox, endpoint })
     }
 
-    /// Sends a short text, inline: the text itself need not be registered.
+    /// Sends a short text inline: the text itself need not be in registered memory.
     fn send(&mut self, text: &str, way: &AddressHandle, qp_num: u32, qkey: u32) -> Done {
         let mut batch = self.qp.wr_start();
         batch
@@ -54,7 +55,7 @@ impl Side {
         wait(&mut self.send_cq).map(drop)
     }
 
-    /// Waits for a text; gives the completion, too, which knows the sender.
+    /// Waits for a text; also returns the completion, which identifies the sender.
     fn receive(&mut self) -> Result<(String, OwnedCompletion), Box<dyn Error>> {
         let completion = wait(&mut self.recv_cq)?;
         let length = completion.as_completion().byte_len().unwrap_or(0) as usize - HEADER;

@@ -1,4 +1,4 @@
-/* What comes before and after the operations, with no use of what is counted. */
+/* Work before and after the measured operations; it uses none of them. */
 #include "peer.h"
 
 void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode)

@@ -1,10 +1,10 @@
-/* What the owner of a queue orders for the device. */
+/* Orderings between the owner of a queue and the device. */
 #ifndef BARRIERS_H
 #define BARRIERS_H
 
 /*
- * Stores to memory come before those that follow, as the device sees them. An x86-64 processor keeps their
- * order; the compiler has to as well.
+ * Earlier stores to memory reach the device before later ones. An x86-64 processor keeps their
+ * order; the compiler must keep it as well.
  */
 static inline void to_device(void)
 {
@@ -15,7 +15,7 @@ static inline void to_device(void)
 #endif
 }
 
-/* The owner bit is read before the rest of a completion. */
+/* Reads the owner bit before the rest of a completion. */
 static inline void from_device(void)
 {
 #ifdef __x86_64__
@@ -25,7 +25,7 @@ static inline void from_device(void)
 #endif
 }
 
-/* Stores leave the write-combining buffers. */
+/* Empties the write-combining buffers. */
 static inline void flush(void)
 {
 #ifdef __x86_64__

@@ -1,17 +1,17 @@
-/* What the benchmark knows of a case that is written in C. src/peer.rs has the same structures. */
+/* The benchmark's view of a case in C. src/peer.rs has the same structures. */
 #ifndef BENCH_H
 #define BENCH_H
 
 #include <stdint.h>
 
-/* Requests or completions of most rounds. */
+/* Requests or completions in most rounds. */
 #define ROUND 64
 
-/* A function of its own, so that its instructions can be counted. */
+/* An exported function that is not inlined, so that its instructions can be counted. */
 #define OPERATION __attribute__((noinline, visibility("default")))
 #define EXPORT __attribute__((visibility("default")))
 
-/* Where a device comes from, and how it is made to work if it only does so when told to. */
+/* The device, and the function that makes it work if it stands still otherwise. */
 struct bench_machine {
 	const char *device;
 	uint64_t (*settle)(void);
@@ -22,26 +22,27 @@ struct bench_case {
 	const char *name;
 	const char *who;
 	const char *function;
-	/* Calls of a round, and operations of a call. */
+	/* Calls in a round, and operations in a call. */
 	uint32_t calls, operations;
-	/* Makes the state; cases with the same one share it. */
+	/* Creates the state; cases with the same function share one. */
 	void *(*open)(const struct bench_machine *machine, int single_threaded);
 	void (*prepare)(void *state, uint64_t first, uint32_t calls);
 	void (*call)(void *state, uint64_t first, uint32_t calls);
 	void (*finish)(void *state, uint32_t calls);
 };
 
-/* A table of cases; the last has no name. */
+/* A table of cases; the last one has no name. */
 typedef const struct bench_case bench_cases[];
 
-/* Ends the program unless it `holds`. */
+/* Ends the program unless `holds` is true. */
 void must(int holds, const char *what);
-/* Lets the device work: a simulated one until it has nothing left to do, another one for a while. */
+/* Lets the device work: a simulated one until it is idle, another one for a fixed time. */
 void settle(const struct bench_machine *machine);
 
 /*
- * `calls` calls in a row; what an operation answers is `good`. It has `i`, which numbers calls of all rounds,
- * `k`, which numbers those of this one, and what the declarations behind it make of `state`.
+ * Makes `calls` calls in a row; an operation must return `good`. It uses `i`, the number of the
+ * call in all rounds, `k`, its number in this round, and the declarations that follow, which are
+ * made from `state`.
  */
 #define BENCH_CALLS(name, good, operation, ...)                                     \
 	static void calls_##name(void *state, uint64_t first, uint32_t calls)       \

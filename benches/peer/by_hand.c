@@ -1,7 +1,9 @@
-/* Queues that a program drives by itself: mlx5dv_init_obj hands over a queue pair and a completion
- * queue, and the program writes requests and reads completions with the helpers of mlx5dv.h, as
- * services do that have a data path of their own. It has what such a service needs: a check for
- * room, a `wr_id` for each request, and a table of queues by number. It takes no lock. */
+/*
+ * Queues that a program drives by itself, as services with their own data path do. mlx5dv_init_obj
+ * returns the addresses of a queue pair and a completion queue; the program writes requests and
+ * reads completions with the helpers of mlx5dv.h. It has the parts that such a service needs: a
+ * check for room, a `wr_id` for each request, and a table of queues by number. It takes no lock.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -12,7 +14,7 @@
 #include "peer.h"
 
 enum {
-	/* Queues that the table has, by the low bits of their numbers. */
+	/* Queues in the table, by the low bits of their numbers. */
 	QUEUES = 256,
 	/* Basic blocks of a send queue, and requests of a receive queue. */
 	MOST = 4096,
@@ -23,16 +25,16 @@ struct queue {
 	volatile uint32_t *record;
 	uint32_t number;
 	uint32_t blocks, receives, receive_stride;
-	/* Where in the register the next copy goes, and what it changes by. */
+	/* Offset of the next copy in the register, and the value that toggles it. */
 	uint32_t half, step;
-	/* Of the send queue, then of the receive queue: what was posted, and what has completed. */
+	/* Producer and consumer index, of the send queue and then of the receive queue. */
 	uint16_t head, tail, receive_head, receive_tail;
 	uint64_t wr_ids[MOST], receive_ids[MOST];
 };
 
 struct by_hand {
 	struct state *s;
-	/* Of the connection: who sends, and who receives. */
+	/* The two ends of the connection: sender and receiver. */
 	struct queue queue, peer;
 	uint8_t *cqes;
 	volatile uint32_t *cq_record;
@@ -45,7 +47,7 @@ static inline int full(const struct queue *q, uint32_t count)
 	return __builtin_expect((uint16_t)(q->head - q->tail) + count > q->blocks, 0);
 }
 
-/* The control segment of a request of one block, and its `wr_id`. */
+/* Writes the control segment of a request of one block, and its `wr_id`. */
 static inline struct mlx5_wqe_ctrl_seg *begin(struct queue *q, uint16_t head, uint8_t opcode,
 					      uint8_t size, uint64_t wr_id)
 {
@@ -57,7 +59,7 @@ static inline struct mlx5_wqe_ctrl_seg *begin(struct queue *q, uint16_t head, ui
 	return ctrl;
 }
 
-/* A remote address behind the control segment; answers what comes next. */
+/* Writes a remote address after the control segment; returns the address of the next segment. */
 static inline void *address(struct mlx5_wqe_ctrl_seg *ctrl, uint64_t remote, uint32_t rkey)
 {
 	struct mlx5_wqe_raddr_seg *raddr = (void *)(ctrl + 1);
@@ -98,7 +100,7 @@ static inline void *put_send(struct queue *q, uint16_t head, const struct ibv_sg
 	return ctrl;
 }
 
-/* One request: its block is copied to the BlueFlame register. */
+/* Rings the doorbell for one request: copies its block to the BlueFlame register. */
 static inline void ring_blueflame(struct queue *q, uint16_t head, const void *request)
 {
 	volatile uint64_t *to = (void *)(q->reg + q->half);
@@ -114,7 +116,7 @@ static inline void ring_blueflame(struct queue *q, uint16_t head, const void *re
 	q->half ^= q->step;
 }
 
-/* Several requests: the first eight bytes of the last one. */
+/* Rings the doorbell for several requests, with the first eight bytes of the last one. */
 static inline void ring_doorbell(struct queue *q, uint16_t head, const void *request)
 {
 	q->head = head;
@@ -246,7 +248,7 @@ OPERATION int by_hand_post_recv_list(struct queue *q, const struct ibv_sge *sges
 	return 0;
 }
 
-/* Whether there was a completion; its fields are read, and its request is retired. */
+/* Returns whether there was a completion; reads its fields and retires its request. */
 static inline int next(struct by_hand *h, uint32_t consumer, uint64_t *sum)
 {
 	struct mlx5_cqe64 *cqe = (void *)(h->cqes + (consumer & (h->entries - 1)) * sizeof *cqe);
@@ -297,7 +299,7 @@ OPERATION int by_hand_poll_empty(struct by_hand *h, uint64_t *sum)
 	return poll(h, 1, sum);
 }
 
-/* Before and after them. */
+/* Work before and after the operations. */
 
 static void take(struct queue *q, struct ibv_qp *qp)
 {
@@ -340,7 +342,10 @@ static void *open_by_hand(const struct bench_machine *machine, int single_thread
 	return h;
 }
 
-/* Lets the device complete what was posted, and polls it; answers how many receives that took. */
+/*
+ * Lets the device complete the posted requests, and polls; returns the number of receives among
+ * them.
+ */
 static uint32_t complete_by_hand(struct by_hand *h, int count)
 {
 	uint32_t received;
@@ -380,7 +385,7 @@ static void prepare_by_hand(void *state, uint64_t first, uint32_t calls)
 	settle(h->s->machine);
 }
 
-/* Puts receives in place of those that were used up. */
+/* Posts as many receives as were consumed. */
 static void posted_by_hand(void *state, uint32_t calls)
 {
 	struct by_hand *h = state;
@@ -402,7 +407,7 @@ static void polled_by_hand(void *state, uint32_t calls)
 	must(poll(h, 1, &h->s->sum) == 0, "all polled");
 }
 
-/* Uses up a round of receives. */
+/* Consumes a round of receives. */
 static void received_by_hand(void *state, uint32_t calls)
 {
 	(void)calls;
@@ -414,7 +419,7 @@ static void received_by_hand(void *state, uint32_t calls)
 	BENCH_CALLS(name, good, operation, struct by_hand *h = state; \
 		    struct state *s = h->s)
 
-/* Eight bytes of it. */
+/* The first eight bytes. */
 static struct ibv_sge eight(struct ibv_sge sge)
 {
 	sge.length = 8;

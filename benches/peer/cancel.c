@@ -1,15 +1,15 @@
-/* Cancelling posted requests: mlx5dv_qp_cancel_posted_send_wrs. */
+/* Cancels posted requests by mlx5dv_qp_cancel_posted_send_wrs. */
 #include <infiniband/mlx5dv.h>
 
 #include "peer.h"
 
 enum {
 	FEW = 1000,
-	/* Cancelled one by one in a round. */
+	/* Requests that a round cancels one by one. */
 	ONES = 16,
 	MANY = 4096,
 	SET = 64,
-	/* From one identifier of a set to the next. */
+	/* Distance between two identifiers of a set. */
 	STEP = MANY / SET,
 };
 
@@ -34,7 +34,7 @@ static void *open_deep(const struct bench_machine *machine, int single_threaded)
 	return machine->drain ? open_state(machine, options) : NULL;
 }
 
-/* Drains the queue, and posts behind. */
+/* Drains the queue, and posts requests after that. */
 static void fill(struct state *s, uint32_t count)
 {
 	must(!s->machine->drain(s->qp->qp_num), "drain");
@@ -55,7 +55,7 @@ static void prepare_many(void *state, uint64_t first, uint32_t calls)
 	fill(state, MANY);
 }
 
-/* Lets the queue go on. */
+/* Resumes the queue. */
 static void go_on(struct state *s, uint32_t count)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD };

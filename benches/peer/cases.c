@@ -1,4 +1,4 @@
-/* Every table of cases. */
+/* All tables of cases. */
 #include <stddef.h>
 
 #include "peer.h"
@@ -16,7 +16,10 @@ EXPORT const struct bench_case *const bench_tables[] = {
 	mkey_cases,
 	cancel_cases,
 	control_cases,
-/* Our library has no raw packet queue pairs; what does not depend on the library is there once. */
+/*
+ * Our library has no raw packet queue pairs. Cases that do not depend on the library are in one
+ * peer only.
+ */
 #ifndef OVER_OURS
 	ethernet_cases,
 	floor_cases,

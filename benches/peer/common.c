@@ -1,4 +1,4 @@
-/* What all competitors in C use before and after what is counted. */
+/* Code that all peers in C use before and after the measured operations. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

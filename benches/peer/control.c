@@ -1,4 +1,4 @@
-/* Making and destroying queue pairs. */
+/* Creates and destroys queue pairs. */
 #include "peer.h"
 
 OPERATION int peer_create_destroy_qp(struct ibv_pd *pd, struct ibv_cq *cq)
@@ -14,7 +14,10 @@ OPERATION int peer_create_destroy_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 	return qp ? ibv_destroy_qp(qp) : -1;
 }
 
-/* Also polls, as every program does: until then a queue that takes no lock may keep what was destroyed. */
+/*
+ * Also polls, as every program does: until a poll, a queue without locks may keep destroyed
+ * objects.
+ */
 static void gone(void *state, uint32_t calls)
 {
 	const struct state *s = state;

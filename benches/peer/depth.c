@@ -1,4 +1,4 @@
-/* Posting to shallow queues, and to one that is kept full: src/rounds/depth.rs does the same. */
+/* Posts to shallow queues, and to a full one: src/rounds/depth.rs does the same. */
 #include "peer.h"
 
 OPERATION int peer_post_send_deep(struct ibv_qp *qp, uint64_t remote, uint32_t rkey, void *bytes,
@@ -42,7 +42,7 @@ static void *open_depth4(const struct bench_machine *machine, int single_threade
 	return open_deep(machine, single_threaded, 4);
 }
 
-/* Fills the queue, whatever its provider made of the depth. */
+/* Fills the queue, whatever depth its provider chose. */
 static void *open_full(const struct bench_machine *machine, int single_threaded)
 {
 	struct state *s = open_deep(machine, single_threaded, ROUND);
@@ -53,7 +53,7 @@ static void *open_full(const struct bench_machine *machine, int single_threaded)
 	return s;
 }
 
-/* Takes one completion: there is room for one request. */
+/* Polls one completion, which leaves room for one request. */
 static void prepare_full(void *state, uint64_t first, uint32_t calls)
 {
 	struct state *s = state;

@@ -1,4 +1,4 @@
-/* Packets in batches of 32, one packet a request. */
+/* Sends and receives packets in batches of 32, one packet per request. */
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +163,9 @@ static uint8_t ethernet_port(struct ibv_context *context)
 	return 0;
 }
 
-/* Frames to a group of its own: others of this device are measured in turn. */
+/*
+ * Receives frames to a multicast group of its own, since other queues of this device run in turn.
+ */
 static void listen_to_group(struct packets *p, uint8_t port, const uint8_t *group)
 {
 	struct {
@@ -208,7 +210,7 @@ static int drain_packets(struct ibv_cq *cq, int most)
 	return total;
 }
 
-/* Posts a batch, whose completion is left to be polled. */
+/* Posts a batch; its completion is polled later. */
 static void send_batch(struct packets *p)
 {
 	must(drain_packets(p->send_cq, 2) == 1, "the batch before was sent");
@@ -225,7 +227,7 @@ static void send_batch(struct packets *p)
 	settle(p->machine);
 }
 
-/* Posts receives for what was received. */
+/* Posts as many receives as packets were received. */
 static void post_receives(struct packets *p, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -279,7 +281,7 @@ static struct packets *open_packets(const struct bench_machine *machine, int sin
 	}
 	listen_to_group(p, port, p->memory);
 	post_receives(p, POSTED);
-	/* Each call polls what the one before sent. */
+	/* Each call polls the completion of the previous one. */
 	wr.sg_list = p->frames;
 	wr.num_sge = 1;
 	must(!ibv_post_send(p->qp, &wr, &bad), "ibv_post_send");
@@ -299,7 +301,7 @@ static void *open_packets_extended(const struct bench_machine *machine, int sing
 	return open_packets(machine, single_threaded, 1);
 }
 
-/* What was sent is received, and buffers are posted again. */
+/* Receives the sent packets, and posts their buffers again. */
 static void sent(void *state, uint32_t calls)
 {
 	struct packets *p = state;
@@ -310,7 +312,7 @@ static void sent(void *state, uint32_t calls)
 	post_receives(p, count);
 }
 
-/* Lists of receives, and packets that are to be received. */
+/* Prepares lists of receives, and packets to receive. */
 static void prepare_packets(void *state, uint64_t first, uint32_t calls)
 {
 	struct packets *p = state;

@@ -1,6 +1,9 @@
-/* What posting and polling cannot do without: the bare stores, loads and fences of the operations
- * that peer.c does, on memory that nobody else touches. Header words are built beforehand, there is
- * a look for room and one record for each request; no lock, no choice, no error but a full queue. */
+/*
+ * The minimum of posting and polling: the bare stores, loads and fences of the operations in
+ * peer.c, on memory that no other thread or device uses. Header words are built in advance; there
+ * are a check for room and one record per request, but no lock, no run-time choice, and no error
+ * other than a full queue.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -90,7 +93,7 @@ OPERATION int floor_post_cmp_swp(struct floor *f, uint64_t remote, uint32_t rkey
 	return 0;
 }
 
-/* Two blocks, of which the second has what is sent. */
+/* Two blocks; the second has the data. */
 OPERATION int floor_post_ud(struct floor *f, const uint64_t *vector, uint32_t qpn, uint32_t qkey,
 			    struct data data, uint64_t wr_id)
 {
@@ -149,7 +152,10 @@ OPERATION int floor_batch_array8(struct floor *f, const uint64_t *remotes, uint3
 	return 0;
 }
 
-/* A list of requests whose operation, flags, data and remote side are not known when it is compiled. */
+/*
+ * A list of requests whose operations, flags, data and remote addresses are not known at compile
+ * time.
+ */
 OPERATION int floor_list(struct floor *f, const struct wr *list, int count)
 {
 	uint32_t head = f->head;
@@ -265,7 +271,7 @@ OPERATION int floor_poll_empty(struct floor *f, uint64_t *sum)
 	return 1;
 }
 
-/* Before and after them. */
+/* Work before and after the operations. */
 
 static void nothing(void *state, uint64_t first, uint32_t calls)
 {
@@ -370,7 +376,7 @@ void *open_floor(const struct bench_machine *machine, int single_threaded)
 	f->entries = 4;
 	f->packet = htobe64((uint64_t)SEND << 32 | qpn << 8 | 3);
 	f->datagram = htobe64((uint64_t)SEND << 32 | qpn << 8 | 5);
-	/* All of a shared queue are given back in order, so that they are a ring. */
+	/* All receives of a shared queue complete in order, so its free list is a ring. */
 	for (int i = 0; i < BLOCKS; i++)
 		f->shared_next[i] = (i + 1) % BLOCKS;
 	f->signaled = htobe64((uint64_t)0x08 << 32);

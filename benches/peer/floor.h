@@ -1,4 +1,4 @@
-/* The queues of the floor, and how requests are put into them. */
+/* The queues of the floor, and functions that write requests into them. */
 #ifndef FLOOR_H
 #define FLOOR_H
 
@@ -60,21 +60,21 @@ struct floor {
 	struct record records[BLOCKS];
 	uint32_t head, retired, half;
 	uint64_t write_inline, write_data, send_data, fetch_add, compare_swap, datagram, packet, packets;
-	/* Without the number of units. */
+	/* Header words without the number of units. */
 	uint64_t packets_any, umr;
-	/* By opcode, without the number of units. */
+	/* Header words by opcode, without the number of units. */
 	uint64_t built[16];
-	/* Of a datagram: the address, as its segment has it. */
+	/* Address of a datagram, in the form of its segment. */
 	uint64_t vector[6];
 	uint64_t signaled;
 	volatile uint32_t send_record, receive_record, cq_record;
 	uint32_t consumer;
-	/* Of the run of compressed CQEs that is polled: those that were, and all. */
+	/* Mini CQEs of the current run: those that were polled, and all. */
 	uint32_t run_at, run_count;
 	uint32_t receive_head, receive_retired;
 	uint64_t receives[BLOCKS][2];
 	uint64_t receive_ids[BLOCKS];
-	/* Requests of a shared queue: each leads to the next free one. */
+	/* Requests of a shared queue: each has the index of the next free one. */
 	uint64_t shared[BLOCKS][4];
 	uint16_t shared_next[BLOCKS], shared_head, shared_tail, shared_count;
 	volatile uint32_t shared_record;
@@ -82,9 +82,9 @@ struct floor {
 	uint64_t remotes[ROUND];
 	struct data pieces[ROUND];
 	uint64_t bytes;
-	/* Of the bytes. The compiler may not know it. */
+	/* Length of the data. `volatile` hides it from the compiler. */
 	volatile uint32_t length;
-	/* Of the entries of a key, likewise. */
+	/* Number of entries of a key, likewise. */
 	volatile uint32_t entries;
 	uint32_t rkey;
 	uint64_t sum;
@@ -101,7 +101,7 @@ static inline void copy_block(struct block *to, const struct block *from)
 #endif
 }
 
-/* The first word of a request: opcode, position, and what was built beforehand. */
+/* The first word of a request: opcode and position, added to the word built in advance. */
 static inline uint64_t header(uint64_t built, uint32_t head)
 {
 	return built | (uint64_t)htobe32((head & 0xffff) << 8);
@@ -139,7 +139,7 @@ static inline struct block *put_array8(struct floor *f, uint32_t head, uint64_t 
 	return block;
 }
 
-/* So many bytes, at least one, without a call. */
+/* Copies `length` bytes, at least one, without a call. */
 static inline void copy_bytes(char *to, const char *from, uint32_t length)
 {
 	if (length >= 8) {
@@ -161,7 +161,10 @@ static inline uint64_t units(uint32_t count)
 	return (uint64_t)count << 56;
 }
 
-/* Of a length that is not known when it is compiled; one block, as the queue takes no more. */
+/*
+ * Writes inline data whose length is not known at compile time. The request has one block, since
+ * the queue takes no larger ones.
+ */
 static inline struct block *put_inline(struct floor *f, uint32_t head, uint64_t built,
 				       uint64_t remote, uint32_t rkey, const void *bytes,
 				       uint32_t length, uint64_t wr_id)
@@ -193,7 +196,7 @@ static inline struct block *put_sge(struct floor *f, uint32_t head, uint64_t rem
 	return block;
 }
 
-/* One request: the whole of it is copied to the BlueFlame register. */
+/* Rings the doorbell for one request: copies all of it to the BlueFlame register. */
 static inline void ring_blueflame(struct floor *f, uint32_t head, const struct block *block)
 {
 	f->head = head;
@@ -205,7 +208,7 @@ static inline void ring_blueflame(struct floor *f, uint32_t head, const struct b
 	f->half ^= 4;
 }
 
-/* Several requests: an 8-byte doorbell. */
+/* Rings the doorbell for several requests: writes eight bytes. */
 static inline void ring_doorbell(struct floor *f, uint32_t head, const struct block *block)
 {
 	f->head = head;
@@ -227,7 +230,7 @@ static inline int too_long(uint32_t length)
 	return __builtin_expect(length - 1 >= MAX_INLINE, 0);
 }
 
-/* Whether there was a completion; its fields are read, and its request is retired. */
+/* Returns whether there was a completion; reads its fields and retires its request. */
 static inline int next(struct floor *f, uint32_t consumer, uint64_t *sum)
 {
 	const struct block *cqe = &f->cqes[consumer % ENTRIES];

@@ -1,22 +1,24 @@
-/* What polling compressed completions cannot do without, as in floor.c: a title and arrays of eight mini
- * CQEs, which stand for a run of CQEs. */
+/*
+ * The minimum of polling compressed completions, as in floor.c: a title and arrays of eight mini
+ * CQEs that stand for a run of CQEs.
+ */
 #include <endian.h>
 
 #include "floor.h"
 
 enum {
-	/* The format of a title, with its opcode. */
+	/* Format and opcode of a title. */
 	TITLE = 0x0c,
 	MINIS = 8,
 };
 
-/* The array of a mini CQE is in slot 1, 8, 16 and so on, behind the title. */
+/* Slot of a mini CQE's array: 1, 8, 16 and so on after the title. */
 static inline uint32_t slot_of(uint32_t mini)
 {
 	return mini < MINIS ? 1 : mini / MINIS * MINIS;
 }
 
-/* Whether there is a run: its title is read. */
+/* Returns whether there is a run, and reads its title. */
 static inline int begin_run(struct floor *f, uint32_t consumer)
 {
 	const struct block *cqe = &f->cqes[consumer % ENTRIES];
@@ -32,7 +34,10 @@ static inline int begin_run(struct floor *f, uint32_t consumer)
 	return 1;
 }
 
-/* The device writes nothing else into the slots of a run: they are marked as not written in the next lap. */
+/*
+ * Marks the slots of a run as not written in the next lap, since the device writes nothing else
+ * into them.
+ */
 static inline void end_run(struct floor *f, uint32_t consumer, uint32_t count)
 {
 	uint64_t mark = (uint64_t)(CQE_INVALID | ((consumer >> LOG_ENTRIES) & 1)) << 56;
@@ -44,7 +49,7 @@ static inline void end_run(struct floor *f, uint32_t consumer, uint32_t count)
 	publish(f, consumer + count);
 }
 
-/* Polls so many of a run, at least one. */
+/* Polls at most `most` completions of a run, at least one. */
 static inline uint32_t next_minis(struct floor *f, uint32_t most, uint64_t *sum)
 {
 	uint32_t consumer = f->consumer, at = f->run_at, count = f->run_count, done = 0;
@@ -83,7 +88,7 @@ OPERATION int floor_poll_many_compressed(struct floor *f, int max, uint64_t *sum
 	return count;
 }
 
-/* One run. */
+/* Prepares one run. */
 static void prepare_run(void *state, uint64_t first, uint32_t calls)
 {
 	struct floor *f = state;

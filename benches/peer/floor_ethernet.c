@@ -1,4 +1,4 @@
-/* What packets in batches cannot do without, as in floor.c. */
+/* The minimum of sending and receiving packets in batches, as in floor.c. */
 #include <endian.h>
 #include <errno.h>
 
@@ -9,7 +9,7 @@ enum {
 	MULTI_BLOCKS = 9,
 	/* In the first word of an Ethernet segment: checksums of both layers. */
 	CHECKSUMS = 0xc0,
-	/* In a CQE: both checksums are right, of IPv4. */
+	/* In a CQE: an IPv4 packet whose two checksums are right. */
 	GOOD = 0x06,
 	IPV4 = 0x02,
 };
@@ -36,7 +36,7 @@ OPERATION int floor_send_packets(struct floor *f, const struct data *frames, uin
 	return 1;
 }
 
-/* One request with all of them: nine blocks, of which the last is half full. */
+/* One request with all packets: nine blocks, the last of which is half full. */
 OPERATION int floor_send_multi(struct floor *f, const struct data *frames, uint64_t wr_id)
 {
 	uint32_t consumer = f->consumer, head = f->head;
@@ -59,7 +59,7 @@ OPERATION int floor_send_multi(struct floor *f, const struct data *frames, uint6
 	return 1;
 }
 
-/* Whether there was a packet; its fields are read. */
+/* Returns whether there was a packet, and reads its fields. */
 static inline int next_packet(struct floor *f, uint32_t consumer, uint64_t *sum)
 {
 	const struct block *cqe = &f->cqes[consumer % ENTRIES];
@@ -102,7 +102,7 @@ OPERATION int floor_receive_packets(struct floor *f, const struct data *buffers,
 	return count;
 }
 
-/* The CQE of the batch before. */
+/* Prepares the CQE of the previous batch. */
 static void prepare_send(void *state, uint64_t first, uint32_t calls)
 {
 	struct floor *f = state;

@@ -1,4 +1,4 @@
-/* What configuring a key and cancelling requests cannot do without, as in floor.c. */
+/* The minimum of configuring a key and of cancelling requests, as in floor.c. */
 #include <endian.h>
 #include <errno.h>
 
@@ -7,13 +7,16 @@
 enum {
 	/* Units of 16 bytes before the entries of a key: control, UMR control, context. */
 	HEAD_UNITS = 1 + 3 + 4,
-	/* Of a request that is copied to the register. */
+	/* Maximum number of blocks in a request that is copied to the register. */
 	MOST_BLOCKS = 4,
 	PIECES = 4,
 	ACCESS = 0x1c,
-	/* What of a key changes: its length, its access rights, its number, and that it is not free. */
+	/*
+	 * Fields of the key that change: its length, its access rights, its number, and its free
+	 * bit.
+	 */
 	MASK_LOW = 1 << 0 | 1 << 13,
-	/* Pending requests, of which one is cancelled after the other, and of which a set is. */
+	/* Pending requests for the two cases: single cancels, and the cancel of a set. */
 	FEW = 1000,
 	ONES = 16,
 	MANY = 4096,
@@ -32,7 +35,7 @@ static inline uint64_t *words_at(struct floor *f, uint32_t head)
 	return f->ring[head % BLOCKS].words;
 }
 
-/* A list of so many pieces, which is not known when it is compiled: access rights, length, entries. */
+/* A list of pieces whose number is not known at compile time: access rights, length, entries. */
 OPERATION int floor_mkey_configure(struct floor *f, uint32_t key, const struct data *pieces,
 				   uint32_t count, uint64_t wr_id)
 {
@@ -65,7 +68,7 @@ OPERATION int floor_mkey_configure(struct floor *f, uint32_t key, const struct d
 	}
 	words = words_at(f, head);
 	words[0] = header(f->umr | units(HEAD_UNITS + padded), head);
-	/* The key is the immediate of the request. */
+	/* The key is the request's immediate. */
 	words[1] = f->signaled | (uint64_t)htobe32(key) << 32;
 	words[2] = htobe64((uint64_t)0x80 << 56 | (uint64_t)padded << 16);
 	words[3] = htobe64(KEY_MASK);
@@ -91,7 +94,7 @@ OPERATION int floor_mkey_configure(struct floor *f, uint32_t key, const struct d
 struct pending {
 	struct block ring[DEEP];
 	struct record records[DEEP];
-	/* Of the requests that were not executed. */
+	/* Range of the requests that were not executed. */
 	uint32_t first, end;
 	uint64_t wr_ids[SET];
 	uint64_t sum;
@@ -101,12 +104,12 @@ static inline void cancel_at(struct pending *p, struct record *record)
 {
 	struct block *block = &p->ring[record->first % DEEP];
 
-	/* The size of the request stays. */
+	/* The size of the request does not change. */
 	((uint8_t *)&block->words[0])[3] = NOP;
 	record->flags |= CANCELLED;
 }
 
-/* Those from `at` on that lie behind each other: up to `end`, or where the ring ends. */
+/* The consecutive records from `at` on, up to `end` or to the end of the ring. */
 static inline struct record *behind(struct pending *p, uint32_t at, uint32_t end)
 {
 	uint32_t rest = DEEP - at % DEEP;
@@ -114,7 +117,7 @@ static inline struct record *behind(struct pending *p, uint32_t at, uint32_t end
 	return &p->records[at % DEEP] + (end - at < rest ? end - at : rest);
 }
 
-/* Whether it was pending. */
+/* Returns whether the request was pending. */
 static inline int cancel_record(struct pending *p, struct record *record)
 {
 	if (record->flags & (CANCELLED | CONTINUES))
@@ -132,7 +135,7 @@ OPERATION int floor_cancel_one(struct pending *p, uint64_t wr_id)
 
 		at += stop - record;
 		while (record != stop) {
-			/* Several at a time, of which mostly none has it. */
+			/* Compares several at a time; mostly none of them matches. */
 			while (stop - record >= 4 && record[0].wr_id != wr_id && record[1].wr_id != wr_id &&
 			       record[2].wr_id != wr_id && record[3].wr_id != wr_id)
 				record += 4;
@@ -150,7 +153,7 @@ static inline uint64_t hash(uint64_t wr_id)
 	return wr_id * 0x9e3779b97f4a7c15 >> (64 - LOG_TABLE);
 }
 
-/* A set whose size is not known when it is compiled, in one pass. */
+/* Cancels a set whose size is not known at compile time, in one pass. */
 OPERATION int floor_cancel_set(struct pending *p, const uint64_t *wr_ids, uint32_t size)
 {
 	uint8_t table[1 << LOG_TABLE];

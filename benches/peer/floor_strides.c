@@ -1,5 +1,7 @@
-/* What packets that share receives cannot do without, as in floor.c: each packet takes some strides of
- * the memory of a receive. */
+/*
+ * The minimum of packets that share receives, as in floor.c: each packet takes some strides of a
+ * receive's memory.
+ */
 #include <endian.h>
 #include <errno.h>
 
@@ -7,36 +9,39 @@
 
 enum {
 	BURST = 32,
-	/* Of a receive. */
+	/* Strides of a receive. */
 	STRIDES = 64,
 	LOG_STRIDE = 11,
 	LOG_RECEIVE = LOG_STRIDE + 6,
 	/* A power of two. */
 	MEMORY = 4,
-	/* In the byte count of a CQE: the strides, above the length. */
+	/* In the byte count of a CQE: the number of strides, above the length. */
 	STRIDES_SHIFT = 16,
 	/* In the first word of an Ethernet segment: checksums of both layers. */
 	CHECKSUMS = 0xc0,
-	/* In a CQE: both checksums are right, of IPv4. */
+	/* In a CQE: an IPv4 packet whose two checksums are right. */
 	GOOD = 0x06,
 	IPV4 = 0x02,
 	LKEY = 0x5678,
 };
 
 struct strided {
-	/* The send queue and where it completes, and the same of the receives. */
+	/* The send queue and the receive queue, each with its completion queue. */
 	struct floor *send, *receive;
 	uint8_t *memory;
-	/* The receive that packets come to, free-running, its strides that are left, and where they are. */
+	/*
+	 * The current receive, free-running, and the number of strides that are left in it, and
+	 * their address.
+	 */
 	uint32_t receive_at, left;
 	uint8_t *at;
-	/* Not known when it is compiled. */
+	/* `volatile` hides them from the compiler. */
 	volatile uint32_t log_stride, strides;
 	uint8_t addresses[12];
 	uint64_t sum;
 };
 
-/* The CQEs from `consumer` on that lie behind each other: up to `end`, or where the ring ends. */
+/* The consecutive CQEs from `consumer` on, up to `end` or to the end of the ring. */
 static inline const struct block *behind(const struct floor *f, uint32_t consumer, uint32_t end)
 {
 	uint32_t rest = ENTRIES - consumer % ENTRIES;
@@ -44,17 +49,17 @@ static inline const struct block *behind(const struct floor *f, uint32_t consume
 	return &f->cqes[consumer % ENTRIES] + (end - consumer < rest ? end - consumer : rest);
 }
 
-/* Whether there is a packet: its strides and its length. */
+/* Returns whether there is a packet, with its strides and its length. */
 static inline int look(const struct block *cqe, uint8_t owner, uint32_t *bytes)
 {
 	uint8_t op_own = *((const volatile uint8_t *)&cqe->words[7] + 7);
 
-	/* New, and of the one opcode. */
+	/* Whether the CQE is new and has the expected opcode. */
 	if (__builtin_expect(op_own != owner, 0))
 		return 0;
 	from_device();
 	*bytes = be32toh((uint32_t)(cqe->words[5] >> 32));
-	/* Strides that were skipped. */
+	/* Skipped strides have no packet. */
 	return __builtin_expect((int32_t)*bytes >= 0, 1);
 }
 
@@ -75,7 +80,7 @@ static inline uint8_t *start_of(const struct strided *s, uint32_t receive)
 	return s->memory + ((uint64_t)(receive % MEMORY) << LOG_RECEIVE);
 }
 
-/* Posts receives up to `end`, in the order in which they were used up. */
+/* Posts receives up to `end`, in the order in which they were consumed. */
 static inline void post_until(struct strided *s, uint32_t end)
 {
 	struct floor *f = s->receive;
@@ -127,7 +132,10 @@ OPERATION int floor_receive_strides(struct strided *s, uint64_t *sum)
 	return consumer - start;
 }
 
-/* All of a burst go back in one request, whose identifier is how many receives were used up by then. */
+/*
+ * Sends back all packets of a burst in one request. Its identifier is the number of receives
+ * consumed by then.
+ */
 OPERATION int floor_forward_strides(struct strided *s, const uint8_t *to, const uint8_t *from)
 {
 	struct floor *f = s->receive, *q = s->send;
@@ -156,7 +164,7 @@ OPERATION int floor_forward_strides(struct strided *s, const uint8_t *to, const 
 			memcpy(at, &target, 8);
 			memcpy(at + 8, &rest, 4);
 			put_data(entry, (struct data){ (uintptr_t)at, (uint16_t)bytes, LKEY });
-			/* The ring ends behind its last block. */
+			/* The ring ends after its last block. */
 			entry += 2;
 			if (entry == q->ring[BLOCKS].words)
 				entry = q->ring[0].words;
@@ -184,7 +192,7 @@ OPERATION int floor_forward_strides(struct strided *s, const uint8_t *to, const 
 		remember(q, head, s->receive_at);
 		ring_doorbell(q, head + (unit + 3) / 4, (const struct block *)words);
 	}
-	/* What was sent may be received into again. */
+	/* The memory of completed sends may be received into again. */
 	consumer = q->consumer;
 	if (look(&q->cqes[consumer % ENTRIES], owner_of(consumer), &bytes)) {
 		const struct block *cqe = &q->cqes[consumer % ENTRIES];
@@ -230,7 +238,7 @@ static void prepare_strides(void *state, uint64_t first, uint32_t calls)
 	}
 }
 
-/* Packets, and the CQE of the burst before. */
+/* Prepares packets, and the CQE of the previous burst. */
 static void prepare_forward(void *state, uint64_t first, uint32_t calls)
 {
 	struct strided *s = state;

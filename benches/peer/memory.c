@@ -1,7 +1,7 @@
-/* Queues that are kept, so that what they hold can be measured. */
+/* Creates queues that are never destroyed, so that their memory can be measured. */
 #include "peer.h"
 
-/* How the names begin of who makes them. */
+/* Prefix of the names in the results. */
 EXPORT const char bench_memory_who[] = WHO;
 
 EXPORT void *bench_memory_open(const struct bench_machine *machine)
@@ -9,7 +9,7 @@ EXPORT void *bench_memory_open(const struct bench_machine *machine)
 	return open_plain(machine, 0);
 }
 
-/* Makes queue pairs; `into` has room for them. */
+/* Creates queue pairs; `into` has room for them. */
 EXPORT void bench_memory_qps(void *state, void **into, uint32_t count)
 {
 	struct state *s = state;
@@ -18,7 +18,7 @@ EXPORT void bench_memory_qps(void *state, void **into, uint32_t count)
 		into[i] = create_qp(s, s->cq, 0);
 }
 
-/* Makes completion queues; `into` has room for them. */
+/* Creates completion queues; `into` has room for them. */
 EXPORT void bench_memory_cqs(void *state, void **into, uint32_t count)
 {
 	struct state *s = state;

@@ -1,11 +1,11 @@
-/* Configuring memory keys: mlx5dv_wr_mkey_configure. */
+/* Configures memory keys by mlx5dv_wr_mkey_configure. */
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
 
 #include "peer.h"
 
 enum {
-	/* Of memory that a key leads to. */
+	/* Pieces of memory in a key. */
 	PIECES = 4,
 };
 

@@ -15,7 +15,7 @@ enum {
 	PIECE = 64,
 };
 
-/* What queues are made of. */
+/* Options for the creation of queues. */
 struct options {
 	enum ibv_qp_type type;
 	/* Whether they are posted to by ibv_wr_* and polled by ibv_start_poll. */
@@ -40,7 +40,7 @@ struct state {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp, *peer;
 	struct ibv_qp_ex *qp_ex;
-	/* Of datagrams, where they go. */
+	/* Destination of datagrams. */
 	struct ibv_ah *ah;
 	uint32_t receives;
 	uint32_t rkey;
@@ -54,7 +54,7 @@ struct state {
 	struct ibv_recv_wr receive[ROUND];
 };
 
-/* The key of the datagram queue pairs. */
+/* Q_Key of the datagram queue pairs. */
 #define QKEY 0x11111111
 
 struct ibv_context *open_device(const char *name);
@@ -62,7 +62,7 @@ struct state *open_state(const struct bench_machine *machine, struct options opt
 struct ibv_qp *create_qp(const struct state *s, struct ibv_cq *cq, int extended);
 void connect_qp(const struct state *s, struct ibv_qp *qp, uint32_t dest);
 
-/* What comes before and after the operations, with no use of what is counted. */
+/* Work before and after the measured operations; it uses none of them. */
 void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode);
 int drain(struct ibv_cq *cq);
 void complete(struct state *s, uint32_t count);
@@ -80,7 +80,7 @@ void polled(void *state, uint32_t calls);
 #define CALLS(name, good, operation) \
 	BENCH_CALLS(name, good, operation, struct state *s = state)
 
-/* Over whose libibverbs this is compiled. */
+/* Prefix of the names in the results: the libibverbs that this is compiled for. */
 #ifdef OVER_OURS
 #define WHO "mlx5-verbs-"
 #else

@@ -1,4 +1,4 @@
-/* Polling by ibv_poll_cq and by ibv_start_poll. */
+/* Polls by ibv_poll_cq and by ibv_start_poll. */
 #include "peer.h"
 
 static inline void read_wc(const struct ibv_wc *wc, uint64_t *sum)

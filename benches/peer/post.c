@@ -1,4 +1,4 @@
-/* Posting by ibv_post_send and by ibv_wr_*. */
+/* Posts by ibv_post_send and by ibv_wr_*. */
 #include <string.h>
 
 #include "peer.h"
@@ -261,7 +261,7 @@ static void prepare_list(void *state, uint64_t first, uint32_t calls)
 	}
 }
 
-/* Eight bytes of it. */
+/* The first eight bytes. */
 static struct ibv_sge eight(struct ibv_sge sge)
 {
 	sge.length = 8;

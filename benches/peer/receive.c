@@ -1,4 +1,4 @@
-/* Receive requests of a queue pair, and of a shared queue. */
+/* Posts receive requests to a queue pair, and to a shared receive queue. */
 #include "peer.h"
 
 OPERATION int peer_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *list)
@@ -15,7 +15,7 @@ OPERATION int peer_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *list)
 	return ibv_post_srq_recv(srq, list, &bad);
 }
 
-/* Lists of `of` requests. */
+/* Prepares lists of `of` requests each. */
 static void prepare_lists(struct state *s, uint64_t first, uint32_t calls, uint32_t of)
 {
 	for (uint32_t i = 0; i < calls * of; i++) {
@@ -38,7 +38,7 @@ static void prepare_batches(void *state, uint64_t first, uint32_t calls)
 	prepare_lists(state, first, calls, BATCH);
 }
 
-/* Uses up what was posted. */
+/* Consumes the posted receives. */
 static void received(void *state, uint32_t calls)
 {
 	struct state *s = state;

@@ -1,4 +1,4 @@
-/* Opening a device, and making connected queues. */
+/* Opens a device, and creates connected queues. */
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ struct ibv_qp *create_qp(const struct state *s, struct ibv_cq *cq, int extended)
 	if (attr.srq)
 		attr.cap.max_recv_wr = 0;
 	if (extended && s->options.mkey_configure) {
-		/* All of a request that configures a key is inline. */
+		/* A request that configures a key is inline as a whole. */
 		attr.cap.max_inline_data = 512;
 		qp = mlx5dv_create_qp(s->context, &attr, &dv_attr);
 	} else {
@@ -132,7 +132,7 @@ void connect_qp(const struct state *s, struct ibv_qp *qp, uint32_t dest)
 	     "ibv_modify_qp to RTS");
 }
 
-/* A datagram queue pair, and the way to whoever is on the same port. */
+/* Brings a datagram queue pair to its ready state. */
 static void ready_ud(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
@@ -164,8 +164,10 @@ static struct ibv_ah *create_ah(const struct state *s)
 	return ah;
 }
 
-/* The provider reads MLX5_SINGLE_THREADED when a device is opened, and keeps what it read for the
- * queues that are made next. */
+/*
+ * The provider reads MLX5_SINGLE_THREADED when a device is opened, and applies it to the queues
+ * that are created on it.
+ */
 struct state *open_state(const struct bench_machine *machine, struct options options)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |

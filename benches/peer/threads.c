@@ -1,11 +1,11 @@
-/* Queues that threads post to and poll, each its own or all the same. */
+/* Queues that threads post to and poll; each thread has its own, or all share one. */
 #include "peer.h"
 
 int peer_post_send_inline8(struct ibv_qp *qp, uint64_t remote, uint32_t rkey, void *bytes,
 			   uint32_t length, uint64_t wr_id);
 int peer_poll_cq_one(struct ibv_cq *cq, uint64_t *sum);
 
-/* Room for so many requests, posted and not polled. */
+/* `depth` is the number of requests that may be posted and not polled. */
 EXPORT void *bench_threads_open(const struct bench_machine *machine, uint32_t depth)
 {
 	struct options options = {
@@ -17,7 +17,7 @@ EXPORT void *bench_threads_open(const struct bench_machine *machine, uint32_t de
 	return open_state(machine, options);
 }
 
-/* Posts so many. */
+/* Posts `count` requests. */
 EXPORT void bench_threads_post(void *state, uint64_t first, uint32_t count)
 {
 	struct state *s = state;
@@ -29,7 +29,7 @@ EXPORT void bench_threads_post(void *state, uint64_t first, uint32_t count)
 	must(!bad, "ibv_post_send");
 }
 
-/* Polls until there were so many, one by one. */
+/* Polls one by one until there were `count` completions. */
 EXPORT void bench_threads_poll(void *state, uint32_t count)
 {
 	struct state *s = state;
@@ -42,6 +42,6 @@ EXPORT void bench_threads_poll(void *state, uint32_t count)
 		must(one >= 0, "ibv_poll_cq");
 		polled += one;
 	}
-	/* Every one of them succeeded, and has its length. */
+	/* Every completion was successful, and has a length. */
 	must(sum >= count, "completions");
 }

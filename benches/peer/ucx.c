@@ -1,5 +1,7 @@
-/* UCX's own data path: the transport rc_mlx5, through UCT. It takes queues over from libmlx5 and
- * drives them by itself. Endpoints are what it posts to, and progress is how it polls. */
+/*
+ * UCX's own data path: the transport rc_mlx5, through UCT. It takes queues over from libmlx5 and
+ * drives them by itself. It posts to endpoints, and polls by progress.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@ enum {
 
 #define TRANSPORT "rc_mlx5"
 
-/* A request that tells when it has completed. */
+/* A request with a completion callback. */
 struct told {
 	uct_completion_t completion;
 	struct ends *ends;
@@ -51,7 +53,7 @@ static void good(ucs_status_t status, const char *what)
 	}
 }
 
-/* A request is accepted at once, or will tell when it has completed. */
+/* A request succeeds at once, or its callback is called when it completes. */
 static inline int accepted(ucs_status_t status)
 {
 	return status == UCS_OK || status == UCS_INPROGRESS;
@@ -107,7 +109,7 @@ OPERATION int ucx_progress_empty(uct_iface_h iface)
 	return uct_iface_progress(iface);
 }
 
-/* What is read of a completion. */
+/* Fields of a completion that are read. */
 static void completed(uct_completion_t *completion)
 {
 	struct told *told = (void *)completion;
@@ -127,7 +129,7 @@ static ucs_status_t received(void *arg, void *data, size_t length, unsigned flag
 	return UCS_OK;
 }
 
-/* Before and after them. */
+/* Work before and after the operations. */
 
 static void tell(struct ends *e, uint64_t first)
 {
@@ -160,7 +162,7 @@ static void prepare_completions(void *state, uint64_t first, uint32_t calls)
 	settle(e->machine);
 }
 
-/* Lets the device complete what was posted, and polls it. */
+/* Lets the device complete the posted requests, and polls them. */
 static void finish(void *state, uint32_t calls)
 {
 	struct ends *e = state;
@@ -221,7 +223,7 @@ CALLS(fetch_add, 1,
 CALLS(progress_one, 1, ucx_progress_one(e->iface))
 CALLS(progress_empty, 0, ucx_progress_empty(e->iface))
 
-/* The memory domain of a device. */
+/* Opens the memory domain of a device. */
 static void open_domain(struct ends *e, const char *device)
 {
 	uct_component_h *components;
@@ -251,7 +253,7 @@ static void open_domain(struct ends *e, const char *device)
 	must(e->md != NULL, "a memory domain of the device");
 }
 
-/* Every request is signaled, as it is for the others, and none waits for credits of the peer. */
+/* Every request is signaled, as with the others, and none waits for credits of the peer. */
 static uct_iface_h open_interface(const struct ends *e, const char *device)
 {
 	char name[UCT_DEVICE_NAME_MAX];

@@ -1,4 +1,4 @@
-//! A pair of connected queue pairs, and what requests are about.
+//! A pair of connected queue pairs, and the memory that requests use.
 
 use crate::machine::Machine;
 use crate::round::ROUND;
@@ -13,9 +13,9 @@ use std::hint::black_box;
 
 /// Bytes of the registered memory.
 const MEMORY: usize = 1 << 16;
-/// Requests of a batch or list.
+/// Requests in a batch or list.
 pub(crate) const BATCH: usize = 16;
-/// Requests of a queue.
+/// Requests that a queue holds.
 pub(crate) const DEPTH: u32 = 256;
 
 /// An open device, and registered memory.
@@ -49,12 +49,12 @@ impl Base {
         self.context.create_cq(entries).build().expect("create_cq")
     }
 
-    /// A queue pair that is connected with itself.
+    /// A queue pair that is connected to itself.
     pub(crate) fn loopback(&self, cq: &CompletionQueue, depth: u32) -> QueuePair<Rc> {
         self.looped(cq, depth, 0)
     }
 
-    /// The same, which receives.
+    /// The same, with a receive queue.
     pub(crate) fn looped(&self, cq: &CompletionQueue, depth: u32, receives: u32) -> QueuePair<Rc> {
         let (options, psn) = (ConnectOptions::default(), Psn::wrapping(0));
         let qp = self.pd.create_qp::<Rc>(cq, cq).max_send_wr(depth).max_inline_data(28);
@@ -78,7 +78,7 @@ impl Base {
     }
 }
 
-/// Whom requests are posted to.
+/// A queue that accepts requests.
 pub(crate) trait Poster {
     /// Posts an RDMA write, or, without `remote`, a send.
     fn request(&mut self, wr_id: u64, remote: Option<RemoteAddress>, sge: Sge);
@@ -120,9 +120,9 @@ impl Poster for AnyQueuePair {
     }
 }
 
-/// Where they complete.
+/// A queue that returns completions.
 pub(crate) trait Poller {
-    /// Polls what is there, all of which succeeded.
+    /// Polls all completions, which must be successful, and returns their number.
     fn drain(&mut self) -> usize;
 }
 
@@ -142,34 +142,34 @@ impl Poller for SharedCompletionQueue {
     }
 }
 
-/// A connection, of queues that belong to one or that are shared.
+/// A connection; its queues have one owner or are shared.
 pub(crate) struct Bed<Q = QueuePair<Rc>, C = CompletionQueue> {
     pub(crate) base: Base,
     pub(crate) qp: Q,
     pub(crate) peer: QueuePair<Rc>,
-    /// Where the peer takes its receives from, if not from its own queue.
+    /// The shared receive queue of the peer, if it uses one.
     pub(crate) srq: Option<SharedReceiveQueue>,
     pub(crate) cq: C,
     peer_cq: CompletionQueue,
-    /// Receives that are posted at the peer.
+    /// Number of receives that are posted at the peer.
     pub(crate) receives: usize,
     pub(crate) sum: u64,
 }
 
-/// The same, shared.
+/// The same with shared queues.
 pub(crate) type SharedBed = Bed<SharedQueuePair<Rc>, SharedCompletionQueue>;
 
-/// How a connection is to be made.
+/// Options of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) depth: u32,
     pub(crate) entries: u32,
     pub(crate) shared_receive: bool,
-    /// Whether the completions of what is posted may be compressed.
+    /// Whether the completions of posted requests may be compressed.
     pub(crate) compressed: bool,
-    /// Whether what is posted may have three SGEs.
+    /// Whether a posted request may have three SGEs.
     pub(crate) lists: bool,
-    /// Entries of the keys that requests configure.
+    /// Entries of the memory keys that requests configure.
     pub(crate) mkey_entries: u32,
 }
 
@@ -187,7 +187,7 @@ impl Default for Options {
 }
 
 impl Bed {
-    /// Polls one of the requests that the device has completed.
+    /// Polls one completion.
     pub(crate) fn complete_one(&mut self) {
         assert_eq!(self.cq.poll(1, success).expect("poll"), 1);
     }
@@ -241,9 +241,9 @@ impl Bed {
 }
 
 impl<C: Poller> Bed<QueuePair<Rc>, C> {
-    /// Posts `count` requests that are signaled, each behind others that are not, and lets the device
-    /// complete them. `behind` answers how many others; of those, and of the signaled one itself, it
-    /// answers whether they have a list of SGEs, which takes another block.
+    /// Posts `count` signaled requests, each after some unsignaled ones, and lets the device
+    /// complete them. `behind` returns the number of unsignaled requests, and a bit for each of
+    /// them and for the signaled one: whether it has a list of SGEs, which takes another block.
     pub(crate) fn sparse(&mut self, i: u64, count: u64, mut behind: impl FnMut(u64) -> (u64, u64)) {
         for k in i..i + count {
             let (remote, sge) = (self.base.remote(k), self.base.sge(k));
@@ -261,7 +261,7 @@ impl<C: Poller> Bed<QueuePair<Rc>, C> {
 }
 
 impl<Q: Poster, C: Poller> Bed<Q, C> {
-    /// The peer has receives for whatever is sent, and room for some more.
+    /// Posts receives at the peer for everything that is sent, and some more.
     fn refill(&mut self) {
         const ENOUGH: usize = 128;
         while self.receives < ENOUGH {
@@ -289,12 +289,12 @@ impl<Q: Poster, C: Poller> Bed<Q, C> {
         self.base.machine.settle();
     }
 
-    /// Lets the device complete what was posted.
+    /// Lets the device complete the posted requests.
     pub(crate) fn settle(&self) {
         self.base.machine.settle();
     }
 
-    /// Lets the device complete what was posted, and polls it.
+    /// Lets the device complete the posted requests, and polls their completions.
     pub(crate) fn complete(&mut self, count: u64) {
         let mut polled = 0;
         while polled < count {
@@ -306,7 +306,7 @@ impl<Q: Poster, C: Poller> Bed<Q, C> {
         self.refill();
     }
 
-    /// Uses up receives of the peer that were posted just now.
+    /// Consumes receives of the peer that were just posted.
     pub(crate) fn receive(&mut self, count: u64) {
         self.receives += count as usize;
         for k in 0..count {
@@ -316,7 +316,7 @@ impl<Q: Poster, C: Poller> Bed<Q, C> {
     }
 }
 
-/// What the operations of a round are given.
+/// Inputs of a round's operations.
 pub(crate) struct Given {
     pub(crate) remotes: [RemoteAddress; ROUND as usize],
     pub(crate) sges: [Sge; ROUND as usize],
@@ -340,7 +340,7 @@ impl Given {
         &self.sges.as_chunks().0[call]
     }
 
-    /// Eight bytes of each piece, which is what an atomic takes.
+    /// Eight bytes of each piece, for atomic operations.
     pub(crate) fn eights(&self) -> [Sge; ROUND as usize] {
         self.sges.map(|sge| Sge { length: 8, ..sge })
     }
@@ -349,7 +349,7 @@ impl Given {
         &self.bytes[..black_box(8)]
     }
 
-    /// Inline writes of `pieces`, the list number `call`.
+    /// Inline writes of `pieces`, for call number `call`.
     pub(crate) fn list<'a>(
         &self,
         call: usize,

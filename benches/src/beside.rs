@@ -1,4 +1,4 @@
-//! Ours beside the peers': the same operations in turn on one device.
+//! Runs our operations and the peers' in turn on one device.
 
 use crate::bed::DEPTH;
 use crate::count;
@@ -9,16 +9,16 @@ use crate::round::{ROUND, Round, median};
 use crate::{cores, latency, rounds, threads};
 use std::process::ExitCode;
 
-/// Rounds before anything is timed.
+/// Rounds before the first measurement.
 const WARM_UP: u64 = 5;
-/// The least rounds of a case that takes long.
+/// Minimum number of rounds of a case that takes long.
 const FEW: u64 = 20;
-/// Queues of which it is measured what one holds.
+/// Number of queues for the measurement of memory.
 const QUEUES: usize = 256;
-/// How long the rounds of a case may take, in nanoseconds.
+/// Time limit of a case's rounds, in nanoseconds.
 const LONG: u64 = 4_000_000_000;
 
-/// Whose times are compared with whose, by how the names begin.
+/// Pairs of name prefixes whose times are compared.
 const COMPARED: [(&str, &str); 5] = [
     ("mlx5", "rdma-core-"),
     ("mlx5", "floor"),
@@ -27,8 +27,8 @@ const COMPARED: [(&str, &str); 5] = [
     ("mlx5-verbs-", "rdma-core-"),
 ];
 
-/// What is done with the peers' libraries, of which there are several in a list of paths: `what` and
-/// the cases, or all.
+/// Runs a measurement with the peers' libraries, which `libraries` lists like a path. `what` has
+/// the measurement and the cases; without cases it runs all.
 pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
     let peers = std::env::split_paths(libraries).map(|path| Library::load(&path));
     let peers: Vec<Library> = peers.collect::<Result<_, _>>()?;
@@ -79,12 +79,12 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a case is among those named; if none is, all are wanted.
+/// Whether a case is among the named ones; all are if none is named.
 pub(crate) fn wanted(cases: &[&str], case: &str) -> bool {
     cases.is_empty() || cases.contains(&case)
 }
 
-/// The rounds, case by case.
+/// Rounds, by case.
 fn all(peers: &[Library], wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
     let machine = Machine::found();
     let mut rounds = rounds::rounds(&machine, wanted);
@@ -99,7 +99,7 @@ fn all(peers: &[Library], wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
     cases
 }
 
-/// Times every round of a case in turn, many times over.
+/// Times the rounds of each case in turn, many times.
 fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
     for mut case in all(peers, wanted) {
         let mut times = vec![Vec::new(); case.len()];
@@ -109,7 +109,7 @@ fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
                 break;
             }
             for k in 0..case.len() {
-                // There and back, so that nobody always comes after the same one.
+                // The order alternates, so that no round always follows the same one.
                 let who = if i % 2 == 0 { k } else { case.len() - 1 - k };
                 let round = &mut case[who];
                 let time = (round.run)(i * ROUND) as f64 / round.operations as f64;
@@ -134,8 +134,8 @@ fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
     }
 }
 
-/// How long single operations of cases take, of everybody after the other; and the clock, which is part of
-/// each time.
+/// Prints the distribution of single operations' times, of all ways one after the other, and that
+/// of the clock, which is part of each time.
 fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
     let tell = |name: &str, found: latency::Distribution| {
         let numbers = found.percentiles.map(|time| format!("{time:.1}")).join("\t");
@@ -150,10 +150,10 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
         }
     });
     tell("nothing\tclock\tsingle", clock);
-    // The device works on the last core, where it starts; operations are on the first.
+    // The device's thread inherits the last core; operations run on the first.
     let device = cores::usable().last().map(|core| cores::pin(*core));
     let mut all: Vec<Round> = all(peers, wanted).into_iter().flatten().collect();
-    // What everybody needs is made before anything is sampled: the device looks after all of it.
+    // Creates all objects before the first sample, since the device serves them all.
     for round in &mut all {
         (round.run)(0);
     }
@@ -167,7 +167,8 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
     }
 }
 
-/// Whether times are compared: those of the C API over our library with those of the same way only.
+/// Whether times are compared. Those of the C API over our library are compared only with the same
+/// way over rdma-core.
 fn compared(mine: &str, other: &str) -> bool {
     COMPARED.iter().any(|(our, their)| match (our.strip_suffix('-'), other.strip_prefix(their)) {
         (Some(_), Some(way)) => mine.strip_prefix(our) == Some(way),

@@ -1,30 +1,31 @@
-//! The cores that this process may use, and threads that stay on one.
+//! The cores that this process may use, and pinning of threads.
 
 use std::mem::{MaybeUninit, size_of};
 
 /// The cores that this thread may use.
 pub(crate) fn usable() -> Vec<usize> {
     let set = affinity();
-    // SAFETY: every number is below the size of the set.
+    // SAFETY: `core` is less than `CPU_SETSIZE`, the number of bits in the set.
     let may = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
     let cores: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(may).collect();
     if cores.is_empty() { vec![0] } else { cores }
 }
 
-/// What this machine says that its processor is.
+/// Model of the processor, from `/proc/cpuinfo`.
 pub(crate) fn model() -> String {
     let said = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = said.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or_else(|| "a CPU of unknown model".to_owned(), |(_, model)| model.to_owned())
 }
 
-/// A thread that stays on one core until this is dropped.
+/// Keeps the thread on one core until this is dropped.
 pub(crate) struct Pinned(libc::cpu_set_t);
 
-/// Keeps this thread on a core.
+/// Pins this thread to a core.
 pub(crate) fn pin(core: usize) -> Pinned {
     let before = affinity();
-    // SAFETY: a set of zeros is an empty one, and the number is one of a set.
+    // SAFETY: zeros are a valid `cpu_set_t` (the empty set), and `core` comes from [`usable`], so
+    // it is less than `CPU_SETSIZE`.
     let one = unsafe {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut one);
@@ -42,16 +43,17 @@ impl Drop for Pinned {
 
 fn affinity() -> libc::cpu_set_t {
     let mut set = MaybeUninit::zeroed();
-    // SAFETY: there is room for a set, and a set of zeros is an empty one.
+    // SAFETY: the kernel writes at most `size_of::<cpu_set_t>()` bytes into `set`, and zeros are a
+    // valid set if it writes none.
     unsafe {
         libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr());
         set.assume_init()
     }
 }
 
-/// A thread that cannot be kept there runs where it may.
+/// Ignores an error: a thread that cannot be pinned runs on any core.
 fn set(set: &libc::cpu_set_t) {
-    // SAFETY: the set is valid.
+    // SAFETY: `set` is a reference, so the kernel can read `size_of::<cpu_set_t>()` bytes of it.
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
 }
 

@@ -1,4 +1,4 @@
-//! Counting instructions with valgrind's callgrind.
+//! Counts instructions with valgrind's callgrind.
 
 use crate::profile::{self, Profile};
 use crate::requests;
@@ -9,27 +9,27 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Rounds before anything is counted, and rounds that are.
+/// Rounds before the count, and rounds that are counted.
 const WARM_UP: u64 = 5;
 const COUNTED: u64 = 12;
 
-/// What was counted of an operation.
+/// Counts of an operation.
 pub(crate) struct Counted {
     pub(crate) case: String,
     pub(crate) who: String,
     pub(crate) mode: String,
-    /// Instructions, those of the simulated device left out.
+    /// Instructions, without those of the simulated device.
     pub(crate) instructions: f64,
     /// Reads and writes that would have missed a first-level data cache like this machine's.
     pub(crate) misses: f64,
-    /// Source files, and how many instructions come from each.
+    /// Instructions by source file.
     pub(crate) places: Vec<(String, f64)>,
 }
 
-/// Does every round some times. Callgrind writes a file for each.
+/// Runs every round several times. Callgrind writes a file for each.
 pub(crate) fn rounds(rounds: Vec<Round>) {
     for mut round in rounds {
-        // The first may make what the others need.
+        // The first run may create objects that the others need.
         (round.run)(0);
         requests::look();
         for i in 1..WARM_UP {
@@ -45,16 +45,16 @@ pub(crate) fn rounds(rounds: Vec<Round>) {
     }
 }
 
-/// Counts the rounds that this program does with `arguments`, from the first instruction of each of
-/// `functions` to its return.
+/// Counts this program's rounds with `arguments`, from the first instruction of each of `functions`
+/// to its return.
 ///
-/// To simulate a cache takes as long again; without `misses`, none are counted.
+/// Simulating a cache takes as long again; without `misses` there is no count of misses.
 pub(crate) fn count(
     functions: &[String],
     arguments: &[&str],
     misses: bool,
 ) -> Result<Vec<Counted>, String> {
-    // callgrind takes no notice of some that are named after one that is named twice.
+    // callgrind ignores some functions that follow a name given twice.
     let functions: BTreeSet<&String> = functions.iter().collect();
     let folder = Folder::new()?;
     let out = folder.0.join("out");
@@ -85,7 +85,7 @@ pub(crate) fn count(
     }
 }
 
-/// What a profile says of each operation; nothing if it is not about a round.
+/// Counts per operation in a profile; `None` if the profile is not of a round.
 fn of(profile: &Profile) -> Option<Counted> {
     let [case, who, mode, operations] = profile.name.split('\t').collect::<Vec<_>>()[..] else {
         return None;
@@ -102,7 +102,7 @@ fn of(profile: &Profile) -> Option<Counted> {
     })
 }
 
-/// A folder for callgrind's files, which goes when it is dropped.
+/// A folder for callgrind's files, which is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -115,7 +115,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is in the way of nobody.
+        // A folder left in the temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

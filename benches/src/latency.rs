@@ -1,7 +1,7 @@
-//! How long single operations take, as a distribution, and what makes the longest ones long.
+//! Measures the distribution of single operations' times, and finds the causes of the longest ones.
 //!
-//! The device works at the same time, on a core of its own. What the kernel knows of this thread and
-//! this core is read before and after each round of operations; see [`Evidence`].
+//! The device works at the same time, on a core of its own. The kernel's counters of this thread
+//! and this core are read before and after each round of operations; see [`Evidence`].
 
 use crate::cores;
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
-/// What a long operation is blamed on, in the order in which that is tried.
+/// The likely cause of a long operation, in the order of the checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// The kernel resolved a page fault in its round.
@@ -18,11 +18,11 @@ pub(crate) enum Cause {
     Preempted,
     /// This core was interrupted in its round.
     Interrupt,
-    /// It was the first of its round: its code and data were in no near cache.
+    /// It was the first of its round: its code and data were not in a near cache.
     First,
-    /// It is at the place of the ring at which most long ones are: a slow path of the queue.
+    /// It uses the ring slot that most long operations use: a slow path of the queue.
     SamePlace,
-    /// None of these: a cache line that the device had, or the machine below this one.
+    /// None of these: a cache line that the device held, or the host of a virtual machine.
     Other,
 }
 
@@ -48,10 +48,10 @@ impl Cause {
     }
 }
 
-/// What the kernel has counted so far.
+/// The kernel's counters.
 #[derive(Clone, Copy, Default, Debug)]
 struct Evidence {
-    /// Page faults of this thread, and how often another thread ran in its stead.
+    /// Page faults of this thread, and context switches away from it.
     faults: i64,
     switches: i64,
     /// Interrupts of this core.
@@ -68,16 +68,16 @@ impl Evidence {
     }
 }
 
-/// Where interrupts are counted, and of which core.
+/// Reads the interrupts of one core.
 struct InterruptCounters {
     interrupts: Option<File>,
     text: Vec<u8>,
-    /// Which of the columns.
+    /// The core's column in the table.
     column: usize,
 }
 
 impl InterruptCounters {
-    /// Longer than any table of interrupts of a machine that is measured on.
+    /// Longer than the interrupt table of any machine that runs this.
     const TEXT: usize = 1 << 16;
 
     fn new(core: usize) -> Self {
@@ -99,7 +99,8 @@ impl InterruptCounters {
         let column = self.column;
         let interrupts = interrupts(self.table(), column);
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: there is room for the answer, and zeros are one.
+        // SAFETY: `usage` has room for a `rusage`, the size that the kernel writes, and zeros are a
+        // valid one if the call fails.
         let usage = unsafe {
             libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
             usage.assume_init()
@@ -109,7 +110,7 @@ impl InterruptCounters {
     }
 }
 
-/// The interrupts of the core in a column of `/proc/interrupts`.
+/// Number of interrupts in a core's column of `/proc/interrupts`.
 fn interrupts(table: &str, column: usize) -> u64 {
     let of_line = |line: &str| -> Option<u64> {
         let (_, counts) = line.split_once(':')?;
@@ -123,12 +124,12 @@ fn interrupts(table: &str, column: usize) -> u64 {
 struct Sample {
     ticks: u64,
     round: u32,
-    /// Which one of the round, and of all.
+    /// Index in its round, and among all samples.
     place: u32,
     number: u64,
 }
 
-/// What is measured while operations are sampled.
+/// State of the measurement while operations are sampled.
 struct Sampling {
     counters: InterruptCounters,
     samples: Vec<Sample>,
@@ -136,7 +137,7 @@ struct Sampling {
 }
 
 thread_local! {
-    /// What the operations of this thread are sampled to, if they are.
+    /// Samples of this thread's operations, while it is sampled.
     static SAMPLING: RefCell<Option<Sampling>> = const { RefCell::new(None) };
 }
 
@@ -145,8 +146,8 @@ pub(crate) fn is_sampled() -> bool {
     SAMPLING.with_borrow(Option::is_some)
 }
 
-/// Times each of so many calls, and says whether all were good. Must only be called if they
-/// [are sampled](is_sampled).
+/// Times each of `calls` calls; returns whether all succeeded. Must be called only while
+/// [`is_sampled`] returns true.
 pub(crate) fn sample(calls: usize, mut call: impl FnMut(usize) -> bool) -> bool {
     let mut good = true;
     SAMPLING.with_borrow_mut(|sampling| {
@@ -154,7 +155,8 @@ pub(crate) fn sample(calls: usize, mut call: impl FnMut(usize) -> bool) -> bool 
         let first = sampling.samples.len();
         let round = sampling.rounds.len() as u32;
         let blank = Sample { ticks: 0, round, place: 0, number: 0 };
-        // There is room, so no page of the list is touched for the first time meanwhile.
+        // The list has capacity, so no page of it is touched for the first time during the
+        // measurement.
         sampling.samples.extend((0..calls).map(|k| Sample {
             place: k as u32,
             number: (first + k) as u64,
@@ -171,12 +173,12 @@ pub(crate) fn sample(calls: usize, mut call: impl FnMut(usize) -> bool) -> bool 
     good
 }
 
-/// A counter that goes on with time, read in order with what is before and after it.
+/// A counter of time, read in order with the instructions before and after it.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ticks() -> u64 {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: every x86-64 processor has both.
+    // SAFETY: every x86-64 processor has `lfence` and `rdtsc`, and they access no memory.
     unsafe {
         _mm_lfence();
         let now = _rdtsc();
@@ -189,7 +191,7 @@ fn ticks() -> u64 {
 #[inline(always)]
 fn ticks() -> u64 {
     let now;
-    // SAFETY: reads a counter.
+    // SAFETY: reads a counter that Linux lets every process read; no memory is accessed.
     unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) now) };
     now
 }
@@ -210,23 +212,23 @@ fn nanoseconds_of_a_tick() -> f64 {
     elapsed.as_nanos() as f64 / (last - first) as f64
 }
 
-/// What was found out of an operation.
+/// Measurements of an operation.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Distribution {
     pub(crate) samples: usize,
-    /// Nanoseconds that so many of a hundred do not exceed: see [`PERCENTILES`]; the last is the worst.
+    /// The percentiles in nanoseconds, in the order of [`PERCENTILES`]; the last is the maximum.
     pub(crate) percentiles: [f64; PERCENTILES.len()],
-    /// The operations above the second to last percentile, by cause.
+    /// Number of operations in the tail, by cause.
     pub(crate) causes: [usize; Cause::ALL.len()],
 }
 
-/// Which percentiles there are; the last is the worst of all.
+/// The measured percentiles; the last is the maximum.
 pub(crate) const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0];
-/// The operations above this one are asked for their cause.
+/// Index of the percentile above which operations form the tail.
 const TAIL: usize = 3;
 
-/// Samples operations: `round` is called so often, with the number of the round, on a core of its own. The
-/// rings have so many places.
+/// Samples operations on a core of its own. Calls `round` `rounds` times, with the number of the
+/// round. The rings have `places` slots.
 pub(crate) fn distribution(
     rounds: usize,
     operations: usize,
@@ -236,10 +238,10 @@ pub(crate) fn distribution(
     let core = cores::usable()[0];
     let _pinned = cores::pin(core);
     let tick = nanoseconds_of_a_tick();
-    // Before anything is sampled, everything is done once.
+    // Runs everything before the first sample.
     (0..WARM_UP).for_each(&mut round);
     let blank = Sample { ticks: 0, round: 0, place: 0, number: 0 };
-    // Written once, so that no page is touched for the first time later.
+    // Written in advance, so that no page is touched for the first time later.
     let mut samples = vec![blank; rounds * operations];
     samples.clear();
     let sampling = Sampling {
@@ -253,7 +255,7 @@ pub(crate) fn distribution(
     summary(&sampling.samples, &sampling.rounds, places, tick)
 }
 
-/// Rounds before any is sampled.
+/// Rounds before the first sample.
 const WARM_UP: u64 = 50;
 
 fn summary(samples: &[Sample], rounds: &[Evidence], places: u32, tick: f64) -> Distribution {
@@ -273,8 +275,8 @@ fn summary(samples: &[Sample], rounds: &[Evidence], places: u32, tick: f64) -> D
     Distribution { samples: samples.len(), percentiles, causes }
 }
 
-/// What each of the longest is blamed on. An event of a round explains its longest ones only, as many as
-/// there were.
+/// The cause of each operation in the tail. An event of a round explains only its longest
+/// operations, as many as there were events.
 fn blame(tail: &[Sample], rounds: &[Evidence], places: u32) -> Vec<Cause> {
     let mut left: Vec<Evidence> = rounds.to_vec();
     let mut order: Vec<usize> = (0..tail.len()).collect();
@@ -298,7 +300,7 @@ fn blame(tail: &[Sample], rounds: &[Evidence], places: u32) -> Vec<Cause> {
             Cause::Other
         };
     }
-    // Of what is left, a tenth of all at one place of the ring is no accident.
+    // If a tenth of the tail has no other cause and uses one slot of the ring, that is no accident.
     let place = |at: usize| (tail[at].number % u64::from(places)) as usize;
     let mut counts = vec![0; places as usize];
     for at in (0..tail.len()).filter(|&at| causes[at] == Cause::Other) {

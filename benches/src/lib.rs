@@ -1,6 +1,6 @@
 //! The operations that the benchmark counts and times.
 //!
-//! They are a library of their own, so that how they are compiled does not depend on what else the
-//! benchmark has.
+//! They are a library of their own, so that the compiler's decisions about them do not depend on
+//! the rest of the benchmark.
 
 pub mod operations;

@@ -1,4 +1,5 @@
-//! The cache lines that a post uses, by a trace of its reads and writes (valgrind's lackey).
+//! Counts the cache lines that a post uses, from a trace of its reads and writes (valgrind's
+//! lackey).
 
 use crate::operations::post;
 use crate::round::ROUND;
@@ -6,28 +7,28 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// What is posted to: enough queue pairs that each post of a round uses another one.
+/// The case: it has enough queue pairs that each post of a round uses another one.
 pub(crate) const CASE: &str = "post_inline8_on_100";
 
-/// What `traced` writes before the trace begins, and the address of the operation behind it.
+/// Prefix of the line with the operation's address, which is printed before the trace.
 const FUNCTION: &str = "function ";
 
-/// Says where the operation is; the rounds follow.
+/// Prints the address of the operation; the rounds follow.
 pub(crate) fn announce() {
     println!("{FUNCTION}{:x}", post::inline8 as *const () as usize);
 }
 
-/// The lines of one operation, and how each was used.
+/// The cache lines of one operation; true for a line of the register.
 type Lines = HashMap<u64, bool>;
 
-/// Lines of a post, on average.
+/// Average number of lines of a post.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Used {
-    /// Those that not every post uses, so that they are of the queue pair.
+    /// Lines that only some posts use: those of the queue pair.
     pub(crate) own: f64,
-    /// The line of the register, which is written in pieces of 16 bytes.
+    /// The register's line, which is written in pieces of 16 bytes.
     pub(crate) register: f64,
-    /// Those that every post uses: stack and constants.
+    /// Lines that every post uses: stack and constants.
     pub(crate) common: f64,
 }
 
@@ -51,7 +52,8 @@ pub(crate) fn measure() -> Result<Used, String> {
     }
 }
 
-/// Reads a trace. An operation goes from the first instruction of the function to where it was called.
+/// Parses a trace. An operation begins at the function's first instruction and ends at the return
+/// to its caller.
 fn read(mut trace: impl BufRead) -> Option<Used> {
     let mut line = Vec::new();
     let (mut function, mut behind, mut back) = (None, 0, None);
@@ -95,7 +97,7 @@ fn read(mut trace: impl BufRead) -> Option<Used> {
     used(&all)
 }
 
-/// What the operations of the last round used.
+/// Average number of lines in the last round.
 fn used(all: &[Lines]) -> Option<Used> {
     let round = all.split_at_checked(all.len().checked_sub(ROUND as usize)?)?.1;
     let is_common = |line| round.iter().all(|lines| lines.contains_key(line));
@@ -126,7 +128,7 @@ mod tests {
             trace += "I  605,5\n L 99900,8\n";
         }
         let used = read(trace.as_bytes()).expect("a round");
-        // Two of the queue pair, as one write is on both sides of an end.
+        // Two of the queue pair, because one write crosses a line's end.
         assert_eq!(used, Used { own: 2.0, register: 1.0, common: 1.0 });
     }
 

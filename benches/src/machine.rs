@@ -1,4 +1,4 @@
-//! Where the device comes from, and how it is made to work.
+//! The device of a benchmark, simulated or found, and the ways to make it work.
 
 use mlx5::{Device, LinkLayer};
 use mlx5_sim::engine::DrainAt;
@@ -8,19 +8,19 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Lets a device work that only does so when it is told to; answers how much it did.
+/// Makes a device that stands still work until it is idle; returns the amount of work.
 pub(crate) type Settle = unsafe extern "C" fn() -> usize;
 
-/// Drains the send queue of a queue pair; answers 0 if it did.
+/// Drains the send queue of a queue pair; returns 0 if it did.
 pub(crate) type Drain = unsafe extern "C" fn(qpn: u32) -> c_int;
 
-/// Nanoseconds that calls of the simulated kernel have taken.
+/// Total nanoseconds of calls to the simulated kernel.
 type KernelTime = unsafe extern "C" fn() -> u64;
 
-/// What the process holds, without what the simulated kernel has taken.
+/// Memory of the process, without the simulated kernel's.
 type Memory = unsafe extern "C" fn(*mut Held);
 
-/// Bytes that a process holds.
+/// Bytes in use by a process.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
 pub(crate) struct Held {
@@ -28,52 +28,53 @@ pub(crate) struct Held {
     pub(crate) mapped: i64,
 }
 
-/// Looks for a function that a preloaded library may have.
+/// Looks up a function that a preloaded library may have.
 ///
 /// # Safety
-/// If there is one of that name, it is an `F`, a pointer to a function.
+/// If there is a symbol of that name, it must be an `F`, which must be a function pointer.
 unsafe fn symbol<F>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
-    // SAFETY: looks for a name.
+    // SAFETY: `dlsym` only reads `name`, which ends with zero because it is a `CStr`.
     let found = NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })?;
-    // SAFETY: the caller's contract; the sizes are equal.
+    // SAFETY: the caller promises that the symbol is an `F`, a function pointer; the sizes are
+    // equal, checked at compile time above.
     Some(unsafe { std::mem::transmute_copy(&found) })
 }
 
-/// Nanoseconds that calls of a simulated kernel have taken so far: none where it is a real one, whose
-/// time belongs to the operation.
+/// Nanoseconds of calls to a simulated kernel so far. Zero with a real kernel, whose time belongs
+/// to the operation.
 pub(crate) fn kernel_time() -> u64 {
     static FUNCTION: OnceLock<Option<KernelTime>> = OnceLock::new();
-    // SAFETY: the preloaded library declares it so.
+    // SAFETY: the preload library exports `mlx5_sim_kernel_time` with the type `KernelTime`.
     let function = FUNCTION.get_or_init(|| unsafe { symbol(c"mlx5_sim_kernel_time") });
-    // SAFETY: it may be called at any time.
+    // SAFETY: the function takes no arguments and may be called at any time.
     function.map_or(0, |function| unsafe { function() })
 }
 
-/// What the process holds, if it can be told apart from what the simulated kernel has taken.
+/// Memory of the process, if the simulated kernel's can be subtracted.
 pub(crate) fn held() -> Option<Held> {
-    // SAFETY: the preloaded library declares it so.
+    // SAFETY: the preload library exports `mlx5_sim_memory` with the type `Memory`.
     let function: Memory = unsafe { symbol(c"mlx5_sim_memory") }?;
     let mut held = Held::default();
-    // SAFETY: there is room for the answer.
+    // SAFETY: the function writes one `Held`, and `held` is one.
     unsafe { function(&raw mut held) };
     Some(held)
 }
 
-/// What a preloaded library offers.
+/// Functions of the preload library.
 #[derive(Clone, Copy)]
 pub(crate) struct Preloaded {
     pub(crate) settle: Settle,
     pub(crate) drain: Drain,
 }
 
-/// Where the device comes from.
+/// The source of the device.
 #[derive(Clone)]
 pub(crate) enum Machine {
-    /// It is simulated in this program, and stands still until it is told to work.
+    /// Simulated in this program; it works only in calls of `settle`.
     Simulated(Simulator),
-    /// It is where devices are looked for: a real one, or one that a preloaded library shows, which
-    /// may stand still.
+    /// Found like any device: a real one, or one that a preloaded library simulates, which may
+    /// stand still.
     Found(Option<Preloaded>),
 }
 
@@ -88,7 +89,7 @@ impl Machine {
     }
 
     pub(crate) fn found() -> Self {
-        // SAFETY: the preloaded library declares them so.
+        // SAFETY: the preload library exports both with the types `Settle` and `Drain`.
         let preloaded = unsafe { symbol(c"mlx5_sim_settle").zip(symbol(c"mlx5_sim_drain")) };
         Self::Found(preloaded.map(|(settle, drain)| Preloaded { settle, drain }))
     }
@@ -102,7 +103,7 @@ impl Machine {
         devices.expect("devices").into_iter().next().expect("a device")
     }
 
-    /// What a preloaded library offers.
+    /// Functions of the preload library, if there is one.
     pub(crate) fn preloaded(&self) -> Option<Preloaded> {
         match self {
             Self::Simulated(_) => None,
@@ -121,32 +122,32 @@ impl Machine {
         (1..=context.num_ports() as u8).find(is_ethernet).filter(|_| has_packets)
     }
 
-    /// Whether a case can be done here.
+    /// Whether a case can run here.
     pub(crate) fn can(&self, case: &str) -> bool {
         match self {
-            // No program can make a real device drain.
+            // No program can make a real device drain a queue.
             Self::Found(None) if case.starts_with("cancel") => false,
             _ => !case.starts_with("eth_") || self.ethernet_port().is_some(),
         }
     }
 
-    /// Drains the send queue of a queue pair, as a signature error does; says whether it did.
+    /// Drains the send queue of a queue pair, as a signature error does; returns whether it did.
     pub(crate) fn drain(&self, qpn: u32) -> bool {
         match self {
             Self::Simulated(simulator) => simulator.drain_qp(0, qpn, DrainAt::Now).is_ok(),
-            // SAFETY: it may be called at any time.
+            // SAFETY: the function accepts any number, and may be called at any time.
             Self::Found(Some(preloaded)) => unsafe { (preloaded.drain)(qpn) == 0 },
             Self::Found(None) => false,
         }
     }
 
-    /// Lets the device work until it has nothing left to do; a real one, for a while.
+    /// Lets the device work until it is idle; waits a fixed time for a real one.
     pub(crate) fn settle(&self) {
         match self {
             Self::Simulated(simulator) => {
                 simulator.run_until_idle();
             }
-            // SAFETY: it may be called at any time.
+            // SAFETY: the function takes no arguments, and may be called at any time.
             Self::Found(Some(preloaded)) => unsafe {
                 (preloaded.settle)();
             },
@@ -159,7 +160,7 @@ impl Machine {
         }
     }
 
-    /// Makes sure that the device was content.
+    /// Asserts that the simulated device saw no violation.
     pub(crate) fn check(&self) {
         if let Self::Simulated(simulator) = self {
             assert_eq!(simulator.violations(), []);

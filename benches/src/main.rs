@@ -1,11 +1,11 @@
-//! Instruction counts and timings of the hot paths.
+//! Counts instructions of the hot paths, and times them.
 //!
-//! An operation is done many times on a simulated device that stands still while it is done.
-//! `mlx5-bench count` counts instructions, with valgrind's callgrind, and `mlx5-bench check` fails
-//! where they are a tenth more than was published; `mlx5-bench time` prints nanoseconds.
+//! Each operation runs many times on a simulated device that stands still in the meantime.
+//! `mlx5-bench count` counts instructions with valgrind's callgrind; `mlx5-bench check` fails if a
+//! count exceeds the published one by a tenth; `mlx5-bench time` prints nanoseconds.
 //!
-//! `mlx5-bench beside` does the same operations in turn with others that shared libraries offer: those
-//! of rdma-core's C provider, of the same C program over our libibverbs, of UCX, and of queues that a
+//! `mlx5-bench beside` runs the same operations in turn with those of shared libraries: of
+//! rdma-core's C provider, of the same C program over our libibverbs, of UCX, and of queues that a
 //! program drives by itself. `cargo xtask bench` builds these libraries, and runs it.
 
 mod bed;
@@ -29,15 +29,14 @@ use mlx5_bench::operations;
 use round::{ROUND, median};
 use std::process::ExitCode;
 
-/// What was counted when the numbers were last published. A count that is higher by more than a tenth
-/// is a fault.
+/// The published counts. A count that exceeds the published one by more than a tenth is a fault.
 const PUBLISHED: &str = include_str!("../../docs/benchmarks.json");
 
-/// Cases that are not checked: what the allocator and the pools take of them depends on what the process
-/// did before.
+/// Cases that are not checked: their use of the allocator and the pools depends on earlier
+/// operations of the process.
 const UNCHECKED: [&str; 2] = ["cancel_1_of_1000", "create_destroy_qp"];
 
-/// By how much a count may exceed the published one: a tenth, and a few instructions.
+/// Tolerance over a published count: a tenth, and a few instructions.
 const GROWTH: (f64, f64) = (1.1, 3.0);
 
 const USAGE: &str = "\
@@ -104,7 +103,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Case, mode and instructions of each of our operations that were published.
+/// Case, mode and instructions of our operations in the published file.
 fn published() -> Vec<(&'static str, &'static str, f64)> {
     let field = |row: &'static str, name: &str| {
         let (_, rest) = row.split_once(&format!("\"{name}\":"))?;
@@ -118,8 +117,8 @@ fn published() -> Vec<(&'static str, &'static str, f64)> {
     .collect()
 }
 
-/// Counts cases and prints a table; to check is to count those that were published, and to fail where
-/// one takes a tenth more.
+/// Counts cases and prints a table. With `check` it counts the published cases, and fails if one
+/// exceeds its count by a tenth.
 fn report(cases: &[&str], check: bool) -> Result<ExitCode, String> {
     let published = published();
     let known: Vec<&str> = published.iter().map(|row| row.0).collect();
@@ -149,7 +148,7 @@ fn report(cases: &[&str], check: bool) -> Result<ExitCode, String> {
     Ok(if check && over != 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Nanoseconds of an operation: the median of many rounds.
+/// Prints the nanoseconds of an operation: the median of many rounds.
 fn time(cases: &[&str]) {
     const ROUNDS: u64 = 500;
     for mut round in rounds::rounds(&Machine::simulated(), &|case| wanted(cases, case)) {

@@ -1,4 +1,4 @@
-//! What queues hold: rings, records, and what is kept of them.
+//! Measures the memory of queues: rings, records, and the driver's other data.
 
 use crate::bed::{Base, DEPTH};
 use crate::machine::{Held, Machine, held};
@@ -8,10 +8,10 @@ use mlx5::transport::Rc;
 /// Entries of a completion queue; `ENTRIES` of `peer/peer.h`.
 const ENTRIES: u32 = 1024;
 
-/// Queues that are made before any is measured: what the first ones make is for all.
+/// Queues to create before the measurement: the first ones also create shared objects.
 const FIRST: usize = 16;
 
-/// What a queue holds, of a kind.
+/// Memory of one kind of queue.
 pub(crate) struct Holding {
     pub(crate) case: &'static str,
     pub(crate) who: String,
@@ -19,25 +19,25 @@ pub(crate) struct Holding {
     pub(crate) each: PerQueue,
 }
 
-/// Bytes that one of many holds.
+/// Bytes of one queue, averaged over many.
 pub(crate) struct PerQueue {
     pub(crate) heap: f64,
     pub(crate) mapped: f64,
 }
 
-/// Makes many, which stay for good, and answers what one of them holds on average; nothing where that
-/// cannot be told.
+/// Creates many queues, which are never destroyed; returns the average memory of one. `None` if it
+/// cannot be measured.
 pub(crate) fn each<T>(count: usize, mut make: impl FnMut(usize) -> Vec<T>) -> Option<PerQueue> {
     std::mem::forget(make(FIRST));
     let before = held()?;
     let all = make(count);
     let after = held()?;
-    // The list of them is the benchmark's.
+    // The list of queues belongs to the benchmark.
     let list = (all.capacity() * size_of::<T>()) as i64;
     std::mem::forget(all);
     let per_queue =
         |of: fn(Held) -> i64, less: i64| (of(after) - of(before) - less) as f64 / count as f64;
-    // Long lists have a mapping of their own.
+    // A long list has a mapping of its own.
     let (heap, mapped) = if list < LONG { (list, 0) } else { (0, list) };
     Some(PerQueue {
         heap: per_queue(|held| held.heap, heap),
@@ -45,10 +45,10 @@ pub(crate) fn each<T>(count: usize, mut make: impl FnMut(usize) -> Vec<T>) -> Op
     })
 }
 
-/// From here on, memory is mapped rather than taken from the heap (malloc's `M_MMAP_THRESHOLD`).
+/// Size from which malloc maps memory instead of taking it from the heap (`M_MMAP_THRESHOLD`).
 const LONG: i64 = 128 << 10;
 
-/// What one of so many of our queues holds, kind by kind.
+/// Memory of one of `count` of our queues, by kind.
 pub(crate) fn ours(machine: &Machine, count: usize) -> Vec<Holding> {
     let base = Base::new(machine);
     let cq = base.cq(ENTRIES);
@@ -68,7 +68,7 @@ pub(crate) fn ours(machine: &Machine, count: usize) -> Vec<Holding> {
     let holding = |case, each: Option<PerQueue>| {
         Some(Holding { case, who: "mlx5".into(), mode: Mode::Single, each: each? })
     };
-    // Theirs outlives this, and so does what they are made of.
+    // The leaked queues use them.
     std::mem::forget((base, cq));
     [holding("memory_qp", qps), holding("memory_cq", cqs)].into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! The cases of the shared libraries that `peer/` is compiled to.
+//! Runs the cases of the shared libraries that are compiled from `peer/`.
 
 use crate::latency;
 use crate::machine::{Drain, Machine, Settle};
@@ -21,7 +21,7 @@ struct PeerMachine {
 }
 
 impl PeerMachine {
-    /// For good, as what the library makes with it.
+    /// Leaked, because the library's objects refer to it and are never destroyed.
     fn of(machine: &Machine) -> &'static Self {
         let device = CString::new(machine.device().name()).expect("a name without zero");
         let preloaded = machine.preloaded();
@@ -52,7 +52,7 @@ struct Case {
 type MemoryOpen = unsafe extern "C" fn(*const PeerMachine) -> *mut c_void;
 type MemoryMake = unsafe extern "C" fn(*mut c_void, into: *mut *mut c_void, count: u32);
 
-/// `peer/memory.c`: what makes a state, and on it queue pairs and completion queues.
+/// `peer/memory.c`: functions that create a state, and queue pairs and completion queues on it.
 struct MemoryCases {
     who: String,
     open: MemoryOpen,
@@ -64,7 +64,7 @@ type ThreadsOpen = unsafe extern "C" fn(*const PeerMachine, depth: u32) -> *mut 
 type ThreadsPost = unsafe extern "C" fn(*mut c_void, first: u64, count: u32);
 type ThreadsPoll = unsafe extern "C" fn(*mut c_void, count: u32);
 
-/// `peer/threads.c`: what makes queues, posts to them, and polls.
+/// `peer/threads.c`: functions that create queues, post to them, and poll.
 #[derive(Clone, Copy)]
 struct ThreadCases {
     open: ThreadsOpen,
@@ -72,34 +72,35 @@ struct ThreadCases {
     poll: ThreadsPoll,
 }
 
-/// Queues that any thread may use. They stay for good.
+/// Queues that any thread may use. They are never destroyed.
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadQueues {
     state: NonNull<c_void>,
     cases: ThreadCases,
 }
 
-// SAFETY: the library takes a lock for each call, as libibverbs does.
+// SAFETY: `post` and `poll` of the library lock the queue, as libibverbs does, so any thread may
+// call them. The state is never freed.
 unsafe impl Send for ThreadQueues {}
 
 impl ThreadQueues {
-    /// Posts so many requests, one by one.
+    /// Posts `count` requests, one by one.
     pub(crate) fn post(&self, first: u64, count: u32) {
-        // SAFETY: the state was made for this, and stays.
+        // SAFETY: `state` comes from `open` of the same cases, and is never freed.
         unsafe { (self.cases.post)(self.state.as_ptr(), first, count) };
     }
 
-    /// Polls one by one until there were so many completions.
+    /// Polls one by one until there were `count` completions.
     pub(crate) fn poll(&self, count: u32) {
-        // SAFETY: the state was made for this, and stays.
+        // SAFETY: `state` comes from `open` of the same cases, and is never freed.
         unsafe { (self.cases.poll)(self.state.as_ptr(), count) };
     }
 }
 
-/// The loaded library. It stays for good.
+/// A loaded library. It is never unloaded.
 pub(crate) struct Library {
     cases: Vec<&'static Case>,
-    /// Of libibverbs; others have none.
+    /// Present in the libraries that use libibverbs.
     memory: Option<MemoryCases>,
     threads: Option<ThreadCases>,
 }
@@ -107,20 +108,22 @@ pub(crate) struct Library {
 impl Library {
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: the library is the project's own; what it does when it is loaded, any program
-        // that uses libibverbs does.
+        // SAFETY: `path` ends with zero, and the library is the project's own: its initializers are
+        // those of any program that uses libibverbs.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let library = NonNull::new(handle).ok_or_else(|| {
-            // SAFETY: the failed call left a text, which stays until the next one.
+            // SAFETY: after a failed `dlopen`, `dlerror` returns a text that stays valid until the
+            // next call of this thread, and it is copied before.
             let text = unsafe { CStr::from_ptr(libc::dlerror()) };
             format!("cannot load the peer: {}", text.to_string_lossy())
         })?;
-        // SAFETY: the library is loaded.
+        // SAFETY: `library` is a handle that `dlopen` returned and that is never closed.
         let tables = unsafe { libc::dlsym(library.as_ptr(), c"bench_tables".as_ptr()) };
         let mut tables = NonNull::new(tables).ok_or("the peer has no tables")?.cast();
         let mut cases = Vec::new();
-        // SAFETY: the library declares an array of tables that ends with null; a table ends with a
-        // case that has no name; all of it stays.
+        // SAFETY: `bench_tables` of `peer/bench.h` is an array of pointers to tables that ends with
+        // null, and a table is an array of `Case` that ends with one without a name. The library is
+        // never unloaded, so all of it stays valid.
         unsafe {
             while let Some(table) = tables.cast::<Option<NonNull<Case>>>().read() {
                 let mut case = table;
@@ -131,7 +134,8 @@ impl Library {
                 tables = tables.cast::<Option<NonNull<Case>>>().add(1).cast::<c_void>();
             }
         }
-        // SAFETY: the library declares them so.
+        // SAFETY: `peer/memory.c` declares the functions with these types, and `bench_memory_who`
+        // is a constant.
         let memory = unsafe {
             let who: Option<NonNull<c_void>> = symbol(library, c"bench_memory_who");
             who.map(|who| {
@@ -142,7 +146,7 @@ impl Library {
                 Ok::<_, &str>(MemoryCases { who: text(who.as_ptr().cast()), open, qps, cqs })
             })
         };
-        // SAFETY: the library declares them so.
+        // SAFETY: `peer/threads.c` declares the functions with these types.
         let threads = unsafe {
             let all = symbol(library, c"bench_threads_open")
                 .zip(symbol(library, c"bench_threads_post"))
@@ -152,32 +156,33 @@ impl Library {
         Ok(Self { cases, memory: memory.transpose()?, threads })
     }
 
-    /// Who does it, if threads can.
+    /// Name of the library's provider, if threads can use its queues.
     pub(crate) fn with_threads(&self) -> Option<&str> {
         let memory = self.memory.as_ref().filter(|_| self.threads.is_some())?;
         Some(memory.who.trim_end_matches('-'))
     }
 
-    /// Queues for threads; there have to be some.
+    /// Queues for threads; the library must have some.
     pub(crate) fn queues(&self, machine: &Machine, depth: u32) -> ThreadQueues {
         let cases = self.threads.expect("queues that threads may use");
-        // SAFETY: the machine stays.
+        // SAFETY: `PeerMachine::of` returns a machine that is never freed.
         let state = unsafe { (cases.open)(PeerMachine::of(machine), depth) };
         ThreadQueues { state: NonNull::new(state).expect("the peer opens the device"), cases }
     }
 
-    /// What one of so many queues holds, kind by kind.
+    /// Memory of one of `count` queues, by kind.
     pub(crate) fn memory(&self, machine: &Machine, count: usize) -> Vec<Holding> {
         let Some(memory) = &self.memory else { return Vec::new() };
         let shown = PeerMachine::of(machine);
-        // SAFETY: the machine stays.
+        // SAFETY: `PeerMachine::of` returns a machine that is never freed.
         let state = unsafe { (memory.open)(shown) };
         let kinds =
             [("memory_qp", "create_qp", memory.qps), ("memory_cq", "create_cq", memory.cqs)];
         let kinds = kinds.into_iter().filter_map(|(case, verb, make)| {
             let each = memory::each(count, |count| {
                 let mut made = vec![null_mut(); count];
-                // SAFETY: the state was made for this, there is room for so many, and all stay.
+                // SAFETY: `state` comes from `open` of the same cases, and `made` has room for
+                // `count` pointers.
                 unsafe { make(state, made.as_mut_ptr(), count as u32) };
                 made
             })?;
@@ -186,12 +191,12 @@ impl Library {
         kinds.collect()
     }
 
-    /// Functions that do the operations.
+    /// Functions that perform the operations.
     pub(crate) fn functions(&self) -> Vec<String> {
         self.cases.iter().map(|case| text(case.function)).collect()
     }
 
-    /// The cases on the device of `machine`, those that are wanted.
+    /// The wanted cases on the device of `machine`.
     pub(crate) fn rounds(&self, machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
         let shown = PeerMachine::of(machine);
         let mut states: HashMap<(usize, bool), Rc<OnceCell<*mut c_void>>> = HashMap::new();
@@ -199,7 +204,7 @@ impl Library {
         for single in [false, true] {
             for case in &self.cases {
                 let (name, who) = (text(case.name), text(case.who));
-                // Others take no locks that they could be told to leave.
+                // The other ways have no locks that could be switched off.
                 let locks = who.starts_with("rdma-core-") || who.starts_with("mlx5-verbs-");
                 if !wanted(&name) || !machine.can(&name) || !locks && single {
                     continue;
@@ -220,17 +225,20 @@ impl Library {
 /// A function or constant of the library, if it has one of that name.
 ///
 /// # Safety
-/// The library declares it as an `F`, a pointer to a function, or it is a constant, and `F` a pointer.
+/// The symbol must be a function that the library declares as an `F`, or a constant if `F` is a
+/// data pointer.
 unsafe fn symbol<F>(library: NonNull<c_void>, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
-    // SAFETY: the library is loaded.
+    // SAFETY: `library` is a handle that `dlopen` returned and that is never closed.
     let found = NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) })?;
-    // SAFETY: the caller's contract; the sizes are equal.
+    // SAFETY: the caller promises that the symbol's address is an `F`; the sizes are equal, checked
+    // at compile time above.
     Some(unsafe { std::mem::transmute_copy(&found) })
 }
 
 fn text(of: *const c_char) -> String {
-    // SAFETY: the library's texts are constants.
+    // SAFETY: the library's texts are constants that end with zero, and the library is never
+    // unloaded.
     unsafe { CStr::from_ptr(of) }.to_string_lossy().into_owned()
 }
 
@@ -251,11 +259,12 @@ fn round(
         operations: u64::from(calls * case.operations),
         run: Box::new(move |first| {
             let state = *state.get_or_init(|| {
-                // SAFETY: the machine stays.
+                // SAFETY: `machine` has the lifetime `'static`.
                 unsafe { (case.open)(machine, single.into()) }
             });
             assert_ne!(state, null_mut(), "the peer opens the device");
-            // SAFETY: the state was made for this case, and stays; one round runs at a time.
+            // SAFETY: `state` comes from `open` of this case, is never freed, and no other round
+            // runs at the same time.
             unsafe {
                 (case.prepare)(state, first, calls);
                 let nanoseconds = if latency::is_sampled() {

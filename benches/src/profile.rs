@@ -1,22 +1,22 @@
-//! Reading what callgrind writes.
+//! Parses callgrind's output.
 
 use std::collections::HashMap;
 
-/// What callgrind counted of one round.
+/// Callgrind's counts of one round.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Profile {
-    /// Under what name it was written.
+    /// Name under which it was written.
     pub(crate) name: String,
     pub(crate) instructions: u64,
     /// Reads and writes that missed the first-level data cache.
     pub(crate) misses: u64,
-    /// Source files with the instructions that come from them, inlined ones too; most first.
+    /// Instructions by source file, including inlined ones; most first.
     pub(crate) files: Vec<(String, u64)>,
 }
 
-/// Reads a file of callgrind's. What is called in an object that does not count is left out, with all
-/// that it calls in turn, wherever that is. Lines are attributes, places, calls, or costs; names are
-/// written out once, with a number in brackets that stands for them afterwards.
+/// Parses one of callgrind's files. Calls into an object that does not count are left out, with all
+/// that these call in turn, in any object. A line is an attribute, a position, a call, or a cost. A
+/// name is spelled out once, with a number in brackets that stands for it afterwards.
 pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile> {
     let mut name = None;
     let (mut instructions, mut misses) = (0_u64, 0_u64);
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile
     let mut files: HashMap<&str, u64> = HashMap::new();
     let (mut file, mut function_file) = ("", "");
     let (mut of_call, mut counted, mut complete) = (false, true, false);
-    // Whether what is called next counts, if it is in another object.
+    // Whether the next call counts, if it goes to another object.
     let mut called = None;
     for line in text.lines() {
         if let Some(trigger) = line.strip_prefix("desc: Trigger: ") {
@@ -64,12 +64,12 @@ pub(crate) fn parse(text: &str, counts: &dyn Fn(&str) -> bool) -> Option<Profile
         } else if line.starts_with("calls=") {
             of_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
-            // What a call cost inside is told where it was called, too.
+            // The cost of a call also appears at the caller.
             let left_out = std::mem::take(&mut of_call);
             if left_out && (called.take().unwrap_or(true) || !counted) {
                 continue;
             }
-            // A line stops at its last number that is not zero.
+            // A line ends after its last number that is not zero.
             for (event, count) in events.iter().zip(line.split(' ').skip(1)) {
                 let count: u64 = count.parse().ok()?;
                 let sum = match *event {

@@ -1,5 +1,5 @@
-//! Requests to callgrind, made by instructions that do nothing where no valgrind interprets them
-//! (valgrind.h, "magic" sequences; callgrind.h, request numbers).
+//! Client requests to callgrind: instruction sequences that have no effect unless valgrind
+//! interprets them (valgrind.h, "magic" sequences; callgrind.h, request numbers).
 
 use std::ffi::CStr;
 
@@ -12,22 +12,22 @@ const DUMP_STATS_AT: usize = 0x4354_0003;
 const START: usize = 0x4354_0004;
 const STOP: usize = 0x4354_0005;
 
-/// Looks at every instruction from here, which takes long.
+/// Starts the instrumentation, which is slow.
 pub(crate) fn look() {
     request(START, 0);
 }
 
-/// Looks away again.
+/// Stops the instrumentation.
 pub(crate) fn look_away() {
     request(STOP, 0);
 }
 
-/// Counts from here.
+/// Starts a count from zero.
 pub(crate) fn begin() {
     request(ZERO_STATS, 0);
 }
 
-/// Writes down what was counted, under a name.
+/// Writes the counts to a file, under a name.
 pub(crate) fn end(name: &CStr) {
     request(DUMP_STATS_AT, name.as_ptr().expose_provenance());
 }
@@ -36,8 +36,9 @@ pub(crate) fn end(name: &CStr) {
 fn request(number: usize, argument: usize) {
     let request = [number, argument, 0, 0, 0, 0];
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: to a processor, four rotations that cancel out and an exchange of a register with
-    // itself; to valgrind, a request that reads what `request` holds and answers in `rdx`.
+    // SAFETY: on a processor the sequence is four rotations that cancel out and an exchange of a
+    // register with itself. Valgrind reads `request`, which outlives the statement, and returns the
+    // answer in `rdx`, which is an output.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -51,7 +52,9 @@ fn request(number: usize, argument: usize) {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, with `x12`, `x10`, `x4` and `x3`.
+    // SAFETY: on a processor the sequence is four rotations of `x12` that cancel out and an `orr`
+    // of `x10` with itself. Valgrind reads `request`, which outlives the statement, from `x4`, and
+    // returns the answer in `x3`, which is an output.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",

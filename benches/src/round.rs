@@ -1,22 +1,22 @@
-//! Operations that can be done in rounds of many.
+//! Runs operations in rounds of many.
 
 use crate::latency;
 use crate::machine::kernel_time;
 use std::time::Instant;
 
-/// Requests or completions of most rounds; `ROUND` of `peer/bench.h`.
+/// Requests or completions in most rounds; `ROUND` of `peer/bench.h`.
 pub(crate) const ROUND: u64 = 64;
 
-/// How queues are used.
+/// Owner and locking of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// Ours, by one owner.
+    /// Our queues, with one owner.
     Single,
-    /// Ours, by several threads.
+    /// Our queues, shared by threads.
     Shared,
-    /// The peer's, with its locks.
+    /// The peer's queues, with locks.
     Default,
-    /// The peer's, told that there is one thread.
+    /// The peer's queues, in its single-threaded mode.
     SingleThreaded,
 }
 
@@ -36,21 +36,21 @@ pub(crate) struct Round {
     pub(crate) case: String,
     pub(crate) who: String,
     pub(crate) mode: Mode,
-    /// Operations of a round.
+    /// Number of operations in a round.
     pub(crate) operations: u64,
-    /// Does one; its first request has this identifier. Answers how many nanoseconds the
-    /// operations took.
+    /// Runs a round whose first request has the given identifier. Returns the nanoseconds of the
+    /// operations.
     pub(crate) run: Box<dyn FnMut(u64) -> u64>,
 }
 
 impl Round {
-    /// What it is called where it was counted or timed.
+    /// Name in the output.
     pub(crate) fn name(&self) -> String {
         format!("{}\t{}\t{}", self.case, self.who, self.mode.name())
     }
 }
 
-/// Times calls, or samples each; what each answers is looked at afterwards.
+/// Times the calls together, or samples each one; asserts afterwards that all succeeded.
 pub(crate) fn timed(calls: usize, mut call: impl FnMut(usize) -> bool) -> u64 {
     if latency::is_sampled() {
         assert!(latency::sample(calls, call), "room, and something to poll");
@@ -66,8 +66,8 @@ pub(crate) fn timed(calls: usize, mut call: impl FnMut(usize) -> bool) -> u64 {
     nanoseconds
 }
 
-/// Times operations. What a simulated kernel takes is left out: it says nothing about a real one, and
-/// is no provider's.
+/// Times operations. The time of a simulated kernel is subtracted: it differs from a real one's,
+/// and belongs to no provider.
 pub(crate) fn time(operations: impl FnOnce()) -> u64 {
     let before = kernel_time();
     let start = Instant::now();
@@ -76,7 +76,7 @@ pub(crate) fn time(operations: impl FnOnce()) -> u64 {
     nanoseconds.saturating_sub(kernel_time() - before)
 }
 
-/// The one in the middle.
+/// The median.
 pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
     let mut of: Vec<f64> = of.collect();
     of.sort_unstable_by(f64::total_cmp);

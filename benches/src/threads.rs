@@ -1,7 +1,8 @@
-//! Several threads that post and poll at the same time, on a device that stands still meanwhile.
+//! Measures several threads that post and poll at the same time, on a device that stands still in
+//! the meantime.
 //!
-//! Threads have queues of their own, or share one queue; or one posts while another polls. Each is
-//! pinned to a core of its own.
+//! The threads have queues of their own, or share one queue, or one posts while another polls. Each
+//! is pinned to a core of its own.
 
 use crate::bed::{Base, Given, Poller as _};
 use crate::cores;
@@ -16,23 +17,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Requests that are posted, then polled, in a round; of all threads that share a queue.
+/// Requests that are posted, then polled, in a round, in total over the threads that share a queue.
 const REQUESTS: u64 = 2048;
-/// Requests of a queue: those of two rounds are pending where one posts while another polls.
+/// Depth of a queue: two rounds are pending when one thread posts while another polls.
 const DEPTH: u32 = 2 * REQUESTS as u32;
-/// Rounds before anything is timed, and rounds that are.
+/// Rounds before the measurement, and rounds that are measured.
 const WARM_UP: usize = 5;
 const ROUNDS: usize = 100;
 
-/// What a thread has.
+/// The queues of a thread.
 trait Lane: Send {
-    /// Posts so many requests, one by one.
+    /// Posts `count` requests, one by one.
     fn post(&mut self, first: u64, count: u64);
-    /// Polls one by one until there were so many completions.
+    /// Polls one by one until there were `count` completions.
     fn poll(&mut self, count: u64);
 }
 
-/// What a thread does at a time.
+/// A thread's work in a phase.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Post,
@@ -63,7 +64,7 @@ impl Lane for Own {
     }
 }
 
-/// The same, of all threads.
+/// The same, shared by all threads.
 struct Shared {
     given: Arc<Given>,
     queues: Arc<(SharedQueuePair<Rc>, SharedCompletionQueue)>,
@@ -86,7 +87,7 @@ impl Lane for Shared {
     }
 }
 
-/// Half of the queues: one posts, and another polls.
+/// One half of the queues: one thread posts, and another polls.
 enum Half {
     Poster(Arc<Given>, SendHalf<Rc>),
     Poller(CompletionQueue, u64),
@@ -123,7 +124,7 @@ impl Lane for Theirs {
     }
 }
 
-/// Polls until there were so many.
+/// Polls until there were `count` completions.
 fn polled(count: u64, mut poll: impl FnMut() -> Option<usize>) {
     let mut polled = 0;
     while polled < count {
@@ -131,12 +132,12 @@ fn polled(count: u64, mut poll: impl FnMut() -> Option<usize>) {
     }
 }
 
-/// Lets threads work at the same time.
+/// Runs threads at the same time.
 struct Together {
-    /// How many times work was given out, and how many threads have done it since.
+    /// Number of times that work was handed out, and number of threads that have finished it.
     given: AtomicUsize,
     done: AtomicUsize,
-    /// When each began and ended, in nanoseconds since `start`.
+    /// Begin and end of each thread's work, in nanoseconds since `start`.
     times: Vec<[AtomicU64; 2]>,
     start: Instant,
 }
@@ -151,7 +152,7 @@ impl Together {
         self.done.fetch_add(1, Ordering::Release);
     }
 
-    /// How long all of them took together, and each.
+    /// Duration of all work together, and of each thread's.
     fn took(&self) -> (f64, Vec<f64>) {
         let at =
             |which: usize| self.times.iter().map(move |both| both[which].load(Ordering::Relaxed));
@@ -161,20 +162,20 @@ impl Together {
     }
 }
 
-/// What is measured of threads.
+/// A measurement of threads.
 struct Case<'a> {
     name: &'a str,
     who: &'a str,
     mode: Mode,
-    /// What each thread does in a phase; between phases, the device works.
+    /// Each thread's work in a phase; the device works between phases.
     phases: &'a [&'a [Work]],
     /// Requests of a thread in a phase.
     requests: u64,
 }
 
 impl Case<'_> {
-    /// Does rounds with these lanes, one a thread, and prints what each phase took: of all threads
-    /// together, and of the one that took longest, for one request.
+    /// Runs rounds with these lanes, one per thread, and prints the time of a request in each
+    /// phase: over all threads together, and in the thread that took longest.
     fn run(&self, machine: &Machine, mut lanes: Vec<Box<dyn Lane>>) {
         let threads = lanes.len();
         let together = Together {
@@ -183,14 +184,14 @@ impl Case<'_> {
             times: (0..threads).map(|_| Default::default()).collect(),
             start: Instant::now(),
         };
-        // Work number `n` is that of phase `n % phases`.
+        // Work number `n` belongs to phase `n % phases`.
         let phase_of = |number: usize| self.phases[number % self.phases.len()];
         let requests = self.requests;
         let work = |lane: &mut dyn Lane, number: usize, thread: usize| {
             let first = number as u64 * requests;
             match phase_of(number)[thread] {
                 Work::Post => lane.post(first, requests),
-                // Where one posts while another polls, there is nothing yet at first.
+                // If one posts while another polls, there is no completion in the first phase.
                 Work::Poll if number == 0 => {}
                 Work::Poll => lane.poll(requests),
             }
@@ -253,7 +254,7 @@ impl Case<'_> {
     }
 }
 
-/// 1, 2, 4 and so on, and as many as there are cores.
+/// Powers of two up to the number of cores, and that number.
 fn numbers(cores: usize) -> Vec<usize> {
     let mut numbers: Vec<_> =
         std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n < cores).collect();
@@ -261,10 +262,10 @@ fn numbers(cores: usize) -> Vec<usize> {
     numbers
 }
 
-/// One posts while the other polls what was posted before.
+/// One thread posts while the other polls earlier requests.
 const APART: &[&[Work]] = &[&[Work::Post, Work::Poll]];
 
-/// Measures all of it, ours and that of every peer that can be used by threads.
+/// Measures all cases, for our driver and for every peer whose queues threads can use.
 pub(crate) fn run(machine: &Machine, peers: &[Library]) {
     let cores = cores::usable().len();
     println!("machine\t{}", cores::model());
@@ -310,7 +311,8 @@ fn own(machine: &Machine) -> Box<dyn Lane> {
     let base = Base::new(machine);
     let (given, cq) = (Arc::new(Given::new(&base)), base.cq(DEPTH));
     let qp = base.loopback(&cq, DEPTH);
-    // The queues keep what they are made from; the memory stays.
+    // The queues keep their context and domain alive; the leaked `base` keeps the memory
+    // registered.
     std::mem::forget(base);
     Box::new(Own { given, qp, cq, sum: 0 })
 }

@@ -1,6 +1,6 @@
-//! What the examples share: starting, and finding a device.
+//! Shared code of the examples: starting, and finding a device.
 
-// Each example uses part of it.
+// Each example uses a part of this module.
 #![allow(dead_code)]
 
 pub(crate) mod one_way;
@@ -10,10 +10,10 @@ use mlx5_sim::{SimConfig, Simulator};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What a program comes to.
+/// Result of a program.
 pub(crate) type Done = Result<(), Box<dyn Error>>;
 
-/// Runs a program that takes no arguments. What failed is told in words, on standard error.
+/// Runs a program that takes no arguments. Prints an error as text on standard error.
 pub(crate) fn start(about: &str, run: impl FnOnce() -> Done) -> ExitCode {
     let name = env!("CARGO_BIN_NAME");
     let argument = std::env::args_os().nth(1).map(|argument| argument.display().to_string());
@@ -36,16 +36,16 @@ pub(crate) fn start(about: &str, run: impl FnOnce() -> Done) -> ExitCode {
     }
 }
 
-/// An open device, with what is to be known of its first port.
+/// An open device, and the attributes of its first port.
 pub(crate) struct Setup {
     pub(crate) context: Context,
     pub(crate) port: LocalPort,
-    /// What simulates the device, if something does.
+    /// The simulator, if the device is simulated.
     pub(crate) simulator: Option<Simulator>,
 }
 
-/// Opens the first mlx5 device of this machine. Where there is none, a simulated ConnectX takes its
-/// place: it lives in this process, and needs neither hardware nor privileges.
+/// Opens the first mlx5 device of this machine. If there is none, it simulates a ConnectX in this
+/// process, which needs neither hardware nor privileges.
 pub(crate) fn open() -> Result<Setup, Box<dyn Error>> {
     match mlx5::devices()?.first() {
         Some(device) => {

@@ -1,4 +1,4 @@
-//! A connection on which messages go one way, to whoever waits for them on a channel.
+//! A connection with messages in one direction; a channel announces their completions.
 
 use super::{Done, Setup};
 use mlx5::{
@@ -7,20 +7,19 @@ use mlx5::{
 };
 use std::error::Error;
 
-/// How many messages there are.
+/// Number of messages.
 pub(crate) const MESSAGES: u64 = 5;
 const MESSAGE: usize = 64;
 
-/// The side that receives, with a request posted for each message. Its completions are announced on
-/// a channel.
+/// The receiving side, with a receive posted for each message. A channel announces its completions.
 pub(crate) struct Receiver {
     pub(crate) cq: CompletionQueue,
     inbox: MemoryRegion,
-    // Dropped with the rest: the connection ends with it.
+    // Held only to be dropped with the rest: the connection ends then.
     _qp: QueuePair<Rc>,
 }
 
-/// The side that sends.
+/// The sending side.
 pub(crate) struct Sender {
     pub(crate) cq: CompletionQueue,
     qp: QueuePair<Rc>,
@@ -54,7 +53,7 @@ pub(crate) fn connect(
 }
 
 impl Receiver {
-    /// Takes what has come; gives how many messages that were.
+    /// Polls all completions; returns the number of messages.
     pub(crate) fn drain(&mut self) -> Result<u64, Box<dyn Error + Send + Sync>> {
         let mut count = 0;
         let mut completions = self.cq.completions()?;
@@ -67,7 +66,7 @@ impl Receiver {
     }
 }
 
-/// Prints the message that a completion tells of.
+/// Prints the message of a completion.
 fn print(
     inbox: &MemoryRegion,
     completion: &WorkCompletion<'_>,
@@ -89,8 +88,8 @@ impl Sender {
         Ok(batch.complete()?)
     }
 
-    /// Takes completions of what was sent; gives how many succeeded, and fails with the first that
-    /// did not.
+    /// Polls completions of sends; returns the number of successful ones, and fails with the first
+    /// error.
     pub(crate) fn done(&mut self) -> Result<u64, Box<dyn Error>> {
         let (mut done, mut failed) = (0, None);
         self.cq.poll(16, |completion| match completion.status() {

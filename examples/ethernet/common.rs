@@ -1,6 +1,6 @@
-//! What the examples of Ethernet share: a simulated wire, and frames with UDP in them.
+//! Shared code of the Ethernet examples: a simulated wire, and frames with UDP datagrams.
 
-// Each example uses part of it.
+// Each example uses a part of this module.
 #![allow(dead_code)]
 
 use mlx5::ethernet::EthernetQueue;
@@ -9,10 +9,10 @@ use mlx5_sim::{PortConfig, SimConfig, Simulator};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What a program comes to.
+/// Result of a program.
 pub(crate) type Done = Result<(), Box<dyn Error>>;
 
-/// Ends a program: what failed is told in words, on standard error.
+/// Ends a program. Prints an error as text on standard error.
 pub(crate) fn exit(done: Done) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -26,7 +26,7 @@ pub(crate) fn exit(done: Done) -> ExitCode {
 /// Bytes of Ethernet, IPv4 and UDP headers.
 pub(crate) const HEADERS: usize = 42;
 
-/// Two machines on one simulated wire, with a ConnectX each.
+/// Two machines on one simulated wire, each with a ConnectX.
 pub(crate) struct Wire {
     pub(crate) near: Context,
     pub(crate) far: Context,
@@ -42,7 +42,7 @@ impl Wire {
     }
 }
 
-/// The first Ethernet port of a device of this machine.
+/// Opens a device of this machine; returns it with its first Ethernet port.
 pub(crate) fn open(device: &str) -> Result<(Context, u8), Box<dyn Error>> {
     let context = mlx5::open(Some(device))?;
     for port in 1..=context.num_ports() as u8 {
@@ -53,7 +53,7 @@ pub(crate) fn open(device: &str) -> Result<(Context, u8), Box<dyn Error>> {
     Err(format!("{device} has no Ethernet port").into())
 }
 
-/// An address as people write it: `02:00:00:00:00:01`.
+/// Parses an address like `02:00:00:00:00:01`.
 pub(crate) fn mac(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("{text} is not a MAC address: write it as 02:00:00:00:00:01");
     let bytes: Result<Vec<u8>, _> =

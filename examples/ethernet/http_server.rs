@@ -1,8 +1,8 @@
-//! An HTTP server without the kernel's network stack: smoltcp's TCP on a queue of packets.
+//! An HTTP server without the kernel's network stack: smoltcp's TCP on a packet queue.
 //!
-//! `cargo run --example http_server` fetches a page from it over a simulated wire. On a ConnectX, as root or
-//! with CAP_NET_RAW: `http_server mlx5_0 --mac 02:00:00:00:00:02 --ip 192.0.2.2/24`, and from another machine of
-//! that network `curl http://192.0.2.2/`.
+//! `cargo run --example http_server` fetches a page from it over a simulated wire. On a ConnectX,
+//! as root or with CAP_NET_RAW: `http_server mlx5_0 --mac 02:00:00:00:00:02 --ip 192.0.2.2/24`, and
+//! on another machine of that network `curl http://192.0.2.2/`.
 
 mod common;
 
@@ -24,34 +24,34 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(about = "An HTTP server on a queue of packets")]
 struct Arguments {
-    /// The device; without one, a simulated wire is made
+    /// The device; without one, the program simulates a wire
     device: Option<String>,
     /// The server's Ethernet address
     #[arg(long, value_parser = mac, default_value = "02:00:00:00:00:02")]
     mac: [u8; 6],
-    /// Its address, and the length of the network's prefix
+    /// The server's IP address, and the length of the network's prefix
     #[arg(long, value_parser = network, default_value = "192.0.2.2/24")]
     ip: Ipv4Cidr,
 }
 
-/// An address with the length of its network's prefix.
+/// Parses an address with the length of its network's prefix.
 fn network(text: &str) -> Result<Ipv4Cidr, String> {
     text.parse().map_err(|()| format!("{text} is not an address with a prefix, as 192.0.2.2/24"))
 }
 
-/// Bytes of the longest frame, its check sequence apart.
+/// Bytes of the longest frame, without its check sequence.
 const LONGEST: usize = 1514;
-/// Frames that are taken from the queue at a time, and are not yet seen by the stack.
+/// Maximum number of frames that are taken from the queue before the stack reads them.
 const BURST: usize = 64;
 
-/// The link of a stack.
+/// The link layer of a stack.
 struct Link {
     queue: EthernetQueue,
     arrived: VecDeque<Frame>,
     _rules: [FlowRule; 2],
 }
 
-/// Whether no checksum that the device has judged is wrong: the stack computes none.
+/// Whether the device found no wrong checksum. The stack does not check any.
 fn is_good(packet: &Packet<'_>) -> bool {
     let Some(headers) = packet.completion().packet_headers() else { return true };
     let network = headers.network() != Some(NetworkHeader::Ipv4) || headers.network_ok();
@@ -59,14 +59,14 @@ fn is_good(packet: &Packet<'_>) -> bool {
 }
 
 impl Link {
-    /// What is sent to an Ethernet address, and to all.
+    /// Receives frames to an Ethernet address, and broadcasts.
     fn new(queue: EthernetQueue, mac: [u8; 6]) -> Result<Self, mlx5::Error> {
         let to = |mac| queue.attach(&Rule::new().ethernet(Ethernet::new().dst_mac(mac)));
         let rules = [to(mac)?, to([0xff; 6])?];
         Ok(Self { queue, arrived: VecDeque::with_capacity(BURST), _rules: rules })
     }
 
-    /// Takes what has arrived from the queue.
+    /// Takes received frames from the queue.
     fn take(&mut self) {
         let Self { queue, arrived, .. } = self;
         let burst = queue.receive(|packets| {
@@ -82,7 +82,7 @@ impl Link {
     }
 }
 
-/// A frame that arrived. It is the stack's until it has read it.
+/// A received frame. It is dropped once the stack has read it.
 struct Arrived(Frame);
 
 impl RxToken for Arrived {
@@ -91,7 +91,7 @@ impl RxToken for Arrived {
     }
 }
 
-/// A buffer for a frame to be sent.
+/// A buffer for an outgoing frame.
 struct Outbound<'a> {
     queue: &'a mut EthernetQueue,
     frame: Frame,
@@ -119,7 +119,7 @@ impl Device for Link {
         let arrived = self.arrived.pop_front()?;
         match self.queue.frame() {
             Some(frame) => Some((Arrived(arrived), Outbound { queue: &mut self.queue, frame })),
-            // Later: the answer needs a buffer.
+            // The stack needs a buffer for the answer, so the frame waits.
             None => {
                 self.arrived.push_front(arrived);
                 None
@@ -137,7 +137,7 @@ impl Device for Link {
         capabilities.medium = Medium::Ethernet;
         capabilities.max_transmission_unit = LONGEST;
         capabilities.max_burst_size = Some(BURST);
-        // The device computes and judges them.
+        // The device computes and checks them.
         capabilities.checksum.ipv4 = Checksum::None;
         capabilities.checksum.tcp = Checksum::None;
         capabilities.checksum.udp = Checksum::None;
@@ -167,7 +167,7 @@ impl Stack {
         Ok(Self { link, interface, sockets, socket })
     }
 
-    /// Lets the stack work, and returns its socket.
+    /// Polls the stack, and returns its socket.
     fn poll(&mut self) -> &mut tcp::Socket<'static> {
         self.interface.poll(Instant::now(), &mut self.link, &mut self.sockets);
         self.sockets.get_mut(self.socket)
@@ -177,9 +177,9 @@ impl Stack {
 /// A server of one page, one client at a time.
 struct Server {
     stack: Stack,
-    /// What the client has asked so far.
+    /// The client's request so far.
     asked: Vec<u8>,
-    /// What is left of the answer.
+    /// Rest of the answer.
     answer: VecDeque<u8>,
     page: String,
 }
@@ -250,7 +250,7 @@ fn page(lines: usize) -> String {
     (0..lines).map(|n| format!("line {n} of a page that no kernel has sent\n")).collect()
 }
 
-/// Fetches a page over the simulated wire, by another stack.
+/// Fetches a page over the simulated wire, with a second stack.
 fn fetch(arguments: &Arguments, path: &str, page: String) -> Result<Vec<u8>, Box<dyn Error>> {
     const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 1];
     let wire = Wire::new()?;

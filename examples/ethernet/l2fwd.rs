@@ -1,9 +1,12 @@
-//! Forwards Ethernet packets: each one that arrives for one address goes on to another, with the port's own
-//! packets left to the network interface. No packet is copied, and none costs an allocation. Where the device
-//! can, packets share receives: it is told of memory for 64 of them at a time.
+//! Forwards Ethernet packets: a packet to one address goes on to another one. The port's own
+//! packets are left to the network interface.
 //!
-//! `cargo run --release --example l2fwd` shows it on a simulated wire. On a ConnectX, as root or with
-//! CAP_NET_RAW: `l2fwd mlx5_0 --take 02:00:00:00:00:01 --next 02:00:00:00:00:02 --own 02:00:00:00:00:01`.
+//! Forwarding copies no packet and allocates no memory. If the device supports it, packets share
+//! receives: the program then posts memory for 64 of them at a time.
+//!
+//! `cargo run --release --example l2fwd` runs it on a simulated wire. On a ConnectX, as root or
+//! with CAP_NET_RAW: `l2fwd mlx5_0 --take 02:00:00:00:00:01 --next 02:00:00:00:00:02 --own
+//! 02:00:00:00:00:01`.
 
 mod common;
 
@@ -20,23 +23,23 @@ use std::time::{Duration, Instant};
 #[derive(Parser)]
 #[command(about = "Forwards Ethernet packets")]
 struct Arguments {
-    /// The device; without one, a simulated wire is made
+    /// The device; without one, the program simulates a wire
     device: Option<String>,
-    /// Packets to this address are forwarded
+    /// Address of the packets to forward
     #[arg(long, value_parser = mac, default_value = "02:00:00:00:00:01")]
     take: [u8; 6],
-    /// They go to this one
+    /// Destination of the forwarded packets
     #[arg(long, value_parser = mac, default_value = "02:00:00:00:00:02")]
     next: [u8; 6],
-    /// And come from this one
+    /// Source address of the forwarded packets
     #[arg(long, value_parser = mac, default_value = "02:00:00:00:00:01")]
     own: [u8; 6],
-    /// Packets to send through the simulated wire
+    /// Number of packets to send through the simulated wire
     #[arg(long, default_value_t = 10_000)]
     packets: u64,
 }
 
-/// Forwards the packets of a burst: only their addresses change.
+/// Forwards the packets of a burst; only their addresses change.
 fn forward<M: Mode>(
     queue: &mut EthernetQueue<M>,
     own: [u8; 6],
@@ -72,11 +75,12 @@ fn run() -> Done {
     }
 }
 
-/// Bytes of a stride, of which a packet of an MTU of 1500 takes one, and strides of a receive, if it can have as few.
+/// Bytes of a stride, and strides of a receive if the device allows so few. A packet of an MTU of
+/// 1500 takes one stride.
 const STRIDE: u32 = 2048;
 const STRIDES: u32 = 64;
 
-/// The strides of a receive, if packets can share receives.
+/// Number of strides of a receive, if packets can share receives.
 fn strides(context: &Context) -> Option<u32> {
     let fewest = context.query_device().ethernet.striding?.fewest_strides(STRIDE)?;
     Some(fewest.max(STRIDES))
@@ -98,7 +102,7 @@ fn forever<M: Mode>(mut queue: EthernetQueue<M>, arguments: &Arguments) -> Done 
     }
 }
 
-/// Sends packets through a forwarder on another machine of the simulated wire, and takes them there.
+/// Sends packets through a forwarder on another machine of the simulated wire, and receives them.
 fn simulated(arguments: &Arguments) -> Result<(u64, Duration), Box<dyn Error>> {
     let wire = Wire::new()?;
     let builder = forwarder(&wire.far, 1);
@@ -108,13 +112,13 @@ fn simulated(arguments: &Arguments) -> Result<(u64, Duration), Box<dyn Error>> {
     }
 }
 
-/// The same, with this forwarder.
+/// The same with a given forwarder.
 fn through<M: Mode>(
     mut forwarder: EthernetQueue<M>,
     wire: &Wire,
     arguments: &Arguments,
 ) -> Result<(u64, Duration), Box<dyn Error>> {
-    /// Packets on their way at a time.
+    /// Number of packets under way at a time.
     const WINDOW: u64 = 128;
     let to = |mac| Rule::new().ethernet(Ethernet::new().dst_mac(mac));
     let _taken = forwarder.attach(&to(arguments.take))?;
@@ -149,7 +153,7 @@ fn through<M: Mode>(
     Ok((passed, start.elapsed()))
 }
 
-/// Sends numbered packets, and looks that they come, in order and with the right addresses.
+/// Sends numbered packets, and checks that they arrive in order and with the right addresses.
 fn pass(
     source: &mut EthernetQueue,
     sink: &mut EthernetQueue,

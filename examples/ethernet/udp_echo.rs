@@ -1,8 +1,9 @@
-//! A UDP echo, which tells by the device's clock when datagrams arrived, however late the program saw them.
+//! A UDP echo that reports the arrival times of datagrams by the device's clock, however late the
+//! program reads them.
 //!
-//! `cargo run --example udp_echo` shows it on a simulated wire. On a ConnectX, as root or with
-//! CAP_NET_RAW: `udp_echo mlx5_0 --ip 192.0.2.7 --port 7777` answers what the network brings for that
-//! address, though the address is the network interface's: everything else stays there.
+//! `cargo run --example udp_echo` runs it on a simulated wire. On a ConnectX, as root or with
+//! CAP_NET_RAW: `udp_echo mlx5_0 --ip 192.0.2.7 --port 7777` answers datagrams to that address. The
+//! address may be the network interface's: all other packets still go to the interface.
 
 mod common;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 #[derive(Parser)]
 #[command(about = "A UDP echo with hardware timestamps")]
 struct Arguments {
-    /// The device; without one, a simulated wire is made
+    /// The device; without one, the program simulates a wire
     device: Option<String>,
     /// The address to answer for
     #[arg(long, default_value = "192.0.2.7")]
@@ -30,7 +31,7 @@ struct Arguments {
     port: u16,
 }
 
-/// The packets that are echoed.
+/// Selects the packets to echo.
 fn rule(ip: Ipv4Addr, port: u16) -> Rule {
     Rule::new()
         .ethernet(Ethernet::new())
@@ -38,13 +39,13 @@ fn rule(ip: Ipv4Addr, port: u16) -> Rule {
         .udp(Ports::new().dst_port(port))
 }
 
-/// What the echo has done.
+/// Counts and times of the echo.
 #[derive(Default)]
 struct Told {
     echoed: u64,
-    /// Packets with a wrong checksum, or with headers that are not those of the rule alone.
+    /// Packets with a wrong checksum, or with more headers than the rule has.
     dropped: u64,
-    /// When the last packet arrived at the device, in nanoseconds since 1970.
+    /// Arrival time of the last packet at the device, in nanoseconds since 1970.
     arrived: u64,
     /// The shortest time between two arrivals, in nanoseconds.
     shortest: Option<u64>,
@@ -70,8 +71,8 @@ impl Told {
     }
 }
 
-/// Whether the device found a UDP datagram in IPv4, with right checksums, and its header where it
-/// stands without options.
+/// Whether the device found a UDP datagram in IPv4 with right checksums, and its header at the
+/// offset that it has without options.
 fn is_good(packet: &Packet<'_>) -> bool {
     let Some(headers) = packet.completion().packet_headers() else { return false };
     let udp = headers.network() == Some(NetworkHeader::Ipv4)
@@ -80,8 +81,8 @@ fn is_good(packet: &Packet<'_>) -> bool {
     udp && whole && packet.len() >= HEADERS && packet[14] == 0x45
 }
 
-/// Sends back the packets of a burst: addresses and ports change places. The checksums stay right, for they
-/// are sums of the same words.
+/// Sends back the packets of a burst with addresses and ports exchanged. The checksums stay right,
+/// since they are sums of the same words.
 fn echo(queue: &mut EthernetQueue, clock: &Clock, told: &mut Told) -> Result<(), EthernetError> {
     let relation = clock.now().ok();
     queue.receive(|mut packets| {
@@ -128,7 +129,7 @@ fn run() -> Done {
     }
 }
 
-/// Asks an echo at the other end of the simulated wire.
+/// Sends datagrams to an echo at the other end of the simulated wire.
 fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Error>> {
     let wire = Wire::new()?;
     let clock = wire.far.clock()?;
@@ -155,7 +156,7 @@ fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Erro
             std::thread::yield_now();
         }
         let (good, answer) = answer.unwrap_or_default();
-        // But for the checksums, it is the datagram that is sent the other way.
+        // Except for the checksums, the answer is the datagram for the opposite direction.
         let expected = datagram(there, here, data.as_bytes());
         let same = answer[HEADERS..] == expected[HEADERS..] && answer[26..38] == expected[26..38];
         if !good || !same {

@@ -1,8 +1,9 @@
-//! An echo service: many connections, each a task of its own.
+//! An echo service with many connections, each in a task of its own.
 //!
 //! All connections receive into one pool of buffers, a shared receive queue, and complete on one
-//! completion queue, whose pump wakes the tasks. A message goes back from the buffer that it came in: a
-//! buffer belongs to the shared receive queue, or to the connection that got a message in it.
+//! completion queue, whose pump wakes the tasks. A message is sent back from the buffer that
+//! received it. A buffer belongs to the shared receive queue, or to the connection whose message it
+//! holds.
 //!
 //! Run it with `cargo run --example echo -- --help`.
 
@@ -23,12 +24,12 @@ use tokio::{runtime::Runtime, task::JoinSet, task::block_in_place, time::timeout
 /// An echo service: many connections on one shared receive queue and one completion queue
 #[derive(Subcommand)]
 enum Command {
-    /// Send everything back that comes, until killed
+    /// Send every message back, until killed
     Serve {
         #[command(flatten)]
         at: ListenArgs,
     },
-    /// Send messages on many connections, and check what comes back
+    /// Send messages on many connections, and check the answers
     Call {
         #[arg(long, default_value_t = 64)]
         connections: u32,
@@ -45,10 +46,10 @@ const BUFFERS: usize = 64;
 const BUFFER: usize = 64;
 const NONE: SendFlags = SendFlags::empty();
 
-/// What a request keeps: its buffer, if it has one.
+/// Value that a request keeps: the number of its buffer, if it has one.
 type Keep = Option<usize>;
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     site: Site,
     hub: Hub,
@@ -57,7 +58,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Posts all buffers, and works as long as completions come.
+    /// Posts all buffers, then runs `work` together with the pump.
     async fn work(site: Site, work: impl AsyncFnOnce(&Arc<Self>) -> Outcome) -> Outcome {
         let (hub, pump) = Hub::new(&site.pd.context(), 8192)?;
         let srq = hub.adopt_srq(site.pd.create_srq(BUFFERS as u32).build()?)?;
@@ -71,13 +72,13 @@ impl Shared {
         }
     }
 
-    /// Gives the buffer of a request, if it has one, to the shared receive queue.
+    /// Posts the buffer of a request, if it has one, to the shared receive queue.
     fn give_back(&self, keep: Keep) -> Outcome {
         let Some(start) = keep.map(|buffer| buffer * BUFFER) else { return Ok(()) };
         Ok(self.srq.try_post_recv(keep, self.buffers.sge(start..start + BUFFER)?)?)
     }
 
-    /// Gives back the buffers of messages whose connection has ended.
+    /// Posts the buffers of messages whose connection has ended.
     async fn tidy(&self) -> Outcome {
         let mut receives = self.srq.receives();
         while let Some(received) = receives.next().await {
@@ -87,12 +88,12 @@ impl Shared {
     }
 }
 
-/// What the device does, if it does it in time.
+/// Result of `work`, or an error if the device does not complete it in time.
 async fn in_time<T>(site: &Site, work: impl Future<Output = T>) -> Outcome<T> {
     timeout(site.limit, work).await.map_err(|_| withheld(site.limit).into())
 }
 
-/// The buffer of a request that has completed, and the length of what was received.
+/// The buffer of a completed request, and the length of the received message.
 fn parts(result: Result<Done<Keep>, Failed<Keep>>) -> (Keep, Outcome<usize>) {
     match result {
         Ok(done) => (done.keep, Ok(done.completion.byte_len().unwrap_or(0) as usize)),
@@ -110,7 +111,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Connects a queue pair in a way, which blocks.
+    /// Connects a queue pair with `connect`, which blocks.
     fn new(
         shared: &Arc<Shared>,
         connect: impl FnOnce(QueuePair<Rc>) -> Result<mlx5_cm::Connection, ConnectionFailed>,
@@ -124,7 +125,7 @@ impl Connection {
         Ok(Self { shared: Arc::clone(shared), qp, link, inbox })
     }
 
-    /// Sends everything back that comes, until it fails.
+    /// Sends every message back, until the connection fails.
     async fn echo(&mut self) -> Outcome<Infallible> {
         let Self { shared, qp, link, inbox } = self;
         let mut sends = qp.sends();
@@ -150,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// Sends messages, one after the other, and checks what comes back.
+    /// Sends messages, one after the other, and checks the answers.
     async fn call(&mut self, number: u32, messages: u32) -> Outcome {
         let Self { shared, qp, link, inbox } = self;
         let calls = async {
@@ -175,10 +176,11 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, and gives its buffers back: what is posted is flushed.
+    /// Ends the connection and posts its buffers again. Closing flushes the posted requests.
     async fn close(mut self) -> Outcome {
         let mut sends = self.qp.sends();
-        // Its number is nobody else's as long as it is there.
+        // While the queue pair exists, no other one gets its number, and `inbox` has its receives
+        // only.
         let _qp = in_time(&self.shared.site, self.qp.close()).await??;
         while let Some(sent) = sends.next().await {
             self.shared.give_back(parts(sent).0)?;
@@ -198,7 +200,7 @@ async fn hung_up(link: &mut Readable<Link>) -> Outcome<Infallible> {
 
 /// Serves a connection until it fails.
 async fn attend(shared: &Arc<Shared>, request: Request) -> Outcome<Infallible> {
-    // A client that takes no answers may not keep the buffers that all share.
+    // Limits the retries, so that a client that accepts no answers cannot hold the shared buffers.
     let retries = RetryCount::new(6)?;
     let mut connection = Connection::new(shared, |qp| {
         request.timeout(PATIENCE).own_rnr_retry_count(retries).accept(qp, &[])

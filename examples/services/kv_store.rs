@@ -1,10 +1,10 @@
-//! A key-value store whose server does nothing for a get.
+//! A key-value store whose server takes no part in a get.
 //!
 //! The server's table is memory that clients may read. A client gets a value by an RDMA READ of the
-//! key's slot, in which the server's processor has no part. So a read may meet a write half-way: a
-//! slot has a checksum of the rest, its version included, and a client that finds it wrong reads
-//! again. To put, a client writes into a mailbox of its own in the server's memory, with immediate
-//! data that wakes the server. The server alone writes to the table, and answers with the version.
+//! key's slot, without the server's processor. So a read may see a write half-way. A slot therefore
+//! has a checksum of its other bytes, version included, and a client that finds it wrong reads
+//! again. To put, a client writes into its own mailbox in the server's memory, with immediate data
+//! that wakes the server. Only the server writes to the table, and it answers with the version.
 //!
 //! Run it with `cargo run --example kv_store -- --help`.
 
@@ -44,7 +44,7 @@ enum Command {
     },
     /// Put and get the same few keys as fast as possible, and check each value
     Load {
-        /// How often
+        /// Number of rounds
         #[arg(long, default_value_t = 100)]
         rounds: usize,
         #[command(flatten)]
@@ -53,11 +53,12 @@ enum Command {
 }
 
 const SLOTS: usize = 256;
-/// Bytes of a slot: checksum of the rest, version; then key and value, with a zero behind each.
+/// Bytes of a slot: a checksum of the rest, the version, and the key and the value, each followed
+/// by a zero.
 const SLOT: usize = 256;
 const TEXT: usize = 16;
 
-/// What a slot holds. Version 0 is an empty slot.
+/// Contents of a slot. Version 0 is an empty slot.
 #[derive(Default)]
 struct Entry {
     version: u64,
@@ -84,7 +85,7 @@ impl Entry {
         Ok(slot)
     }
 
-    /// Reads a slot of memory; none if it is read while it is written.
+    /// Decodes a slot of memory; `None` if it was read in the middle of a write.
     fn decode(memory: &MemoryRegion, slot: usize) -> Outcome<Option<Self>> {
         let mut bytes = [0; SLOT];
         memory.read_at(slot * SLOT, &mut bytes)?;
@@ -97,7 +98,7 @@ impl Entry {
     }
 }
 
-/// Looks for a key: its slot, or the empty one where it would be, and what is there.
+/// Finds a key: its slot, or the empty slot where it would go, with the contents.
 fn find(key: &str, mut read: impl FnMut(usize) -> Outcome<Entry>) -> Outcome<(usize, Entry)> {
     let first = hash(key.as_bytes()) as usize;
     for slot in (0..SLOTS).map(|step| first.wrapping_add(step) % SLOTS) {
@@ -114,7 +115,7 @@ fn serve(listener: Listener, site: &Site, step: bool) -> Outcome {
     let table = site.pd.memory(SLOTS * SLOT).access(rights).register()?;
     table.write_at(0, &Entry::default().encode()?.repeat(SLOTS))?;
     let readable = table.remote_slice(..)?.cast::<[u8; SLOT]>()?;
-    // Clients read it at any time; who has the lock writes.
+    // Clients read the table at any time; a thread writes only with the lock.
     let table = Mutex::new(table);
     common::serve(listener, |request, number| {
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
@@ -122,7 +123,7 @@ fn serve(listener: Listener, site: &Site, step: bool) -> Outcome {
         let regions = [readable.to_bytes(), mailbox.remote_slice(..)?.to_bytes()].concat();
         let mut end = site.accept(request, number, &regions)?;
         loop {
-            // Completions of answers come here, too.
+            // Completions of answers arrive here, too.
             if end.next()?.as_completion().opcode() == CompletionOpcode::ReceiveRdmaWithImm {
                 let letter = Entry::decode(&mailbox, 0)?.ok_or("the letter is damaged")?;
                 let version = put(&table, letter, step)? as u32;
@@ -156,7 +157,7 @@ struct Client<'a> {
     memory: MemoryRegion,
     table: RemoteSlice<[u8; SLOT]>,
     mailbox: RemoteSlice,
-    /// Reads that met a write.
+    /// Number of reads that saw a write half-way.
     torn: usize,
 }
 
@@ -167,7 +168,7 @@ impl Client<'_> {
         let (to, from) = (self.mailbox.start(), self.memory.whole()?);
         self.end.post(|wr| wr.rdma_write_imm(to, [0; 4]).sge(from))?;
         let mut version = None;
-        // The write and the answer complete, in any order.
+        // The write and the answer complete in any order.
         for _ in 0..2 {
             version = self.end.done()?.as_completion().imm_data().or(version);
         }
@@ -183,7 +184,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads a slot, again if it meets a write.
+    /// Reads a slot, and reads again if the slot is being written.
     fn read(&mut self, slot: usize) -> Outcome<Entry> {
         let (from, to) = (self.table.at(slot)?, self.memory.whole()?);
         let begun = Instant::now();
@@ -204,7 +205,7 @@ impl Client<'_> {
         }
     }
 
-    /// Puts values that can be checked, and checks what it and others put.
+    /// Puts values that can be checked, and checks those of this client and of others.
     fn load(&mut self, rounds: usize) -> Outcome<String> {
         for round in 0..rounds {
             let key = ["red", "green", "blue"][round % 3];
@@ -219,7 +220,7 @@ impl Client<'_> {
     }
 }
 
-/// Does something at a server, and prints what came of it.
+/// Runs `work` at a server, and prints its result.
 fn with_server(
     kernel: Arc<dyn Kernel>,
     at: &ServerArgs,

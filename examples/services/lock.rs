@@ -1,16 +1,18 @@
-//! A lock service whose server only lends the memory.
+//! A lock service whose server only provides the memory.
 //!
-//! A lock is a word in the server's memory: a fencing token in its upper half, and in its lower half
-//! the number of the client that has it, or 0. A client takes it by compare-and-swap, with the next
-//! token, and gives it back by another. Whoever finds it taken backs off and looks again. What a
-//! lock protects here is a counter beside it.
+//! A lock is a word in the server's memory. Its upper half is a fencing token, and its lower half
+//! is the number of the client that holds the lock, or 0. A client takes the lock by a
+//! compare-and-swap that sets the next token, and frees it by another one. A client that finds the
+//! lock taken backs off and reads again. The lock here protects a counter next to it.
 //!
-//! The server frees the locks of a client that hangs up, by compare-and-swap as well: the device's
-//! atomics are atomic to each other, not to the processor. Such a client may not know it yet. Where
-//! that matters, what the lock protects refuses a token that is older than one that it has seen.
+//! The server frees the locks of a client that hangs up, also by compare-and-swap through the
+//! device: the device's atomics are atomic to each other, not to the processor. Such a client may
+//! not know yet that it lost the lock. If that matters, the protected resource must refuse a token
+//! that is older than the newest it has seen.
 //!
-//! When the server dies, the connection manager says so or a request fails, and so does each client.
-//! With `--patience` it then goes back to work, with a new queue pair, as soon as a server is there.
+//! When the server dies, the connection manager reports it or a request fails, and the client
+//! fails. With `--patience` the client connects again with a new queue pair as soon as a server
+//! runs.
 //!
 //! Run it with `cargo run --example lock -- --help`.
 
@@ -28,28 +30,28 @@ use std::time::{Duration, Instant};
 /// A lock service: compare-and-swap on words in the server's memory, with fencing tokens
 #[derive(Subcommand)]
 enum Command {
-    /// Lend the memory of 64 locks until killed
+    /// Provide the memory of 64 locks until killed
     Serve {
         #[command(flatten)]
         at: ListenArgs,
     },
     /// Take a lock, and keep it until killed
     Hold {
-        /// Its number, below 64
+        /// Number of the lock, below 64
         #[arg(value_parser = value_parser!(u16).range(..i64::from(LOCKS)))]
         lock: u16,
         #[command(flatten)]
         at: ServerArgs,
     },
-    /// Count up what a lock protects, each time under the lock
+    /// Increment the counter that a lock protects, each time under the lock
     Count {
-        /// Its number, below 64
+        /// Number of the lock, below 64
         #[arg(value_parser = value_parser!(u16).range(..i64::from(LOCKS)))]
         lock: u16,
-        /// How often
+        /// Number of increments
         #[arg(long, default_value_t = 10)]
         rounds: u32,
-        /// Wait so long for a new server when the server is lost
+        /// Time to wait for a new server if the server is lost
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         patience: u64,
         #[command(flatten)]
@@ -58,14 +60,14 @@ enum Command {
 }
 
 const LOCKS: u16 = 64;
-/// What a lock consists of: its word, and the counter that it protects.
+/// A lock: its word, and the counter that it protects.
 type Lock = [u64; 2];
 /// The shortest and the longest time to back off.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
-/// How long to wait before another try to reach a server.
+/// Pause before the next try to reach a server.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The word of a lock that a client has, or nobody.
+/// The word of a lock that a client holds, or that is free if `client` is 0.
 fn word(token: u32, client: u32) -> u64 {
     u64::from(token) << 32 | u64::from(client)
 }
@@ -75,10 +77,10 @@ fn parts(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// Someone who takes and frees locks: a client, or the server for clients that are gone.
+/// Takes and frees locks, for a client, or in the server for clients that have gone.
 struct Locker<'a> {
     end: &'a mut End,
-    /// Where a request puts what it found.
+    /// Buffer for the result of a request.
     found: &'a MemoryRegion,
     locks: RemoteSlice<Lock>,
     number: u32,
@@ -97,14 +99,14 @@ impl Locker<'_> {
         self.found()
     }
 
-    /// Puts `new` in place of `old`, if that is what is there. Gives what was there.
+    /// Replaces the word with `new` if it is `old`. Returns the previous word.
     fn swap(&mut self, at: RemoteAddress, old: u64, new: u64) -> Outcome<u64> {
         let to = self.found.whole()?;
         self.end.request(|wr| wr.atomic_cmp_swp(at, old, new).sge(to))?;
         self.found()
     }
 
-    /// Takes a lock; gives the fencing token. It waits as long as another client has the lock.
+    /// Takes a lock; returns the fencing token. Waits while another client holds the lock.
     fn lock(&mut self, lock: u16) -> Outcome<u32> {
         let (at, mut pause) = (self.locks.at(lock.into())?, PAUSE.0);
         let mut seen = self.read(at)?;
@@ -123,7 +125,7 @@ impl Locker<'_> {
                 println!("client {} waits: client {client} has lock {lock}", self.number);
             }
             thread::sleep(pause);
-            // Clients that found it taken together shall not all come back together.
+            // The pauses differ, so that waiting clients do not all return at the same time.
             pause = (pause * 2 + PAUSE.0 * (self.number % 8)).min(PAUSE.1);
             seen = self.read(at)?;
         }
@@ -140,12 +142,12 @@ impl Locker<'_> {
         }
     }
 
-    /// Counts up what a lock protects.
+    /// Increments the counter that a lock protects.
     fn count(&mut self, lock: u16) -> Outcome {
         let token = self.lock(lock)?;
         let at = self.locks.cast::<u64>()?.at(2 * usize::from(lock) + 1)?;
         let counter = self.read(at)? + 1;
-        // Carried out before what is posted later: nobody waits for it here.
+        // The device executes the write before later requests, so there is no need to wait for it.
         self.end.qp.post(|batch| {
             let write = batch.wr(0, SendFlags::empty()).rdma_write(at);
             write.inline_data(&counter.to_ne_bytes());
@@ -154,7 +156,7 @@ impl Locker<'_> {
         self.unlock(lock, token)
     }
 
-    /// Frees what a client has.
+    /// Frees all locks of a client.
     fn free(&mut self, client: u32) -> Outcome {
         for lock in 0..self.locks.len() {
             let at = self.locks.at(lock)?;
@@ -167,7 +169,7 @@ impl Locker<'_> {
     }
 }
 
-/// The server's own way to the locks: through the device, as that of everybody.
+/// The server's own connection to the locks. It goes through the device, as the clients' do.
 fn own_way(site: &Site, port: u8) -> Outcome<[End; 2]> {
     let port = site.pd.context().local_port(port, None)?;
     let [mut here, mut there] = [site.queue_pair()?, site.queue_pair()?];
@@ -188,8 +190,9 @@ fn serve(listener: Listener, site: &Site) -> Outcome {
     common::serve(listener, |request, number| {
         let said = [&locks.to_bytes()[..], &number.to_be_bytes()].concat();
         let connected = site.accept(request, number, &said);
-        // It says nothing more until it ends. Also one of which nothing came may have a lock: it may
-        // have heard that it was accepted, and been killed before it could say so.
+        // The client sends nothing more until it ends. A client whose connection failed may hold a
+        // lock, too: it may have received the acceptance and been killed before it could confirm
+        // it.
         let ended = match &connected {
             Ok(End { link: Some(link), .. }) => link.wait_ended(None).map(drop),
             _ => Ok(()),
@@ -201,7 +204,7 @@ fn serve(listener: Listener, site: &Site) -> Outcome {
     })
 }
 
-/// Does something at a server, until it is done or the server is lost.
+/// Connects to a server and runs `work`, until it is done or the server is lost.
 fn session(
     kernel: Arc<dyn Kernel>,
     at: &ServerArgs,
@@ -217,11 +220,11 @@ fn session(
 fn hold(locker: &mut Locker<'_>, lock: u16) -> Outcome {
     let token = locker.lock(lock)?;
     println!("client {} holds lock {lock} with token {token}", locker.number);
-    // Nothing comes but the end of the connection.
+    // The only further completion is the flush at the end of the connection.
     locker.end.next().map(drop)
 }
 
-/// Counts to the end, at one server or several.
+/// Counts to the end, at one server or at several in turn.
 fn count(
     kernel: &Arc<dyn Kernel>,
     at: &ServerArgs,

@@ -1,6 +1,7 @@
-//! Arbitrary bytes where a device writes completions. Whatever stands there, a poll ends: in
-//! completions of requests that are outstanding, each told once; in nothing; or in an error that
-//! stays. Queue memory lies between pages that nobody may touch.
+//! Fuzzes polling: writes arbitrary bytes where a device writes completions.
+//!
+//! Whatever the bytes are, a poll returns: with completions of outstanding requests, each reported
+//! once; with none; or with an error that stays. Queue memory lies between pages without access.
 
 use crate::fenced::Fenced;
 use crate::numbers::Numbers;
@@ -17,11 +18,11 @@ use mlx5_sim::{Fault, SimConfig, Simulator};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Things that are done to a queue.
+/// Number of operations on a queue.
 const TURNS: usize = 24;
-/// Requests of each kind that a queue pair has outstanding.
+/// Outstanding requests of each kind on a queue pair.
 const DEPTH: u64 = 24;
-/// Slots of a receive queue for so many.
+/// Slots of a receive queue for that number.
 const RING: u16 = (DEPTH as u16).next_power_of_two();
 /// Bytes of a descriptor, the last part of an entry.
 const DESCRIPTOR: usize = size_of::<Cqe>();
@@ -33,7 +34,7 @@ pub(crate) fn run(numbers: &mut Numbers) {
     }
 }
 
-/// A queue pair, and what is outstanding there, by identifier.
+/// A queue pair, and the identifiers of its outstanding requests.
 struct Flow {
     qp: QueuePair<Rc>,
     sends: BTreeSet<u64>,
@@ -60,7 +61,8 @@ impl Flow {
         self.qp.connect(&port, Psn::default(), &itself, &options)
     }
 
-    /// Posts what there is room for. Identifiers never come again, and grow.
+    /// Posts up to three requests of each kind, if there is room. Identifiers grow and are never
+    /// reused.
     fn post(&mut self, mr: &MemoryRegion, next: &mut u64) -> Result<(), Error> {
         let remote = mr.remote(..)?;
         for _ in 0..3 {
@@ -79,21 +81,22 @@ impl Flow {
         Ok(())
     }
 
-    /// A completion named this request; whether it is one of this queue pair's.
+    /// Records a completion of this request; returns whether the request belongs to this queue
+    /// pair.
     fn told(&mut self, wr_id: u64) -> bool {
         if self.receives.remove(&wr_id) {
             return true;
         }
         let is_send = self.sends.contains(&wr_id);
         if is_send {
-            // It stands for those before it.
+            // The completion also stands for the sends before it.
             self.sends.retain(|outstanding| *outstanding > wr_id);
         }
         is_send
     }
 }
 
-/// Reads all that a completion says.
+/// Reads all fields of a completion.
 fn read(wc: &WorkCompletion<'_>) {
     let _ = format!("{wc:?} {:?} {:?}", wc.status(), wc.opcode());
     let _ = (wc.byte_len(), wc.imm_data(), wc.invalidated_rkey(), wc.pkey_index(), wc.qp_num());
@@ -108,13 +111,13 @@ fn read(wc: &WorkCompletion<'_>) {
     }
 }
 
-/// The queue, and where its entries lie.
+/// The completion queue, and the memory of its entries.
 struct Ring {
     memory: Arc<Fenced>,
     cq: CompletionQueue,
     stride: usize,
     compressed: bool,
-    /// The next place to write to, counted freely.
+    /// Index of the next entry to write, free-running.
     place: u32,
 }
 
@@ -131,7 +134,7 @@ impl Ring {
         let allocator: Arc<dyn QueueAllocator> = Arc::clone(&memory) as _;
         let before = numbers.below(32) as u32;
         let place = numbers.pick(&[0, (1 << 24) - before, 0_u32.wrapping_sub(before)]);
-        // Some fill their pages, so that the fences are close.
+        // Some of these sizes fill their pages, so that the entries border on the fences.
         let entries = numbers.pick(&[1, 3, 7, 31, 63]);
         let channel = context.create_comp_channel()?;
         let builder = context.create_cq(entries).cqe_size(size).channel(&channel);
@@ -143,19 +146,20 @@ impl Ring {
         Ok(Self { cq: builder.build()?, memory, stride, compressed: format.is_some(), place })
     }
 
-    /// Writes an entry to a place, as a device would, or anything.
+    /// Writes bytes to the end of an entry, as a device would or not.
     fn write(&self, place: u32, entry: &[u8]) {
         let size = self.cq.capacity() + 1;
         let (start, len) = self.memory.latest().expect("there is a queue");
         let end = ((place & (size - 1)) as usize + 1) * self.stride;
         assert!(end <= len);
         for (offset, byte) in (end - entry.len()..).zip(entry) {
-            // SAFETY: inside the memory of the queue, which both sides access as volatile bytes.
+            // SAFETY: `end <= len`, asserted above, so the byte is in the queue's memory, which is
+            // mapped while `self.cq` lives. Both sides access it as volatile bytes.
             unsafe { start.byte_add(offset).write_volatile(*byte) };
         }
     }
 
-    /// Writes an entry to the next place, with the owner bit that makes it written.
+    /// Writes the next entry, with the owner bit that marks it as new.
     fn push(&mut self, mut entry: [u8; DESCRIPTOR]) {
         let owner = (self.place >> (self.cq.capacity() + 1).ilog2()) as u8 & OWNER;
         entry[DESCRIPTOR - 1] = entry[DESCRIPTOR - 1] & !OWNER | owner;
@@ -163,7 +167,7 @@ impl Ring {
         self.place = self.place.wrapping_add(1);
     }
 
-    /// Polls in one of the ways that there are.
+    /// Polls in one of the possible ways.
     fn poll(&mut self, numbers: &mut Numbers, flows: &mut [Flow]) -> Result<usize, PollError> {
         let mut told = |wc: &WorkCompletion<'_>| {
             read(wc);
@@ -197,7 +201,7 @@ fn bytes(cqe: &Cqe) -> [u8; DESCRIPTOR] {
     bytes
 }
 
-/// An entry that could be one of `flow`'s, for the most part.
+/// An entry that mostly could be one of `flow`'s.
 fn entry(numbers: &mut Numbers, simulator: &Simulator, flow: &Flow) -> [u8; DESCRIPTOR] {
     const KINDS: [CqeOpcode; 9] = [
         CqeOpcode::Requester,
@@ -236,7 +240,7 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
     for _ in 0..1 + numbers.below(3) {
         flows.push(Flow::new(&pd, &ring.cq)?);
     }
-    // What is posted stays posted: completions are those that are made up.
+    // The device stalls, so posted requests stay outstanding: only this code writes completions.
     simulator.inject(0, Fault::Stall);
     let mut next = 0;
     for flow in &mut flows {
@@ -256,7 +260,8 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
             1 => {
                 let flow = &mut flows[at];
                 flow.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
-                // Refused as long as completions of before are there.
+                // The driver refuses to connect as long as completions of the previous connection
+                // wait.
                 if flow.connect(&context).is_ok() {
                     flow.sends.clear();
                     flow.receives.clear();
@@ -265,7 +270,7 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
             2 => {
                 let resized = ring.cq.resize(numbers.pick(&[1, 3, 7, 31, 63, 127]));
                 if resized.is_err_and(|error| error.kind() == ErrorKind::Kernel) {
-                    // The entry that says so was not found.
+                    // The driver did not find the entry that reports the resize.
                     let error = ring.cq.poll(1, |_| {}).expect_err("it is not as the device is");
                     assert!(matches!(error, PollError::Corrupt(_)), "{error}");
                     return Ok(());
@@ -296,7 +301,7 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
     Ok(())
 }
 
-/// An error of the queue stays, and nothing more is told, whatever comes to stand there.
+/// The queue's error stays, and no further completion is reported, whatever the entries contain.
 fn stays(
     numbers: &mut Numbers,
     simulator: &Simulator,
@@ -321,7 +326,8 @@ fn stays(
     assert!(ring.cq.is_ready(), "there is something to tell: why there is no more");
 }
 
-/// Behind good entries comes one that no correct device writes: the good ones are told, and then that.
+/// After good entries comes one that no correct device writes: the poll reports the good ones, and
+/// then the error.
 fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mut [Flow]) {
     let flow = numbers.below(flows.len());
     let (qp_num, size) = (flows[flow].qp.qp_num(), ring.cq.capacity() + 1);
@@ -337,10 +343,10 @@ fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mu
     match numbers.below(6) {
         0 => bad.op_own = numbers.pick(&[6, 7, 8, 9, 10, 11]) << OPCODE_SHIFT,
         1 => bad.srqn_uidx.set(0xff_fffe),
-        // Neither a send nor a receive that is outstanding.
+        // A counter that belongs to no outstanding request.
         2 => bad.wqe_counter.set(DEPTH as u16 * 8 + numbers.below(0x7000) as u16),
         3 => {
-            // In any lap a slot that was not posted to, or whose request was told of.
+            // A slot, in any lap, that was not posted to or whose request was already reported.
             bad = make(numbers.pick(&[CqeOpcode::ResponderSend, CqeOpcode::ResponderError]), 0);
             let (lap, told) = (numbers.below(0x800) as u16 * RING, numbers.below(4) as u16);
             let slot = if told < good { told } else { 3 + numbers.below(RING as usize - 3) as u16 };

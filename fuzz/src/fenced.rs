@@ -1,4 +1,4 @@
-//! Memory for queues, with pages around it that nobody may touch.
+//! Memory for queues between pages without access.
 
 use mlx5::QueueAllocator;
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PAGE: usize = 4096;
 
-/// Gives such memory. A step beyond it, or to what was given back, ends the process.
+/// Allocates such memory. An access beyond it, or after it was freed, ends the process.
 #[derive(Default)]
 pub(crate) struct Fenced {
     live: Mutex<Vec<(usize, usize)>>,
@@ -17,25 +17,27 @@ impl Fenced {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory that was given last, and not given back: where it starts, and its bytes.
+    /// Address and length of the most recent allocation that was not freed.
     pub(crate) fn latest(&self) -> Option<(NonNull<u8>, usize)> {
         let (start, len) = *self.live().last()?;
         Some((NonNull::new(std::ptr::with_exposed_provenance_mut(start))?, len))
     }
 }
 
-// SAFETY: pages of their own, mapped until they are given back; nobody forks here.
+// SAFETY: `allocate` returns new pages of at least `len` bytes that stay mapped until `free`, and
+// no other allocation shares them. The fuzzer does not fork.
 unsafe impl QueueAllocator for Fenced {
     fn allocate(&self, len: usize, _: usize) -> Option<NonNull<u8>> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let all = len + 2 * PAGE;
-        // SAFETY: new pages, wherever there is room.
+        // SAFETY: the kernel chooses the address of new pages, so no existing mapping changes.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
         }
         let inside = start.wrapping_byte_add(PAGE);
-        // SAFETY: some of these pages.
+        // SAFETY: `inside` and `len` lie in the pages that were mapped above, and the caller does
+        // not have them yet.
         if unsafe { libc::mprotect(inside, len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return None;
         }
@@ -46,7 +48,8 @@ unsafe impl QueueAllocator for Fenced {
     unsafe fn free(&self, start: NonNull<u8>, len: usize) {
         self.live().retain(|live| live.0 != start.addr().get());
         let start = start.as_ptr().wrapping_byte_sub(PAGE);
-        // SAFETY: the pages that `allocate` mapped.
+        // SAFETY: `allocate` mapped these pages, one before and one after the memory; the caller
+        // promises that `start` and `len` are those of an allocation that it does not use any more.
         unsafe { libc::munmap(start.cast(), len + 2 * PAGE) };
     }
 }

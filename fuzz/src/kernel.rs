@@ -1,4 +1,4 @@
-//! A kernel that passes calls on and mutates their results.
+//! A kernel that forwards calls and mutates their results.
 
 use crate::numbers::Numbers;
 use mlx5_uapi::ioctl::{AttrFlags, IoctlAttr, IoctlHeader};
@@ -8,10 +8,10 @@ use mlx5_uapi::{
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The first identifier of driver-specific objects.
+/// The first number of driver-specific objects.
 const DRIVER: u16 = 0x1000;
 
-/// Which results are mutated, and how often.
+/// Selects the results to mutate, and the frequency.
 pub(crate) struct Mutator {
     pub(crate) numbers: Numbers,
     /// Mutate only results of firmware commands: those of driver-specific objects.
@@ -71,7 +71,7 @@ impl MutatingFile {
 
 impl DeviceFile for MutatingFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: handed down.
+        // SAFETY: the caller's promises about `header` are those that the inner call needs.
         let answer = unsafe { self.inner.ioctl(header) };
         let mut mutator = self.mutator();
         let Mutator { numbers, firmware, one_in } = &mut *mutator;
@@ -82,7 +82,8 @@ impl DeviceFile for MutatingFile {
             let errnos = [Errno::EINVAL, Errno::ENOMEM, Errno::EREMOTEIO, Errno::EIO];
             return Err(numbers.pick(&errnos));
         }
-        // SAFETY: the caller's header, and the attributes behind it.
+        // SAFETY: the caller promises that `header` points to a header, followed by `num_attrs`
+        // attributes.
         let (object, count, attributes) = unsafe {
             let head = header.read();
             (head.object_id, usize::from(head.num_attrs), header.add(1).cast::<IoctlAttr>())
@@ -91,8 +92,9 @@ impl DeviceFile for MutatingFile {
             return answer;
         }
         for number in 0..count {
-            // SAFETY: one of the attributes; what is marked as written is an output, which has so
-            // many bytes at that address.
+            // SAFETY: `number < num_attrs`, so the attribute is in the caller's array. A valid
+            // output attribute has `len` writable bytes at the address in `data`; the inner call
+            // has returned and does not use them any more.
             unsafe {
                 let attribute = attributes.add(number).read();
                 if attribute.flags & AttrFlags::VALID_OUTPUT.bits() == 0 || attribute.data == 0 {
@@ -119,7 +121,7 @@ impl DeviceFile for MutatingFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: whatever number stood in the answer, the simulated kernel only looks it up.
+        // SAFETY: the simulated kernel only looks up `fd` in its table, so any number is valid.
         unsafe { self.inner.event_file(fd) }
     }
 }

@@ -1,9 +1,10 @@
-//! Random bytes for whatever reads the words of devices and kernels. It works with the stable
-//! toolchain: what comes in is made from valid words by a few random changes, and is the same for
-//! the same seed. Whatever comes in, nothing may panic.
+//! Fuzzes the code that reads the words of devices and kernels.
 //!
-//! `mlx5-fuzz [TARGET] [--seconds N] [--seed N]`: all targets, ten seconds each, from seed zero. A
-//! finding is told by its seed; once it is fixed, that goes to `PINNED`.
+//! It needs only the stable toolchain: each input is made from valid words by a few random changes,
+//! and depends only on the seed. No input may cause a panic.
+//!
+//! `mlx5-fuzz [TARGET] [--seconds N] [--seed N]` runs all targets for ten seconds each, from seed
+//! zero. A finding is reported with its seed; once it is fixed, the seed goes to `PINNED`.
 
 mod cqe;
 mod fenced;
@@ -34,14 +35,14 @@ const TARGETS: [Target; 5] = [
     Target { name: "ioctl", about: "results of system calls", run: session::fuzz_kernel },
 ];
 
-/// Seeds that found a bug once.
+/// Seeds that found a bug in the past.
 #[cfg(test)]
 const PINNED: &[(&str, u64)] = &[
     // The key of a window was all ones.
     ("ioctl", 151),
 ];
 
-/// Runs a target once. A panic comes back as what it says.
+/// Runs a target once. Returns the message of a panic.
 fn once(target: &Target, seed: u64) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| (target.run)(&mut Numbers::new(seed)))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -50,7 +51,7 @@ fn once(target: &Target, seed: u64) -> Result<(), String> {
     })
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     target: Option<String>,
     seconds: u64,
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
         .iter()
         .filter(|target| options.target.as_ref().is_none_or(|name| name == target.name))
         .collect();
-    // As many at a time as there are processors.
+    // One thread for each processor.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, good) = (AtomicUsize::new(0), AtomicBool::new(true));
     std::thread::scope(|scope| {
@@ -107,7 +108,7 @@ fn main() -> ExitCode {
     if good.into_inner() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a target as long as it is to be; says whether nothing was found.
+/// Runs a target for its time; returns whether there was no finding.
 fn search(target: &Target, options: &Options) -> bool {
     let start = Instant::now();
     let mut count = 0_u64;

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same seed (SplitMix64).
+//! Pseudorandom numbers that depend only on the seed (SplitMix64).
 
 pub(crate) struct Numbers(u64);
 
@@ -23,12 +23,12 @@ impl Numbers {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// One of the elements.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// Changes a few bytes: to anything, to what is at the edge, by a bit, or several to one value.
+    /// Changes a few bytes: to any value, to an extreme value, by one bit, or several to one value.
     pub(crate) fn spoil(&mut self, bytes: &mut [u8]) {
         if bytes.is_empty() {
             return;

@@ -1,7 +1,8 @@
-//! Random frames, and random bytes in their completions, for a queue of packets. Whatever comes in: a packet
-//! is never longer than its buffer, each buffer is somewhere exactly once, frames that are kept stay as they
-//! are, and what is wrong with a completion is a count or an error that stays. Packets have receives of their
-//! own, or share them.
+//! Fuzzes a packet queue with random frames, and with random bytes in their completions.
+//!
+//! For any input, a packet is never longer than its buffer, each buffer is in exactly one place,
+//! frames that the program keeps do not change, and a bad completion leads to a count or to an
+//! error that stays. Packets have receives of their own, or share them.
 
 mod striding;
 
@@ -17,16 +18,16 @@ use mlx5::{
 use mlx5_sim::{Fault, PortConfig, SimConfig, Simulator};
 use std::error::Error;
 
-/// Things that are done to a queue.
+/// Number of operations on a queue.
 const TURNS: usize = 24;
-/// Buffers of the queue: of which so many receive.
+/// Buffers of the queue: those for receives, and further ones.
 const RECEIVES: usize = 12;
 const FRAMES: usize = 6;
 const BUFFER: usize = 256;
-/// Where frames go, and what is sent back.
+/// Destination of the frames, and of those that are sent back.
 const GROUP: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
 const BACK: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 4];
-/// The longest frame that is sent here.
+/// Length of the longest frame.
 const LONGEST: usize = 400;
 /// Bytes of an Ethernet header.
 const HEADER: usize = 14;
@@ -43,7 +44,7 @@ pub(crate) fn run(numbers: &mut Numbers) {
     }
 }
 
-/// Who sends frames to the queue.
+/// A queue pair that sends frames to the queue.
 struct Sender {
     qp: QueuePair<RawPacket>,
     cq: CompletionQueue,
@@ -75,7 +76,8 @@ impl Sender {
     }
 }
 
-/// A frame: UDP or TCP, over IPv4 or IPv6, perhaps with tags, then spoiled, cut or extended.
+/// A frame with UDP or TCP over IPv4 or IPv6, with or without tags, then with random changes, or
+/// shorter or longer.
 fn frame(numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = [&GROUP[..], &[2, 0, 0, 0, 0, 1]].concat();
     for _ in 0..numbers.pick(&[0, 0, 0, 1, 2]) {
@@ -102,7 +104,7 @@ fn frame(numbers: &mut Numbers) -> Vec<u8> {
     }
     bytes.extend((0..payload).map(|n| n as u8));
     if numbers.one_in(2) {
-        // Not the destination: then nobody would receive it.
+        // The destination stays, since otherwise the queue would not receive the frame.
         numbers.spoil(&mut bytes[GROUP.len()..]);
     }
     if numbers.one_in(4) {
@@ -111,17 +113,17 @@ fn frame(numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The queue, and what is known of it.
+/// The queue, and its expected state.
 struct Bed {
     queue: EthernetQueue,
     _rule: FlowRule,
-    /// Frames that are kept, and what is in them.
+    /// Frames that the program keeps, and their expected contents.
     kept: Vec<(Frame, Vec<u8>)>,
-    /// Buffers that there are.
+    /// Total number of buffers.
     buffers: usize,
 }
 
-/// Receives that are posted, or have completed and were not received.
+/// Number of receives that are posted, or completed and not received yet.
 fn with_device(queue: &EthernetQueue) -> usize {
     (queue.qp().caps().max_recv_wr - queue.qp().free_receives()) as usize
 }
@@ -143,7 +145,7 @@ impl Bed {
         Ok(Self { queue, _rule: rule, kept: Vec::new(), buffers })
     }
 
-    /// Reads packets, and does something with each. Packets that are kept are added to those.
+    /// Receives packets and uses each in a random way. Kept packets are added to `kept`.
     fn receive(&mut self, numbers: &mut Numbers) -> Result<(), EthernetError> {
         let Self { queue, kept, .. } = self;
         queue.receive(|mut packets| {
@@ -167,7 +169,7 @@ impl Bed {
         })
     }
 
-    /// Sends or drops frames that are kept, or new ones.
+    /// Sends or drops kept frames, or new ones.
     fn send(&mut self, numbers: &mut Numbers) -> Result<(), EthernetError> {
         let mut frames = Vec::new();
         for _ in 0..numbers.below(5) {
@@ -192,7 +194,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Every buffer is somewhere, and none twice.
+    /// Every buffer is in exactly one place.
     fn check(&self) {
         for (frame, bytes) in &self.kept {
             assert_eq!(**frame, bytes[..], "a frame that is kept");
@@ -227,15 +229,15 @@ fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Bytes of a completion are others than the device meant. What it says may be wrong from then on, but not
-/// what the queue does.
+/// Changes bytes of a completion. The completion's contents may be wrong from then on, but the
+/// queue's invariants hold.
 fn spoiled(
     numbers: &mut Numbers,
     simulator: &Simulator,
     sender: &mut Sender,
     mut bed: Bed,
 ) -> Result<(), Box<dyn Error>> {
-    // What is being sent would take the fault.
+    // A pending send would take the fault.
     simulator.run_until_idle();
     let _ = bed.queue.reap();
     for _ in 0..4 {
@@ -246,7 +248,7 @@ fn spoiled(
         let patch: Vec<_> = patch.collect();
         sender.memory.write_at(0, &frame(numbers))?;
         let sge = sender.memory.sge(..60)?;
-        // The completion of the sender comes first, and is not the one.
+        // The send is unsignaled: otherwise its completion would come first and take the fault.
         sender.qp.post(|batch| batch.wr(0, SendFlags::empty()).send().sge(sge))?;
         simulator.inject(0, Fault::CorruptCqe { cqn: None, patch });
         simulator.run_until_idle();
@@ -254,16 +256,17 @@ fn spoiled(
             Ok(()) => {}
             Err(error) => {
                 assert!(matches!(error, EthernetError::Poll(PollError::Corrupt(_))), "{error}");
-                // Of whichever completion queue it is.
+                // The error may belong to either completion queue.
                 let again = [bed.receive(numbers), bed.queue.reap().map(drop)];
                 assert!(again.contains(&Err(error)), "it stays: {again:?}");
                 break;
             }
         }
     }
-    // Whatever the device told, no buffer is anywhere twice, and none that it still writes to was given away.
+    // Whatever the device reported, no buffer is in two places, and the program has no buffer that
+    // the device still writes to.
     for _ in 0..RECEIVES {
-        // Without a completion: a fault may still wait for one.
+        // Unsignaled, because a fault may still wait for a completion.
         sender.memory.write_at(0, &frame(numbers))?;
         let sge = sender.memory.sge(..60)?;
         sender.qp.post(|batch| batch.wr(0, SendFlags::empty()).send().sge(sge))?;

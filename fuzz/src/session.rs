@@ -1,4 +1,4 @@
-//! A session of a program, with mutated results of the kernel or the firmware.
+//! A program's session with a kernel or firmware whose results are mutated.
 
 use crate::kernel::{MutatingKernel, Mutator};
 use crate::numbers::Numbers;

@@ -1,4 +1,4 @@
-//! WQEs of any content, posted raw to the simulated device, which has to make something of them.
+//! Posts WQEs of arbitrary content raw to the simulated device, which must cope with them.
 
 use crate::numbers::Numbers;
 use crate::session::{connect, device};
@@ -7,12 +7,12 @@ use mlx5::{Access, Context, Error, RawWqe, SendFlags};
 use mlx5_prm::wqe::{Opcode, UNIT};
 use mlx5_sim::{SimConfig, Simulator};
 
-/// Most units of a WQE here; what is longer is refused by the queue.
+/// Maximum number of units in a WQE here; the queue refuses longer ones.
 const MOST_UNITS: usize = 20;
 /// Requests in a row.
 const REQUESTS: usize = 4;
 
-/// Segments that mean something, with keys and addresses that lead somewhere.
+/// A meaningful segment, whose keys and addresses are mostly valid.
 fn segment(numbers: &mut Numbers, keys: &[u32; 2], address: u64) -> [u8; UNIT] {
     let mut bytes = [0; UNIT];
     let key = numbers.pick(keys).to_be_bytes();
@@ -79,7 +79,7 @@ fn post(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
     connect(&context, &mut one, &mut other)?;
     for _ in 0..REQUESTS {
         let bytes = wqe(numbers, &[mr.lkey(), mr.rkey() ^ 1], mr.addr() + 8);
-        // SAFETY: only the simulated device reads it, which looks at every address it is given.
+        // SAFETY: only the simulated device reads the WQE, and it checks every address.
         let Ok(wqe) = (unsafe { RawWqe::new(&bytes) }) else { continue };
         let mut batch = one.wr_start();
         batch.wr(1, SendFlags::SIGNALED).raw_wqe(wqe);
@@ -91,7 +91,8 @@ fn post(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), Error> {
                 break;
             }
         }
-        // What comes of it may be corrupt, if a raw request says so; it is told, no more.
+        // The completion may be corrupt, because a raw request determines it; the poll may at most
+        // report that.
         let _ = cq.poll(16, |completion| _ = completion.status());
     }
     Ok(())

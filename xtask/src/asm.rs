@@ -1,4 +1,4 @@
-//! `cargo xtask asm`: what matters in the machine code of the hot functions.
+//! `cargo xtask asm`: checks the machine code of the hot functions.
 
 pub(crate) mod flow;
 pub(crate) mod listing;
@@ -8,36 +8,36 @@ use crate::failure::Failure;
 use flow::Allowed;
 use listing::{Binutils, Listing, Names};
 
-/// Check the machine code of the hot functions, as it is released
+/// Check the machine code of the hot functions as it is released
 ///
-/// On the path of a request or completion that succeeds there is no call and no lock, except the
-/// lock of a shared queue. Nothing reachable panics or divides. A doorbell is between two barriers,
-/// and nothing is stored after the second one but what the queue keeps of the register. This holds
-/// with any toolchain.
+/// The path of a successful request or completion has no call and no lock, except the lock of a
+/// shared queue. No reachable code panics or divides. A doorbell is between two barriers, and after
+/// the second one the function stores only the queue's own data about the register. This holds with
+/// any toolchain.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
-/// A function that is looked at.
+/// A function to check.
 struct Hot {
-    /// Its path, or the end of it.
+    /// Its path, or the end of its path.
     path: &'static [&'static str],
-    /// What all success passes.
+    /// The instruction that every successful way passes.
     passes: Landmark,
-    /// Locks that are taken on the way, and calls: of what is out of line on purpose, which is
-    /// looked at itself.
+    /// Locks that the way takes, and calls: of functions that are out of line on purpose and are
+    /// checked themselves.
     locks: usize,
     calls: usize,
 }
 
 #[derive(Clone, Copy)]
 enum Landmark {
-    /// The fence behind a doorbell.
+    /// The fence after a doorbell.
     Doorbell,
-    /// The cut of the consumer counter to the bits that the device reads.
+    /// The mask that cuts the consumer counter to the bits that the device reads.
     Publishing,
     /// The cut of the number of receives to the bits that the device reads.
     Receives,
-    /// The start: it is a part of others.
+    /// The start: the function is a part of others.
     Start,
 }
 
@@ -63,7 +63,8 @@ impl Landmark {
     }
 }
 
-/// One a line: one of the operations, or, in brackets, what is out of line in some.
+/// One function per line: an operation, or, in brackets, a function that some operations keep out
+/// of line.
 macro_rules! hot {
     ($($path:tt $(::$function:ident)? passes $landmark:ident, locks $locks:literal, calls $calls:literal;)*) => {
         const HOT: &[Hot] = &[$(Hot {
@@ -120,7 +121,7 @@ pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     let mut faults = Vec::new();
     for hot in HOT {
         let path = hot.path.strip_prefix(&["operations"]).unwrap_or(hot.path);
-        // Of a generic one there is one for each type.
+        // A generic function has one listing for each type.
         for (number, listing) in (1..).zip(Listing::all_of(&binutils, &bench, &names, hot.path)?) {
             let suffix = if number == 1 { String::new() } else { format!("_{number}") };
             let name = path.join("::") + &suffix;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the hot paths beside those of rdma-core's C provider and of others.
+//! `cargo xtask bench`: compares the fast paths with those of rdma-core's C provider and of others.
 
 mod bars;
 mod builds;
@@ -26,56 +26,58 @@ use programs::ProgramRow;
 use rival::Rival;
 use threads::Crowd;
 
-/// Measure posting and polling beside rdma-core's C provider and others, on one simulated device
+/// Measure posting and polling against rdma-core's C provider and others, on one simulated device
 ///
-/// Needs a C compiler, valgrind, libibverbs with the mlx5 provider, and, for its column, UCX with its
-/// headers. Writes BENCHMARKS.md, benchmarks.json and plots.
+/// Needs a C compiler, valgrind, libibverbs with the mlx5 provider, and, for its column, UCX with
+/// its headers. Writes BENCHMARKS.md, benchmarks.json and plots.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Count instructions of the cases that have a bar, and nothing else
+    /// Count only instructions, and only of the cases that have a bar
     #[arg(long)]
     short: bool,
 
-    /// Fail where an instruction count is over its bar, or, where that is known to be missed, higher
-    /// than it was
+    /// Fail if an instruction count exceeds its bar, or, where the bar is known to be missed,
+    /// exceeds the recorded count
     #[arg(long)]
     check: bool,
 
-    /// Measure the programs of perftest, the pingpongs and UCX over either libibverbs, and nothing
-    /// else. Writes nothing
+    /// Measure only the programs of perftest, the pingpongs and UCX over either libibverbs; write
+    /// nothing
     #[arg(long, conflicts_with_all = ["short", "check"])]
     programs: bool,
 
-    /// Keep what was measured before of other ways to build, for which the benchmark is built six times
+    /// Reuse the earlier results of other ways to build; measuring them builds the benchmark six
+    /// times
     #[arg(long)]
     no_builds: bool,
 
-    /// What `mlx5-bench beside LIBRARIES threads` wrote on a machine with more cores, of each process a file. It is
-    /// published beside what threads do here, and kept until other files are named
+    /// Output of `mlx5-bench beside LIBRARIES threads` on a machine with more cores, one file for
+    /// each process. It is published beside this machine's results for threads, and stays published
+    /// until a run names other files
     #[arg(long, value_name = "FILE", conflicts_with = "short")]
     threads: Vec<PathBuf>,
 
-    /// Where to write what was measured: docs, if nothing else is said. With --short, only the plot of
-    /// instructions is written, and only if this is said
+    /// Directory for the results, by default docs. With --short, only the plot of instructions is
+    /// written, and only if this option is given
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
 }
 
-/// What the peer cannot do: cases, in whose way, and why.
+/// Cases that the peer cannot run: the cases, the way, and why.
 const CANNOT: &[(&[&str], &str, &str)] = &[(
     &["poll1_compressed", "poll16_compressed"],
     "rdma-core-poll_cq",
     "libmlx5 has no decoder for compressed completions",
 )];
 
-/// Rounds that are timed, of operations that do not take long.
+/// Timed rounds of operations that do not take long.
 const ROUNDS: u32 = 1500;
-/// The file of all rows.
+/// Name of the file with all rows.
 const JSON: &str = "benchmarks.json";
-/// Rounds of 64 operations of which each is timed.
+/// Rounds of 64 operations; each operation is timed.
 const SAMPLED: u32 = 10_000;
 
-/// What was measured of an operation.
+/// Measurements of an operation.
 #[derive(Clone, Debug)]
 struct Row {
     case: String,
@@ -85,7 +87,7 @@ struct Row {
     /// Reads and writes that would miss the first-level data cache.
     misses: f64,
     nanoseconds: Option<f64>,
-    /// Where the instructions are: source file, and how many.
+    /// Instructions by source file.
     places: Vec<(String, f64)>,
 }
 
@@ -95,13 +97,13 @@ impl Row {
     }
 }
 
-/// What one of many queues holds.
+/// Memory of one of many queues.
 #[derive(Clone, Debug)]
 struct Holding {
     case: String,
     who: String,
     mode: String,
-    /// Bytes on the heap, and in mappings.
+    /// Bytes on the heap, then bytes in mappings.
     heap: f64,
     mapped: f64,
 }
@@ -112,19 +114,19 @@ impl Holding {
     }
 }
 
-/// The cache lines that a post uses on average, by a trace of its reads and writes.
+/// Average number of cache lines that a post uses, from a trace of its reads and writes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Lines {
-    /// Those of the queue pair.
+    /// Lines of the queue pair.
     own: f64,
-    /// Those of the register.
+    /// Lines of the register.
     register: f64,
-    /// Those that every post uses.
+    /// Lines that every post uses.
     common: f64,
 }
 
 impl Lines {
-    /// Reads what `mlx5-bench lines` says.
+    /// Parses the output of `mlx5-bench lines`.
     fn read(said: &str) -> Option<Self> {
         let numbers = said
             .trim()
@@ -139,8 +141,8 @@ impl Lines {
         }
     }
 
-    /// Fails where the trace has another number of lines of the queue pair than the cache misses: one of
-    /// them does not see what it should.
+    /// Fails if the queue pair's lines in the trace and the cache misses differ: then one of the
+    /// two measurements is wrong.
     fn agree(self, measured: &Measured) -> Result<(), Failure> {
         for case in bars::of_lines() {
             let misses = measured.row(case, "mlx5", "single").map_or(0.0, |row| row.misses.round());
@@ -154,10 +156,10 @@ impl Lines {
     }
 }
 
-/// Of what the lines are, in the order of the numbers.
+/// Text after each number of lines, in their order.
 const LINES: [&str; 3] = ["of the queue pair", "of the register", "of every post"];
 
-/// How the times of two rows compare: the median of the ratios of rounds that followed each other.
+/// Compares the times of two rows: the median of the ratios of consecutive rounds.
 #[derive(Clone, Debug)]
 struct Pair {
     case: String,
@@ -168,7 +170,7 @@ struct Pair {
     ratio: f64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default)]
 struct Measured {
     rows: Vec<Row>,
@@ -176,7 +178,7 @@ struct Measured {
     pairs: Vec<Pair>,
     holdings: Vec<Holding>,
     crowd: Crowd,
-    /// The same of another machine.
+    /// The same on another machine.
     elsewhere: Crowd,
     latencies: Vec<Latency>,
     builds: Vec<Build>,
@@ -193,7 +195,7 @@ impl Measured {
         self.rows.iter_mut().find(|row| row.case == case && row.who == who && row.mode == mode)
     }
 
-    /// The better of the peer's ways, by `by`.
+    /// The peer's row with the lowest value of `by`, over all its ways.
     fn best_peer(&self, case: &str, mode: &str, by: impl Fn(&Row) -> f64) -> Option<&Row> {
         let peers = self.rows.iter().filter(|row| row.case == case && row.is_peer());
         peers.filter(|row| row.mode == mode).min_by(|a, b| by(a).total_cmp(&by(b)))
@@ -234,10 +236,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         return judge(arguments, &verdicts);
     }
-    // What can fail for want of a tool comes first.
+    // Steps that fail when a tool is missing come first.
     let out = arguments.out.clone().unwrap_or_else(|| "docs".into());
     let elsewhere = match &arguments.threads[..] {
-        // What is published, wherever this run writes to.
+        // The published rows, also if this run writes to another directory.
         [] => Crowd::measured_elsewhere(&Path::new("docs").join(JSON))?,
         files => Crowd::of_files(files)?,
     };
@@ -268,7 +270,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     judge(arguments, &verdicts)
 }
 
-/// Whether the bars hold that are to be held.
+/// With `--check`, fails if a bar does not hold that is to hold.
 fn judge(arguments: &Arguments, verdicts: &[Verdict]) -> Result<(), Failure> {
     let over = verdicts.iter().filter(|verdict| verdict.fault().is_some()).count();
     if arguments.check && over != 0 { Err(Failure::Bars(over)) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Building parts of the workspace, and finding what was built.
+//! Builds parts of the workspace and finds the results.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// How to build.
+/// Profile of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Profile {
-    /// Quick to build.
+    /// Builds fast.
     Dev,
-    /// Quick to run.
+    /// Runs fast.
     Release,
-    /// Quick to run, and with every check that `Dev` has.
+    /// Runs fast, with every check of `Dev`.
     Checked,
 }
 
-/// Builds a package, and answers where its shared library is.
+/// Builds a package; returns the path of its shared library.
 pub(crate) fn shared_library(package: &str, profile: Profile) -> Result<PathBuf, Failure> {
     build(package, "--lib", profile)?
         .iter()
@@ -36,14 +36,14 @@ pub(crate) fn shared_library(package: &str, profile: Profile) -> Result<PathBuf,
         .ok_or_else(|| Failure::NotBuilt(format!("the shared library of {package}")))
 }
 
-/// Builds a package in a profile of the workspace's, and answers where its archive is.
+/// Builds a package in one of the workspace's profiles; returns the path of its archive.
 pub(crate) fn archive(package: &str, profile: &str) -> Result<PathBuf, Failure> {
     let mut command = cargo(package, "--lib", Profile::Dev);
     command.args(["--profile", profile]).env("CARGO_INCREMENTAL", "0");
     archive_among(&artifacts(command)?, package)
 }
 
-/// Where the archive of a package among what was built is.
+/// Path of a package's archive among the artifacts.
 pub(crate) fn archive_among(artifacts: &[Value], package: &str) -> Result<PathBuf, Failure> {
     artifacts
         .iter()
@@ -54,27 +54,27 @@ pub(crate) fn archive_among(artifacts: &[Value], package: &str) -> Result<PathBu
         .ok_or_else(|| Failure::NotBuilt(format!("the archive of {package}")))
 }
 
-/// Builds a package, and answers where its program is.
+/// Builds a package; returns the path of its program.
 pub(crate) fn program(package: &str, profile: Profile) -> Result<PathBuf, Failure> {
     executable(&build(package, "--bins", profile)?)
         .ok_or_else(|| Failure::NotBuilt(format!("the program of {package}")))
 }
 
-/// Builds a package's program so that it runs on any Linux of this architecture, and answers where
-/// it is: no library is needed, not even C's.
+/// Builds a package's program so that it runs on any Linux of this architecture: it needs no
+/// library, not even C's. Returns the program's path.
 pub(crate) fn self_contained(package: &str, target_of: &str) -> Result<PathBuf, Failure> {
     let target = self_contained_target()?;
     let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", target.replace('-', "_").to_uppercase());
     let mut command = cargo(package, target_of, Profile::Release);
     command.args(["--target", &target]).env(variable, "-Ctarget-feature=+crt-static");
-    // Names stay, so that a panic far away can be told; lines do not.
+    // Symbols stay, so that a panic on another machine has a readable trace; line tables do not.
     command.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
     executable(&artifacts(command)?)
         .ok_or_else(|| Failure::NotBuilt(format!("the self-contained program of {package}")))
 }
 
-/// The musl target of this machine's architecture if the toolchain has it, else the target of the
-/// machine itself, whose C library can be linked in as well.
+/// The musl target of this machine's architecture if the toolchain has it, else this machine's own
+/// target, whose C library can be linked statically as well.
 fn self_contained_target() -> Result<String, Failure> {
     let host = host()?;
     let musl = host.replace("-gnu", "-musl");
@@ -82,7 +82,7 @@ fn self_contained_target() -> Result<String, Failure> {
     Ok(if folder.is_ok_and(|folder| Path::new(&folder).is_dir()) { musl } else { host })
 }
 
-/// The target that this machine is.
+/// This machine's target.
 pub(crate) fn host() -> Result<String, Failure> {
     let version = rustc(&["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -90,33 +90,33 @@ pub(crate) fn host() -> Result<String, Failure> {
         .ok_or_else(|| Failure::Output { program: "rustc -vV".into(), what: "no host".to_owned() })
 }
 
-/// Where the toolchain has what it has for the target that this machine is.
+/// Folder of the toolchain's files for this machine's target.
 pub(crate) fn own_folder() -> Result<PathBuf, Failure> {
     let libraries = PathBuf::from(rustc(&["--print", "target-libdir"])?);
     Ok(libraries.parent().unwrap_or(&libraries).to_owned())
 }
 
-/// What the compiler says of itself, without the end of the line.
+/// Output of the compiler, without the line's end.
 pub(crate) fn rustc(arguments: &[&str]) -> Result<String, Failure> {
     Ok(says(Command::new("rustc").args(arguments))?.trim_end().to_owned())
 }
 
-/// Where the program among what was built is.
+/// Path of the program among the artifacts.
 pub(crate) fn executable(artifacts: &[Value]) -> Option<PathBuf> {
     artifacts.iter().find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
-/// Builds what `targets` names of a package, and answers what cargo says of each.
+/// Builds the `targets` of a package; returns Cargo's messages.
 fn build(package: &str, targets: &str, profile: Profile) -> Result<Vec<Value>, Failure> {
     artifacts(cargo(package, targets, profile))
 }
 
-/// The command that builds what `targets` names of a package, as it is published.
+/// A command that builds the `targets` of a package in the release profile.
 pub(crate) fn release(package: &str, targets: &str) -> Command {
     cargo(package, targets, Profile::Release)
 }
 
-/// The command that builds what `targets` names of a package.
+/// A command that builds the `targets` of a package.
 fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
@@ -124,15 +124,15 @@ fn cargo(package: &str, targets: &str, profile: Profile) -> Command {
     command.arg("--message-format=json-render-diagnostics");
     match profile {
         Profile::Dev => &mut command,
-        // As it is published, whatever the environment says.
+        // As published, whatever the environment sets.
         Profile::Release => command.arg("--release").env("CARGO_INCREMENTAL", "0"),
         Profile::Checked => command.args(["--profile", "checked"]),
     };
     command
 }
 
-/// Runs a command that builds, and answers what cargo says of all that was built. What it compiles is for the
-/// user, who may wait for minutes; of a build that is up to date nothing is said.
+/// Runs a build command; returns Cargo's messages about all artifacts. The progress goes to the
+/// user, since a build may take minutes; a build that is up to date prints nothing.
 pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
     let cargo = command.get_program().to_string_lossy().into_owned();
     let failed = |error| Failure::Run { program: cargo.clone(), error };
@@ -142,7 +142,7 @@ pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
         command.env("CARGO_TERM_COLOR", "always");
     }
     let mut child = command.spawn().map_err(failed)?;
-    // Both at once, so that neither fills up while the other is waited for.
+    // Reads both pipes at once, so that neither fills up while this waits for the other.
     let said = child.stderr.take().map(|said| thread::spawn(|| progress(said, io::stderr())));
     let output = child.wait_with_output().map_err(failed)?;
     if let Some(said) = said {
@@ -159,7 +159,7 @@ pub(crate) fn artifacts(mut command: Command) -> Result<Vec<Value>, Failure> {
         .collect())
 }
 
-/// Copies what cargo says, but for the line that ends every build.
+/// Copies Cargo's output, except for the line that ends every build.
 fn progress(said: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut said = BufReader::new(said);
     let mut line = Vec::new();
@@ -173,7 +173,7 @@ fn progress(said: impl Read, mut to: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a program that must succeed. What it says is for the user.
+/// Runs a program that must succeed. Its output goes to the user.
 pub(crate) fn succeeds(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.status() {
@@ -183,7 +183,7 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// What a program writes.
+/// Output of a program.
 pub(crate) fn says(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =

@@ -1,4 +1,5 @@
-//! `cargo xtask crates`: whether the packages can be published, beside what `cargo xtask package` shows.
+//! `cargo xtask crates`: checks that the packages can be published, in addition to `cargo xtask
+//! package`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,14 +9,14 @@ use crate::failure::Failure;
 use crate::package::{ALONE, PUBLISHED};
 use crate::tool::Tool;
 
-/// Check licences, sources and known faults of what the packages depend on, and their versions
+/// Check the licences, sources and known faults of the dependencies, and the packages' versions
 ///
-/// cargo-deny says whether a dependency has a licence that deny.toml does not allow, is there twice, comes
-/// from elsewhere than the registry, was withdrawn, or has a known fault; known faults are left out, and that
-/// is said, where their list cannot be fetched. cargo-semver-checks says whether a library's interface has
-/// changed in a way that its version does not allow, since a commit.
+/// cargo-deny reports a dependency whose licence deny.toml does not allow, that is there twice,
+/// does not come from the registry, was withdrawn, or has a known fault. If the list of known
+/// faults cannot be fetched, the task says so and leaves them out. cargo-semver-checks reports if a
+/// library's interface has changed since a commit in a way that its version does not allow.
 ///
-/// Installs both into the cache, which takes minutes.
+/// Installs both tools into the cache, which takes minutes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -24,14 +25,14 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
-    /// Only what is depended on
+    /// Check only the dependencies
     Deny,
-    /// Only the interfaces
+    /// Check only the interfaces
     Semver {
         /// Compare with this commit [default: the newest tag v*]
         #[arg(long, value_name = "COMMIT")]
         base: Option<String>,
-        /// Only of these packages [default: every library that is published]
+        /// Check only these packages [default: every published library]
         #[arg(long, short, value_name = "NAME")]
         package: Vec<String>,
     },
@@ -41,7 +42,7 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", cache: "mlx5-de
 const SEMVER: Tool =
     Tool { name: "cargo-semver-checks", version: "0.51.0", cache: "mlx5-semver-checks" };
 
-/// Checks what the arguments say.
+/// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         Some(What::Deny) => deny(),
@@ -50,7 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 Some(base) => Some(base.clone()),
                 None => newest_tag(Path::new("."))?,
             };
-            // Who asks for nothing else is not told that all is well.
+            // Without a release, the subcommand alone would check nothing and pass, so it is an
+            // error.
             let base = base.ok_or_else(|| Failure::Unknown(NO_BASE.to_owned()))?;
             semver(&base, package)
         }
@@ -85,7 +87,7 @@ fn deny() -> Result<(), Failure> {
     }
 }
 
-/// Before the first release.
+/// Message before the first release.
 const NO_BASE: &str = "no version is released (there is no tag v*), so there is no interface to keep; \
                        `cargo xtask crates semver --base COMMIT` compares with a commit";
 
@@ -102,7 +104,8 @@ fn semver(base: &str, packages: &[String]) -> Result<(), Failure> {
     build::succeeds(&mut command)
 }
 
-/// Fails if a repository has no such commit: to install what would look at it takes minutes.
+/// Fails if a repository has no such commit. This comes first because installing the tool takes
+/// minutes.
 fn is_commit(repository: &Path, name: &str) -> Result<(), Failure> {
     let mut command = Command::new("git");
     command.args(["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]);
@@ -114,10 +117,10 @@ fn is_commit(repository: &Path, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// The tag of the newest release of a repository; none if there was none.
+/// The tag of a repository's newest release, if it has one.
 fn newest_tag(repository: &Path) -> Result<Option<String>, Failure> {
     let mut command = Command::new("git");
-    // A version with a suffix comes before the version itself.
+    // A pre-release (a version with a suffix) sorts before the version itself.
     command.args(["-c", "versionsort.suffix=-", "tag", "--list", "v*", "--sort=-version:refname"]);
     command.current_dir(repository);
     Ok(build::says(&mut command)?.lines().next().map(str::to_owned))

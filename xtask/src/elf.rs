@@ -1,21 +1,23 @@
-//! The little of ELF that is needed: what a program needs to run, what a library has for it, and what a
-//! module says of itself. Offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr`, `Elf64_Dyn`,
-//! `Elf64_Sym`, `Elf64_Verdef` and `Elf64_Verneed` in elf.h.
+//! Reads the parts of ELF files that tasks need: a program's loader and libraries, a library's
+//! symbols, and a module's sections.
+//!
+//! Offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr`, `Elf64_Dyn`, `Elf64_Sym`,
+//! `Elf64_Verdef` and `Elf64_Verneed` in elf.h.
 
-/// An ELF file of 64 bits and little ends.
+/// A 64-bit little-endian ELF file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elf<'a> {
     bytes: &'a [u8],
 }
 
-/// A stretch of a file.
+/// A section or segment in a file.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     kind: u32,
     address: u64,
     offset: u64,
     size: u64,
-    /// A section's name; nothing of a segment.
+    /// Name of a section; zero for a segment.
     name: u64,
 }
 
@@ -33,23 +35,23 @@ const SHN_UNDEF: u64 = 0;
 const SHN_ABS: u64 = 0xfff1;
 const STB_LOCAL: u64 = 0;
 const STT_OBJECT: u64 = 1;
-/// In a symbol's version: not the one that programs are linked with now.
+/// Bit of a symbol's version that is not the default for linking.
 const VERSYM_HIDDEN: u64 = 0x8000;
 
-/// A symbol that other objects find.
+/// A symbol that other objects can use.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Export {
     pub(crate) name: String,
     /// Its version; empty if it has none.
     pub(crate) node: String,
-    /// Whether programs that are linked now take this version.
+    /// Whether the linker takes this version by default.
     pub(crate) default: bool,
-    /// The size of data; nothing if it is a function.
+    /// Size of data; `None` for a function.
     pub(crate) data: Option<u64>,
 }
 
 impl<'a> Elf<'a> {
-    /// Looks at a file; nothing if it is no such ELF.
+    /// Opens a file; `None` if it is not such an ELF file.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.len() >= 64 && bytes.starts_with(b"\x7fELF\x02\x01");
         magic.then_some(Self { bytes })
@@ -60,28 +62,28 @@ impl<'a> Elf<'a> {
         self.number(18, 2) == Some(MACHINE)
     }
 
-    /// The loader that the program asks for; nothing if it needs none.
+    /// The loader that the program requests; `None` if it needs none.
     pub(crate) fn interpreter(self) -> Option<&'a str> {
         let segment = self.segments().find(|segment| segment.kind == PT_INTERP)?;
         self.text(segment.offset)
     }
 
-    /// The names of the libraries that it needs.
+    /// Names of the libraries that it needs.
     pub(crate) fn needed(self) -> Vec<&'a str> {
         self.dynamic_texts(DT_NEEDED)
     }
 
-    /// The name by which programs that are linked with this library ask for it.
+    /// The name that programs linked with this library record for it.
     pub(crate) fn soname(self) -> Option<&'a str> {
         self.dynamic_texts(DT_SONAME).first().copied()
     }
 
-    /// Whether the library stays loaded when it is closed.
+    /// Whether the library stays loaded after `dlclose`.
     pub(crate) fn stays(self) -> bool {
         self.dynamic().iter().any(|&(tag, value)| tag == DT_FLAGS_1 && value & DF_1_NODELETE != 0)
     }
 
-    /// What other objects find in this library. The names of the versions themselves are not among it.
+    /// Symbols that the library exports, without the names of the versions themselves.
     pub(crate) fn exports(self) -> Option<Vec<Export>> {
         let names = self.span(".dynstr")?;
         let symbols = self.span(".dynsym")?;
@@ -106,8 +108,8 @@ impl<'a> Elf<'a> {
         Some(exports)
     }
 
-    /// The versions that the library defines: each its number and its name. The name of the library, which
-    /// comes first, is none.
+    /// Number and name of each version that the library defines. The first entry is the library's
+    /// own name and is left out.
     pub(crate) fn nodes(self) -> Option<Vec<(u64, &'a str)>> {
         let names = self.span(".dynstr")?;
         let mut at = self.span(".gnu.version_d")?.offset;
@@ -125,7 +127,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// The versions that it needs of the symbols of other libraries.
+    /// Versions of other libraries' symbols that it needs.
     pub(crate) fn needed_nodes(self) -> Option<Vec<&'a str>> {
         let names = self.span(".dynstr")?;
         let mut library = self.span(".gnu.version_r")?.offset;
@@ -155,7 +157,7 @@ impl<'a> Elf<'a> {
             .collect()
     }
 
-    /// The texts that the entries of one tag name.
+    /// Texts that the entries with a tag refer to.
     fn dynamic_texts(self, tag: u64) -> Vec<&'a str> {
         let entries = self.dynamic();
         let strings = entries.iter().find(|entry| entry.0 == DT_STRTAB);
@@ -166,13 +168,13 @@ impl<'a> Elf<'a> {
         tagged.filter_map(|&(_, at)| self.text(strings + at)).collect()
     }
 
-    /// What a section holds.
+    /// Contents of a section.
     pub(crate) fn section(self, name: &str) -> Option<&'a [u8]> {
         let found = self.span(name)?;
         self.bytes.get(found.offset as usize..(found.offset + found.size) as usize)
     }
 
-    /// Where a section is.
+    /// Position of a section.
     fn span(self, name: &str) -> Option<Stretch> {
         let (start, size, count) = (self.number(40, 8)?, self.number(58, 2)?, self.number(60, 2)?);
         let section = |index: u64| {
@@ -202,7 +204,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Where in the file an address is loaded from.
+    /// Offset in the file of the byte that is loaded at an address.
     fn in_file(self, address: u64) -> Option<u64> {
         let mut loaded = self.segments().filter(|segment| segment.kind == PT_LOAD);
         let segment = loaded.find(|s| (s.address..s.address + s.size).contains(&address))?;

@@ -5,14 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-/// Why a task was not done.
+/// Error of a task.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A program could not be run.
     Run { program: String, error: io::Error },
     /// A program ran, and failed.
     Status { program: String, status: ExitStatus },
-    /// Cargo built no such thing.
+    /// Cargo did not build this artifact.
     NotBuilt(String),
     /// A file could not be read or written.
     File { path: PathBuf, error: io::Error },
@@ -28,17 +28,18 @@ pub(crate) enum Failure {
     Package(Vec<String>),
     /// A program does not take the verbs library.
     NotTaken(String),
-    /// Something has to be installed, by this command.
+    /// A program is missing; this command installs it.
     Missing(String),
-    /// Something that is asked for by name is not there.
+    /// The arguments name something that does not exist.
     Unknown(String),
-    /// Nobody says where Debian's packages are or are to lie, or they could not be unpacked.
+    /// The location of Debian's packages or of the cache is unknown, or packages could not be
+    /// unpacked.
     Packages(String),
     /// The archive does not have packages, or does not answer.
     Unfetched(String),
-    /// What ran for another architecture went wrong.
+    /// Checks on the other architecture failed.
     Aarch64(Vec<String>),
-    /// The virtual machine could not be made, or what ran in it went wrong.
+    /// The virtual machine could not be made, or a check in it failed.
     Vm(String),
     /// Modules import each other.
     Circles(Vec<String>),
@@ -46,11 +47,11 @@ pub(crate) enum Failure {
     Regressed(Vec<String>),
     /// Tests of other crates pass over C's library, and not over ours.
     OverOurs(Vec<String>),
-    /// Tests do not pass, or bugs were not noticed, and nothing says why.
+    /// Tests do not pass, or no test noticed a bug, without a known reason.
     Unexplained(Vec<String>),
-    /// A tree in which bugs are planted does not compile, and none of them is why.
+    /// A tree with planted bugs does not compile, and none of the bugs is the cause.
     Uncompilable(Vec<String>),
-    /// Too many of the bugs that were planted were not noticed.
+    /// Tests did not notice too many of the planted bugs.
     Survived { caught: usize, viable: usize, bar: usize },
 }
 

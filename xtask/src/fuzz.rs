@@ -1,21 +1,21 @@
-//! `cargo xtask fuzz`: random bytes for whatever reads the words of devices and kernels.
+//! `cargo xtask fuzz`: feeds random bytes to the code that reads the words of devices and kernels.
 
 use std::process::Command;
 
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
-/// Feed random bytes to the decoders of WQEs and CQEs and to a queue of packets, and random results of the kernel
-/// to the driver
+/// Feed random bytes to the decoders of WQEs and CQEs and to a queue of packets, and random results
+/// of the kernel to the driver
 ///
 /// The same seed gives the same bytes. A finding is reported with its seed, and fails.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One target only
+    /// Run only this target
     #[arg(value_name = "TARGET", value_parser = TARGETS)]
     target: Option<String>,
 
-    /// How long each target runs
+    /// Time for each target
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
 
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     seed: Option<u64>,
 }
 
-/// Those of the fuzzer, which takes long to build and would refuse others only then.
+/// Targets of the fuzzer. It would itself refuse others, but it takes long to build.
 const TARGETS: [&str; 5] = ["wqe", "cqe", "packet", "prm", "ioctl"];
 
 /// Builds the fuzzer with all its checks, and runs it.

@@ -1,13 +1,13 @@
-//! `--help`, in lines that fit a page. clap leaves texts as long as they are.
+//! Breaks the texts of `--help` into lines that fit a page, which clap does not do.
 
 use clap::Command;
 
-/// The columns of a page.
+/// Columns of a page.
 pub(crate) const WIDTH: usize = 100;
-/// What is left of them beside the name of a task or an option.
+/// Columns that are left beside the name of a task or an option.
 const BESIDE: usize = 64;
 
-/// Breaks the texts of a command, and of those below it, into lines.
+/// Breaks the texts of a command and its subcommands into lines.
 pub(crate) fn broken(mut command: Command) -> Command {
     if let Some(about) = command.get_about() {
         let about = lines(&about.to_string(), BESIDE);
@@ -31,7 +31,7 @@ pub(crate) fn broken(mut command: Command) -> Command {
     command.mut_subcommands(broken)
 }
 
-/// The text in lines of at most so many columns; lines that it has stay apart.
+/// Breaks the text into lines of at most `width` columns; existing line breaks stay.
 fn lines(text: &str, width: usize) -> String {
     let mut broken = String::new();
     let mut column = 0;

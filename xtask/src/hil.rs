@@ -1,4 +1,4 @@
-//! `cargo xtask hil`: the conformance suite on hardware.
+//! `cargo xtask hil`: runs the conformance suite on hardware.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +9,13 @@ use crate::failure::Failure;
 /// Build the conformance suite as one file that runs on any host, and run it on a ConnectX
 ///
 /// The file needs no library and can be copied to the host that has the device; docs/HARDWARE.md
-/// says what that host needs. A device that is named and is not there is a failure.
+/// describes the needs of that host. A missing device is a failure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The device to run on, with a port behind a colon if it is not the first: mlx5_0, mlx5_0:2
+    /// The device to run on, followed by a colon and a port if it is not the first: mlx5_0,
+    /// mlx5_0:2
     ///
-    /// Without it, the file is built, and nothing is run.
+    /// Without it, the task builds the file and runs nothing.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
 
@@ -39,7 +40,7 @@ pub(crate) struct Arguments {
     cases: Vec<String>,
 }
 
-/// Builds the suite, and runs it if there is a device to run it on.
+/// Builds the suite, and runs it if a device is given.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let program = build::self_contained("mlx5-conformance", "--bins")?;
     eprintln!("hil: the suite is {}", program.display());
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::Status { program: name, status }) }
 }
 
-/// A name that tells of the device.
+/// A file name with the device's name in it.
 fn default_ledger(device: &str) -> PathBuf {
     Path::new(&format!("hil-{}", device.replace(':', "-port"))).to_owned()
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask ledger`: what rdma-core's own tests, and pairs of programs, say of the simulated device.
+//! `cargo xtask ledger`: runs rdma-core's own tests, and pairs of programs, on the simulated
+//! device.
 
 mod conformance;
 pub(crate) mod door;
@@ -24,38 +25,40 @@ pub(crate) use report::wrapped;
 pub(crate) use rows::write_rows;
 use rows::{Ledger, Outcome, Row};
 
-/// Run rdma-core's tests and tools, perftest and our own suite on the simulated device; keep the ledger
+/// Run rdma-core's tests and tools, perftest and our own suite on the simulated device, and update
+/// the ledger
 ///
-/// Every module runs in a process of its own, on an InfiniBand and on a RoCE port, unmodified, with
-/// the simulator preloaded. Writes docs/conformance.json and the pyverbs part of
-/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs,
-/// python3-scapy, ibverbs-providers, ibverbs-utils, perftest and ucx-utils.
+/// Every module runs unmodified in a process of its own with the simulator preloaded, on an
+/// InfiniBand port and on a RoCE port. Writes docs/conformance.json and the pyverbs part of
+/// docs/CONFORMANCE.md. Needs Debian's python3-pyverbs, python3-scapy, ibverbs-providers,
+/// ibverbs-utils, perftest and ucx-utils.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; fail if a test that passes in the ledger does not pass
+    /// Write nothing; fail if a test that passes in the ledger does not pass now
     #[arg(long, group = "partial")]
     check: bool,
-    /// Only this part
+    /// Run only this part
     ///
     /// Prints the result of each of its tests, and writes nothing.
     #[arg(long, value_enum, group = "partial")]
     only: Option<Part>,
-    /// Run this module of the pyverbs tests alone: with --only pyverbs
+    /// Run only this module of the pyverbs tests: with --only pyverbs
     #[arg(long, requires = "only")]
     module: Option<String>,
-    /// Run over this libibverbs alone
+    /// Run over this libibverbs only
     #[arg(long, value_enum)]
     provider: Option<Provider>,
-    /// Run on this link alone, which writes nothing: with --check, --only or --traces
+    /// Run on this link only, and write nothing: with --check, --only or --traces
     #[arg(long, value_parser = ["ib", "roce"], requires = "partial")]
     link: Option<String>,
-    /// With --check: of the pairs of programs, and of the ways in which each runs over either libibverbs, run
-    /// a third, the same each time; pairs of raw packets, and with our own programs, all run
+    /// With --check: run a third of the pairs of programs, and of the ways in which each runs over
+    /// either libibverbs; always the same third. Pairs of raw packets, and pairs with our own
+    /// programs, all run
     #[arg(long, requires = "check", conflicts_with_all = ["only", "traces"])]
     sample: bool,
-    /// Run the tests of pyverbs over both libibverbs, and compare which objects are made in the simulated
-    /// kernel and what it refuses, test by test: a test that expects an error also passes over a library
-    /// that can do nothing
+    /// Run the tests of pyverbs over both libibverbs, and compare, test by test, which objects are
+    /// created in the simulated kernel and which calls it refuses: a test that expects an error
+    /// also passes over a library that can do nothing
     #[arg(long, group = "partial", conflicts_with = "provider")]
     traces: bool,
     /// Run nothing; regenerate the page from the ledger
@@ -64,7 +67,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Refuses a module that is none of these, or of a part that has none.
+    /// Refuses an unknown module, and a module without `--only pyverbs`.
     fn check_module(&self, modules: &[String]) -> Result<(), Failure> {
         let Some(module) = &self.module else { return Ok(()) };
         if self.only != Some(Part::Pyverbs) {
@@ -78,26 +81,26 @@ impl Arguments {
     }
 }
 
-/// A part of what is run.
+/// A part of the ledger's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Part {
     /// The tests of pyverbs
     Pyverbs,
-    /// Programs that look at devices
+    /// Programs that query devices
     Tools,
-    /// Programs that send to each other
+    /// Pairs of programs that send to each other
     Pairs,
     /// Our conformance suite
     Conformance,
 }
 
-/// Writes this command's part of the page from the ledger.
+/// Writes the ledger's part of docs/CONFORMANCE.md.
 pub(crate) fn document() -> Result<(), Failure> {
     let [json, markdown] = documents();
     report::write(&markdown, &Ledger::read(&json)?, &pyverbs::peers()?)
 }
 
-/// Runs everything, and writes the ledger or compares with it.
+/// Runs all the tests, then writes the ledger or compares with it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
     let [json, markdown] = documents();
@@ -167,7 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if unexplained.is_empty() { Ok(()) } else { Err(Failure::Unexplained(unexplained)) }
 }
 
-/// Compares what the tests do to the simulated kernel over either library.
+/// Compares the calls that the tests make to the simulated kernel over either library.
 fn compare_traces(arguments: &Arguments) -> Result<(), Failure> {
     pyverbs::peers()?;
     let suite = pyverbs::Suite::unpack()?;
@@ -179,7 +182,7 @@ fn compare_traces(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs what there is on one link over one provider.
+/// Runs the wanted parts on one link over one provider.
 fn over(
     Arguments { only, module: named, sample, .. }: &Arguments,
     door: &Door,
@@ -204,14 +207,14 @@ fn over(
     if wanted(Part::Pairs) {
         found("pairs", pairs::run(door, link, *sample)?);
     }
-    // It is our driver's own, and needs no library.
+    // The suite uses our driver directly, without a libibverbs, so it runs once, with C's.
     if wanted(Part::Conformance) && door.provider == Provider::C {
         found("conformance", conformance::run(door, link, unused)?);
     }
     Ok(rows)
 }
 
-/// Where the ledger is: for programs, and for people.
+/// Paths of the ledger: JSON for programs, Markdown for readers.
 pub(crate) fn documents() -> [PathBuf; 2] {
     ["docs/conformance.json", "docs/CONFORMANCE.md"].map(|name| root().join(name))
 }
@@ -222,7 +225,7 @@ fn root() -> PathBuf {
     package.parent().expect("xtask is a folder of the workspace").to_owned()
 }
 
-/// Rows in one line of counts.
+/// Counts of the rows' outcomes, in one line.
 fn tally(rows: &[Row]) -> String {
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
     format!(

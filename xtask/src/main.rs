@@ -101,7 +101,8 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Hil(arguments) => hil::run(&arguments),
         Task::Imports(arguments) => imports::run(&arguments),
-        // The page has a part of the virtual machines, which know the ledger; it knows nothing of them.
+        // The virtual machines write a part of the page. The ledger does not know about them; they
+        // know about the ledger.
         Task::Ledger(arguments) if arguments.document => {
             ledger::document().and_then(|()| vm::document())
         }

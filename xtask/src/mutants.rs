@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: bugs planted mechanically, and whether a test notices each.
+//! `cargo xtask mutants`: plants bugs mechanically and checks that a test notices each.
 
 mod compile;
 mod draw;
@@ -24,61 +24,65 @@ use list::Mutant;
 use outcomes::Outcomes;
 use reasons::Reasons;
 
-/// The share of what compiles and is no equivalent that tests have to notice, of a hundred.
+/// Percentage of the viable mutants that tests must notice: of those that compile and are not
+/// equivalent.
 const BAR: usize = 95;
 
-/// The same of those of changed lines, which are few, so that chance weighs more.
+/// The same for the mutants of changed lines, which are few, so that chance has more weight.
 const BAR_OF_A_CHANGE: usize = 90;
 
-/// How long planting the bugs of changed lines may take, in minutes.
+/// Time limit for the mutants of changed lines, in minutes.
 const MINUTES_OF_A_CHANGE: u64 = 10;
 
-/// Plant bugs in the driver, its packages and the doors for C, and see that tests notice
+/// Plant bugs in the driver, its packages and the doors for C, and check that tests notice them
 ///
-/// cargo-mutants says what can be changed where, in wqe/src, cq/src, cm/src, async/src, verbs/src,
-/// sim/preload/src, src/ethernet, src/flow, src/memory/mkey, src/pools, src/qp, src/rss, src/srq and
-/// src/tag_matching. A seeded sample, drawn of every file by its share, is built into one copy of the
-/// tree in target/mutants, where a variable of the environment chooses the bug that is on. With each bug
-/// run the tests that reach its function, those first that fail for others of the file, then the quick
-/// ones, until one fails: the tests of these packages, and the conformance suite. What cannot be chosen
-/// so, a constant say, is built by itself.
+/// cargo-mutants lists the possible changes in wqe/src, cq/src, cm/src, async/src, verbs/src,
+/// sim/preload/src, src/ethernet, src/flow, src/memory/mkey, src/pools, src/qp, src/rss, src/srq
+/// and src/tag_matching. The task draws a seeded sample with a share of every file, and builds it
+/// into one copy of the tree in target/mutants, where an environment variable selects the active
+/// bug. With each bug it runs the tests that reach its function until one fails: first those that
+/// fail for other bugs of the file, then the fast ones, out of the tests of these packages and the
+/// conformance suite. Bugs that cannot be selected this way, in a constant for example, are built
+/// one by one.
 ///
-/// A test that does not end within ten times its usual time and a minute has noticed; one that fails
-/// must fail twice. A mutant that no test notices is missed, unless xtask/src/mutants/reasons.txt says
-/// why it is equivalent. Fails if fewer than 95 in a hundred are noticed, or a missed one has no reason.
-/// Of changed lines it fails if fewer than 90 in a hundred are; where the time was over before all
-/// were tried, if those that were are so few of them that chance does not explain it.
+/// A test has noticed a bug if it does not end within ten times its usual time and a minute; a test
+/// that fails must fail twice. A mutant that no test notices is missed, unless
+/// xtask/src/mutants/reasons.txt explains why it is equivalent. The task fails if tests notice
+/// fewer than 95 in a hundred, or if a missed one has no reason. For changed lines it fails at
+/// fewer than 90 in a hundred; if the time ended before all were tried, it fails only if chance
+/// does not explain the share of those that were.
 ///
-/// What is known is kept in target/mutants/outcomes.jsonl until a source file changes; a run that was
-/// interrupted goes on from there. When all of the sample is known, docs/mutants.json is written.
-/// Installs cargo-mutants into the cache.
+/// Outcomes are kept in target/mutants/outcomes.jsonl until a source file changes; an interrupted
+/// run continues from there. When all of the sample have an outcome, the task writes
+/// docs/mutants.json. Installs cargo-mutants into the cache.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Draw the sample by this number
+    /// Seed of the sample
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How many to draw
+    /// Size of the sample
     #[arg(long, value_name = "COUNT", default_value_t = 400, value_parser = one_or_more())]
     count: usize,
-    /// Run part K of N of the sample; the last part that is run writes docs/mutants.json
+    /// Run part K of N of the sample; the run that completes the sample writes docs/mutants.json
     #[arg(long, value_name = "K/N")]
     shard: Option<Shard>,
-    /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write nothing
+    /// Plant bugs in the lines that changed since this commit, for ten minutes at most; write
+    /// nothing
     #[arg(long, value_name = "BASE", num_args = 0..=1, default_missing_value = "HEAD~1")]
     changed: Option<String>,
     /// Draw only mutants whose file or description contains this; write nothing
     #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
     only: Vec<String>,
-    /// Run those of the sample again that were missed, whatever has changed; write nothing
+    /// Run the missed mutants of the sample again, whatever has changed; write nothing
     #[arg(long)]
     missed: bool,
-    /// Stop after this time, and print what is left
+    /// Stop after this time, and print the number that is left
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
-    /// How many tests run at a time [default: the number of processors]
+    /// Number of tests that run at a time [default: the number of processors]
     #[arg(long, value_name = "COUNT", value_parser = one_or_more())]
     jobs: Option<usize>,
-    /// Print the mutants that are drawn, and run nothing
+    /// Print the drawn mutants, and run nothing
     #[arg(long)]
     list: bool,
 }
@@ -87,15 +91,15 @@ fn one_or_more() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
-/// The mutants that are asked for, and how long they may take.
+/// The mutants to run, and the time for them.
 struct Plan {
     drawn: Vec<Mutant>,
     deadline: Option<Instant>,
-    /// Whether all of the drawn are the measure that is kept.
+    /// Whether the drawn mutants are the full sample, whose outcome is recorded.
     is_measure: bool,
 }
 
-/// Plants what is asked for, and says what tests did not notice.
+/// Plants the mutants and reports those that no test notices.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let root = root();
     let folder = root.join("target/mutants");
@@ -138,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What is to be planted; none where nothing changed.
+/// The mutants to plant; `None` if nothing changed.
 fn plan(
     arguments: &Arguments,
     root: &Path,

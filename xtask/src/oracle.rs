@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: this provider and rdma-core's, byte for byte.
+//! `cargo xtask oracle`: compares this provider with rdma-core's, byte for byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,14 @@ use crate::debian::cache::make;
 use crate::failure::Failure;
 use crate::verbs;
 
-/// Post the same requests through rdma-core's provider and this one, and compare what they write
+/// Post the same requests through rdma-core's provider and this one, and compare the bytes that
+/// they write
 ///
 /// Needs a C compiler and rdma-core's headers and libraries: on Debian the packages gcc,
 /// libibverbs-dev, librdmacm-dev and ibverbs-providers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Write the section about the oracle in docs/CONFORMANCE.md anew
+    /// Rewrite the section about the oracle in docs/CONFORMANCE.md
     #[arg(long)]
     document: bool,
 
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
     scripts: Option<PathBuf>,
 }
 
-/// What Debian has them in.
+/// Command that installs the compiler and the headers.
 const PACKAGES: &str =
     "apt-get install gcc libc6-dev libibverbs-dev librdmacm-dev ibverbs-providers";
 
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn compile(source: &Path, program: &Path) -> Result<(), Failure> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);
-    // Its `ioctl` has to be found by the libraries.
+    // `-rdynamic` lets the libraries find the program's `ioctl`.
     command.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"]);
     command.arg(program).arg(source).args(["-libverbs", "-lmlx5", "-ldl"]);
     succeeds(&mut command).inspect_err(|_| {

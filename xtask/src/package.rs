@@ -1,4 +1,4 @@
-//! `cargo xtask package`.
+//! `cargo xtask package`: builds the packages as a registry would get them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,15 @@ use std::process::Command;
 
 use crate::failure::Failure;
 
-/// Make the packages as a registry would get them, and build and run a program that has nothing but them
+/// Make the packages as a registry would get them, and build and run a program that depends on
+/// nothing else
 ///
-/// Packages of this workspace are found in what was packed, all others in the registry. The program opens a
-/// simulated device, and posts and polls.
+/// Dependencies in this workspace are taken from the packaged files, all others from the registry.
+/// The program opens a simulated device, and posts and polls.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
-/// The packages that are for users.
+/// Packages for users.
 pub(crate) const PUBLISHED: [&str; 14] = [
     "mlx5",
     "mlx5-async",
@@ -31,16 +32,16 @@ pub(crate) const PUBLISHED: [&str; 14] = [
     "mlx5-wqe",
 ];
 
-/// Those on which no program depends: a command, and a library to preload.
+/// Packages that no program depends on: a command, and a library to preload.
 pub(crate) const ALONE: [&str; 2] = ["mlx5-cli", "mlx5-sim-preload"];
 
-/// The program of a user.
+/// A user's program.
 const PROGRAM: &str = include_str!("package/consumer.rs");
 
 pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     let target = Path::new("target/packages");
     let consumer = target.join("consumer");
-    // What is left of another version would be found as well.
+    // Cargo would also find files of an earlier version.
     for old in [target.join("package"), consumer.clone()] {
         if old.exists() {
             fs::remove_dir_all(&old).map_err(in_file(&old))?;
@@ -60,7 +61,7 @@ pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     let version = env!("CARGO_PKG_VERSION");
     for name in PUBLISHED.iter().filter(|name| !ALONE.contains(name)) {
         manifest += &match *name {
-            // What a service with tokio asks for.
+            // The feature that a service with tokio uses.
             "mlx5-async" => {
                 format!("{name} = {{ version = \"{version}\", features = [\"tokio\"] }}\n")
             }
@@ -86,7 +87,7 @@ pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
     build.args(["run", "--quiet"]).current_dir(&consumer);
     succeed("the program of a user", &mut build)?;
     for name in ALONE {
-        // Or cargo takes it for a part of the workspace above it.
+        // Otherwise Cargo takes it for a member of the workspace above it.
         let own = packages.join(format!("{name}-{version}/Cargo.toml"));
         let text = fs::read_to_string(&own).map_err(in_file(&own))?;
         write(&own, &format!("{text}\n[workspace]\n"))?;
@@ -151,7 +152,8 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    /// The categories of crates.io that fit a package of this workspace: it refuses others.
+    /// The categories of crates.io that fit a package of this workspace; the registry refuses
+    /// unknown ones.
     const CATEGORIES: [&str; 10] = [
         "asynchronous",
         "command-line-utilities",
@@ -165,7 +167,7 @@ mod tests {
         "simulation",
     ];
 
-    /// What cargo says of the packages of this workspace.
+    /// Cargo's metadata of this workspace's packages.
     fn packages() -> Vec<Value> {
         let mut command = Command::new(env!("CARGO"));
         command.args(["metadata", "--no-deps", "--offline", "--quiet", "--format-version=1"]);

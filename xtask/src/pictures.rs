@@ -1,4 +1,4 @@
-//! `cargo xtask pictures`: what the `mlx5` command prints, as pictures of a terminal.
+//! `cargo xtask pictures`: draws the output of the `mlx5` command as pictures of a terminal.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,25 +9,25 @@ use crate::build::{Profile, program, says, shared_library};
 use crate::debian::cache::make;
 use crate::failure::Failure;
 
-/// Draw the pictures of the README anew: `mlx5 perf` and `mlx5 trace` on a simulated device
+/// Redraw the pictures of the README: `mlx5 perf` and `mlx5 trace` on a simulated device
 ///
-/// What they show is measured and traced now, so numbers differ from time to time; the layout does
-/// not.
+/// They show a measurement and a trace of this run, so numbers differ from run to run; the layout
+/// does not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where to write them
+    /// Directory for the pictures
     #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
     out: PathBuf,
 }
 
-/// A picture: its file, what is typed, and its words behind `mlx5`.
+/// A picture: its file, the typed command, and the arguments of `mlx5`.
 struct Picture {
     file: &'static str,
     typed: &'static str,
     words: &'static [&'static str],
-    /// Whether the preload library has the device, or the command simulates one itself.
+    /// Whether the preload library supplies the device; otherwise the command simulates one itself.
     preloaded: bool,
-    /// Lines that are shown from the start and from the end, if there are more.
+    /// Number of lines to show from the start and from the end, if there are more.
     shown: (usize, usize),
 }
 
@@ -48,9 +48,9 @@ const PICTURES: [Picture; 2] = [
     },
 ];
 
-/// Stands for the path of the command itself.
+/// Stands for the command's own path.
 const PROGRAM: &str = "mlx5";
-/// Stands for a file that the command writes what is shown to.
+/// Stands for a file into which the command writes the text to show.
 const OUTPUT: &str = "trace.log";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -74,10 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Microseconds. Above it a picture would show what else the machine did.
+/// Limit in microseconds. A slower result would show the load of the machine.
 const QUIET: f64 = 200.0;
 
-/// The longest median latency of the table that `mlx5 perf` prints, in microseconds. None in another text.
+/// The longest median latency in the table of `mlx5 perf`, in microseconds; `None` for another
+/// text.
 fn slowest_median(text: &str) -> Option<f64> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("bytes "));
     let names = columns(lines.next()?);
@@ -86,12 +87,12 @@ fn slowest_median(text: &str) -> Option<f64> {
     medians.max_by(f64::total_cmp)
 }
 
-/// The cells of a row, which have two spaces between them.
+/// Cells of a row, which two spaces separate.
 fn columns(row: &str) -> Vec<&str> {
     row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// What the command prints on a simulated device.
+/// Output of the command on a simulated device.
 fn printed(command: &Path, library: &Path, picture: &Picture) -> Result<String, Failure> {
     let written = std::env::temp_dir().join(format!("mlx5-picture-{}", std::process::id()));
     let mut run = Command::new(command);
@@ -115,16 +116,16 @@ fn printed(command: &Path, library: &Path, picture: &Picture) -> Result<String, 
 }
 
 const FONT: f64 = 13.0;
-/// Of a character of a font of fixed width: each line is given its length, so that every viewer draws
-/// it alike.
+/// Width of a character in a monospaced font. Each line states its length, so that every viewer
+/// draws it alike.
 const ADVANCE: f64 = 7.8;
 const LINE: f64 = 18.0;
 const MARGIN: f64 = 16.0;
 const BAR: f64 = 28.0;
-/// The longest line, in characters: wider pictures cannot be read where a page is narrow.
+/// Length of the longest line, in characters: wider pictures cannot be read on a narrow page.
 const WIDEST: usize = 120;
 
-/// Draws a terminal in which a command was typed that printed `text`.
+/// Draws a terminal with the typed command and its output `text`.
 fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
     let all: Vec<&str> = text.lines().map(str::trim_end).collect();
     let mut lines = vec![format!("$ {typed}")];
@@ -165,7 +166,7 @@ fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
     svg + "</svg>\n"
 }
 
-/// What was typed, completions, requests, and the rest differ.
+/// The typed command, completions, requests, and other lines have different colours.
 fn colour(place: usize, line: &str) -> &'static str {
     match line {
         _ if place == 0 => "#ffffff",
@@ -177,7 +178,7 @@ fn colour(place: usize, line: &str) -> &'static str {
     }
 }
 
-/// A text in XML.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(svg.matches("<text ").count(), 3, "{svg}");
         assert!(svg.contains(">$ mlx5 perf</text>"), "{svg}");
         assert!(svg.contains(">size &lt;B&gt;  a &amp; b</text>"), "{svg}");
-        // The longest line decides how wide it is, and the number of lines how high.
+        // The longest line determines the width, and the number of lines the height.
         assert!(svg.contains("viewBox=\"0 0 156.8 132.0\""), "{svg}");
     }
 

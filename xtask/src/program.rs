@@ -1,4 +1,4 @@
-//! Programs that users name.
+//! Finds the programs that users name.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use crate::failure::Failure;
 
-/// The file that is run for a program of this name.
+/// The file that a shell would run for a program of this name.
 pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return Some(program.to_owned()).filter(|path| path.is_file());
@@ -20,7 +20,7 @@ fn can_run(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// Fails if there is no such program, with what to do.
+/// Fails if there is no such program, with the command that installs it.
 pub(crate) fn is_there(program: &OsStr) -> Result<(), Failure> {
     if found(Path::new(program)).is_some() {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn is_there(program: &OsStr) -> Result<(), Failure> {
     }))
 }
 
-/// The package in which Debian has a program of its RDMA packages.
+/// Debian's package of one of the RDMA programs.
 fn package(name: &str) -> Option<&'static str> {
     const CONNECTED: [&str; 13] = [
         "cmtime",

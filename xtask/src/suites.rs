@@ -1,4 +1,4 @@
-//! `cargo xtask suites`: the tests of other crates, over C's libibverbs and over ours.
+//! `cargo xtask suites`: runs the tests of other crates over C's libibverbs and over ours.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,32 +15,33 @@ use crate::verbs;
 
 /// Run the tests of crates that use libibverbs over C's library and over ours, and compare
 ///
-/// The crates are cloned already, and are not changed. `cargo test --no-run` builds their tests in their
-/// folders, once. Each test then runs by itself over either library, those that want a device included,
-/// on a simulated device of its own. It fails if one passes less than half as often over ours as over C's
-/// library; a test that passes less often is run ten more times first, because some wait for a fixed time.
-/// It also fails if no test passes over C's library. Tests in documentation are not run.
+/// The crates must be cloned already, and are not changed. `cargo test --no-run` builds their tests
+/// in their folders, once. Each test, also one marked as ignored because it needs a device, then
+/// runs by itself over either library, on a simulated device of its own. The task fails if a test
+/// passes less than half as often over ours as over C's library; a test that passes less often
+/// first runs ten more times, because some wait for a fixed time. It also fails if no test passes
+/// over C's library. Tests in documentation do not run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The folders of the crates
+    /// Folders of the crates
     #[arg(required = true, value_name = "FOLDER")]
     folders: Vec<PathBuf>,
 
-    /// What to simulate, as MLX5_SIM has it
+    /// Settings of the simulated device, for MLX5_SIM
     ///
-    /// Crates test connections at 127.0.0.1, for want of another address that they know.
+    /// The crates test connections at 127.0.0.1 because they know no other address.
     #[arg(long, short, value_name = "LIST", default_value = "link=roce,ipv4=127.0.0.1")]
     sim: String,
 
-    /// How often each test runs over either library
+    /// Number of runs of each test over either library
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
-    /// Only tests whose names contain this
+    /// Run only tests whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// No tests whose names contain this; may be given more than once
+    /// Skip tests whose names contain this; may be given more than once
     #[arg(long, value_name = "TEXT")]
     skip: Vec<String>,
 
@@ -57,12 +58,12 @@ impl Arguments {
     }
 }
 
-/// How long a test may take. The longest that these crates wait for is ten seconds.
+/// Time limit of a test. The longest wait in these crates is ten seconds.
 const SECONDS: u32 = 60;
-/// How often a test runs again that passes over C's library alone.
+/// Number of further runs of a test that passes more often over C's library.
 const DOUBTS: u32 = 10;
 
-/// Builds, runs, compares.
+/// Builds the tests, runs them, and compares the results.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let ours = Door::build(Provider::Rust)?;
     let folder = verbs::build()?;
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut counts = Vec::with_capacity(tests.len());
             for test in tests {
                 let mut compared = Compared { test, ..Compared::default() };
-                // By turns, so that a machine that is busy for a while is so for both.
+                // The libraries alternate, so that a machine that is busy for a while affects both.
                 while compared.is_to_run(arguments.runs) {
                     let over_c =
                         program.passes(&ours.over(Provider::C), arguments, &compared.test)?;
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 struct Program {
     name: String,
     path: PathBuf,
-    /// Where cargo runs it.
+    /// Folder in which Cargo runs it.
     folder: PathBuf,
 }
 
@@ -120,7 +121,7 @@ fn programs(folder: &Path, arguments: &[OsString]) -> Result<Vec<Program>, Failu
     command.current_dir(folder).args(["test", "--no-run"]).args(arguments);
     command.arg("--message-format=json-render-diagnostics");
     let mut programs: Vec<_> = build::artifacts(command)?.iter().filter_map(Program::of).collect();
-    // Cargo has no order.
+    // Cargo's order is not stable.
     programs.sort_by(|one, other| one.path.cmp(&other.path));
     if programs.is_empty() {
         return Err(Failure::NotBuilt(format!("tests in {}", folder.display())));
@@ -129,7 +130,7 @@ fn programs(folder: &Path, arguments: &[OsString]) -> Result<Vec<Program>, Failu
 }
 
 impl Program {
-    /// The program among what cargo says of all that it built, if it is one of tests.
+    /// The test program in one of Cargo's messages, if the message is about one.
     fn of(message: &Value) -> Option<Self> {
         if message["profile"]["test"] != true {
             return None;
@@ -141,7 +142,7 @@ impl Program {
         })
     }
 
-    /// Its tests.
+    /// Names of its tests.
     fn tests(&self, door: &Door) -> Result<Vec<String>, Failure> {
         let arguments = ["--list", "--format", "terse"];
         let ended = door.start("off", &self.folder, SECONDS, &self.path, &arguments)?.wait()?;
@@ -154,7 +155,7 @@ impl Program {
         }
     }
 
-    /// Whether a test passes, and the driver did nothing that none may.
+    /// Whether a test passes without a violation by the driver.
     fn passes(&self, door: &Door, arguments: &Arguments, test: &str) -> Result<bool, Failure> {
         let only = [test, "--exact", "--include-ignored", "--test-threads", "1"];
         let ended = door.start(&arguments.sim, &self.folder, SECONDS, &self.path, &only)?.wait()?;
@@ -162,7 +163,7 @@ impl Program {
     }
 }
 
-/// The tests that a program lists.
+/// Tests in a program's list.
 fn listed(said: &str) -> Vec<String> {
     said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
@@ -172,9 +173,9 @@ fn listed(said: &str) -> Vec<String> {
 struct Compared {
     test: String,
     runs: u32,
-    /// In how many of the runs it passed over C's library.
+    /// Number of runs that passed over C's library.
     c: u32,
-    /// And over ours.
+    /// Number of runs that passed over ours.
     rust: u32,
 }
 
@@ -185,8 +186,9 @@ impl Compared {
         self.rust += u32::from(over_ours);
     }
 
-    /// Whether it is to run once more. Some tests wait for the device for a fixed time, and fail now
-    /// and then over either library: where ours passed less often, it runs until that is no accident.
+    /// Whether it is to run once more. Some tests wait for the device for a fixed time, and fail
+    /// now and then over either library; so if ours passed less often, the test runs again until
+    /// chance is unlikely.
     fn is_to_run(&self, runs: u32) -> bool {
         let in_doubt = self.rust < self.c || self.runs > runs;
         self.runs < runs || (in_doubt && self.runs < runs.saturating_add(DOUBTS))
@@ -208,7 +210,7 @@ impl fmt::Display for Compared {
     }
 }
 
-/// How many of the tests passed each time.
+/// Number of tests that passed in every run.
 fn tally(tests: &[Compared]) -> String {
     let over_c = tests.iter().filter(|test| test.c == test.runs).count();
     let over_ours = tests.iter().filter(|test| test.rust == test.runs).count();

@@ -1,4 +1,4 @@
-//! Programs of the registry that tasks run, installed into the user's cache.
+//! Programs of the registry that tasks use, installed into the user's cache.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,16 +8,16 @@ use crate::failure::Failure;
 /// A program of the registry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
-    /// Its name, and that of its package.
+    /// Name of the program and of its package.
     pub(crate) name: &'static str,
-    /// Another version may say other things.
+    /// Fixed version: another one may print other messages.
     pub(crate) version: &'static str,
-    /// The folder of the cache that it is kept in.
+    /// Folder of the cache in which it is kept.
     pub(crate) cache: &'static str,
 }
 
 impl Tool {
-    /// Where the program is; it is installed unless it is there.
+    /// Path of the program, which is installed first if it is not there.
     pub(crate) fn installed(self) -> Result<PathBuf, Failure> {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -30,17 +30,17 @@ impl Tool {
         eprintln!("installing {} {} into {}", self.name, self.version, folder.display());
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        // Quick to build: a task runs it once.
+        // The debug profile builds fast, and a task runs the program once.
         command.args(["install", "--quiet", "--locked", "--debug", self.name]);
         command.args(["--version", self.version]).arg("--root").arg(&folder);
-        // Programs for a debugger would fill the cache.
+        // Debug information would fill the cache.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         output(command)?;
         Ok(program)
     }
 }
 
-/// What a program writes, if it succeeds.
+/// Output of a program, if it succeeds.
 pub(crate) fn output(mut command: Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stderr(Stdio::inherit());

@@ -1,4 +1,4 @@
-//! A simulated machine that several processes share.
+//! Starts simulated machines that several processes share.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
@@ -9,34 +9,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::build::{self, Profile};
 use crate::failure::Failure;
 
-/// What serves the machine.
+/// The program that serves the machine.
 const HOST: &str = "mlx5-sim-wire";
 
-/// The socket that settings name, as `MLX5_SIM` has them.
+/// The socket in the settings for `MLX5_SIM`.
 pub(crate) fn socket(settings: &str) -> Option<PathBuf> {
     settings.split(',').find_map(|setting| setting.trim().strip_prefix("wire=")).map(PathBuf::from)
 }
 
-/// Sees to it that a machine is served at a socket. Who starts it says what it is.
+/// Makes sure that a machine is served at a socket. The process that starts the machine decides its
+/// settings.
 pub(crate) fn serve(path: &Path, settings: &str, profile: Profile) -> Result<(), Failure> {
     if is_served(path) {
         return Ok(());
     }
     let host = build::program(HOST, profile)?;
-    // It outlives this process, and belongs to no terminal.
+    // `setsid` detaches it from the terminal, so that it outlives this process.
     let mut command = Command::new("setsid");
     command.arg("--fork").arg(host).arg(path).args(["--sim", settings]).stdin(Stdio::null());
     let mut child = started(&mut command)?;
     let ready = ready(&mut child);
-    // The fork is over; the host goes on.
+    // Waits for the process that forked; the host keeps running.
     child.wait().map_err(failed)?;
-    // Another task may have started one meanwhile, of another kind, which this one has refused.
+    // Another task may have started a machine of another kind in the meantime; then this host
+    // refused to start.
     if is_served(path) { Ok(()) } else { ready }
 }
 
-/// Whether somebody answers there.
+/// Whether a process serves the socket.
 fn is_served(path: &Path) -> bool {
-    // A socket of another kind is refused as such, and only if there is somebody.
+    // The kernel refuses a connection from a socket of another type with its own error, and only if
+    // a process listens.
     let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     matches!(asked, Err(error) if error.raw_os_error() == Some(WRONG_TYPE))
 }
@@ -52,7 +55,7 @@ fn started(command: &mut Command) -> Result<Child, Failure> {
     command.stdout(Stdio::piped()).spawn().map_err(failed)
 }
 
-/// Waits until the host says that it serves.
+/// Waits until the host prints that it serves.
 fn ready(child: &mut Child) -> Result<(), Failure> {
     let mut said = String::new();
     if let Some(output) = child.stdout.take() {
@@ -65,7 +68,7 @@ fn ready(child: &mut Child) -> Result<(), Failure> {
     Err(Failure::Output { program: HOST.to_owned(), what })
 }
 
-/// A host of this process's own, which ends with this value.
+/// A host that this process owns; it ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Host {
     path: PathBuf,
@@ -73,7 +76,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts one, at a socket that no other one of this process has.
+    /// Starts a host at a socket that no other host of this process uses.
     pub(crate) fn start(program: &Path, settings: &str, name: &str) -> Result<Self, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -86,12 +89,12 @@ impl Host {
         Ok(host)
     }
 
-    /// What a process sets to have this machine.
+    /// Value of `MLX5_SIM` for processes that share this machine.
     pub(crate) fn settings(&self) -> String {
         format!("wire={}", self.path.display())
     }
 
-    /// Waits until it has ended, which it does when it has been alone for a while.
+    /// Waits until the host has ended, which it does after some time without clients.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, Failure> {
         self.child.wait().map_err(failed)
     }
@@ -99,7 +102,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // It may have ended, and has nothing to lose.
+        // The host may have ended already, and has nothing to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.path);

@@ -13,38 +13,39 @@ use crate::provider::Provider;
 use crate::verbs;
 use crate::wire;
 
-/// Run a program that finds simulated ConnectX devices where it looks for real ones
+/// Run a program with simulated ConnectX devices in place of real ones
 ///
-/// The program runs unmodified, with a library in LD_PRELOAD. It has to be linked dynamically.
-/// With wire=SOCKET in the list it shares the machine of that name with other programs; the first
-/// one starts it, as its list says, and it ends when none has been there for ten seconds.
+/// The program runs unmodified, with a library in LD_PRELOAD. It must be linked dynamically. With
+/// wire=SOCKET in the list it shares the machine of that name with other programs; the first
+/// program starts the machine with its own list, and the machine ends after ten seconds without a
+/// program.
 ///
-/// A driver that does what none may, a doorbell for a queue that is not there and the like, is told
-/// of on standard error, and the program then ends with status 70 where it had ended well: also for
-/// what a process did that it started, unless that ends after it.
+/// A violation by the driver, such as a doorbell for a queue that does not exist, is reported on
+/// standard error, and a program that succeeded then ends with status 70. This includes processes
+/// that the program starts, unless they end after it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to simulate, as MLX5_SIM has it: model=cx6dx,link=roce,devices=2
+    /// Settings of the simulation, for MLX5_SIM: model=cx6dx,link=roce,devices=2
     #[arg(long, short, value_name = "LIST")]
     sim: Option<String>,
 
-    /// Whose libibverbs it finds
+    /// The libibverbs that the program finds
     ///
-    /// c is rdma-core's, also on a system whose programs get ours by themselves (mlx5-verbs-switch); rust is
-    /// ours. libmlx5 goes with it.
+    /// c is rdma-core's, also on a system whose programs find ours by themselves
+    /// (mlx5-verbs-switch); rust is ours. libmlx5 comes from the same provider.
     #[arg(long, value_enum, default_value_t = Provider::C)]
     provider: Provider,
 
-    /// Build the simulator with its checks, and slower
+    /// Build the simulator in the debug profile, with checks; it is slower
     #[arg(long)]
     debug: bool,
 
-    /// The program, and its arguments
+    /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-/// Becomes the program.
+/// Replaces this process by the program.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (program, rest) =
         arguments.program.split_first().expect("the arguments have a program, or are refused");
@@ -69,24 +70,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         command.env("MLX5_SIM", settings);
     }
-    // Answers only if the program cannot be run.
+    // Returns only if the program cannot be run.
     let error = command.exec();
     let _ = fs::remove_file(&report);
     Err(Failure::Run { program: program.to_string_lossy().into_owned(), error })
 }
 
-/// What the names of the files begin with in which the processes of a program note that a driver did
-/// what none may. The number of the program follows, which is this process's.
+/// Prefix of the files in which the processes of a program record violations. The process ID
+/// follows, which stays this process's own.
 const REPORT: &str = "mlx5-sim-report-";
 
-/// Such a file, empty.
+/// Creates an empty file for reports, and removes those of processes that do not exist any more.
 fn report() -> Result<PathBuf, Failure> {
     let above = env::temp_dir();
     for entry in fs::read_dir(&above).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(REPORT));
         if number.is_some_and(|number| !Path::new("/proc").join(number).exists()) {
-            // Of a program that was killed. Somebody else's stays.
+            // The program was killed. Removing another user's file fails, and it stays.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -97,7 +98,7 @@ fn report() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The library before whatever is preloaded anyway.
+/// The library, followed by the libraries that are preloaded anyway.
 fn preloaded(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

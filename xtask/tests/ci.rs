@@ -1,5 +1,5 @@
-//! The scripts that check a change: the steps of `.ci/run`, by `.ci/steps`, and their table; the failures of
-//! `.ci/bare`; the programs that Cargo starts by `.cargo/runner`.
+//! Tests of the scripts that check a change: the steps of `.ci/run`, by `.ci/steps`, and their
+//! table; the failures of `.ci/bare`; and the programs that Cargo starts through `.cargo/runner`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// The longest that any program may take; far longer than it does.
+/// Time limit of any program; far longer than any takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a program to the end of its output. Returns its number, too.
+/// Runs a program to the end of its output. Returns its process ID and output.
 fn ended(command: &mut Command) -> (u32, Output) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it starts");
@@ -35,7 +35,7 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// An empty folder of a test.
+/// An empty folder for a test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ci").join(name);
     if let Err(error) = fs::remove_dir_all(&folder) {
@@ -49,18 +49,18 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).expect("a folder").next().is_none()
 }
 
-/// Writes a script of the shell that can be run.
+/// Writes an executable shell script.
 fn script(path: &Path, lines: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, format!("#!/bin/sh\n{lines}\n")).expect("a script");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a program");
 }
 
-/// The end of a script that reads `.ci/steps`, and the table that it kept.
+/// Result of a script that uses `.ci/steps`, and the table that it kept.
 struct Ran {
     output: Output,
     kept: String,
-    /// What it left in the folder of temporary files.
+    /// Whether it left the folder of temporary files empty.
     leaves_nothing: bool,
 }
 
@@ -69,7 +69,7 @@ impl Ran {
         text(&self.output.stdout)
     }
 
-    /// The table: each row with one space between its words.
+    /// Rows of the table, with one space between words.
     fn table(&self) -> Vec<String> {
         let words = |row: &str| row.split_whitespace().collect::<Vec<_>>().join(" ");
         self.kept.lines().map(words).collect()
@@ -192,7 +192,7 @@ fn a_command_that_runs_apart_ignores_sigint_and_has_no_terminal_and_folders_of_i
     assert!(ran.leaves_nothing);
 }
 
-/// Tests of `mlx5-sim-wire` do that.
+/// The tests of `mlx5-sim-wire` need this.
 #[test]
 fn every_user_can_use_the_temporary_files_of_a_command_that_runs_apart() {
     let show = "umask 077; begin 0 \"$1\"; apart sh -c 'stat -c %a \"$TMPDIR/..\" \"$TMPDIR\"'";
@@ -221,8 +221,8 @@ fn a_run_that_is_ended_ends_the_command_that_runs_apart_and_leaves_nothing() {
     assert!(ran.leaves_nothing);
 }
 
-/// Runs `.ci/bare` with scripts in the place of some programs, and with a cache of its own. Returns whether
-/// it left the cache empty, too.
+/// Runs `.ci/bare` with scripts in place of some programs, and with a cache of its own. Also
+/// returns whether it left the cache empty.
 fn bare(name: &str, arguments: &[&str], programs: &[(&str, &str)]) -> (Output, bool) {
     let folder = folder(name);
     for (program, lines) in programs {
@@ -238,7 +238,7 @@ fn bare(name: &str, arguments: &[&str], programs: &[(&str, &str)]) -> (Output, b
     (output, !cache.exists() || is_empty(&cache))
 }
 
-/// Without arguments it reads the commands, and prints its usage.
+/// Without arguments the script parses the commands and prints its usage.
 #[test]
 fn readme_has_the_commands_that_run_in_a_bare_debian() {
     let (output, _) = bare("usage", &[], &[]);
@@ -273,7 +273,8 @@ fn a_bare_debian_whose_making_failed_is_not_kept() {
     }
 }
 
-/// A command of a shell that has `$runner`, and `$program`: a script, at a path below a folder of its own.
+/// Runs `command` in a shell in which `$runner` is the runner and `$program` a script at a path
+/// below a folder of its own.
 fn by_runner(name: &str, program: &str, lines: &str, command: &str) -> (u32, Output) {
     let program = folder(name).join(program);
     script(&program, lines);
@@ -283,7 +284,7 @@ fn by_runner(name: &str, program: &str, lines: &str, command: &str) -> (u32, Out
     ended(&mut shell)
 }
 
-/// The place where Cargo puts programs with tests.
+/// Path where Cargo puts test programs.
 const TESTS: &str = "debug/deps/some-0123";
 
 #[test]
@@ -298,7 +299,7 @@ fn a_program_with_tests_ignores_the_signals_that_were_ignored() {
         ] {
             let name = format!("ignored-{}-{ignored}", session.len());
             let line = format!("{trap} exec {session}\"$runner\" \"$program\"");
-            // This process may ignore signals itself.
+            // This process may itself ignore signals.
             let (_, own) = by_runner(&name, TESTS, shown, "exec \"$program\"");
             let (_, output) = by_runner(&name, TESTS, shown, &line);
             let number = |text: &str| u16::from_str_radix(text.trim(), 16).expect("a mask");

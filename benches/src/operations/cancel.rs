@@ -1,4 +1,4 @@
-//! Cancelling requests of a drained send queue: asking the device where it stands, and the scan.
+//! Cancels requests of a drained send queue: queries the device's position, and scans the ring.
 
 use mlx5::transport::Rc;
 use mlx5::{CancelError, CancelMode, QueuePair};

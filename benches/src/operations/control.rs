@@ -1,4 +1,4 @@
-//! Making and destroying queues.
+//! Creates and destroys queues.
 
 use mlx5::transport::Rc;
 use mlx5::{CompletionQueue, Error, ProtectionDomain};

@@ -1,15 +1,15 @@
-//! Sending and receiving packets in batches, one packet a request.
+//! Sends and receives packets in batches, one packet per request.
 
 use mlx5::ethernet::{EthernetQueue, Frame, Mode, Striding};
 use mlx5::transport::RawPacket;
 use mlx5::{CompletionQueue, QueuePair, SendFlags, Sge};
 
-/// Packets of a batch.
+/// Packets in a batch.
 pub const BURST: usize = 32;
-/// Packets of 64 bytes, copied, of a full request: a burst takes three requests.
+/// Packets of 64 bytes that one request with copied packets holds: a burst takes three requests.
 pub const COPIED: usize = 11;
 
-/// Polls the completion of the batch before, and posts a batch, of which the last packet is signaled. The
+/// Polls the completion of the previous batch, and posts a batch whose last packet is signaled. The
 /// device computes the checksums.
 #[inline(never)]
 pub fn send(
@@ -30,8 +30,8 @@ pub fn send(
     Some(done)
 }
 
-/// Polls a batch, reads which buffer each packet is in, how long it is and whether its checksums are right,
-/// and posts its buffers again.
+/// Polls a batch; reads each packet's buffer, length and checksum status; and posts the buffers
+/// again.
 #[inline(never)]
 pub fn receive(
     qp: &mut QueuePair<RawPacket>,
@@ -52,7 +52,7 @@ pub fn receive(
     Some(received)
 }
 
-/// As [`send`], with one request for all.
+/// Like [`send`], with one request for all packets.
 #[inline(never)]
 pub fn send_multi(
     qp: &mut QueuePair<RawPacket>,
@@ -68,7 +68,8 @@ pub fn send_multi(
     Some(done)
 }
 
-/// As [`send`], with the packets copied into few requests. The first ones have [`COPIED`] packets each.
+/// Like [`send`], with the packets copied into few requests. All but the last have [`COPIED`]
+/// packets.
 #[inline(never)]
 pub fn send_inline(
     qp: &mut QueuePair<RawPacket>,
@@ -88,13 +89,14 @@ pub fn send_inline(
     Some(done)
 }
 
-/// Sends frames of a queue's own. Polls what it sent before, whose buffers are free again.
+/// Sends frames from a queue's own buffers. First polls earlier sends, whose buffers then are free
+/// again.
 #[inline(never)]
 pub fn send_frames(queue: &mut EthernetQueue, frames: &mut Vec<Frame>) -> Option<usize> {
     queue.send(frames.drain(..)).ok()
 }
 
-/// The same of frames that packets are copied into.
+/// The same with frames that packets are copied into.
 #[inline(never)]
 pub fn fill_frames(
     queue: &mut EthernetQueue,
@@ -109,8 +111,8 @@ pub fn fill_frames(
     queue.send(frames.drain(..)).ok()
 }
 
-/// Looks where each packet of a burst is, how long it is and whether its checksums are right, in receives
-/// that packets share.
+/// Reads the position, length and checksum status of each packet of a burst, in receives that
+/// packets share.
 #[inline(never)]
 pub fn receive_multi(queue: &mut EthernetQueue<Striding>, sum: &mut u64) -> Option<usize> {
     let burst = queue.receive(|packets| {
@@ -125,7 +127,7 @@ pub fn receive_multi(queue: &mut EthernetQueue<Striding>, sum: &mut u64) -> Opti
     burst.ok()
 }
 
-/// Sends back the packets of a burst, with other addresses.
+/// Sends back the packets of a burst, with new addresses.
 #[inline(always)]
 fn send_back<M: Mode>(queue: &mut EthernetQueue<M>, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
     let burst = queue.receive(|packets| {
@@ -143,13 +145,13 @@ fn send_back<M: Mode>(queue: &mut EthernetQueue<M>, to: [u8; 6], from: [u8; 6]) 
     burst.ok()
 }
 
-/// Sends back the packets of a burst, each of a receive of its own.
+/// Sends back the packets of a burst; each packet has a receive of its own.
 #[inline(never)]
 pub fn forward(queue: &mut EthernetQueue, to: [u8; 6], from: [u8; 6]) -> Option<usize> {
     send_back(queue, to, from)
 }
 
-/// The same, of receives that packets share.
+/// The same with receives that packets share.
 #[inline(never)]
 pub fn forward_multi(
     queue: &mut EthernetQueue<Striding>,

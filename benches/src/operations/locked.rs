@@ -1,6 +1,6 @@
-//! Batches, lists and polls of queues that several threads may use.
+//! Batches, lists and polls of queues that several threads can share.
 //!
-//! In a module of their own: how others are compiled does not depend on these.
+//! They have a module of their own, so that the other operations compile the same without them.
 
 use super::poll::read;
 use mlx5::transport::{Rc, Ud};

@@ -1,4 +1,4 @@
-//! Configuring memory keys.
+//! Configures memory keys.
 
 use mlx5::mkey::{Mkey, MkeyAccess};
 use mlx5::transport::Rc;

@@ -1,4 +1,4 @@
-//! The operations that are counted, each as a user would write it, in a function of its own.
+//! The measured operations, each written as a user would write it, in a function of its own.
 
 #![allow(missing_docs, reason = "each is what its name says")]
 

@@ -1,8 +1,8 @@
-//! Polling.
+//! Polls completion queues.
 
 use mlx5::{CompletionOpcode, CompletionQueue, SharedCompletionQueue, WorkCompletion};
 
-/// Reads what most users read of a completion: status, identifier, operation, length.
+/// Reads the fields of a completion that most users read: status, identifier, operation, length.
 #[inline(always)]
 pub(super) fn read(completion: WorkCompletion<'_>, sum: &mut u64) {
     if completion.status().is_ok() {
@@ -24,7 +24,7 @@ pub fn many(cq: &mut CompletionQueue, max: usize, sum: &mut u64) -> Option<usize
 
 #[inline(never)]
 pub fn empty(cq: &mut CompletionQueue, sum: &mut u64) -> Option<usize> {
-    // Not what `one` does, or there would be one function of two names.
+    // Differs from `one`, since the compiler would merge two equal functions.
     cq.poll(1, |completion| *sum += completion.wr_id()).ok()
 }
 

@@ -1,4 +1,4 @@
-//! Posting send requests.
+//! Posts send requests.
 
 use mlx5::transport::{Rc, Ud};
 use mlx5::{
@@ -20,7 +20,7 @@ pub fn inline8(
     batch.complete()
 }
 
-/// Says that a post on this queue pair is near.
+/// Prefetches the queue pair for a post that comes soon.
 #[inline(never)]
 pub fn prefetch(qp: &Qp) {
     qp.prefetch();

@@ -1,4 +1,4 @@
-//! Posting receive requests.
+//! Posts receive requests.
 
 use mlx5::transport::Rc;
 use mlx5::{ListError, PostError, QueuePair, ReceiveWr, Sge, SharedReceiveQueue};

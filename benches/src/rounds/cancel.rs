@@ -1,4 +1,4 @@
-//! Cancelling requests of a drained send queue.
+//! Cancels requests of a drained send queue.
 
 use crate::bed::{Bed, Options};
 use crate::operations::cancel;
@@ -6,21 +6,21 @@ use crate::round::timed;
 use crate::rounds::subject;
 use std::hint::black_box;
 
-/// Pending requests, of which one is cancelled after the other, and of which a set is.
+/// Pending requests for the two cases: single cancels, and the cancel of a set.
 const FEW: u64 = 1000;
 const ONES: u64 = 16;
 const MANY: u64 = 4096;
 const SET: u64 = 64;
 
 impl Bed {
-    /// Drains the queue, and posts behind.
+    /// Drains the queue, and posts requests after that.
     fn fill(&mut self, count: u64) {
         assert!(self.base.machine.drain(self.qp.qp_num()), "the device drains");
         self.base.machine.settle();
         self.write(0, count);
     }
 
-    /// Lets the queue go on.
+    /// Resumes the queue.
     fn go_on(&mut self, count: u64) {
         self.qp.resume().expect("resume");
         self.complete(count);

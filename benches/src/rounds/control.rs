@@ -1,4 +1,4 @@
-//! Making and destroying queues.
+//! Creates and destroys queues.
 
 use crate::bed::{Base, DEPTH};
 use crate::operations::control;

@@ -1,4 +1,4 @@
-//! Posting to shallow queues, and to one that is kept full.
+//! Posts to shallow queues, and to a full one.
 
 use crate::bed::{Bed, Given, Options};
 use crate::operations::post;
@@ -6,10 +6,10 @@ use crate::round::timed;
 use crate::rounds::subject;
 use mlx5::{Data, SendWr};
 
-/// The depths of the queues, in the order of the cases. The last one is kept full.
+/// Depths of the queues, in the order of the cases. The last one is kept full.
 const DEPTHS: [u32; 4] = [1, 2, 4, 64];
 
-/// Posts 64 requests of a batch or list, as many at a time as the queue is deep.
+/// Posts 64 requests of a batch or list, in groups as large as the queue is deep.
 fn shallow(bed: &mut Bed, depth: u64, mut post: impl FnMut(&mut Bed, usize) -> bool) -> u64 {
     let mut time = 0;
     for call in 0..64 / depth {

@@ -1,4 +1,4 @@
-//! Packets, in batches, one packet a request.
+//! Sends and receives packets in batches, one packet per request.
 
 use crate::bed::{Base, DEPTH};
 use crate::machine::Machine;
@@ -10,7 +10,7 @@ use mlx5::{CompletionQueue, MemoryRegion, QueuePair, SendFlags, Sge};
 
 /// Bytes of a packet.
 const PACKET: usize = 64;
-/// Receives that are posted.
+/// Number of posted receives.
 const RECEIVES: usize = 128;
 /// Ethernet, IPv4 and UDP headers of a packet, without checksums: the device computes them.
 const HEADERS: [u8; 42] = [
@@ -32,10 +32,10 @@ struct Packets {
     _rule: FlowRule,
 }
 
-/// What is sent, and where packets are received.
+/// Frames to send, and buffers for received packets.
 struct Pieces {
     frames: [Sge; BURST],
-    /// What each frame has.
+    /// Contents of each frame.
     frame: [u8; PACKET],
     buffers: [Sge; ROUND as usize],
 }
@@ -50,7 +50,7 @@ impl Packets {
         let qp = qp.self_loopback(false, true).build();
         let mut qp = qp.expect("create_qp");
         qp.activate(port).expect("activate");
-        // A group of its own: others of this device are measured in turn.
+        // A multicast group of its own, since other queues of this device run in turn.
         let mut frame = [0; PACKET];
         frame[..HEADERS.len()].copy_from_slice(&HEADERS);
         frame[3..6].copy_from_slice(&qp.qp_num().to_be_bytes()[1..]);
@@ -72,13 +72,13 @@ impl Packets {
         for at in 0..RECEIVES {
             packets.qp.recv(0, given.buffers[at % ROUND as usize]).expect("room");
         }
-        // Each call polls what the one before sent.
+        // Each call polls the completions of the previous one.
         packets.send(&given);
         packets.receive(BURST, &given);
         (packets, given)
     }
 
-    /// Sends a batch, whose completion is left to be polled.
+    /// Sends a batch; its completion is polled later.
     fn send(&mut self, given: &Pieces) {
         self.send_cq.poll(1, |one| one.status().expect("success")).expect("poll");
         let post = self.qp.post(|batch| {
@@ -92,7 +92,7 @@ impl Packets {
         self.base.machine.settle();
     }
 
-    /// Receives packets, and posts as many receives as that used up.
+    /// Receives packets, and posts as many receives again.
     fn receive(&mut self, count: usize, given: &Pieces) {
         let mut received = 0;
         while received < count {
@@ -104,7 +104,7 @@ impl Packets {
         for at in 0..count {
             self.qp.recv(0, given.buffers[at]).expect("room");
         }
-        // What the packets have is what was sent, with checksums.
+        // The received bytes are the sent ones, with checksums.
         let mut last = [0; PACKET];
         self.memory.read_at((BURST + count - 1) * PACKET, &mut last).expect("inside");
         assert_eq!(last[26..34], HEADERS[26..34]);
@@ -112,7 +112,7 @@ impl Packets {
     }
 }
 
-/// One packet a request.
+/// One packet per request.
 pub(super) mod one {
     use super::{BURST, Packets};
     use crate::operations::ethernet;
@@ -161,7 +161,7 @@ pub(super) mod multi {
     }
 }
 
-/// Requests that contain several packets.
+/// Requests with copies of several packets.
 pub(super) mod copied {
     use super::{BURST, PACKET, Packets};
     use crate::operations::ethernet::{self, COPIED};
@@ -169,7 +169,7 @@ pub(super) mod copied {
     use crate::rounds::subject;
     use std::hint::black_box;
 
-    /// Bytes of a packet in a request, behind its length.
+    /// Bytes of a packet in a request, with its length in front.
     const ROOM: usize = (4 + PACKET).next_multiple_of(16);
 
     subject! {
@@ -186,7 +186,7 @@ pub(super) mod copied {
     }
 }
 
-/// A queue that has its buffers itself.
+/// A queue with buffers of its own.
 pub(super) mod queue {
     use super::{BURST, PACKET, Packets, Pieces};
     use crate::machine::Machine;
@@ -196,14 +196,14 @@ pub(super) mod queue {
     use mlx5::ethernet::{EthernetQueue, EthernetQueueBuilder, Frame, Mode, Single, Striding};
     use mlx5::flow::{Ethernet, FlowRule, Rule};
 
-    /// Where packets go that were forwarded: nobody is there.
+    /// Destination of forwarded packets: no station has this address.
     const NEXT: [u8; 6] = [2, 0, 0, 0, 0, 2];
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
-    /// Strides, as other drivers choose them for packets of an MTU of 1500.
+    /// Size and number of strides, as other drivers choose them for packets of an MTU of 1500.
     const STRIDE: u32 = 2048;
     const STRIDES: u32 = 64;
 
-    /// Who sends packets, and who gets them besides.
+    /// A queue that sends packets, and one that receives them as well.
     struct Beside<M: Mode> {
         packets: Packets,
         given: Pieces,
@@ -222,13 +222,13 @@ pub(super) mod queue {
             let builder = packets.base.context.create_ethernet_queue(port);
             let builder = builder.receives(128).sends(128).self_loopback(false, true);
             let queue = build(builder).expect("create_ethernet_queue");
-            // Both get what the sender sends.
+            // Both queues receive the sender's packets.
             let rule = Rule::new().ethernet(Ethernet::new().dst_mac(packets.group));
             let rule = queue.attach(&rule).expect("create_flow");
             (Self { packets, given, queue, sum: 0, _rule: rule }, ())
         }
 
-        /// Has a burst wait for the queue.
+        /// Sends a burst that then waits in the queue.
         fn send(&mut self) {
             self.packets.send(&self.given);
             self.packets.receive(BURST, &self.given);
@@ -257,7 +257,7 @@ pub(super) mod queue {
         }
     }
 
-    /// Who sends frames, and those that it sends next.
+    /// The sender of frames, and its next frames.
     struct Frames {
         beside: Beside<Single>,
         frame: [u8; PACKET],
@@ -266,7 +266,7 @@ pub(super) mod queue {
 
     impl Frames {
         fn new(machine: &Machine) -> (Self, ()) {
-            // As many are sent while as many are made.
+            // One half is being sent while the other half is filled.
             let build =
                 |builder: EthernetQueueBuilder<'_>| builder.frames(2 * BURST as u32).build();
             let (beside, ()) = Beside::new(machine, build);

@@ -1,4 +1,4 @@
-//! The same operations on one queue pair, and on very many in turn.
+//! Runs the same operations on one queue pair, and on many in turn.
 
 use crate::bed::{Base, Given, Poller, Poster};
 use crate::machine::Machine;
@@ -11,17 +11,17 @@ use std::rc::Rc;
 
 pub(in crate::rounds) const FUNCTIONS: &[&str] = &["mlx5_bench::operations::post::prefetch"];
 
-/// How many there are, and the cases: posting, the same with prefetches, polling.
+/// Number of queue pairs, and the cases: posting, posting with prefetches, polling.
 const MANY: [(usize, [&str; 3]); 3] = [
     (1, ["post_inline8_on_1", "post_prefetched_on_1", "poll1_on_1"]),
     (100, ["post_inline8_on_100", "post_prefetched_on_100", "poll1_on_100"]),
     (10_000, ["post_inline8_on_10000", "post_prefetched_on_10000", "poll1_on_10000"]),
 ];
 
-/// How many posts ahead a queue pair is prefetched.
+/// Number of posts by which a prefetch is ahead.
 const AHEAD: usize = 4;
 
-/// Queue pairs, each connected with itself, that complete on one queue.
+/// Queue pairs that are connected to themselves and complete on one queue.
 struct Many {
     base: Base,
     given: Given,
@@ -39,13 +39,12 @@ impl Many {
         Self { base, given, qps, cq, sum: 0 }
     }
 
-    /// Posts to one after the other.
+    /// Posts to one queue pair after the other.
     fn post(&mut self, first: u64) -> u64 {
         self.post_with(first, |_, _| ())
     }
 
-    /// The same, and says which come next; on others, which the last round of the same case has not
-    /// used just now.
+    /// The same with prefetches, on queue pairs that the last round of the same case did not use.
     fn post_prefetched(&mut self, first: u64) -> u64 {
         let first = first + self.qps.len() as u64 / 2;
         self.post_with(first, |qps, at| post::prefetch(&qps[(at + AHEAD) % qps.len()]))
@@ -64,7 +63,7 @@ impl Many {
         time
     }
 
-    /// Polls, one by one, what was posted to one after the other.
+    /// Polls completions one by one; each belongs to the next queue pair.
     fn poll(&mut self, first: u64) -> u64 {
         let Self { base, given, qps, cq, sum } = self;
         let count = qps.len();
@@ -77,10 +76,11 @@ impl Many {
     }
 }
 
-/// A round on many queue pairs: from which operation on; nanoseconds, or what stands for them.
+/// A round on many queue pairs: takes the number of the first operation; returns nanoseconds, or
+/// zero if the operations are sampled.
 type Part = fn(&mut Many, u64) -> u64;
 
-/// The rounds of those cases that are wanted.
+/// Rounds of the wanted cases.
 pub(in crate::rounds) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
     let mut rounds = Vec::new();
     for (count, cases) in MANY {

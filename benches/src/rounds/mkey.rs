@@ -1,11 +1,11 @@
-//! Configuring memory keys.
+//! Configures memory keys.
 
 use crate::bed::{Bed, Given, Options};
 use crate::operations::mkey;
 use crate::round::{ROUND, timed};
 use crate::rounds::subject;
 
-/// Pieces of memory that a key leads to.
+/// Pieces of memory in a key.
 const PIECES: usize = 4;
 
 subject! {

@@ -1,4 +1,4 @@
-//! Our operations in rounds of many.
+//! Runs our operations in rounds of many.
 
 mod cancel;
 mod control;
@@ -14,12 +14,12 @@ mod scattered;
 use crate::machine::Machine;
 use crate::round::Round;
 
-/// One operation a line: its case, how queues are used, its function, and operations of a round with
-/// what makes one.
+/// One operation per line: its case, its mode, its function, the operations in a round, and the
+/// code of a round.
 macro_rules! subject {
     ($with:expr => $($case:literal, $mode:ident, $module:ident::$function:ident x $operations:expr,
         |$bed:ident, $given:ident, $first:ident| $round:block)*) => {
-        /// The functions that do the operations.
+        /// Functions that perform the operations.
         pub(in crate::rounds) const FUNCTIONS: &[&str] = &[$(
             concat!(
                 "mlx5_bench::operations::", stringify!($module), "::", stringify!($function)
@@ -27,7 +27,7 @@ macro_rules! subject {
         ),*];
         const CASES: &[&str] = &[$($case),*];
 
-        /// The rounds of those cases that are wanted.
+        /// Rounds of the wanted cases.
         pub(in crate::rounds) fn rounds(
             machine: &$crate::machine::Machine,
             wanted: &dyn Fn(&str) -> bool,
@@ -59,15 +59,15 @@ macro_rules! subject {
 }
 use subject;
 
-/// One subject a line.
+/// One subject per line.
 macro_rules! subjects {
     ($($($path:ident)::+),* $(,)?) => {
-        /// Functions that do the operations.
+        /// Functions that perform the operations.
         pub(crate) fn functions() -> Vec<String> {
             [$($($path)::+::FUNCTIONS),*].concat().into_iter().map(str::to_owned).collect()
         }
 
-        /// The cases on the device of `machine`, those that are wanted.
+        /// The wanted cases on the device of `machine`.
         pub(crate) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
             let mut rounds = Vec::new();
             let wanted = &|case: &str| wanted(case) && machine.can(case);

@@ -1,4 +1,4 @@
-//! Polling.
+//! Polls completion queues.
 
 /// A completion queue of one owner.
 pub(super) mod single {
@@ -28,7 +28,7 @@ pub(super) mod single {
     }
 }
 
-/// Completions of signaled requests that others come before, which are not signaled.
+/// Completions of signaled requests that follow unsignaled ones.
 pub(super) mod sparse {
     use crate::bed::{BATCH, Bed, Options};
     use crate::operations::poll;
@@ -36,7 +36,7 @@ pub(super) mod sparse {
     use crate::rounds::subject;
     use std::hint::black_box;
 
-    /// Bursts of 1 to 31 requests, of one block or two, of which the last is signaled.
+    /// Bursts of 1 to 31 requests of one or two blocks; the last request is signaled.
     fn burst(k: u64) -> (u64, u64) {
         let random = (k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (random >> 59, random ^ random >> 31)
@@ -81,7 +81,7 @@ pub(super) mod sparse {
     }
 }
 
-/// A completion queue that several threads could poll.
+/// A completion queue that threads can share.
 pub(super) mod shared {
     use crate::bed::{BATCH, Bed, Options};
     use crate::operations::{locked, poll};
@@ -109,7 +109,7 @@ pub(super) mod shared {
     }
 }
 
-/// A completion queue to which the device writes runs of entries that differ in little.
+/// A completion queue with compressed runs.
 pub(super) mod compressed {
     use crate::bed::{BATCH, Bed, Options};
     use crate::operations::poll;

@@ -1,4 +1,4 @@
-//! Posting send requests.
+//! Posts send requests.
 
 /// To a queue pair of one owner.
 pub(super) mod single {
@@ -102,7 +102,7 @@ pub(super) mod single {
     }
 }
 
-/// To a queue pair whose transport is known at run time only.
+/// To a queue pair whose transport is known only at run time.
 pub(super) mod any {
     use crate::bed::{Bed, Given, Options};
     use crate::operations::post;
@@ -137,7 +137,7 @@ pub(super) mod any {
     }
 }
 
-/// To a queue pair that several threads could post to.
+/// To a queue pair that threads can share.
 pub(super) mod shared {
     use crate::bed::{Bed, Given, Options};
     use crate::operations::{locked, post};
@@ -199,7 +199,7 @@ pub(super) mod shared {
     }
 }
 
-/// To a queue pair of datagrams.
+/// To a queue pair for datagrams.
 pub(super) mod datagrams {
     use crate::bed::{BATCH, Base, DEPTH};
     use crate::machine::Machine;
@@ -221,7 +221,7 @@ pub(super) mod datagrams {
         qkey: u32,
     }
 
-    /// Who receives.
+    /// A queue that accepts receives.
     trait Receives {
         fn post_receives(&mut self, list: &[ReceiveWr<'_>]);
     }
@@ -259,7 +259,7 @@ pub(super) mod datagrams {
     }
 
     impl<Q: Receives> Datagrams<Q> {
-        /// Eight bytes to send; what is received has a header of 40 before.
+        /// Eight bytes to send. The receiver gets them after a header of 40 bytes.
         fn sge(&self, k: usize) -> Sge {
             Sge { length: 8, ..self.base.sge(k as u64) }
         }
@@ -304,7 +304,7 @@ pub(super) mod datagrams {
         }
     }
 
-    /// To one that several threads could post to.
+    /// To a queue pair that threads can share.
     pub(in crate::rounds) mod shared {
         use super::*;
 

@@ -1,4 +1,4 @@
-//! Posting receive requests.
+//! Posts receive requests.
 
 /// To a queue pair's own queue.
 pub(super) mod own {
@@ -40,7 +40,7 @@ pub(super) mod own {
     }
 }
 
-/// To a shared queue.
+/// To a shared receive queue.
 pub(super) mod shared {
     use crate::bed::{Bed, Given, Options};
     use crate::operations::receive;
@@ -68,7 +68,7 @@ pub(super) mod shared {
     }
 }
 
-/// To a queue pair's own queue, which several threads could post to.
+/// To the receive queue of a queue pair that threads can share.
 pub(super) mod locked {
     use crate::bed::{BATCH, Base, DEPTH, Given, Poller, Poster};
     use crate::machine::Machine;
@@ -79,7 +79,7 @@ pub(super) mod locked {
     use mlx5::{CompletionQueue, ReceiveWr, SharedQueuePair};
     use std::hint::black_box;
 
-    /// A queue pair that is connected with itself.
+    /// A queue pair that is connected to itself.
     struct Loop {
         base: Base,
         qp: SharedQueuePair<Rc>,
@@ -95,7 +95,7 @@ pub(super) mod locked {
             (Self { base, qp, cq }, given)
         }
 
-        /// Uses up receives that were posted just now.
+        /// Consumes receives that were just posted.
         fn receive(&mut self) {
             for k in 0..ROUND {
                 self.qp.request(0, None, self.base.sge(k));

@@ -1,4 +1,4 @@
-//! Posting to a shared receive queue whose requests come back in any order.
+//! Posts to a shared receive queue whose requests complete in random order.
 
 use crate::bed::{Base, Given, Poller, Poster};
 use crate::machine::Machine;
@@ -11,18 +11,18 @@ use std::rc::Rc;
 
 pub(in crate::rounds) const FUNCTIONS: &[&str] = &["mlx5_bench::operations::receive::srq_recv"];
 
-/// The sizes of the queue, and the cases.
+/// Sizes of the queue, and the cases.
 const SIZES: [(u32, &str); 2] =
     [(1024, "post_srq_recv_random_1024"), (32_768, "post_srq_recv_random_32768")];
 
-/// Queue pairs that take from the queue, each connected with itself and with a completion queue of its
-/// own.
+/// Queue pairs that use the shared queue; each is connected to itself and has a completion queue of
+/// its own.
 const PAIRS: usize = 64;
 
 struct Pair {
     qp: QueuePair<Reliable>,
     received: CompletionQueue,
-    /// Completions that wait there.
+    /// Number of completions that wait there.
     waiting: u32,
 }
 
@@ -36,7 +36,7 @@ struct Scattered {
 }
 
 impl Scattered {
-    /// Half of the requests have completed, and were not polled; the device holds the others.
+    /// Half of the requests have completed and are not polled yet; the device holds the others.
     fn new(machine: &Machine, size: u32) -> Self {
         let base = Base::new(machine);
         let given = Given::new(&base);
@@ -57,7 +57,8 @@ impl Scattered {
         for step in 0..size as usize / 2 {
             this.send(step % PAIRS);
         }
-        // From here on the oldest completion of each queue is of another age.
+        // Polls a random number from each queue, so that the oldest completions have different
+        // ages.
         for pair in 0..PAIRS {
             for _ in 0..this.random() % this.pairs[pair].waiting as usize {
                 this.take(pair);
@@ -76,7 +77,7 @@ impl Scattered {
         (self.random >> 33) as usize
     }
 
-    /// Posts as many as fit.
+    /// Posts until the queue is full.
     fn fill(&mut self) {
         while self.srq.recv(0, self.given.sges[0]).is_ok() {}
     }
@@ -119,7 +120,7 @@ impl Scattered {
     }
 }
 
-/// The rounds of those cases that are wanted.
+/// Rounds of the wanted cases.
 pub(in crate::rounds) fn rounds(machine: &Machine, wanted: &dyn Fn(&str) -> bool) -> Vec<Round> {
     let cases = SIZES.into_iter().filter(|(_, case)| wanted(case));
     cases

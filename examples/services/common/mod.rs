@@ -1,7 +1,7 @@
-//! What the services share: which machine they run on, a connection that ends with its peer, and how
-//! they end.
+//! Shared code of the services: the machine that they run on, a connection that ends with its peer,
+//! and the end of the program.
 
-// Each service uses part of it.
+// Each service uses a part of this module.
 #![allow(dead_code)]
 
 use clap::{Args, Parser, Subcommand};
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// What everything gives back that can fail.
+/// Result of everything that can fail.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How long the other side may take to connect.
+/// Time limit for the other side to connect.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 // The first line of `--help` is that of the service's commands.
@@ -35,7 +35,7 @@ struct Cli<C: Subcommand> {
     command: C,
 }
 
-/// What to say of a device that has not completed a request in time.
+/// Message for a request that the device has not completed in time.
 pub(crate) fn withheld(limit: Duration) -> String {
     format!(
         "the device has not completed a request within {limit:?}: does the other side run, and does `dmesg` say why?"
@@ -48,7 +48,7 @@ fn kernel(wire: Option<PathBuf>) -> Outcome<Arc<dyn Kernel>> {
     Ok(Arc::new(Wire::connect(&socket)?))
 }
 
-/// Does what the command line says; a failure is told in words, on standard error.
+/// Runs the command. Prints an error as text on standard error.
 pub(crate) fn run<C: Subcommand>(work: impl FnOnce(Arc<dyn Kernel>, C) -> Outcome) -> ExitCode {
     let Cli { wire, command } = Cli::parse();
     match kernel(wire).and_then(|kernel| work(kernel, command)) {
@@ -60,18 +60,19 @@ pub(crate) fn run<C: Subcommand>(work: impl FnOnce(Arc<dyn Kernel>, C) -> Outcom
     }
 }
 
-/// How long the device may take.
+/// Time limit for the device.
 #[derive(Args)]
 struct LimitArgs {
-    /// Give up when a request or an answer has not come after so many seconds
+    /// Give up if a request or an answer takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     limit: u64,
 }
 
-/// Where a server listens.
+/// Address of a server to start.
 #[derive(Args)]
 pub(crate) struct ListenArgs {
-    /// The address of an RDMA port to listen on; port 0 takes a free one, and the server prints it
+    /// The address of an RDMA port to listen on; with port 0 the server takes a free one, and
+    /// prints it
     #[arg(long, value_name = "ADDR")]
     listen: String,
     #[command(flatten)]
@@ -88,7 +89,7 @@ impl ListenArgs {
     }
 }
 
-/// Which server.
+/// Address of a server to connect to.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
     /// The server's address, as it prints it
@@ -99,12 +100,12 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Opens the device that leads to the server.
+    /// Opens the device through which the server is reached.
     pub(crate) fn open(&self, device: &Device) -> Outcome<Site> {
         Site::open(device, &self.device)
     }
 
-    /// Connects to the server, and opens the device that leads there.
+    /// Connects to the server through the device of that connection.
     pub(crate) fn call(&self, kernel: Arc<dyn Kernel>) -> Outcome<(Site, End)> {
         let none = |error| format!("there is no server at {}: {error}", self.server);
         let peer = mlx5_cm::connect_on(kernel, &self.server).map_err(none)?;
@@ -119,8 +120,8 @@ impl ServerArgs {
     }
 }
 
-/// Gives each client that asks a number and a thread of its own, for ever. A client that fails ends
-/// its own thread only.
+/// Accepts clients forever, and gives each a number and a thread of its own. An error ends only the
+/// thread of its client.
 pub(crate) fn serve(
     mut listener: Listener,
     client: impl Fn(Request, u32) -> Outcome + Sync,
@@ -140,7 +141,8 @@ pub(crate) fn serve(
     })
 }
 
-/// The other side ended the connection, as one that exits does: what was posted was flushed.
+/// The other side ended the connection, for example because it exited, and the posted requests were
+/// flushed.
 #[derive(Debug)]
 struct HungUp;
 
@@ -155,7 +157,7 @@ impl Error for HungUp {}
 /// A device in use.
 pub(crate) struct Site {
     pub(crate) pd: ProtectionDomain,
-    /// How long it may take for a request.
+    /// Time limit for a request.
     pub(crate) limit: Duration,
 }
 
@@ -164,14 +166,14 @@ impl Site {
         Ok(Self { pd: device.open()?.alloc_pd()?, limit: Duration::from_secs(args.limit) })
     }
 
-    /// A queue pair, and the queue where its completions are waited for.
+    /// A queue pair, and the completion queue to wait on.
     pub(crate) fn queue_pair(&self) -> Outcome<(QueuePair<Rc>, CompletionQueue)> {
         let channel = self.pd.context().create_comp_channel()?;
         let cq = self.pd.context().create_cq(16).channel(&channel).build()?;
         Ok((self.pd.create_qp::<Rc>(&cq, &cq).max_inline_data(64).build()?, cq))
     }
 
-    /// Accepts the request of a client, which hears `data`. One receive is posted, for a message
+    /// Accepts the request of a client and sends it `data`. Posts one receive, for a message
     /// without data.
     pub(crate) fn accept(&self, request: Request, number: u32, data: &[u8]) -> Outcome<End> {
         let (mut qp, cq) = self.queue_pair()?;
@@ -183,13 +185,13 @@ impl Site {
     }
 }
 
-/// One end of a connection: where requests are posted, and complete.
+/// One end of a connection.
 pub(crate) struct End {
     pub(crate) qp: Arc<SharedQueuePair<Rc>>,
     pub(crate) cq: CompletionQueue,
-    /// Brings the queue pair to the error state when the other side hangs up.
+    /// Moves the queue pair to the error state when the other side hangs up.
     pub(crate) link: Option<Watched>,
-    /// How long the device may take for a request.
+    /// Time limit for the device to complete a request.
     pub(crate) limit: Duration,
 }
 
@@ -199,7 +201,7 @@ impl End {
         Ok(Self { qp: Arc::clone(link.qp()), cq, link: Some(link), limit })
     }
 
-    /// What the other side said when it connected.
+    /// The data that the other side sent with its connection request or its answer.
     pub(crate) fn said(&self) -> &[u8] {
         match &self.link {
             Some(link) => &link.remote().private_data,
@@ -212,19 +214,19 @@ impl End {
         Ok(self.qp.post(|batch| build(batch.wr(0, SendFlags::SIGNALED)))?)
     }
 
-    /// Posts a request, and waits until it is done.
+    /// Posts a request, and waits until it completes.
     pub(crate) fn request(&mut self, build: impl FnOnce(Wr<'_, '_, Rc>)) -> Outcome {
         self.post(build)?;
         self.done().map(drop)
     }
 
-    /// Waits for the next completion in the time limit, and fails if its request did.
+    /// Waits for the next completion within the time limit; fails if its request failed.
     pub(crate) fn done(&mut self) -> Outcome<OwnedCompletion> {
         self.completion(false)
     }
 
-    /// Waits for the next completion as long as the other side is connected, and fails if its request
-    /// did.
+    /// Waits for the next completion as long as the other side is connected; fails if its request
+    /// failed.
     pub(crate) fn next(&mut self) -> Outcome<OwnedCompletion> {
         self.completion(true)
     }
@@ -232,7 +234,7 @@ impl End {
     fn completion(&mut self, of_others: bool) -> Outcome<OwnedCompletion> {
         let mut found = [OwnedCompletion::default()];
         while self.cq.poll_into(&mut found)? == 0 {
-            // What is posted is flushed when the other side has hung up.
+            // Once the other side has hung up, the posted requests are flushed.
             let has_ended = self.link.as_ref().map_or(Ok(false), Watched::has_ended)?;
             let may_come_later = of_others && !has_ended;
             if !self.cq.wait(false, Some(self.limit))? && !may_come_later {
@@ -250,7 +252,7 @@ impl End {
         }
     }
 
-    /// The memory that the other side told of, among the first things that it said.
+    /// Memory region number `number` in the data that the other side sent when it connected.
     pub(crate) fn told<T>(&self, number: usize) -> Outcome<RemoteSlice<T>> {
         let (regions, _) = self.said().as_chunks::<{ RemoteSlice::<u8>::BYTES }>();
         Ok(RemoteSlice::from_bytes(regions.get(number).ok_or("the other side said too little")?)?)

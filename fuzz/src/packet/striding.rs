@@ -9,10 +9,10 @@ use mlx5::{Context, CqeCompression, PollError, SendFlags};
 use mlx5_sim::{Fault, Simulator};
 use std::error::Error;
 
-/// The bytes of a receive are those of the longest frame and more.
+/// Sizes and numbers of strides: a receive holds at least the longest frame.
 const STRIDES: [(u32, u32); 3] = [(64, 8), (64, 16), (512, 8)];
 
-/// The queue, and the frames of it that are kept, with what is in them.
+/// The queue, and the frames that the program keeps, with their expected contents.
 struct Bed {
     queue: EthernetQueue<Striding>,
     _rule: FlowRule,
@@ -35,7 +35,7 @@ impl Bed {
         Ok(Self { queue, _rule: rule, kept: Vec::new() })
     }
 
-    /// Reads packets, and does something with each.
+    /// Receives packets and uses each in a random way.
     fn receive(&mut self, numbers: &mut Numbers) -> Result<usize, EthernetError> {
         let Self { queue, kept, .. } = self;
         queue.receive(|mut packets| {
@@ -65,7 +65,7 @@ impl Bed {
                 look(packet);
             }
             match one_by_one {
-                // What it leaves is for the next burst, whatever becomes of this one.
+                // The next burst gets the packets that this one leaves, even if it is leaked.
                 3 => {
                     let _leaked = std::mem::ManuallyDrop::new(packets);
                 }
@@ -75,7 +75,7 @@ impl Bed {
         })
     }
 
-    /// What is kept is as it was, and no byte of it is in two frames.
+    /// Kept frames have their contents, and no two share a byte.
     fn check(&self) {
         let mut places: Vec<_> = Vec::new();
         for (frame, bytes) in &self.kept {
@@ -88,7 +88,7 @@ impl Bed {
         }
     }
 
-    /// All that is kept is let go: the queue receives as ever.
+    /// Drops all kept frames: the queue receives as before.
     fn recovers(
         &mut self,
         simulator: &Simulator,
@@ -96,7 +96,7 @@ impl Bed {
     ) -> Result<(), Box<dyn Error>> {
         simulator.run_until_idle();
         self.kept.clear();
-        // What waits is of before.
+        // Packets from before are still waiting.
         while self.queue.receive(|mut packets| packets.next().is_some())? {
             simulator.run_until_idle();
         }
@@ -143,7 +143,7 @@ pub(super) fn fuzz(numbers: &mut Numbers, simulator: &Simulator) -> Result<(), B
     bed.recovers(simulator, &mut sender)
 }
 
-/// Bytes of a completion are others than the device meant: the strides that it tells, above all.
+/// Changes bytes of a completion, above all the strides in it.
 fn spoiled(
     numbers: &mut Numbers,
     simulator: &Simulator,
@@ -169,7 +169,7 @@ fn spoiled(
             assert!(again.contains(&Err(error)), "it stays: {again:?}");
             break;
         }
-        // Whatever was told: nobody has the same strides twice.
+        // Whatever the completion reports, no two frames have the same strides.
         let places = bed.kept.iter().map(|(frame, _)| (frame.as_ptr().addr(), frame.capacity()));
         let mut places: Vec<_> = places.collect();
         places.sort_unstable();

@@ -1,4 +1,4 @@
-//! `cargo xtask aarch64`: the other architecture, built and run.
+//! `cargo xtask aarch64`: builds and runs the driver for the other architecture.
 
 mod barriers;
 mod tests;
@@ -12,13 +12,13 @@ use toolchain::Toolchain;
 
 /// Build for aarch64, and run it under an emulator
 ///
-/// The unit tests of uapi, prm, doorbell, wqe and cq, the conformance suite on the simulated device, and
-/// mlx5 pingpong; then the machine code of the hot functions is looked at: does each barrier stand where
-/// the device needs it? The emulator runs on this processor, whose memory order is stronger: only the
-/// machine code shows the barriers.
+/// Runs the unit tests of uapi, prm, doorbell, wqe and cq, the conformance suite on the simulated
+/// device, and mlx5 pingpong. Then checks that the machine code of the hot functions has each
+/// barrier that the device needs: the emulator runs on this processor, whose memory order is
+/// stronger, so a missing barrier shows only in the machine code.
 ///
-/// Compiler, linker and emulator are Debian's packages, from the mirror that this machine's apt uses;
-/// they are unpacked into $XDG_CACHE_HOME/mlx5-aarch64, and nothing is installed.
+/// Compiler, linker and emulator are Debian's packages, from the mirror of this machine's apt; they
+/// are unpacked into $XDG_CACHE_HOME/mlx5-aarch64, and nothing is installed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,24 +27,24 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, clap::Subcommand)]
 enum What {
-    /// The unit tests alone
+    /// Run only the unit tests
     Units,
-    /// The conformance suite alone
+    /// Run only the conformance suite
     Suite,
-    /// mlx5 pingpong alone
+    /// Run only mlx5 pingpong
     Pingpong,
-    /// The machine code alone
+    /// Check only the machine code
     Barriers,
-    /// Fetch compiler, linker and emulator, and nothing else
+    /// Fetch compiler, linker and emulator, and do nothing else
     Fetch,
-    /// Forget what was fetched
+    /// Delete the fetched packages
     Clean,
 }
 
-/// What is done where nothing is named.
+/// The parts of a run without a subcommand.
 const EVERYTHING: [What; 4] = [What::Barriers, What::Units, What::Suite, What::Pingpong];
 
-/// Does what the arguments say.
+/// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Failure::Packages(
@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let toolchain = Toolchain::fetch(&cache)?;
     drop(cache);
     if arguments.what.is_none() {
-        // All at once takes both of two cores; and what is only built is built here.
+        // One build of everything keeps both of two cores busy. It also covers the packages that
+        // are built and not run.
         tests::build_all(&toolchain)?;
     }
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! What is run: unit tests, the conformance suite, and the command.
+//! Runs the unit tests, the conformance suite, and the command.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::failure::Failure;
 /// The packages whose unit tests run.
 const UNITS: [&str; 5] = ["mlx5-uapi", "mlx5-prm", "mlx5-doorbell", "mlx5-wqe", "mlx5-cq"];
 
-/// A test that cannot run under an emulator which lacks something.
+/// A test that cannot run under an emulator with a certain limit.
 struct Skip {
     test: &'static str,
-    /// A test of what the emulator takes: it fails as long as the limit is there.
+    /// A test of the emulator's limit; it fails as long as the emulator has the limit.
     limit: &'static str,
-    /// What it says then.
+    /// Its output when it fails.
     says: &'static str,
     reason: &'static str,
 }
@@ -39,9 +39,9 @@ struct Program {
     package: String,
 }
 
-/// Runs the unit tests; answers what failed.
+/// Runs the unit tests; returns the failures.
 ///
-/// Examples in documentation are left out: they are the same on every architecture.
+/// Documentation tests are left out: they are the same on every architecture.
 pub(super) fn units(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
     let mut cargo = toolchain.cargo("test");
     cargo.args(["--no-run", "--lib", "--tests"]);
@@ -68,11 +68,12 @@ pub(super) fn units(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
 }
 
 impl Program {
-    /// The test program of a message of cargo's.
+    /// The test program in one of Cargo's messages.
     fn of(message: &Value) -> Option<Self> {
         let path = PathBuf::from(message["executable"].as_str()?);
         let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
-        // As `path+file:///…/wqe#mlx5-wqe@0.1.0`, or without the name where the folder has it.
+        // Of the form `path+file:///…/wqe#mlx5-wqe@0.1.0`; without the name if the folder has the
+        // same name.
         let id = message["package_id"].as_str()?;
         let package = UNITS
             .iter()
@@ -86,7 +87,8 @@ impl Program {
         command
     }
 
-    /// The tests of this program that the emulator cannot run, as it shows just now.
+    /// Tests of this program that the emulator cannot run, determined by running the tests of its
+    /// limits.
     fn skips(&self, toolchain: &Toolchain) -> Result<Vec<&'static Skip>, Failure> {
         let mut skips = Vec::new();
         for skip in &SKIPS {
@@ -103,21 +105,21 @@ impl Program {
     }
 }
 
-/// Runs the conformance suite on the simulated device; answers what failed.
+/// Runs the conformance suite on the simulated device; returns the failures.
 pub(super) fn suite(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
     let command = toolchain.emulate(&build(toolchain, "mlx5-conformance")?);
     let end = good(command)?.err();
     Ok(end.map(|end| format!("the conformance suite: {end}")).into_iter().collect())
 }
 
-/// Runs the README's first command; answers what failed.
+/// Runs the README's first command; returns the failure.
 pub(super) fn pingpong(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
     let mut command = toolchain.emulate(&build(toolchain, "mlx5-cli")?);
     command.arg("pingpong");
     Ok(good(command)?.err().map(|end| format!("mlx5 pingpong: {end}")).into_iter().collect())
 }
 
-/// Builds all that runs, and the door for unmodified programs, which does not.
+/// Builds the programs that run, and the preload library, which does not run here.
 pub(super) fn build_all(toolchain: &Toolchain) -> Result<(), Failure> {
     const PACKAGES: [&str; 4] = ["mlx5-bench", "mlx5-cli", "mlx5-conformance", "mlx5-sim-preload"];
     let mut cargo = toolchain.cargo("build");
@@ -133,7 +135,7 @@ pub(super) fn build(toolchain: &Toolchain, package: &str) -> Result<PathBuf, Fai
         .ok_or_else(|| Failure::NotBuilt(format!("the program of {package}")))
 }
 
-/// Runs a command to its end, and prints what it says, but for tests that pass.
+/// Runs a command to its end, and prints its output except for tests that pass.
 fn good(mut command: Command) -> Result<Result<(), String>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |error| Failure::Run { program: program.clone(), error };

@@ -1,4 +1,4 @@
-//! Compiler, linker and emulator.
+//! The cross toolchain: compiler, linker and emulator.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,28 +11,29 @@ use crate::debian::cache::{Cache, files, in_file, make, name_of, remove};
 use crate::debian::root::Root;
 use crate::failure::Failure;
 
-/// What is built for.
+/// Target of the builds.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// What the names of programs for it begin with; also the folder of its C library.
+/// Prefix of the names of programs for the target, and the folder of its C library.
 const PREFIX: &str = "aarch64-linux-gnu";
 
-/// Suites with a Rust that is new enough: Debian's backports beside the release that they are for, or else the
-/// next release. The last of each is taken from first.
+/// Suites with a Rust that is new enough: Debian's backports together with their release, or the
+/// next release. apt prefers the last suite of each.
 const SUITES: [&[&str]; 2] = [&["trixie", "trixie-backports"], &["forky"]];
 
-/// What is unpacked with all that it depends on.
+/// Packages to unpack with all their dependencies.
 const PACKAGES: [&str; 4] =
     ["rustc", "gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 
-/// Rust's own library for the target. What it depends on is there. It is of the compiler's version.
+/// Rust's own library for the target, in the compiler's version. Its dependencies are in
+/// [`PACKAGES`].
 const LIBRARY: &str = "libstd-rust-dev:arm64";
 
-/// The emulator. It needs no library.
+/// The emulator. It is statically linked.
 const EMULATOR: &str = "qemu-aarch64";
 
-/// Our crates' symbols have the names by which machine code is looked for. Rust 1.97 has others, and calls the
-/// option for these unstable.
+/// Selects the symbol names of our crates that the checks of the machine code look for. Rust 1.97
+/// has other names by default, and calls the option for these unstable.
 const NAMES: &str = "\
 case \" $* \" in
 *\" --crate-name mlx5\"*)
@@ -46,12 +47,12 @@ esac
 #[derive(Debug)]
 pub(super) struct Toolchain {
     root: PathBuf,
-    /// Where what is built lies, and the scripts that start compiler and linker.
+    /// Folder of the builds and of the scripts that start compiler and linker.
     folder: PathBuf,
 }
 
 impl Toolchain {
-    /// Fetches what is not in the cache.
+    /// Fetches the packages that are not in the cache.
     pub(super) fn fetch(cache: &Cache) -> Result<Self, Failure> {
         let root = cache.part("toolchain", |folder| {
             let lists = folder.join("apt");
@@ -79,10 +80,10 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// Writes what starts compiler and linker with the libraries that they came with.
+    /// Writes the scripts that start compiler and linker with their own libraries.
     ///
-    /// gcc is told to start what it starts (collect2) in the same way; what that starts (ld) it looks
-    /// for beside the scripts.
+    /// The option `-wrapper` has gcc start its subprocess (collect2) in the same way; collect2
+    /// finds ld among the scripts.
     fn write_scripts(&self) -> Result<(), Failure> {
         make(&self.scripts())?;
         let root = Root::new(self.root.clone());
@@ -120,7 +121,7 @@ impl Toolchain {
         self.folder.join("tools")
     }
 
-    /// A command of cargo that builds for the target, as it is released.
+    /// A cargo command that builds for the target in the release profile.
     pub(super) fn cargo(&self, command: &str) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut cargo = Command::new(cargo);
@@ -151,8 +152,8 @@ impl Toolchain {
     }
 }
 
-/// Asks for suites until one has compiler and library of one version. Debian builds for each architecture by
-/// itself, so that for days one may have a newer Rust than another.
+/// Tries suites until one has the compiler and the library in one version. Debian builds each
+/// architecture separately, so for days one may have a newer Rust than another.
 fn first<T>(
     ask: impl Fn(&[&str], &str) -> Result<(T, (String, String)), Failure>,
 ) -> Result<(T, &'static str), Failure> {
@@ -173,14 +174,14 @@ fn first<T>(
     )))
 }
 
-/// Names libraries of this machine's toolchain, where cargo has started this program.
+/// Variable that Cargo sets to this machine's toolchain libraries when it starts this program.
 const LIBRARIES: &str = "LD_LIBRARY_PATH";
 
 fn shown(path: impl Into<OsString>) -> String {
     path.into().to_string_lossy().into_owned()
 }
 
-/// Where this workspace's builds go.
+/// Folder of this workspace's builds.
 fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of the workspace");
     std::env::var_os("CARGO_TARGET_DIR")

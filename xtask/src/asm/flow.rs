@@ -1,19 +1,19 @@
-//! The ways through a function.
+//! Follows the ways through a function.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::listing::{self, Instruction, Listing};
 
-/// What there may be on a way.
+/// Limits for a way.
 #[derive(Clone, Copy)]
 pub(super) struct Allowed {
     pub(super) locks: usize,
     pub(super) calls: usize,
 }
 
-/// Looks for a way from a function's start past a landmark to its return, on which no more locks
-/// are taken and functions are called than are allowed; answers how many instructions are on the
-/// shortest. No panic may be called from anywhere that can be reached.
+/// Finds the shortest way from a function's start past a landmark to its return with no more locks
+/// and calls than are allowed; returns its number of instructions. Fails if reachable code can
+/// panic or divide.
 pub(super) fn examine(
     listing: &Listing,
     landmark: impl Fn(&str) -> bool,
@@ -25,7 +25,7 @@ pub(super) fn examine(
     if let Some(division) = reachable(listing).find(|line| is_division(&line.text)) {
         return Err(format!("divides: {}", division.text));
     }
-    // Where one stands, whether the landmark was passed, and locks and calls taken.
+    // The state: current instruction, landmark passed, locks taken, calls made.
     let mut seen: HashMap<(usize, bool, usize, usize), usize> = HashMap::new();
     let mut open = VecDeque::from([((0, false, 0, 0), 1)]);
     while let Some((state, length)) = open.pop_front() {
@@ -33,7 +33,7 @@ pub(super) fn examine(
         let Some(Instruction { text, jump }) = listing.0.get(at) else { continue };
         let passed = passed || landmark(text);
         let locks = locks + usize::from(is_lock(text));
-        // To jump to another function is to call it, and to return what it does.
+        // A jump to another function is a call, and then a return.
         let named = text.starts_with("jmp _") || text.starts_with("b _");
         let last = jump.is_none() && named;
         let calls = calls + usize::from(is_call(text) || last);
@@ -58,16 +58,16 @@ pub(super) fn examine(
     Err(format!("no way to succeed with at most {locks} locks and {calls} calls"))
 }
 
-/// The most stores after the second barrier: the half of the register that is next, its lock, and
-/// what is returned through memory.
+/// Maximum number of stores after the second barrier: the half of the register to use next, the
+/// register's lock, and results that are returned through memory.
 const STORES_AFTER: usize = 4;
 
-/// Checks that on every path without a call the doorbell is last: something is stored before the
-/// first `barrier` (the doorbell record), the doorbell between it and the second one, and no more
-/// than [`STORES_AFTER`] after that.
+/// Checks that on every path without a call the doorbell is last: a store (the doorbell record)
+/// comes before the first `barrier`, another one (the doorbell) before the second, and at most
+/// [`STORES_AFTER`] after that.
 pub(super) fn rings_last(listing: &Listing, barrier: impl Fn(&str) -> bool) -> Result<(), String> {
-    // The instruction, barriers passed, whether something was stored since the last one, and stores
-    // after the second one.
+    // The state: current instruction, barriers passed, whether a store came since the last one, and
+    // stores after the second one.
     let start = (0, 0, false, 0);
     let (mut seen, mut open) = (HashSet::from([start]), vec![start]);
     while let Some((at, barriers, stored, after)) = open.pop() {
@@ -102,7 +102,8 @@ pub(super) fn rings_last(listing: &Listing, barrier: impl Fn(&str) -> bool) -> R
     Ok(())
 }
 
-/// What can be reached from a function's start by its own jumps: not what only unwinding comes to.
+/// Instructions that a function's own jumps reach from its start; landing pads of unwinding are not
+/// among them.
 fn reachable(listing: &Listing) -> impl Iterator<Item = &Instruction> {
     let mut seen = vec![false; listing.len()];
     let mut open = vec![0];
@@ -117,7 +118,7 @@ fn reachable(listing: &Listing) -> impl Iterator<Item = &Instruction> {
     listing.0.iter().zip(seen).filter(|(_, seen)| *seen).map(|(line, _)| line)
 }
 
-/// Whether the next instruction may follow.
+/// Whether execution may continue with the next instruction.
 pub(crate) fn goes_on(text: &str) -> bool {
     let name = text.split(' ').next().unwrap_or(text);
     !matches!(name, "jmp" | "b" | "br") && !text.starts_with("ret") && !text.starts_with("ud")
@@ -137,7 +138,7 @@ fn is_division(text: &str) -> bool {
     matches!(name, "div" | "idiv" | "udiv" | "sdiv")
 }
 
-/// Whether memory is written other than the stack.
+/// Whether an instruction stores to memory other than the stack.
 fn is_store(text: &str) -> bool {
     let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
     let to = operands.split(',').next().unwrap_or(operands);

@@ -1,4 +1,4 @@
-//! The machine code of a function, without what changes from build to build.
+//! The machine code of a function, without the parts that change from build to build.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,18 +8,18 @@ use std::process::Command;
 use crate::build::says;
 use crate::failure::Failure;
 
-/// The programs that read machine code of an architecture, and how they write it.
+/// The programs that print the machine code of an architecture, and the syntax of their output.
 pub(crate) struct Binutils {
-    /// A command that runs the program of this name.
+    /// Returns a command that runs the program of this name.
     command: Box<dyn Fn(&str) -> Command>,
-    /// What objdump is told.
+    /// Options of objdump.
     syntax: &'static [&'static str],
-    /// What a comment begins with.
+    /// Start of a comment.
     comment: &'static str,
 }
 
 impl Binutils {
-    /// Those of this machine, for its own code.
+    /// Programs for this machine's own code.
     pub(super) fn own() -> Self {
         let command = Box::new(|name: &str| Command::new(name));
         if cfg!(target_arch = "x86_64") {
@@ -29,7 +29,7 @@ impl Binutils {
         }
     }
 
-    /// Those for aarch64, which `command` runs.
+    /// Programs for aarch64, which `command` runs.
     pub(crate) fn aarch64(command: impl Fn(&str) -> Command + 'static) -> Self {
         Self { command: Box::new(command), syntax: &[], comment: "//" }
     }
@@ -39,11 +39,11 @@ impl Binutils {
     }
 }
 
-/// What addresses of a program are called.
+/// Names for the addresses of a program.
 pub(crate) struct Names {
-    /// Symbols, as the linker knows them.
+    /// Symbols, in the linker's form.
     symbols: Vec<String>,
-    /// What the words of the global offset table lead to.
+    /// Targets of the words of the global offset table.
     table: HashMap<u64, String>,
 }
 
@@ -74,7 +74,7 @@ impl Names {
         Ok(Self { symbols, table })
     }
 
-    /// The symbols of the functions with this path, which may be the end of a longer one.
+    /// Symbols of the functions whose path is `path` or ends in it.
     fn symbols(&self, path: &[&str]) -> impl Iterator<Item = &str> {
         let part = mangled(path);
         let is_it = move |symbol: &&String| ends_path(symbol, &part);
@@ -82,8 +82,8 @@ impl Names {
     }
 }
 
-/// Whether `part` is the end of the path that a symbol has. In legacy names a hash follows, in those
-/// of today (`_R…`) no other name, which would start with a digit or a disambiguator.
+/// Whether `part` is the end of a symbol's path. In legacy names a hash follows; in current ones
+/// (`_R…`) no further name follows, which would start with a digit or a disambiguator.
 fn ends_path(symbol: &str, part: &str) -> bool {
     let legacy = |rest: &str| rest.starts_with("17h");
     let today = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit() || next == 's');
@@ -91,7 +91,7 @@ fn ends_path(symbol: &str, part: &str) -> bool {
     if symbol.starts_with("_R") { at.any(today) } else { at.any(legacy) }
 }
 
-/// A path as symbols have it.
+/// A path in the form that symbols contain.
 pub(crate) fn mangled(path: &[&str]) -> String {
     path.iter().map(|name| format!("{}{name}", name.len())).collect()
 }
@@ -107,9 +107,9 @@ fn readable(symbol: &str) -> String {
 /// An instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Instruction {
-    /// As it is written, with names for addresses.
+    /// Text, with names for addresses.
     pub(crate) text: String,
-    /// The instruction of this function that it may jump to.
+    /// Index of the instruction in this function that it may jump to.
     pub(crate) jump: Option<usize>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Instruction {
 pub(crate) struct Listing(pub(crate) Vec<Instruction>);
 
 impl Listing {
-    /// That of the function with a path, in a program.
+    /// The listing of the function with a path in a program.
     pub(crate) fn of(
         binutils: &Binutils,
         program: &Path,
@@ -127,7 +127,7 @@ impl Listing {
         Ok(Self::all_of(binutils, program, names, path)?.swap_remove(0))
     }
 
-    /// Those of all functions with a path, at least one, the shortest first.
+    /// Listings of all functions with a path, shortest first; at least one.
     pub(crate) fn all_of(
         binutils: &Binutils,
         program: &Path,
@@ -144,7 +144,7 @@ impl Listing {
             listings.push(parse(&text, binutils.comment, &names.table));
         }
         listings.retain(|listing| listing.len() != 0);
-        // By what they are: the hashes change.
+        // Sorted by content, since the hashes change.
         listings.sort_by_cached_key(|listing| (listing.len(), listing.to_string()));
         if listings.is_empty() {
             return Err(Failure::NotBuilt(format!("the function {}", path.join("::"))));
@@ -162,7 +162,7 @@ pub(super) fn is_call(name: &str) -> bool {
     name.starts_with("call") || name == "bl" || name.starts_with("blr")
 }
 
-/// Reads what objdump writes of one function: `  address:\tinstruction [# address] [<symbol>]`.
+/// Parses objdump's output for one function: `  address:\tinstruction [# address] [<symbol>]`.
 pub(crate) fn parse(text: &str, mark: &str, table: &HashMap<u64, String>) -> Listing {
     let lines: Vec<(u64, &str)> = text
         .lines()
@@ -170,7 +170,7 @@ pub(crate) fn parse(text: &str, mark: &str, table: &HashMap<u64, String>) -> Lis
             let (address, instruction) = line.trim_start().split_once(":\t")?;
             Some((u64::from_str_radix(address, 16).ok()?, instruction))
         })
-        // What fills up to the next function is none of it.
+        // Padding up to the next function.
         .filter(|(_, instruction)| !instruction.contains("nop"))
         .collect();
     let instructions = lines.iter().map(|(_, line)| {
@@ -178,7 +178,7 @@ pub(crate) fn parse(text: &str, mark: &str, table: &HashMap<u64, String>) -> Lis
         let words: Vec<&str> = code.split_whitespace().collect();
         let word = comment.split_whitespace().next();
         let word = word.and_then(|word| u64::from_str_radix(word, 16).ok());
-        // `<` starts the name of where an address is.
+        // `<` starts the symbol that contains an address.
         let name = words.iter().find_map(|word| word.strip_prefix('<')?.strip_suffix('>'));
         let target = words.iter().rev().find_map(|word| u64::from_str_radix(word, 16).ok());
         let target = target.filter(|_| name.is_some());

@@ -1,4 +1,5 @@
-//! What other ways to build get: link-time optimization, instructions of newer processors, profiles.
+//! Results of other ways to build: link-time optimization, instructions of newer processors,
+//! profiles.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::build;
 use crate::failure::Failure;
 
-/// The cases that are measured of each.
+/// Cases that are measured for each way.
 const CASES: [&str; 8] = [
     "post_inline8",
     "post_sge",
@@ -21,7 +22,7 @@ const CASES: [&str; 8] = [
     "post_recv1",
 ];
 
-/// Processors of the last ten years; valgrind knows their instructions.
+/// Processors of the last ten years; valgrind supports their instructions.
 #[cfg(target_arch = "x86_64")]
 const NEWER: &str = "-Ctarget-cpu=x86-64-v3";
 #[cfg(not(target_arch = "x86_64"))]
@@ -33,7 +34,7 @@ struct Way {
     flags: &'static [&'static str],
     /// Link-time optimization of the whole program, as one unit.
     whole: bool,
-    /// With what a run of the same program found out.
+    /// Optimized with a profile of the same program.
     profiled: bool,
 }
 
@@ -45,7 +46,7 @@ const WAYS: [Way; 5] = [
     Way { name: "LTO, profile", flags: &[], whole: true, profiled: true },
 ];
 
-/// What was measured of a case.
+/// Measurements of a case.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Build {
     way: &'static str,
@@ -54,7 +55,7 @@ pub(super) struct Build {
     nanoseconds: f64,
 }
 
-/// Builds the benchmark in every way, and measures ours.
+/// Builds the benchmark in every way and measures our driver.
 pub(super) fn measure() -> Result<Vec<Build>, Failure> {
     let mut all = Vec::new();
     for way in &WAYS {
@@ -76,12 +77,12 @@ pub(super) fn measure() -> Result<Vec<Build>, Failure> {
     Ok(all)
 }
 
-/// What was measured before, as `path` has it; nothing if there is no such file.
+/// Results of an earlier run in the file at `path`; empty if there is no file.
 pub(super) fn measured_before(path: &Path) -> Vec<Build> {
     std::fs::read_to_string(path).map_or_else(|_| Vec::new(), |text| of_json(&text))
 }
 
-/// The rows of [`json()`] among others.
+/// Finds the rows of [`json()`] among all rows of the file.
 fn of_json(text: &str) -> Vec<Build> {
     let rows: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
     let build = |row: &Value| {
@@ -93,7 +94,7 @@ fn of_json(text: &str) -> Vec<Build> {
     rows.iter().filter_map(build).collect()
 }
 
-/// The numbers of two tables: case, mode, number.
+/// Parses two tables with a case, a mode and a number in each line.
 fn read(way: &'static str, counted: &str, timed: &str) -> Option<Vec<Build>> {
     let number = |table: &str, case: &str| {
         let line = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -110,10 +111,10 @@ fn read(way: &'static str, counted: &str, timed: &str) -> Option<Vec<Build>> {
         .collect()
 }
 
-/// Builds the benchmark with flags, in a folder of its own, and answers where it is.
+/// Builds the benchmark with flags, in a folder of its own; returns its path.
 fn compile(flags: &[String], whole: bool) -> Result<PathBuf, Failure> {
     let mut command = build::release("mlx5-bench", "--bins");
-    // Cargo keeps what was built with other flags apart, and what is built in another profile.
+    // Within the folder, Cargo keeps builds with other flags or another profile apart.
     command.env("RUSTFLAGS", flags.join(" "));
     command.env(
         "CARGO_TARGET_DIR",
@@ -127,14 +128,14 @@ fn compile(flags: &[String], whole: bool) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::NotBuilt("the program of mlx5-bench".to_owned()))
 }
 
-/// What a run of the benchmark finds out of it, if the toolchain can put that together.
+/// Profile of a run of the benchmark, if the toolchain can merge profiles.
 fn profile() -> Result<Option<PathBuf>, Failure> {
     let merge = build::own_folder()?.join("bin/llvm-profdata");
     if !merge.exists() {
         return Ok(None);
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target/builds/profile");
-    // What earlier runs left is of other code.
+    // Profiles of earlier runs belong to other code.
     match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(Failure::File { path: folder, error });

@@ -2,7 +2,7 @@
 
 use super::{Measured, Row};
 
-/// A case, one that posts and one that polls.
+/// Name of a sum, the case that posts, and the case that polls.
 const SUMS: &[(&str, &str, &str)] = &[
     ("round_inline8", "post_inline8", "poll1"),
     ("round_inline8_on_1", "post_inline8_on_1", "poll1_on_1"),
@@ -10,7 +10,7 @@ const SUMS: &[(&str, &str, &str)] = &[
     ("round_inline8_on_10000", "post_inline8_on_10000", "poll1_on_10000"),
 ];
 
-/// Who posts, and who polls then.
+/// The way that posts, and the way that polls.
 const PAIRS: &[(&str, &str)] = &[
     ("mlx5", "mlx5"),
     ("rdma-core-post_send", "rdma-core-poll_cq"),
@@ -22,12 +22,12 @@ const PAIRS: &[(&str, &str)] = &[
     ("floor", "floor"),
 ];
 
-/// The cases that a sum is of, if `case` is one.
+/// The two cases whose sum `case` is, if it is one.
 pub(super) fn parts(case: &str) -> Option<[&'static str; 2]> {
     SUMS.iter().find(|sum| sum.0 == case).map(|sum| [sum.1, sum.2])
 }
 
-/// Adds a row for each sum of what was measured.
+/// Adds a row for each sum of measured cases.
 pub(super) fn add(measured: &mut Measured) {
     let mut sums = Vec::new();
     for &(case, posting, polling) in SUMS {

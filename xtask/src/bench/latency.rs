@@ -1,13 +1,13 @@
-//! How long single operations take, as a distribution.
+//! Distributions of the times of single operations.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// Which percentiles the benchmark writes; the last is the worst of all.
+/// Percentiles in the benchmark's output; the last is the maximum.
 const PERCENTILES: [&str; 6] = ["p50", "p90", "p99", "p99.9", "p99.99", "worst"];
 
-/// How the device is meanwhile.
+/// State of the device during the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Device {
     Works,
@@ -32,11 +32,11 @@ pub(super) struct Latency {
     device: Device,
     samples: u64,
     percentiles: [f64; PERCENTILES.len()],
-    /// What those above p99.9 are blamed on, and how many.
+    /// Likely causes of the times above p99.9, with the number of each.
     causes: Vec<(String, u64)>,
 }
 
-/// Reads what the benchmark wrote. Nothing if it cannot be read.
+/// Parses the output of the benchmark. Returns `None` if it cannot be parsed.
 pub(super) fn read(text: &str, device: Device) -> Option<Vec<Latency>> {
     let mut all: Vec<Latency> = Vec::new();
     for line in text.lines() {
@@ -83,7 +83,7 @@ pub(super) fn json(all: &[Latency]) -> impl Iterator<Item = Value> + '_ {
 }
 
 impl Latency {
-    /// What most of the tail is blamed on, most first.
+    /// Shares of the causes in the tail, largest first.
     fn blamed(&self) -> String {
         let all: u64 = self.causes.iter().map(|(_, count)| count).sum();
         let mut causes: Vec<_> = self.causes.iter().filter(|(_, count)| *count != 0).collect();
@@ -137,11 +137,11 @@ taken, if there are fewer where the device stands still, or the machine below th
 
 ";
 
-/// The plots: of which case, and their files.
+/// The case and the file of each plot.
 pub(super) const PLOTS: [(&str, &str); 2] =
     [("post_inline8", "benchmarks-latency-post.svg"), ("poll1", "benchmarks-latency-poll.svg")];
 
-/// Whose lines there are: heading, colour, who, and which mode.
+/// The lines of a plot: heading, colour, ways, and mode.
 const LINES: [(&str, &str, &[&str], &str); 7] = [
     ("nothing", "#dddddd", &["clock"], "single"),
     ("floor", "#b8b8b8", &["floor"], "single"),

@@ -1,7 +1,7 @@
-//! What several processes say of the same things.
+//! Medians over the output of several processes.
 
-/// The numbers that end the lines of this kind, by what the lines name: of each, the median of what the processes
-/// say. Nothing if there is none, or one is missing or unreadable.
+/// The median of each number over all processes. A line of `kind` has a name and ends with the
+/// number. Returns `None` if there is no such line, or if a number is missing or cannot be parsed.
 pub(super) fn medians(told: &[String], kind: &str) -> Option<Vec<(Vec<String>, f64)>> {
     let mut found: Vec<(Vec<&str>, Vec<f64>)> = Vec::new();
     for line in told.iter().flat_map(|told| told.lines()) {
@@ -22,7 +22,7 @@ pub(super) fn medians(told: &[String], kind: &str) -> Option<Vec<(Vec<String>, f
     Some(found.into_iter().map(|(name, values)| (owned(name), median(values))).collect())
 }
 
-/// The one in the middle.
+/// The median.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

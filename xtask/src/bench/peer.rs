@@ -1,4 +1,4 @@
-//! Building the peers, and running the benchmark with them.
+//! Builds the peers and runs the benchmark with them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use super::{Holding, Lines, Measured, Pair, Row, make_directory};
 use crate::failure::Failure;
 use crate::verbs;
 
-/// Where the C of the benchmark is, and its files.
+/// Folder of the benchmark's C sources, and its files.
 const SOURCES: &str = "benches/peer";
 const FILES: &[&str] = &[
     "cases.c",
@@ -34,35 +34,37 @@ const FILES: &[&str] = &[
     "by_hand.c",
     "threads.c",
 ];
-/// What is compiled for UCX.
+/// Sources of the peer for UCX.
 const UCX: &[&str] = &["common.c", "ucx.c"];
 
-/// How UCX has to be: it shares the process with others, so it leaves malloc, mmap and signals alone.
+/// Settings of UCX. It shares the process with other peers, so it must leave malloc, mmap and
+/// signals alone.
 const UCX_SETTINGS: [(&str, &str); 3] =
     [("UCX_MEM_EVENTS", "n"), ("UCX_HANDLE_ERRORS", "none"), ("UCX_IB_REG_METHODS", "direct")];
 
-/// An allocator that keeps what it has: else a case may give pages back and take them again each time, as the
-/// heap happens to end.
+/// Settings with which malloc keeps freed memory. Otherwise a case may return pages to the kernel
+/// and map them again each time, depending on the end of the heap.
 const HEAP: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "1073741824"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
 
-/// The simulated device: a port of either kind, and packets.
+/// The simulated device: a port of either kind, and raw packets.
 const DEVICE: &str = "link=ib+roce,raw=on";
 
-/// The processes in which times are taken. Where code and queues lie in the memory of one changes short times,
-/// so a number is the median of theirs.
+/// Number of processes in which times are taken. Short times depend on the addresses of code and
+/// queues in a process, so a result is the median of all processes.
 pub(super) const PROCESSES: u32 = 5;
 
-/// The benchmark, with what it needs.
+/// The benchmark and its inputs.
 pub(super) struct Peer {
     bench: PathBuf,
     simulator: PathBuf,
-    /// The peers' libraries, a list of paths.
+    /// Paths of the peers' libraries, separated by colons.
     libraries: String,
 }
 
 impl Peer {
-    /// Compiles the peers: over C's libraries, over ours, and over UCX if it is here.
+    /// Compiles the peers: over C's libraries, over ours, and over UCX if its headers are
+    /// installed.
     pub(super) fn build(bench: PathBuf, simulator: PathBuf) -> Result<Self, Failure> {
         let scratch = bench.with_file_name("bench");
         make_directory(&scratch)?;
@@ -83,7 +85,8 @@ impl Peer {
         Ok(Self { bench, simulator, libraries: peers.join(":") })
     }
 
-    /// The benchmark, shown a simulated device that stands still while it is measured.
+    /// A command that runs the benchmark on a simulated device that stands still during
+    /// measurements.
     fn command(&self, what: &[&str]) -> Result<Command, Failure> {
         let mut command = Command::new(&self.bench);
         command.arg("beside").arg(&self.libraries).args(what).envs(UCX_SETTINGS).envs(HEAP);
@@ -92,8 +95,8 @@ impl Peer {
         Ok(command)
     }
 
-    /// Counts instructions, of all cases if none is named; with `misses`, also where a cache would
-    /// miss, which takes longer.
+    /// Counts instructions of the given cases, or of all if there are none. With `misses` it also
+    /// simulates a cache and counts misses, which takes longer.
     pub(super) fn count(&self, cases: &[&str], misses: bool) -> Result<Measured, Failure> {
         let what = if misses { "count" } else { "instructions" };
         let mut measured = Measured::default();
@@ -123,7 +126,7 @@ impl Peer {
         Ok(measured)
     }
 
-    /// Times all in turn, in several processes, which share the rounds.
+    /// Times all ways in turn, in several processes that share the rounds.
     pub(super) fn time(
         &self,
         rounds: u32,
@@ -153,12 +156,12 @@ impl Peer {
         Ok(())
     }
 
-    /// What each of several processes says.
+    /// Output of each of several processes.
     fn processes(&self, what: &[&str]) -> Result<Vec<String>, Failure> {
         (0..PROCESSES).map(|_| output(self.command(what)?)).collect()
     }
 
-    /// What queues hold.
+    /// Memory of queues.
     pub(super) fn memory(&self) -> Result<Vec<Holding>, Failure> {
         let mut holdings = Vec::new();
         for line in output(self.command(&["memory"])?)?.lines() {
@@ -177,19 +180,20 @@ impl Peer {
         if holdings.is_empty() { Err(self.wrong("no bytes")) } else { Ok(holdings) }
     }
 
-    /// The cache lines that a post uses, by a trace of its reads and writes.
+    /// The cache lines that a post uses, from a trace of its reads and writes.
     pub(super) fn lines(&self) -> Result<Lines, Failure> {
         let mut command = Command::new(&self.bench);
         command.arg("lines");
         Lines::read(&output(command)?).ok_or_else(|| self.wrong("nothing of cache lines"))
     }
 
-    /// What threads do at the same time.
+    /// Results of threads that run at the same time.
     pub(super) fn threads(&self) -> Result<Crowd, Failure> {
         Crowd::read(&self.processes(&["threads"])?).ok_or_else(|| self.wrong("nothing of threads"))
     }
 
-    /// How long single operations take, on a device that works meanwhile and on one that stands still.
+    /// Times of single operations, on a device that works at the same time and on one that stands
+    /// still.
     pub(super) fn latencies(&self, rounds: u32) -> Result<Vec<Latency>, Failure> {
         let rounds = rounds.to_string();
         let cases = latency::PLOTS.map(|(case, _)| case);
@@ -211,7 +215,7 @@ impl Peer {
     }
 }
 
-/// Compiles a peer's library, and answers where it is.
+/// Compiles a peer's library; returns its path.
 fn compile(
     folder: &Path,
     name: &str,
@@ -235,7 +239,7 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// Runs a command that must succeed, and answers what it wrote.
+/// Runs a command that must succeed; returns its output.
 fn output(mut command: Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = match command.stderr(Stdio::inherit()).output() {

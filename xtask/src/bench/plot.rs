@@ -1,13 +1,13 @@
-//! Bars, drawn.
+//! Bar charts of the results.
 
 use std::fmt::Write as _;
 
 use super::{CANNOT, Measured, OVER_OURS, Row};
 
-/// Whose bars there are: heading, colour, whether a row is one of theirs.
+/// A series of bars: heading, colour, and a predicate for its rows.
 type Series = (&'static str, &'static str, fn(&Row) -> bool);
 
-/// Who holds memory, by how the names begin, and the series whose colour that has.
+/// Prefixes of the names in the memory chart, and the series whose colour each has.
 const HOLDERS: [(&str, usize); 3] = [("mlx5", 1), (OVER_OURS, 3), ("rdma-core", 4)];
 
 const SERIES: [Series; 7] = [
@@ -31,7 +31,8 @@ const PANEL: f64 = 230.0;
 const TOP: f64 = 50.0;
 const GAP: f64 = 70.0;
 
-/// Instructions of the hot paths, which do not depend on the machine, of the better of each one's ways.
+/// Instructions of the hot paths, which do not depend on the machine, for the best way of each
+/// series.
 pub(super) fn hot_paths(measured: &Measured) -> String {
     let mut svg = beginning(TOP + PANEL + GAP);
     let cases = HOT.to_vec();
@@ -39,7 +40,7 @@ pub(super) fn hot_paths(measured: &Measured) -> String {
     svg + "</svg>\n"
 }
 
-/// Instructions, and nanoseconds, of the better of each one's ways; and what queues hold.
+/// Instructions and nanoseconds for the best way of each series, and the memory of queues.
 pub(super) fn svg(measured: &Measured) -> String {
     let mut svg = beginning(TOP + 3.0 * (PANEL + GAP));
     let cases = plotted(measured);
@@ -52,7 +53,7 @@ pub(super) fn svg(measured: &Measured) -> String {
     svg + "</svg>\n"
 }
 
-/// The beginning of a picture, with whose colour is which.
+/// The beginning of a picture, with the legend.
 fn beginning(height: f64) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -71,8 +72,8 @@ fn beginning(height: f64) -> String {
     svg
 }
 
-/// The cases that go on one scale: those of a few hundred instructions, that the peer has, too, or
-/// cannot do.
+/// Cases that share a scale: those of a few hundred instructions that the peer also has or cannot
+/// run.
 fn plotted(measured: &Measured) -> Vec<&str> {
     const MOST: f64 = 1000.0;
     let fits = |case: &&str| {
@@ -83,7 +84,7 @@ fn plotted(measured: &Measured) -> Vec<&str> {
     measured.cases().into_iter().filter(fits).collect()
 }
 
-/// A panel's heading and its marks up to `most`; answers how long a bar of one is.
+/// A panel's heading and its marks up to `most`; returns the length of a bar of one.
 fn axis(svg: &mut String, top: f64, right: f64, heading: &str, most: f64) -> f64 {
     let step = nice_step(most);
     let bottom = top + PANEL;
@@ -127,7 +128,7 @@ fn bar(
     );
 }
 
-/// What stands under a group of bars.
+/// The label under a group of bars.
 fn label(svg: &mut String, middle: f64, bottom: f64, text: &str, line: usize) {
     let _ = writeln!(
         svg,
@@ -157,12 +158,12 @@ fn panel(
             let Some(best) = theirs.map(value).min_by(f64::total_cmp) else { continue };
             bar(svg, [left + width * k as f64, bottom], [width, best * scale], colour, best);
         }
-        // Long names, in two lines by turns.
+        // Names are long, so they alternate between two lines.
         label(svg, left + group * 0.4, bottom, case, i % 2);
     }
 }
 
-/// KiB that a queue holds.
+/// Memory of a queue, in KiB.
 fn memory(svg: &mut String, measured: &Measured, top: f64) {
     const KIB: f64 = 1024.0;
     let (group, width) = (150.0, 40.0);
@@ -187,12 +188,12 @@ fn memory(svg: &mut String, measured: &Measured, top: f64) {
     }
 }
 
-/// Whose memory it is, of [`HOLDERS`].
+/// The prefix in [`HOLDERS`] that a name begins with.
 fn holder(who: &str) -> &'static str {
     HOLDERS.iter().map(|holder| holder.0).filter(|name| who.starts_with(name)).max().unwrap_or("")
 }
 
-/// A distance of marks that makes three to eight of them.
+/// A distance between marks that gives three to eight marks.
 fn nice_step(most: f64) -> f64 {
     let mut step = 1.0;
     loop {

@@ -17,18 +17,18 @@ use crate::program;
 use crate::provider::Provider;
 use crate::wire::Host;
 
-/// A program that sends messages to another instance of itself.
+/// A program that sends messages to a second instance of itself.
 struct Program {
     name: &'static str,
     /// The command; `COUNT` is the number of messages, `PORT` the TCP port of the server.
     command: &'static str,
-    /// The client's command, if it has more than the server's and a host name.
+    /// The client's command, if it differs from the server's by more than the host name.
     client: &'static str,
     /// The two numbers of messages.
     counts: [u32; 2],
 }
 
-/// Each with the options that it has if none are given, except for the number of messages.
+/// Each with its default options, except for the number of messages.
 const PROGRAMS: &[Program] = &[
     perftest("ib_write_lat", "ib_write_lat -F -d DEVICE -n COUNT -p PORT"),
     perftest("ib_send_lat", "ib_send_lat -F -d DEVICE -n COUNT -p PORT"),
@@ -52,21 +52,22 @@ const fn ucx(name: &'static str, client: &'static str) -> Program {
 
 /// The TCP port of the first pair of programs.
 const FIRST_PORT: u16 = 19600;
-/// The longest that a program may run under callgrind.
+/// Time limit of a program under callgrind.
 const SECONDS: u32 = 300;
 
-/// A program over one library.
+/// Counts of a program over one library.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ProgramRow {
     program: String,
     provider: Provider,
-    /// Instructions of the library that posting a message takes, from all calls that are no polls.
+    /// Instructions of the library per posted message, from all calls other than polls.
     post: f64,
-    /// Instructions of the library that a poll takes. Most polls of these programs find nothing.
+    /// Instructions of the library per poll. Most polls of these programs find no completion.
     poll: f64,
 }
 
-/// Calls into a library: how many, and their instructions, with those of the functions they call.
+/// Number of calls into a library, and their instructions, including those of the functions they
+/// call.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Calls {
     count: u64,
@@ -149,14 +150,15 @@ fn wrong(one: &Program, what: String) -> Failure {
     Failure::Output { program: one.name.to_owned(), what }
 }
 
-/// Whether an object file is libibverbs or a provider of it.
+/// Whether an object file is libibverbs or one of its providers.
 fn is_library(path: &str) -> bool {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("libibverbs.so") || name.starts_with("libmlx5.so") || name.contains("-rdmav")
 }
 
-/// The calls from other objects into the objects that are `inside`, by function, from a file of
-/// callgrind's. A name is written out once, with a number that stands for it afterwards.
+/// Calls from other objects into the objects for which `inside` holds, by function, from
+/// callgrind's output. The file spells out a name once, with a number that stands for it
+/// afterwards.
 fn calls_into(text: &str, inside: impl Fn(&str) -> bool) -> HashMap<String, Calls> {
     let mut objects: HashMap<&str, bool> = HashMap::new();
     let mut names: HashMap<&str, &str> = HashMap::new();
@@ -199,9 +201,9 @@ fn calls_into(text: &str, inside: impl Fn(&str) -> bool) -> HashMap<String, Call
     calls
 }
 
-/// The row of a program, from its calls in a short and in a long run. Functions whose number of
-/// calls grows with the messages post. Polls are those of the long run: their number depends on
-/// time, so the short run may have more of them.
+/// The row of a program, from its calls in a short and in a long run. A function whose number of
+/// calls grows with the messages counts as posting. Polls are those of the long run: their number
+/// depends on timing, so the short run may have more of them.
 fn compare(
     program: &str,
     provider: Provider,
@@ -231,8 +233,8 @@ fn compare(
     })
 }
 
-/// Whether a function polls: by its name, where it has one, or because it is called often, but not
-/// a whole number of times per message (C's provider is stripped).
+/// Whether a function polls: by its name if it has one; otherwise (C's provider is stripped)
+/// because it is called often, but not a whole number of times per message.
 fn is_poll(name: &str, after: Calls, before: Calls, messages: u64) -> bool {
     match name.starts_with("0x") {
         true => {
@@ -251,7 +253,7 @@ impl ProgramRow {
     }
 }
 
-/// The rows, as `benchmarks.json` has them.
+/// Rows for `benchmarks.json`.
 pub(super) fn json(rows: &[ProgramRow]) -> impl Iterator<Item = Value> + '_ {
     let rounded = |number: f64| (number * 10.0).round() / 10.0;
     rows.iter().map(move |row| {

@@ -1,4 +1,4 @@
-//! Telling what was measured.
+//! Writes the results: JSON and Markdown.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::bars::{Against, Verdict};
 use super::peer::PROCESSES;
 use super::{CANNOT, Lines, Measured, OVER_OURS, Rival, Row, builds, latency, plot, programs};
 
-/// The rows, as `docs/benchmarks.json` has them.
+/// Text of `docs/benchmarks.json`.
 pub(super) fn json(measured: &Measured) -> String {
     let rounded = |number: f64| (number * 100.0).round() / 100.0;
     let rows = measured.rows.iter().map(|row| {
@@ -62,7 +62,7 @@ pub(super) fn json(measured: &Measured) -> String {
     text + "]\n"
 }
 
-/// A column of the tables: its heading, whose rows and in which mode.
+/// A column of the tables: its heading, the ways whose rows it shows, and their mode.
 struct Column {
     heading: &'static str,
     who: &'static [&'static str],
@@ -79,7 +79,7 @@ const LEGACY: &[&str] = &[
 ];
 const EXTENDED: &[&str] = &["rdma-core-wr", "rdma-core-cq_ex"];
 
-/// The same over our own library.
+/// The same ways over our own libibverbs.
 const DOOR_LEGACY: &[&str] = &[
     "mlx5-verbs-post_send",
     "mlx5-verbs-poll_cq",
@@ -104,7 +104,7 @@ const COLUMNS: [Column; 11] = [
     Column { heading: "C, extended, one thread", who: EXTENDED, mode: "single_threaded" },
 ];
 
-/// `docs/BENCHMARKS.md`.
+/// Text of `docs/BENCHMARKS.md`.
 pub(super) fn markdown(measured: &Measured, verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     let _ = write!(text, "{}", INTRODUCTION);
@@ -230,7 +230,7 @@ rate on a wire. The benchmark runs unchanged on a real ConnectX
 device's queue on command.
 ";
 
-/// What it was measured with.
+/// Describes the machine and the programs of the measurement.
 fn machine(text: &mut String, measured: &Measured) {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -248,7 +248,7 @@ fn machine(text: &mut String, measured: &Measured) {
     );
 }
 
-/// The first line of what a program says.
+/// The first line of a program's output.
 fn says(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.map(|output| output.stdout).unwrap_or_default();
@@ -256,7 +256,7 @@ fn says(program: &str, arguments: &[&str]) -> String {
     text.lines().next().map_or_else(|| format!("{program} unknown"), str::to_owned)
 }
 
-/// A table of bars: whose they are, what stands above, and what the rival is called.
+/// A table of bars: the rivals that it has, the text above it, and the rival's name.
 struct Section {
     is_in: fn(Rival) -> bool,
     text: &'static str,
@@ -325,7 +325,7 @@ fn bars(text: &mut String, verdicts: &[Verdict], section: Section) {
     }
 }
 
-/// What is over its bar in time run after run, and why.
+/// Times that exceed their bars in most runs, and why.
 const OVER_TIME: &str = "
 ## Times over their bars
 
@@ -336,7 +336,7 @@ Over our library `mkey_configure`, `post_fetch_add` and `batch16_sge` by `ibv_wr
 take over C's, give or take a tenth: one run has them above it, the next below.
 ";
 
-/// What is to be reached in nanoseconds: case, at most, and what the time is made of where it is longer.
+/// Goals in nanoseconds: the case, the goal, and the reason where it takes longer.
 const GOALS: [(&str, f64, &str); 4] = [
     ("post_srq_recv_random_1024", 60.0, ""),
     (
@@ -354,7 +354,7 @@ const GOALS: [(&str, f64, &str); 4] = [
     ("post_prefetched_on_10000", 60.0, ""),
 ];
 
-/// How long the cases take that have a goal in nanoseconds.
+/// Times of the cases that have a goal in nanoseconds.
 fn goals(text: &mut String, measured: &Measured) {
     text.push_str(
         "\n## Goals in time\n\n\
@@ -370,7 +370,7 @@ fn goals(text: &mut String, measured: &Measured) {
     }
 }
 
-/// How many cache lines operations use.
+/// Number of cache lines that operations use.
 fn lines(text: &mut String, traced: Lines, verdicts: &[Verdict]) {
     text.push_str(
         "\n## Cache lines\n\n\
@@ -393,7 +393,7 @@ fn lines(text: &mut String, traced: Lines, verdicts: &[Verdict]) {
     );
 }
 
-/// The bars that are a number of instructions.
+/// Bars that are a fixed number of instructions.
 fn plain_bars(text: &mut String, verdicts: &[Verdict]) {
     text.push_str(
         "\n## Instructions of what libibverbs has no call for\n\n\
@@ -408,7 +408,7 @@ fn plain_bars(text: &mut String, verdicts: &[Verdict]) {
     text.push_str(PUBLISHED);
 }
 
-/// What others publish of packets. Nobody measured it here.
+/// Published results of others for packets. They were not measured here.
 const PUBLISHED: &str = "
 What others publish for a packet of 64 bytes that is forwarded, beside `eth_forward32`: instructions of one
 core of another machine, with a ConnectX-6 Dx, where the program looks up where a packet goes, which
@@ -449,13 +449,13 @@ fn table(text: &mut String, measured: &Measured, cell: impl Fn(&Row) -> String) 
     }
 }
 
-/// Whether whoever a column is of cannot do a case at all.
+/// Whether the library of a column cannot run the case at all.
 fn cannot(case: &str, column: &Column) -> bool {
     column.mode == "default"
         && CANNOT.iter().any(|(cases, who, _)| cases.contains(&case) && column.who.contains(who))
 }
 
-/// What queues hold.
+/// Memory of queues.
 fn holdings(text: &mut String, measured: &Measured) {
     let _ = write!(
         text,
@@ -481,7 +481,7 @@ fn holdings(text: &mut String, measured: &Measured) {
     }
 }
 
-/// Where the instructions are of what has not reached its bar.
+/// Source files of the instructions in cases over their bars.
 fn places(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
     let mut over: Vec<_> = verdicts.iter().filter(|one| !one.instructions.holds()).collect();
     over.dedup_by_key(|one| (one.case, one.who, one.mode));
@@ -507,7 +507,7 @@ fn places(text: &mut String, measured: &Measured, verdicts: &[Verdict]) {
     }
 }
 
-/// A source file as it is shown: inside the project, or of which library.
+/// The displayed name of a source file: its path inside the project, or the library it belongs to.
 fn shown(file: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     if let Ok(inside) = Path::new(file).strip_prefix(root) {

@@ -1,21 +1,20 @@
-//! What our counts are compared with.
+//! The references that our counts are compared with.
 
-/// What a count of ours is compared with.
+/// The reference for one of our counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rival {
-    /// The better of C's ways: instructions, of its default mode; nanoseconds, of its single-threaded
-    /// mode.
+    /// The better of C's ways: for instructions in its default mode, for nanoseconds in its
+    /// single-threaded mode.
     C,
-    /// The bare stores and loads. The lock of a shared queue may take some instructions besides: so many
-    /// sixteenths, because sixteen requests share one.
+    /// The bare stores and loads. The lock of a shared queue may take `besides` sixteenths of an
+    /// instruction more: sixteen requests share one lock.
     Floor { besides: u32 },
-    /// The same program over C's library, in the same way. Both take the locks that they take by
-    /// default.
+    /// The same program over C's library, in the same way. Both take their default locks.
     SameProgram,
     /// Another case of ours.
     Case(&'static str),
-    /// A number of instructions, which nobody else takes: no C library has the operation.
+    /// A fixed number of instructions, because no C library has the operation.
     Nobody,
-    /// A number of cache lines: what an operation uses of a queue that is in no cache.
+    /// A number of cache lines that the operation uses on a queue that is in no cache.
     Lines,
 }

@@ -1,4 +1,4 @@
-//! Several threads at the same time.
+//! Results of several threads that run at the same time.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,30 +10,31 @@ use serde_json::{Value, json};
 use super::medians::median;
 use crate::failure::Failure;
 
-/// What so many threads did at the same time.
+/// Results of a number of threads in one case.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Threads {
     case: String,
     who: String,
     mode: String,
     threads: u32,
-    /// Nanoseconds of a request, of the thread that took longest.
+    /// Nanoseconds of a request, in the thread that took longest.
     nanoseconds: f64,
-    /// Millions of requests in a second, of all threads together.
+    /// Millions of requests per second, of all threads together.
     millions: f64,
 }
 
-/// What the benchmark says of threads.
+/// Output of the benchmark for threads.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Crowd {
-    /// The processor, and how many cores there are.
+    /// Name of the processor, and its number of cores.
     machine: String,
     cores: u32,
     rows: Vec<Threads>,
 }
 
 impl Crowd {
-    /// Reads what processes of the benchmark wrote: of each number, the median. Nothing if it cannot be read.
+    /// Parses the output of several processes and takes the median of each number. Returns `None`
+    /// if it cannot be parsed.
     pub(super) fn read(told: &[String]) -> Option<Self> {
         let mut crowds =
             told.iter().map(|told| Self::of_process(told)).collect::<Option<Vec<_>>>()?;
@@ -52,7 +53,7 @@ impl Crowd {
         Some(crowd)
     }
 
-    /// Whether both are of one machine, and of the same cases.
+    /// Whether both have the same machine and the same cases.
     fn is_of_same(&self, other: &Self) -> bool {
         let cases = |crowd: &Self| -> Vec<_> {
             let case =
@@ -62,7 +63,7 @@ impl Crowd {
         (&self.machine, self.cores, cases(self)) == (&other.machine, other.cores, cases(other))
     }
 
-    /// Reads what processes wrote on another machine, a file for each.
+    /// Reads the output of processes on another machine, a file for each.
     pub(super) fn of_files(paths: &[PathBuf]) -> Result<Self, Failure> {
         let told = paths.iter().map(|path| {
             fs::read_to_string(path).map_err(|error| Failure::File { path: path.clone(), error })
@@ -73,7 +74,7 @@ impl Crowd {
         })
     }
 
-    /// What was measured before on another machine, as `path` has it; nothing if there is none.
+    /// Earlier results of another machine in the file at `path`; empty if there are none.
     pub(super) fn measured_elsewhere(path: &Path) -> Result<Self, Failure> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
@@ -85,7 +86,8 @@ impl Crowd {
         })
     }
 
-    /// The rows of [`Crowd::json`] of another machine among others. Nothing if these are no rows.
+    /// Finds the rows of [`Crowd::json`] of another machine among all rows. Returns `None` if the
+    /// text is no array of rows.
     fn of_json(text: &str) -> Option<Self> {
         let rows: Vec<Value> = serde_json::from_str(text).ok()?;
         let mut crowd = Self::default();
@@ -134,7 +136,7 @@ impl Crowd {
         Some(crowd).filter(|crowd| named && !crowd.rows.is_empty())
     }
 
-    /// The rows; they have the name of the machine if it is another than the rest was measured on.
+    /// Rows for the file; `elsewhere` adds the name of the machine.
     pub(super) fn json(&self, elsewhere: bool) -> impl Iterator<Item = Value> + '_ {
         self.rows.iter().map(move |row| {
             let mut told = json!({
@@ -153,7 +155,7 @@ impl Crowd {
         })
     }
 
-    /// What one thread of the same kind did in the same case.
+    /// The row of one thread in the same case.
     fn alone(&self, of: &Threads) -> Option<&Threads> {
         let is_it = |row: &&Threads| {
             row.threads == 1 && (&row.case, &row.who, &row.mode) == (&of.case, &of.who, &of.mode)
@@ -161,7 +163,7 @@ impl Crowd {
         self.rows.iter().find(is_it)
     }
 
-    /// The section of threads: of this machine, and of another if something was measured there.
+    /// The section on threads: this machine, and another one if it has results.
     pub(super) fn markdown(&self, elsewhere: &Self, text: &mut String) {
         if self.rows.is_empty() {
             return;
@@ -194,7 +196,7 @@ impl Crowd {
     }
 }
 
-/// What the names of these cases begin with among others.
+/// Prefix of these cases' names in the file.
 const CASE: &str = "threads_";
 
 const INTRODUCTION: &str = "

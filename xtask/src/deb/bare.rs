@@ -1,5 +1,5 @@
-//! A Debian in a folder, of few packages, with a dpkg that knows them: a package is installed in it as on a
-//! machine, and the machine itself stays as it is.
+//! A minimal Debian in a folder, with a dpkg database. A package is installed there as on a real
+//! machine, and the machine itself does not change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::debian::apt::{Apt, codename};
 use crate::debian::cache::{Cache, files, in_file, make, remove};
 use crate::failure::Failure;
 
-/// What brings the rest by what it depends on: a shell and the few programs that every Debian has, and
+/// Packages whose dependencies include the rest: a shell and the few programs of every Debian, and
 /// programs that use rdma-core's libraries.
 const PACKAGES: [&str; 10] = [
     "base-files",
@@ -25,19 +25,19 @@ const PACKAGES: [&str; 10] = [
     "sed",
 ];
 
-/// That Debian.
+/// A minimal Debian.
 #[derive(Debug)]
 pub(super) struct Bare {
     root: PathBuf,
 }
 
 impl Bare {
-    /// Lays it in a folder. Its packages are those of this machine's release, fetched unless they are in
-    /// the cache.
+    /// Creates it in a folder. Its packages come from this machine's release, and are fetched
+    /// unless they are in the cache.
     pub(super) fn lay(root: &Path) -> Result<Self, Failure> {
         let release = codename();
         let cache = Cache::open("mlx5-deb")?;
-        // Another list is another part.
+        // The list is a part of the name, so a changed list is fetched again.
         let part = format!("{release}-{}", PACKAGES.join("-"));
         let kept = cache.part(&part, |folder| {
             eprintln!("deb: fetching a bare Debian of {release}");
@@ -64,7 +64,7 @@ impl Bare {
         for folder in ["var/lib/dpkg/updates", "var/lib/dpkg/triggers", "tmp", "dev"] {
             make(&root.join(folder))?;
         }
-        // What the packages' own scripts would write.
+        // Files that the packages' own scripts would write.
         for (path, text) in [
             ("var/lib/dpkg/status", &*status),
             ("var/lib/dpkg/available", ""),
@@ -82,17 +82,17 @@ impl Bare {
     pub(super) fn dpkg(&self, arguments: &[&str]) -> Result<(), Failure> {
         let mut command = as_root("dpkg");
         command.arg("--root").arg(&self.root).args(arguments);
-        // What the tests of a package's scripts look for.
+        // The path in which dpkg and the packages' scripts look for programs.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         succeeded("dpkg", output(command)?).map(drop)
     }
 
-    /// Runs a program in it, with what it writes if it succeeds.
+    /// Runs a program in it; returns the output, or fails.
     pub(super) fn run(&self, words: &[&str]) -> Result<String, Failure> {
         succeeded(words[0], self.output(words)?)
     }
 
-    /// Runs a program in it, whether it succeeds or not.
+    /// Runs a program in it; returns output and status.
     pub(super) fn output(&self, words: &[&str]) -> Result<Output, Failure> {
         let mut command = as_root("chroot");
         command.arg(&self.root).args(words);
@@ -105,8 +105,8 @@ impl Bare {
         self.root.join(path).symlink_metadata().is_ok()
     }
 
-    /// Every path below its folders for files of packages and of settings, but for what dpkg and the
-    /// loader keep of them.
+    /// Paths of all files below the folders of packages and of settings, except for the data of
+    /// dpkg and of the loader.
     pub(super) fn paths(&self) -> Result<Vec<String>, Failure> {
         let mut find = Command::new("find");
         find.args(["usr", "etc", "-not", "-path", "etc/ld.so.cache"]).current_dir(&self.root);
@@ -116,7 +116,7 @@ impl Bare {
     }
 }
 
-/// A program that needs root: run by root, or by the root of a namespace.
+/// A command that runs as root: the real one, or the root of a user namespace.
 fn as_root(program: &str) -> Command {
     if nix::unistd::geteuid().is_root() {
         return Command::new(program);
@@ -144,7 +144,7 @@ fn succeeded(program: &str, output: Output) -> Result<String, Failure> {
     )))
 }
 
-/// By which name dpkg keeps what it knows of a package: with the architecture, if several may be installed.
+/// Name of a package in dpkg's database: with the architecture, if several may be installed.
 fn name(record: &str) -> String {
     let field = |name: &str| {
         let mut lines = record.lines();
@@ -156,7 +156,7 @@ fn name(record: &str) -> String {
     }
 }
 
-/// What dpkg keeps of the paths of a package.
+/// The list of a package's paths in dpkg's database.
 fn paths_of(contents: &str) -> String {
     let path = |line: &str| {
         let path = line.split_whitespace().nth(5)?.strip_prefix('.')?.trim_end_matches('/');

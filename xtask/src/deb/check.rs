@@ -1,4 +1,5 @@
-//! Whether the package installs in a bare Debian, switches, and leaves nothing behind.
+//! Checks that the package installs in a minimal Debian, switches the libraries, and leaves no
+//! files when it is removed.
 
 use std::path::Path;
 
@@ -6,30 +7,30 @@ use super::bare::Bare;
 use super::{LIBRARIES, NAME, SWITCH};
 use crate::failure::Failure;
 
-/// What the switch writes.
+/// File that the switch writes.
 const ENTRY: &str = "etc/ld.so.conf.d/000-mlx5-verbs.conf";
-/// A program that needs symbols of both libraries, and one of rdma-core's own.
+/// Programs: one needs symbols of both libraries, the other belongs to rdma-core.
 const PROGRAMS: [&str; 2] = ["/usr/bin/ib_write_bw", "/usr/bin/ibv_devinfo"];
 const COMMAND: &str = "/usr/bin/mlx5";
 const NAMES: [&str; 2] = ["libibverbs.so.1", "libmlx5.so.1"];
-/// What those programs ask for first that load the libraries themselves. Of C's packages only those for
-/// compilers have them, which a bare Debian lacks.
+/// Names that programs look up first if they load the libraries themselves. Of C's packages only
+/// the development packages have them, and a minimal Debian does not.
 const LINKS: [&str; 2] = ["libibverbs.so", "libmlx5.so"];
 
-/// Which libraries programs get.
+/// The libraries that programs find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Get {
     C,
     Rust,
 }
 
-/// Fails at the first thing that is wrong.
+/// Fails at the first fault.
 pub(super) fn run(package: &Path) -> Result<(), Failure> {
     let bare = Bare::lay(&package.with_file_name("bare"))?;
     let before = bare.paths()?;
     let path = package.display().to_string();
     bare.dpkg(&["--install", &path])?;
-    // The command runs with what the package depends on.
+    // The command runs with the package's dependencies.
     bare.run(&[COMMAND, "pingpong", "--sim", "--iters", "10"])?;
     expect(&bare, Get::C, "the package is installed")?;
 
@@ -64,14 +65,14 @@ pub(super) fn run(package: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails unless the loader takes these libraries, and all that tells of it agrees.
+/// Fails unless the loader takes these libraries, and the switch reports the same.
 fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
     let own = |name: &str| format!("/{LIBRARIES}/{name}");
     let told = |what: &str| wrong(format!("when {when}, {what}"));
     if bare.has(ENTRY) != (get == Get::Rust) {
         return Err(told(&format!("/{ENTRY} is not as it should be")));
     }
-    // What the loader would load for a program that runs.
+    // Libraries that the loader would load for a program.
     let listed = bare.run(&[&loader()?, "--list", PROGRAMS[0]])?;
     for name in NAMES {
         let lines: Vec<&str> =
@@ -83,7 +84,7 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
             return Err(told(&format!("the loader has {}", line.trim())));
         }
     }
-    // They run: every symbol is found, and there is no device.
+    // The programs run: the loader finds every symbol, and there is no device.
     for (program, argument, says) in
         [(PROGRAMS[0], "--version", "Version"), (PROGRAMS[1], "-v", "IB device")]
     {
@@ -114,8 +115,8 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder that the loader looks into first has one of C's libraries: no program may get that with the
-/// other one of ours.
+/// A folder that the loader searches first has one of C's libraries: no program may get that one
+/// together with the other one of ours.
 fn half_a_switch_is_refused(bare: &Bare) -> Result<(), Failure> {
     const LAY: &str = "mkdir -p /opt/first && cp -L /usr/lib/*-linux-gnu/libmlx5.so.1 /opt/first/ \
                        && echo /opt/first >/etc/ld.so.conf.d/000-a.conf";
@@ -137,7 +138,7 @@ fn half_a_switch_is_refused(bare: &Bare) -> Result<(), Failure> {
     expect(bare, Get::C, "half a switch is refused")
 }
 
-/// Fails unless both lists of paths are one.
+/// Fails if the two lists of paths differ.
 fn same(before: &[String], after: &[String], what: &str) -> Result<(), Failure> {
     let lost = before.iter().filter(|path| !after.contains(path));
     let left = after.iter().filter(|path| !before.contains(path));
@@ -148,7 +149,7 @@ fn same(before: &[String], after: &[String], what: &str) -> Result<(), Failure> 
     Err(wrong(format!("{what} loses or leaves {}", differing.join(", "))))
 }
 
-/// Where every Debian of this architecture has the dynamic loader.
+/// Path of the dynamic loader in every Debian of this architecture.
 fn loader() -> Result<String, Failure> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("/lib64/ld-linux-x86-64.so.2".into()),

@@ -1,4 +1,4 @@
-//! What the package says of itself.
+//! The package's metadata.
 
 use std::collections::BTreeSet;
 use std::env::consts::ARCH;
@@ -25,29 +25,29 @@ Description: userspace driver for ConnectX NICs in Rust: command and libraries
  LD_LIBRARY_PATH.
 ";
 
-/// What architectures are called.
+/// Names of an architecture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Architecture {
-    /// By Debian.
+    /// Debian's name.
     pub(super) debian: &'static str,
-    /// By the loader's cache.
+    /// Name in the loader's cache.
     pub(super) abi: &'static str,
 }
 
-/// What is known before the files are.
+/// Metadata that does not depend on the installed files.
 #[derive(Debug)]
 pub(super) struct About {
     /// The version without Debian's revision.
     pub(super) upstream: &'static str,
     pub(super) architecture: Architecture,
     maintainer: String,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub(super) time: u64,
     depends: String,
 }
 
 impl About {
-    /// Of a package with these programs and libraries.
+    /// Metadata of a package with these programs and libraries.
     pub(super) fn new<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self, Failure> {
         let mut packages = BTreeSet::new();
         let mut oldest = Vec::new();
@@ -79,12 +79,12 @@ impl About {
         format!("{}-{REVISION}", self.upstream)
     }
 
-    /// As Debian names files of packages.
+    /// Name of the package's file, in Debian's form.
     pub(super) fn file_name(&self) -> String {
         format!("{NAME}_{}_{}.deb", self.version(), self.architecture.debian)
     }
 
-    /// The file `control`, of a package whose files take so many KiB.
+    /// The file `control` of a package whose files take `kilobytes` KiB.
     pub(super) fn control(&self, kilobytes: u64) -> String {
         format!(
             "Package: {NAME}\nVersion: {}\nArchitecture: {}\nMaintainer: {}\n\
@@ -110,7 +110,7 @@ impl About {
     }
 }
 
-/// The file `copyright`, in the form that machines read.
+/// The file `copyright`, in the machine-readable form.
 pub(super) fn copyright() -> Result<String, Failure> {
     let mit = String::from_utf8_lossy(&read(Path::new("LICENSE-MIT"))?).into_owned();
     let holder = mit.lines().find_map(|line| line.strip_prefix("Copyright (c) "));
@@ -131,8 +131,8 @@ pub(super) fn copyright() -> Result<String, Failure> {
     ))
 }
 
-/// The package in which Debian has a library that a program needs; none of one that no program of this
-/// package should need.
+/// Debian's package of a library that a program needs; `None` for a library that no program of this
+/// package may need.
 fn of(library: &str) -> Option<&'static str> {
     match library {
         "libc.so.6" | "libm.so.6" => Some("libc6"),
@@ -142,7 +142,7 @@ fn of(library: &str) -> Option<&'static str> {
     }
 }
 
-/// The newest version of the C library of which a file needs something.
+/// The newest version of the C library that a file needs.
 fn c_library(elf: Elf<'_>) -> Vec<u32> {
     let needed = elf.needed_nodes().unwrap_or_default();
     let numbers = |node: &str| {
@@ -152,7 +152,7 @@ fn c_library(elf: Elf<'_>) -> Vec<u32> {
     needed.into_iter().filter_map(numbers).max().unwrap_or_default()
 }
 
-/// This machine's.
+/// This machine's architecture.
 fn architecture() -> Result<Architecture, Failure> {
     match ARCH {
         "x86_64" => Ok(Architecture { debian: "amd64", abi: "x86-64" }),

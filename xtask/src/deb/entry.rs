@@ -1,18 +1,18 @@
-//! What `dpkg-deb --contents` says of a package: an entry a line, as tar lists archives.
+//! Parses the output of `dpkg-deb --contents`: one entry per line, in the form of tar.
 
 /// A file, folder or link of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// As `-rwxr-xr-x`; the first letter is `d` of a folder and `l` of a link.
+    /// Mode, like `-rwxr-xr-x`; the first letter is `d` for a folder and `l` for a link.
     pub(super) mode: String,
     pub(super) owner: String,
     pub(super) size: u64,
-    /// Without the `./` in front, and without the `/` behind a folder.
+    /// Path without the leading `./`, and without the trailing `/` of a folder.
     pub(super) path: String,
 }
 
 impl Entry {
-    /// Reads the list; none if a line is not as expected.
+    /// Parses the list; `None` if a line is not as expected.
     pub(super) fn all(list: &str) -> Option<Vec<Self>> {
         list.lines().map(Self::new).collect()
     }
@@ -30,7 +30,7 @@ impl Entry {
         self.mode.starts_with('-')
     }
 
-    /// What it takes in KiB, as Debian counts.
+    /// Size in KiB, in Debian's way of counting.
     pub(super) fn kilobytes(&self) -> u64 {
         if self.is_file() { self.size.div_ceil(1024) } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! The packages of others that the program and the library are linked from.
+//! The dependencies that are linked into the program and the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use crate::build;
 use crate::debian::cache::{files, name_of};
 use crate::failure::Failure;
 
-/// What the program and the library are linked from, first of all.
+/// The two packages whose dependencies count.
 const ROOTS: [&str; 2] = ["mlx5-cli", crate::verbs::EXPORT];
 
-/// How files begin that have terms.
+/// Prefixes of the names of files with licence terms.
 const TERMS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// Name, version, licence and terms of each.
+/// Name, version, licence and terms of each dependency.
 pub(super) fn text() -> Result<String, Failure> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let host = build::host()?;
@@ -49,7 +49,8 @@ pub(super) fn text() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The packages of others that the roots are linked from, by name. What runs in the compiler is not linked.
+/// Dependencies that are linked into the roots, by name. Procedural macros and build dependencies
+/// run during the build and are not linked.
 fn linked(metadata: &Value) -> Option<Vec<&Value>> {
     let packages: BTreeMap<&str, &Value> = metadata["packages"]
         .as_array()?

@@ -1,4 +1,4 @@
-//! What Debian's policy asks of a package, looked for in the package itself.
+//! Checks the package against Debian's policy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{NAME, says};
 use crate::debian::cache::{make, remove};
 use crate::failure::Failure;
 
-/// Fails with all that is wrong.
+/// Fails with all faults.
 pub(super) fn run(package: &Path) -> Result<(), Failure> {
     let dpkg = |what: &str| says(Command::new("dpkg-deb").arg(what).arg(package));
     let control = dpkg("--field")?;
@@ -44,7 +44,7 @@ pub(super) fn run(package: &Path) -> Result<(), Failure> {
     Err(Failure::Package(faults))
 }
 
-/// What is wrong with a package of this control file, these contents and these sums.
+/// Faults of a package with this control file, these contents and these sums.
 fn faults(control: &str, entries: &[Entry], sums: &str) -> Vec<String> {
     let mut faults = of_control(control);
     let size: u64 = entries.iter().map(Entry::kilobytes).sum();
@@ -158,7 +158,7 @@ drwxr-xr-x root/root         0 2026-11-23 06:34 ./usr/bin/
 lrwxrwxrwx root/root         0 2026-11-23 06:34 ./usr/lib/mlx5/libmlx5.so.1 -> libibverbs.so.1
 ";
 
-    /// What is wrong with a package that differs from a good one by one text in its list or its control
+    /// Faults of a package that differs from a good one by one text in its list or its control
     /// file.
     fn of(old: &str, new: &str) -> Vec<String> {
         let (list, control) = (LIST.replacen(old, new, 1), CONTROL.replacen(old, new, 1));

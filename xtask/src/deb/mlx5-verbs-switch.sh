@@ -1,14 +1,17 @@
 #!/bin/sh
-# mlx5-verbs-switch: whose libibverbs and libmlx5 the programs of this system get. See its man page.
+# mlx5-verbs-switch: selects the libibverbs and libmlx5 that this system's programs get. See its man
+# page.
 set -eu
 
 usage='usage: mlx5-verbs-switch [--root FOLDER] rust|c|status'
-# Where the libraries of this package are, and what the loader's cache says of libraries of this architecture.
+# Folder of this package's libraries, and the prefix of this architecture's libraries in the
+# loader's cache.
 libraries=/usr/lib/mlx5
 abi='libc6,@ABI@'
-# What programs are linked with, and what those ask for first that load the libraries themselves.
+# Names that programs are linked with, and names that programs look up first if they load the
+# libraries themselves.
 names='libibverbs.so.1 libmlx5.so.1 libibverbs.so libmlx5.so'
-# Read before the other files of that folder, so that its libraries come first.
+# The loader reads this file before the others in its folder, so its libraries come first.
 entry=/etc/ld.so.conf.d/000-mlx5-verbs.conf
 
 root=
@@ -22,7 +25,7 @@ if [ $# -ne 1 ]; then
 fi
 
 ldconfig() {
-    # Some systems have a wrapper that puts the work off while packages are installed.
+    # Some systems have a wrapper that postpones the work while packages are installed.
     LDCONFIG_NOTRIGGER=y /sbin/ldconfig ${root:+-r "$root"} "$@"
 }
 
@@ -31,17 +34,17 @@ fail() {
     exit 1
 }
 
-# The libraries of a name that the loader knows, in the order in which it takes them.
+# Prints the libraries of a name that the loader knows, in the order in which it takes them.
 known() {
     ldconfig -p | sed -n "s|^[[:space:]]*$1 ($abi[^)]*) => ||p"
 }
 
-# The library of a name that a program gets.
+# Prints the library of a name that a program gets.
 taken() {
     known "$1" | sed -n 1p
 }
 
-# The version nodes of a library.
+# Prints the version nodes of a library.
 nodes() {
     grep -aoE '(IBVERBS|MLX5)_1\.[0-9]+' "$root$1" | sort -u
 }
@@ -50,7 +53,7 @@ status() {
     for name in $names; do
         path=$(taken "$name")
         case $path in
-        # C's packages for programs that run have no such name.
+        # C's run-time packages have no such name.
         '') case $name in *.1) echo "$name: none" ;; esac ;;
         "$libraries"/*) echo "$name: rust: $path" ;;
         *) echo "$name: c: $path" ;;
@@ -58,8 +61,8 @@ status() {
     done
 }
 
-# Says which version nodes of C's libraries ours lack: a program that was linked with one of them does not
-# start with ours.
+# Warns of version nodes of C's libraries that ours lack: a program that was linked with one of them
+# does not start with ours.
 warn_of_nodes() {
     own=$(nodes "$libraries/libibverbs.so.1")
     for name in libibverbs.so.1 libmlx5.so.1; do
@@ -81,9 +84,9 @@ to_rust() {
     [ -e "$root$libraries/libibverbs.so.1" ] || fail "$root$libraries has no libibverbs.so.1"
     printf '# Written by mlx5-verbs-switch, which also removes it.\n%s\n' "$libraries" >"$root$entry.new"
     mv "$root$entry.new" "$root$entry"
-    # Or the next package that calls it would switch.
+    # Otherwise the next package that calls ldconfig would complete the switch.
     ldconfig || { rm -f "$root$entry"; fail 'ldconfig failed; nothing is switched'; }
-    # All, or a program would get one of ours with one of C's.
+    # All names, since a program must not get one of our libraries with one of C's.
     for name in $names; do
         path=$(taken "$name")
         [ "$path" = "$libraries/$name" ] && continue

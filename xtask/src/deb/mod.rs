@@ -1,4 +1,5 @@
-//! `cargo xtask deb`: a Debian package of the command and of the libraries for programs in C.
+//! `cargo xtask deb`: builds a Debian package of the command and of the libraries for programs in
+//! C.
 
 mod bare;
 mod check;
@@ -22,30 +23,31 @@ use tree::Tree;
 
 /// Build a Debian package of the mlx5 command and of libibverbs.so.1 and libmlx5.so.1
 ///
-/// It has the command with its man pages and shell completions, the libraries in /usr/lib/mlx5, where no
-/// program finds them, and mlx5-verbs-switch, by which the loader gives them to the programs of a system
-/// (rust), or those of rdma-core again (c). The package is written to target/debian, and runs on the Debian
-/// that it was built on and on later ones.
+/// It has the command with its man pages and shell completions, the libraries in /usr/lib/mlx5,
+/// outside the loader's path, and mlx5-verbs-switch, which gives the programs of a system these
+/// libraries (rust) or rdma-core's (c). The package is written to target/debian, and runs on the
+/// Debian that it was built on and on later ones.
 ///
-/// The maintainer is DEBFULLNAME with DEBEMAIL, or the author of the last commit; the time of the
-/// package is SOURCE_DATE_EPOCH, or that of the last commit: the same tree makes the same package.
+/// The maintainer is DEBFULLNAME with DEBEMAIL, or the author of the last commit; the package's
+/// time is SOURCE_DATE_EPOCH, or that of the last commit: the same tree gives the same package.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Look for what Debian's policy forbids, and build the package again: it must be the same. Install it
-    /// in a bare Debian, whose packages are fetched and unpacked into a folder; switch, and look which
-    /// library the loader takes; upgrade, switch back and remove. Needs root, or user namespaces
+    /// Check the package against Debian's policy, and build it again: it must be the same. Install
+    /// it in a minimal Debian, whose packages are fetched and unpacked into a folder; switch, and
+    /// check which library the loader takes; upgrade, switch back and remove. Needs root, or user
+    /// namespaces
     #[arg(long)]
     check: bool,
 }
 
-/// The package's name.
+/// Name of the package.
 const NAME: &str = "mlx5";
-/// Where it has the libraries.
+/// Folder of the libraries.
 const LIBRARIES: &str = "usr/lib/mlx5";
 /// The command that switches between C's libraries and ours.
 const SWITCH: &str = "mlx5-verbs-switch";
 
-/// Builds the package, and checks it.
+/// Builds the package, and checks it if asked to.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = Path::new("target/debian");
     make(folder)?;
@@ -59,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the package in a folder, and answers where it is.
+/// Builds the package in a folder; returns its path.
 fn build(folder: &Path) -> Result<PathBuf, Failure> {
     let command = stripped(&build::program("mlx5-cli", Profile::Release)?, &folder.join("mlx5"))?;
     let library = verbs::build()?.join("libibverbs.so.1");
@@ -74,7 +76,7 @@ fn build(folder: &Path) -> Result<PathBuf, Failure> {
     tree.program("usr/bin/mlx5", &read(&command)?)?;
     tree.file(&format!("{LIBRARIES}/libibverbs.so.1"), &read(&library)?)?;
     tree.file(&format!("{LIBRARIES}/libmlx5.so.1"), &read(&other_name)?)?;
-    // Programs that load a library themselves ask for these names first.
+    // Names that programs look up first if they load a library themselves.
     for name in ["libibverbs.so", "libmlx5.so"] {
         tree.link(&format!("{LIBRARIES}/{name}"), &format!("{name}.1"))?;
     }
@@ -107,7 +109,7 @@ fn pages(command: &Path, folder: &Path, tree: &mut Tree) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What shells know of the command, where Debian's look for it.
+/// The command's shell completions, in Debian's folders.
 fn completions(command: &Path, tree: &mut Tree) -> Result<(), Failure> {
     for (shell, path) in [
         ("bash", "usr/share/bash-completion/completions/mlx5"),
@@ -120,7 +122,7 @@ fn completions(command: &Path, tree: &mut Tree) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What Debian's policy asks of every package, and what the libraries differ in from C's.
+/// Documents that Debian's policy requires, and the page on the libraries' differences from C's.
 fn documents(about: &About, tree: &mut Tree) -> Result<(), Failure> {
     let folder = format!("usr/share/doc/{NAME}");
     tree.file(&format!("{folder}/copyright"), control::copyright()?.as_bytes())?;
@@ -130,7 +132,7 @@ fn documents(about: &About, tree: &mut Tree) -> Result<(), Failure> {
     tree.compressed(&format!("{folder}/DROP_IN.md"), &read(Path::new("docs/DROP_IN.md"))?)
 }
 
-/// Without the names of symbols and lines, which only a debugger needs.
+/// Copies a program without its symbols and line tables, which only a debugger needs.
 fn stripped(program: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let toolchain = build::own_folder()?;
     let objcopy = toolchain.join("bin/rust-objcopy");
@@ -140,7 +142,7 @@ fn stripped(program: &Path, to: &Path) -> Result<PathBuf, Failure> {
             objcopy.display()
         )));
     }
-    // It does not say itself where the toolchain has its libraries.
+    // rust-objcopy does not find the toolchain's libraries by itself.
     let libraries = toolchain.ancestors().nth(2).unwrap_or(&toolchain);
     let mut strip = Command::new(objcopy);
     strip.env("LD_LIBRARY_PATH", libraries).arg("--strip-all").arg(program).arg(to);
@@ -148,7 +150,7 @@ fn stripped(program: &Path, to: &Path) -> Result<PathBuf, Failure> {
     Ok(to.to_owned())
 }
 
-/// Fails if the same tree makes another package.
+/// Fails if a second build of the same tree gives a different package.
 fn same_again(folder: &Path, package: &Path) -> Result<(), Failure> {
     let first = read(package)?;
     if read(&build(folder)?)? == first {
@@ -158,7 +160,7 @@ fn same_again(folder: &Path, package: &Path) -> Result<(), Failure> {
     Err(Failure::Output { program: "dpkg-deb".into(), what })
 }
 
-/// What a program writes, which is a part of every Debian unless cargo built it.
+/// Output of a program that is a part of every Debian or that Cargo built.
 fn says(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_owned();
     build::says(command).map_err(|failure| match failure {
@@ -174,7 +176,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(in_file(path))
 }
 
-/// A variable of the environment that is set to something.
+/// An environment variable that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

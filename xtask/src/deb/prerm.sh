@@ -1,6 +1,6 @@
 #!/bin/sh
 set -e
-# Programs must not be led to libraries that go; an upgrade leaves them where they are.
+# Programs must not find libraries that are removed. An upgrade leaves the switch as it is.
 if [ "$1" = remove ]; then
     mlx5-verbs-switch c >/dev/null
 fi

@@ -1,4 +1,4 @@
-//! The files of the package, as they are laid for dpkg-deb.
+//! Lays out the package's files for dpkg-deb.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,14 +14,15 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) root: PathBuf,
-    /// The paths of all files, without the root.
+    /// Paths of all files, relative to the root.
     files: Vec<String>,
-    /// What they take, in KiB, as Debian counts: whole ones, and one for each folder.
+    /// Their size in KiB, in Debian's way of counting: each file rounded up, and one for each
+    /// folder.
     kilobytes: u64,
 }
 
 impl Tree {
-    /// An empty one in a folder that is not there yet.
+    /// An empty tree in a folder that does not exist yet.
     pub(super) fn new(root: PathBuf) -> Self {
         Self { root, files: Vec::new(), kilobytes: 1 }
     }
@@ -31,12 +32,12 @@ impl Tree {
         self.add(path, bytes, 0o755)
     }
 
-    /// Adds a file that is read.
+    /// Adds a data file.
     pub(super) fn file(&mut self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
         self.add(path, bytes, 0o644)
     }
 
-    /// Adds a file as `PATH.gz`, without a name or a time in it.
+    /// Adds a file as `PATH.gz`, without a name or a time in its header.
     pub(super) fn compressed(&mut self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
         self.add(path, bytes, 0o644)?;
         self.files.pop();
@@ -48,7 +49,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds a link to a file of the same folder. dpkg has no sum of it.
+    /// Adds a link to a file in the same folder. dpkg has no checksum of it.
     pub(super) fn link(&mut self, path: &str, target: &str) -> Result<(), Failure> {
         self.folders(path)?;
         let path = self.root.join(path);
@@ -56,7 +57,7 @@ impl Tree {
         symlink(target, &path).map_err(in_file(&path))
     }
 
-    /// Adds what dpkg reads, when all files are there.
+    /// Adds dpkg's control files, after all other files.
     pub(super) fn control(&mut self, about: &About) -> Result<(), Failure> {
         self.files.sort();
         let mut sums = Command::new("md5sum");
@@ -82,7 +83,7 @@ impl Tree {
         set_mode(&path, mode)
     }
 
-    /// Makes the folders above a path, whatever the umask says.
+    /// Creates the parent folders of a path, with a fixed mode, whatever the umask is.
     fn folders(&mut self, path: &str) -> Result<(), Failure> {
         let mut above: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
         above.reverse();

@@ -1,4 +1,4 @@
-//! Debian's packages, fetched by apt into folders of our own: nothing is installed, and the
+//! Fetches Debian's packages by apt into folders of our own: nothing is installed, and the
 //! machine's own apt is not touched.
 
 use std::ffi::OsString;
@@ -9,19 +9,19 @@ use std::process::Command;
 use super::cache::{files, in_file, make, name_of};
 use crate::failure::Failure;
 
-/// What apt checks the archive's signature with.
+/// The key with which apt checks the archive's signature.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A private apt that knows some suites of the archive, and of no package installed.
+/// A private apt that knows some suites of the archive, and no installed package.
 #[derive(Debug)]
 pub(crate) struct Apt {
     folder: PathBuf,
-    /// Whose packages it knows: this machine's first.
+    /// Architectures of the packages that it knows: this machine's first.
     architectures: String,
 }
 
 impl Apt {
-    /// Fetches the lists of `suites` from where this machine's apt finds Debian.
+    /// Fetches the lists of `suites` from the archive that this machine's apt uses.
     pub(crate) fn new(folder: &Path, suites: &[&str]) -> Result<Self, Failure> {
         Self::foreign(folder, suites, &[])
     }
@@ -58,13 +58,13 @@ impl Apt {
         Ok(apt)
     }
 
-    /// What a package depends on, by name.
+    /// Names of the packages that a package depends on.
     pub(crate) fn depends(&self, package: &str) -> Result<Vec<String>, Failure> {
         let record = run(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
         Ok(depends(&record))
     }
 
-    /// The version of a package that would be fetched.
+    /// The version of a package that apt would fetch.
     pub(crate) fn version(&self, release: &str, package: &str) -> Result<String, Failure> {
         let mut command = self.command("apt-get");
         command.arg(format!("--target-release={release}"));
@@ -74,8 +74,8 @@ impl Apt {
         })
     }
 
-    /// Fetches a package alone, and unpacks it into `root`. A package that the lists do not have is
-    /// another failure than one that cannot be fetched.
+    /// Fetches one package without its dependencies, and unpacks it into `root`. A package that the
+    /// lists do not have is another failure than one that cannot be fetched.
     pub(crate) fn unpack_one(
         &self,
         release: Option<&str>,
@@ -95,8 +95,9 @@ impl Apt {
         unpack(&folder, root)
     }
 
-    /// Fetches packages with all that they depend on, and unpacks them into `root`. What the lists
-    /// do not have, or contradict, is another failure than what cannot be fetched.
+    /// Fetches packages with all their dependencies, and unpacks them into `root`. Packages that
+    /// the lists do not have, or dependencies that contradict each other, are another failure than
+    /// packages that cannot be fetched.
     pub(crate) fn unpack(
         &self,
         release: Option<&str>,
@@ -107,7 +108,7 @@ impl Apt {
         unpack(&self.folder.join("cache/archives"), root)
     }
 
-    /// Fetches packages with all that they depend on into a folder.
+    /// Fetches packages with all their dependencies into a folder.
     pub(crate) fn download(&self, packages: &[&str], folder: &Path) -> Result<(), Failure> {
         self.fetch_with_dependencies(None, packages)?;
         make(folder)?;
@@ -119,7 +120,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Fetches packages with all that they depend on into apt's cache.
+    /// Fetches packages with all their dependencies into apt's cache.
     fn fetch_with_dependencies(
         &self,
         release: Option<&str>,
@@ -135,7 +136,7 @@ impl Apt {
         fetch(install().args(["--quiet=2", "--download-only"])).map(drop)
     }
 
-    /// A program of apt that looks into our folder alone.
+    /// A command that runs one of apt's programs on our folder only.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("LC_ALL", "C");
@@ -181,25 +182,25 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The version in the name of the file that apt would fetch: the address comes first, then
+/// The version in the name of the file that apt would fetch. A line has the address, then
 /// `NAME_VERSION_ARCHITECTURE.deb`.
 fn version(told: &str) -> Option<String> {
     let file = told.split_whitespace().nth(1)?;
     file.strip_suffix(".deb")?.split('_').nth(1).map(str::to_owned)
 }
 
-/// The names in a package's record that it depends on; of alternatives the first.
+/// Names in the dependencies of a package's record; of alternatives the first.
 fn depends(record: &str) -> Vec<String> {
     let line = record.lines().find_map(|line| line.strip_prefix("Depends: "));
     let names = line.unwrap_or_default().split(", ").filter_map(|one| one.split(' ').next());
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Where this machine fetches Debian's packages from.
+/// Archives from which this machine fetches Debian's packages.
 struct Archives {
-    /// Address, release and component of all that this machine's apt knows, a line each.
+    /// Address, release and component of every source of this machine's apt, one per line.
     targets: String,
-    /// The release that this machine is of.
+    /// This machine's release.
     codename: String,
 }
 
@@ -211,8 +212,8 @@ impl Archives {
         Ok(Self { targets, codename })
     }
 
-    /// The address of the archive to fetch a suite from: the one from which this machine's apt has
-    /// that suite, as it may have an old one that has left the mirrors, or else its own release.
+    /// Address of the archive that has a suite: the one that this machine's apt has for it, since
+    /// an old release may have left the mirrors, or else the archive of the machine's own release.
     fn of(&self, suite: &str) -> Result<&str, Failure> {
         let archive = archive_of(&self.targets, suite);
         archive.or_else(|| archive_of(&self.targets, &self.codename)).ok_or_else(|| {
@@ -225,14 +226,14 @@ impl Archives {
     }
 }
 
-/// The release of Debian that this machine is of; empty if it is none.
+/// Codename of this machine's Debian release; empty on another system.
 pub(crate) fn codename() -> String {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     codename.unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// The address of the archive that has a release whole, not its updates alone.
+/// Address of the archive that has a whole release, not only its updates.
 fn archive_of<'a>(targets: &'a str, codename: &str) -> Option<&'a str> {
     targets.lines().find_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
         [uri, release, "main"] if release == codename && !codename.is_empty() => Some(uri),
@@ -240,7 +241,7 @@ fn archive_of<'a>(targets: &'a str, codename: &str) -> Option<&'a str> {
     })
 }
 
-/// Runs a program of apt that can fail only because it does not get at the archive.
+/// Runs one of apt's programs that can fail only if the archive does not answer.
 fn fetch(command: &mut Command) -> Result<String, Failure> {
     run(command).map_err(|failure| match failure {
         Failure::Packages(what) => Failure::Unfetched(what),
@@ -248,7 +249,7 @@ fn fetch(command: &mut Command) -> Result<String, Failure> {
     })
 }
 
-/// Runs a program to its end, and gives what it wrote.
+/// Runs a program to its end; returns its output.
 fn run(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =
@@ -256,7 +257,7 @@ fn run(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // apt names unmet dependencies on its standard output.
+    // apt prints unmet dependencies on its standard output.
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     Err(Failure::Packages(format!("{program} ended with {}:\n{}", output.status, said.trim())))
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(depends("Package: a\n"), [""; 0]);
     }
 
-    /// An archive in a folder, whose packages have a record and no file.
+    /// An archive in a folder; its packages have a record and no file.
     fn archive(folder: &Path) -> Result<Apt, Failure> {
         let record = |name: &str, more: &str| {
             let sum = "0".repeat(64);
@@ -321,7 +322,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("mlx5-apt-{}", std::process::id()));
         make(&folder).expect("a folder");
         let apt = match archive(&folder) {
-            // No Debian.
+            // Not a Debian system.
             Err(Failure::Run { error, .. }) if error.kind() == ErrorKind::NotFound => return,
             apt => apt.expect("lists"),
         };

@@ -1,4 +1,4 @@
-//! What was fetched and unpacked, kept outside the tree.
+//! A cache of fetched and unpacked packages, outside the tree.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,17 +9,17 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::failure::Failure;
 
-/// A folder of the user's cache that one process changes at a time.
+/// A folder in the user's cache that one process changes at a time.
 #[derive(Debug)]
 pub(crate) struct Cache {
     root: PathBuf,
-    /// Locked as long as this lives.
+    /// Holds the lock as long as this value lives.
     _lock: Flock<File>,
 }
 
 impl Cache {
-    /// Opens the cache of this name: `$XDG_CACHE_HOME/NAME`, or as the XDG's default has it. Waits
-    /// until no other process changes it.
+    /// Opens the cache of this name: `$XDG_CACHE_HOME/NAME`, or XDG's default. Waits while another
+    /// process has it open.
     pub(crate) fn open(name: &str) -> Result<Self, Failure> {
         let root = base()?.join(name);
         make(&root)?;
@@ -30,9 +30,9 @@ impl Cache {
         Ok(Self { root, _lock: lock })
     }
 
-    /// The part of this name, which `fill` makes in an empty folder if it is not there yet.
+    /// Path of the part of this name. `fill` makes it in an empty folder if it is not there yet.
     ///
-    /// A part is there whole or not at all.
+    /// A part is complete or absent.
     pub(crate) fn part(
         &self,
         name: &str,
@@ -50,7 +50,7 @@ impl Cache {
         Ok(done)
     }
 
-    /// Forgets everything.
+    /// Deletes all parts.
     pub(crate) fn clear(&self) -> Result<(), Failure> {
         for entry in fs::read_dir(&self.root).map_err(in_file(&self.root))? {
             let path = entry.map_err(in_file(&self.root))?.path();
@@ -62,7 +62,7 @@ impl Cache {
     }
 }
 
-/// Where caches are.
+/// Folder of the user's caches.
 fn base() -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
@@ -73,12 +73,12 @@ fn base() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Makes a folder with those above it.
+/// Creates a folder and its parents.
 pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(in_file(folder))
 }
 
-/// Removes a folder with all that is in it; there need be none.
+/// Removes a folder and its contents, if there is one.
 pub(crate) fn remove(folder: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(in_file(folder)(error)),
@@ -86,7 +86,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The paths in a folder, in order.
+/// Paths in a folder, sorted.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(in_file(folder))? {
@@ -101,7 +101,7 @@ pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// An error at a path.
+/// Wraps an error with the path it is about.
 pub(crate) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let path = path.to_owned();
     move |error| Failure::File { path, error }

@@ -1,11 +1,11 @@
-//! Arrows between modules, and the circles among them.
+//! Finds the imports between modules and the circles among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module};
 
-/// Who imports whom. An arrow between a module and one below it is not drawn: a module and its own
-/// children are one thing.
+/// The modules that each module imports. A module and its children count as one, so there are no
+/// arrows between a module and one below it.
 pub(crate) type Arrows = BTreeMap<Module, BTreeSet<Module>>;
 
 /// The arrows between the files of a crate.
@@ -25,7 +25,7 @@ pub(crate) fn arrows(files: &BTreeMap<Module, File>) -> Arrows {
     arrows
 }
 
-/// The file in which what is named so is defined, as far as `pub use` tells.
+/// The file that defines `name`, after following `pub use` where possible.
 fn resolve(files: &BTreeMap<Module, File>, name: &[String], depth: usize) -> Option<Module> {
     let length = (0..=name.len()).rev().find(|&length| files.contains_key(&name[..length]))?;
     let (module, rest) = name.split_at(length);
@@ -34,7 +34,7 @@ fn resolve(files: &BTreeMap<Module, File>, name: &[String], depth: usize) -> Opt
     let on = |from: &Module, rest: &[String]| resolve(files, &[from, rest].concat(), depth + 1);
     if depth < 8 {
         if let Some((_, from)) = file.exports.iter().find(|(name, _)| name == first) {
-            // `from` may be another crate's: then the name is what this file hands on.
+            // `from` may belong to another crate; then the name is defined here, by the re-export.
             if from[..] != *name && files.contains_key(&from[..1.min(from.len())]) {
                 return on(from, &rest[1..]);
             }
@@ -48,11 +48,11 @@ fn resolve(files: &BTreeMap<Module, File>, name: &[String], depth: usize) -> Opt
             }
         }
     }
-    // A name of another crate that a `use` begins with looks like a child of this module.
+    // A `use` of another crate looks like a child of this module.
     Some(module.to_vec())
 }
 
-/// The arrows between the children of `parent`, each with all that is below it.
+/// Arrows between the children of `parent`; each child stands for all modules below it.
 pub(crate) fn between_children(arrows: &Arrows, parent: &[String]) -> Arrows {
     let child = |module: &Module| {
         (module.len() > parent.len() && module.starts_with(parent))
@@ -92,7 +92,7 @@ fn reachable(arrows: &Arrows, from: &Module) -> BTreeSet<Module> {
     reached
 }
 
-/// In which layer each module is: above all that it imports.
+/// Layers of modules: each module is above all that it imports.
 pub(crate) fn layers(arrows: &Arrows) -> Vec<Vec<Module>> {
     let mut left: BTreeSet<&Module> = arrows.keys().collect();
     let mut layers = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn layers(arrows: &Arrows) -> Vec<Vec<Module>> {
         };
         let layer: Vec<Module> =
             left.iter().filter(stands).map(|module| (*module).clone()).collect();
-        // Within a circle every module waits for another: what is left stands together.
+        // Modules of a circle wait for each other, so the rest forms one layer.
         let layer =
             if layer.is_empty() { left.iter().map(|m| (*m).clone()).collect() } else { layer };
         left.retain(|module| !layer.contains(module));

@@ -1,4 +1,4 @@
-//! `cargo xtask imports`: who imports whom inside the packages.
+//! `cargo xtask imports`: shows the imports between the modules of each package.
 
 mod graph;
 mod source;
@@ -10,23 +10,23 @@ use crate::failure::Failure;
 use graph::Arrows;
 use source::Module;
 
-/// Show who imports whom inside a package, and fail on circles
+/// Show which modules import which inside a package, and fail on circles
 ///
-/// Arrows point down: no files import each other in a circle, and no folders do. A module and its own
-/// children count as one. Tests are left out.
+/// Arrows point down: no files import each other in a circle, and no folders do. A module and its
+/// own children count as one. Tests are left out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The packages, by folder; all that have no circle if none is named
+    /// Folders of the packages [default: all that must have no circle]
     packages: Vec<String>,
     /// Print every arrow, not only the layers
     #[arg(long)]
     arrows: bool,
 }
 
-/// The driver: its packages have no circle.
+/// The driver's packages; they must have no circle.
 const DRIVER: [&str; 6] = [".", "uapi", "prm", "doorbell", "wqe", "cq"];
 
-/// The others that have none.
+/// The other packages that must have no circle.
 const BESIDE_IT: [&str; 15] = [
     "cm",
     "async",
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if circles.is_empty() { Ok(()) } else { Err(Failure::Circles(circles)) }
 }
 
-/// Every circle of files, and of the children of any one module.
+/// All circles of files, and of the children of any one module.
 fn found(package: &str, arrows: &Arrows) -> Vec<String> {
     let mut found = Vec::new();
     let mut tell = |kind: &str, among: &Arrows| {
@@ -117,7 +117,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let files = source::read(&root.join(package).join("src")).unwrap();
         let arrows = graph::arrows(&files);
-        // A root and one module have nothing of each other to import, and neither have tables.
+        // A root with one module has no import to read, and neither do tables.
         let read = arrows.len() <= 2
             || package == "verbs/symbols"
             || arrows.values().any(|to| !to.is_empty());

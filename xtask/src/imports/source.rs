@@ -1,4 +1,4 @@
-//! Reads which modules of its own crate a source file names.
+//! Finds the modules of its own crate that a source file names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,17 +9,17 @@ use crate::failure::Failure;
 /// A module's path below the crate: `["qp", "builder"]`. The crate's root has none.
 pub(crate) type Module = Vec<String>;
 
-/// What one file says.
+/// The names in one file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    /// Paths below the crate that the file names, `use` trees flattened.
+    /// Paths below the crate that the file names, with `use` trees flattened.
     pub(crate) names: Vec<Module>,
-    /// What the file exports under a name of its own: the last segment, and where it comes from.
-    /// A glob has the name `*`.
+    /// Names that the file exports: the last segment, and the path it comes from. A glob has the
+    /// name `*`.
     pub(crate) exports: Vec<(String, Module)>,
 }
 
-/// All modules of the crate in `src`, tests apart.
+/// Reads all modules of the crate in `src`, without tests.
 pub(crate) fn read(src: &Path) -> Result<BTreeMap<Module, File>, Failure> {
     let mut files = BTreeMap::new();
     collect(src, &Module::new(), &mut files)?;
@@ -62,7 +62,7 @@ fn parse(module: &Module, text: &str) -> File {
     let mut at = 0;
     while at < tokens.len() {
         match tokens[at].as_str() {
-            // The tests of a file may know more than the file.
+            // A file's tests may import more than the file.
             "#" if starts(&tokens[at..], &["#", "[", "cfg", "(", "test", ")", "]"]) => {
                 at = skip_item(&tokens, at + 7);
             }
@@ -101,7 +101,7 @@ fn parse(module: &Module, text: &str) -> File {
     file
 }
 
-/// The path below the crate that `path` is in `module`, if it is of this crate.
+/// The path below the crate that `path` means in `module`, if it belongs to this crate.
 fn below_crate(module: &Module, path: &[String], in_use: bool) -> Option<Module> {
     let first = path.first()?;
     match first.as_str() {
@@ -112,7 +112,7 @@ fn below_crate(module: &Module, path: &[String], in_use: bool) -> Option<Module>
             let above = module.len().checked_sub(ups)?;
             Some([&module[..above], &path[ups..]].concat())
         }
-        // A child's name, or another crate's: the caller finds no module for the latter.
+        // A child, or another crate. The caller finds no module for the latter.
         _ if in_use => Some([module, path].concat()),
         _ => None,
     }
@@ -130,7 +130,7 @@ fn end_of_use(tokens: &[String], from: usize) -> usize {
     (from..tokens.len()).find(|&at| tokens[at] == ";").unwrap_or(tokens.len())
 }
 
-/// Behind the item at `at`: its block, or its semicolon.
+/// Index after the item at `at`, which ends with its block or its semicolon.
 fn skip_item(tokens: &[String], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(token) = tokens.get(at) {
@@ -150,7 +150,7 @@ fn skip_item(tokens: &[String], mut at: usize) -> usize {
     at
 }
 
-/// Every path of a `use` tree, with the name under which it is known.
+/// Collects every path of a `use` tree, with its local name.
 fn flatten(tokens: &[String], at: &mut usize, prefix: &Module, paths: &mut Vec<(Module, String)>) {
     let mut path = prefix.clone();
     while let Some(token) = tokens.get(*at) {
@@ -188,7 +188,7 @@ fn flatten(tokens: &[String], at: &mut usize, prefix: &Module, paths: &mut Vec<(
     paths.push((path, name));
 }
 
-/// Names and signs, without comments and literals.
+/// Identifiers and punctuation, without comments and literals.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -218,7 +218,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The length of the string or character literal that `text` starts with.
+/// Length of the string or character literal at the start of `text`.
 fn string(text: &str) -> Option<usize> {
     let raw = text.strip_prefix('b').unwrap_or(text).strip_prefix('r');
     if let Some(raw) = raw {
@@ -236,7 +236,7 @@ fn string(text: &str) -> Option<usize> {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             _ if c == quote => return Some(at + 1),
-            // No character is so long: it was a lifetime.
+            // No character literal is that long: the quote starts a lifetime.
             _ if quote == '\'' && at > 1 && !text[1..].starts_with('\\') => return Some(1),
             _ => {}
         }

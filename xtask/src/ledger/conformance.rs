@@ -1,5 +1,5 @@
 //! Our conformance suite over real calls of libc: it finds, opens, calls and maps the simulated
-//! device as it does one of the kernel's.
+//! device as if it were a device of the kernel.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::build::{self, Profile};
 use crate::failure::Failure;
 use crate::provider::Provider;
 
-/// The longest that the suite may take.
+/// Time limit of the suite.
 const SECONDS: u32 = 600;
 
-/// Runs the suite on one link, both ways.
+/// Runs the suite on one link, both in its own process and on a shared machine.
 pub(super) fn run(door: &Door, link: Link, unused: &mut Unused) -> Result<Vec<Row>, Failure> {
     let program = build::program("mlx5-conformance", Profile::Release)?;
-    // Two ports, so that no case is without the second; and raw packets, where the link is Ethernet.
+    // Two ports, so that no case lacks the second; raw packets, where the link is Ethernet.
     let port = link.settings.trim_start_matches("link=");
     let settings = format!("{}+{port},raw=on", link.settings);
     let mut rows = one(door, CONFORMANCE, link, &settings, &program, unused)?;
@@ -60,14 +60,14 @@ fn one(
         reason: reasons::explain(test, outcome, said, unused),
     });
     let mut rows: Vec<Row> = rows.collect();
-    // Of a shared machine its host tells.
+    // The host of a shared machine reports the violations there.
     if suite == CONFORMANCE {
         rows.push(Row::of_violations(suite, None, link.name, Provider::Rust, &ended.violations));
     }
     Ok(rows)
 }
 
-/// Each test of the output, how it ended, and why if it says so there.
+/// Each test of the output, its outcome, and the reason if the output gives one.
 fn results(output: &str) -> Vec<(&str, Outcome, &str)> {
     let line = |line| {
         let (test, end) = str::strip_prefix(line, "test ")?.split_once(" ... ")?;

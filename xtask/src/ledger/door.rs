@@ -1,4 +1,4 @@
-//! Programs beside the simulated device, with a time limit.
+//! Runs programs on the simulated device, with a time limit.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,17 +15,17 @@ use crate::wire::Host;
 /// A port of the simulated device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// As the ledger has it.
+    /// Name in the ledger.
     pub(crate) name: &'static str,
-    /// As `MLX5_SIM` has it.
+    /// Settings for `MLX5_SIM`.
     pub(crate) settings: &'static str,
-    /// As `ibv_devinfo` has it.
+    /// Link layer, as `ibv_devinfo` prints it.
     pub(crate) layer: &'static str,
-    /// Tells the programs of rdma-core which GID to use, where they need one.
+    /// Option that selects the GID for programs of rdma-core that need one.
     pub(crate) gid: &'static str,
 }
 
-/// The ports that everything runs on.
+/// Ports that all tests run on.
 pub(crate) const LINKS: [Link; 2] = [
     Link { name: "ib", settings: "link=ib", layer: "InfiniBand", gid: "" },
     Link { name: "roce", settings: "link=roce", layer: "Ethernet", gid: "-g 1" },
@@ -33,54 +33,54 @@ pub(crate) const LINKS: [Link; 2] = [
 
 /// The simulated device that programs see.
 pub(crate) const DEVICE: &str = "mlx5_0";
-/// Another on the same wire, where a machine has two.
+/// A second device on the same wire, on machines that have two.
 pub(crate) const SECOND: &str = "mlx5_1";
 
-/// What a program has said, and how it ended.
+/// Output of a program, and its end.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) stdout: String,
-    /// Without what the simulator has said.
+    /// Standard error without the simulator's lines.
     pub(crate) stderr: String,
-    /// The same with it.
+    /// Standard error with the simulator's lines.
     pub(crate) told: String,
-    /// What a driver did that none may, as the simulator has said it.
+    /// Violations that the simulator reported.
     pub(crate) violations: Vec<String>,
-    /// Nothing if it ended well.
+    /// `None` if the program succeeded.
     pub(crate) trouble: Option<String>,
 }
 
-/// What programs need to find the simulated device.
+/// Paths that programs need to find the simulated device.
 #[derive(Debug)]
 pub(crate) struct Door {
     library: PathBuf,
     host: PathBuf,
-    /// Where our libibverbs is, if it was built.
+    /// Folder of our libibverbs, if it was built.
     verbs: Option<PathBuf>,
-    /// Where C's is, if programs do not find it by themselves.
+    /// Folder of C's libibverbs, if programs do not find it by themselves.
     theirs: Option<PathBuf>,
     pub(crate) provider: Provider,
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     seconds: u32,
-    /// What it has said so far, of what was looked at.
+    /// Output read so far by `says`.
     said: Vec<u8>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // timeout(1) has ended it if it could not end by itself.
+        // timeout(1) has killed it if it did not end by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Door {
-    /// Builds the libraries.
+    /// Builds the libraries that `provider` needs.
     pub(crate) fn build(provider: Provider) -> Result<Self, Failure> {
         Ok(Self {
             verbs: (provider == Provider::Rust).then(verbs::build).transpose()?,
@@ -98,7 +98,7 @@ impl Door {
         Self { library, host, verbs: verbs.clone(), theirs: theirs.clone(), provider }
     }
 
-    /// A machine for several programs.
+    /// Starts a machine that several programs share.
     pub(crate) fn machine(&self, settings: &str, link: Link) -> Result<Host, Failure> {
         Host::start(&self.host, settings, link.name)
     }
@@ -115,7 +115,7 @@ impl Door {
         self.start(link.settings, folder, seconds, program, arguments)?.wait()
     }
 
-    /// Starts a program in `folder`, for at most `seconds`, with settings as `MLX5_SIM` has them.
+    /// Starts a program in `folder` for at most `seconds`, with `settings` for `MLX5_SIM`.
     pub(crate) fn start(
         &self,
         settings: &str,
@@ -126,7 +126,8 @@ impl Door {
     ) -> Result<Running, Failure> {
         let mut preload = std::ffi::OsString::from("LD_PRELOAD=");
         preload.push(&self.library);
-        // timeout(1) ends the children of a program with it. Only the program is to be preloaded.
+        // timeout(1) also kills the program's children. Only the program is preloaded, not
+        // timeout(1).
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", &seconds.to_string(), "env"]).arg(preload);
         let libraries = match self.provider {
@@ -157,12 +158,12 @@ fn failed(error: std::io::Error) -> Failure {
 }
 
 impl Running {
-    /// Whether it has ended.
+    /// Returns whether the program has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Failure> {
         self.child.try_wait().map(|status| status.is_some()).map_err(failed)
     }
 
-    /// Waits until it has said `text`, or has ended.
+    /// Waits until the program prints `text` or ends.
     pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
         let Some(stdout) = self.child.stdout.as_mut() else { return Ok(()) };
         let mut piece = [0; 4096];
@@ -175,11 +176,11 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     pub(crate) fn wait(mut self) -> Result<Ended, Failure> {
         let mut stderr = self.child.stderr.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
         let mut stdout = self.child.stdout.take().ok_or_else(|| failed(ErrorKind::Other.into()))?;
-        // Both at once, so that neither fills up while the other is waited for.
+        // Reads both pipes at once, so that neither fills up while this waits for the other.
         let other = std::thread::spawn(move || {
             let mut said = Vec::new();
             stderr.read_to_end(&mut said).map(|_| said)
@@ -191,7 +192,7 @@ impl Running {
         let status = self.child.wait().map_err(failed)?;
         let trouble = match (status.code(), status.success()) {
             (_, true) => None,
-            // Killed with its children, or 128 + SIGKILL.
+            // Killed together with its children, or 128 + SIGKILL.
             (None | Some(124 | 137), _) => Some(format!("no end within {seconds} s")),
             (Some(code), _) if code > 128 => Some(format!("ended by signal {}", code - 128)),
             (Some(code), _) => Some(format!("exit status {code}")),
@@ -207,16 +208,16 @@ impl Running {
     }
 }
 
-/// What the simulator says of each violation before it names it.
+/// Prefix of a violation in the simulator's output.
 const VIOLATION: &str = "mlx5-sim: violation: ";
 
-/// The violations that the simulator has told, which may begin in mid-line.
+/// Violations that the simulator reported. A report may begin in mid-line.
 fn violations(said: &str) -> Vec<String> {
     let told = said.lines().filter_map(|line| line.split_once(VIOLATION));
     told.map(|(_, violation)| violation.to_owned()).collect()
 }
 
-/// Takes out what the simulator says of calls it refuses, which may begin in mid-line.
+/// Removes the simulator's lines about calls that it refuses. Such a line may begin in mid-line.
 fn without_the_simulator(said: &str) -> String {
     let mut kept = String::with_capacity(said.len());
     for line in said.split_inclusive('\n') {
@@ -228,7 +229,8 @@ fn without_the_simulator(said: &str) -> String {
     kept
 }
 
-/// Whether a process listens on a TCP port. A connection would be taken for the client's.
+/// Returns whether a process listens on a TCP port. Reads the kernel's tables, since the server
+/// would take a trial connection for the client's.
 pub(crate) fn is_listened_to(port: u16) -> bool {
     let place = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {

@@ -1,4 +1,4 @@
-//! Two programs on one simulated machine, which send to each other: rdma-core's, perftest's,
+//! Pairs of programs that send to each other on one simulated machine: rdma-core's, perftest's,
 //! UCX's, ours.
 
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::failure::Failure;
 use crate::provider::Provider;
 use crate::wire::Host;
 
-/// The longest that either program may take.
+/// Time limit of either program.
 const SECONDS: u32 = 120;
-/// The longest until the first program waits for the second, and between two looks.
+/// Time limit until the first program waits for the second, and the interval of the checks.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The port on which the first pair meets; each has one of its own.
+/// TCP port of the first pair; each pair has a port of its own.
 const FIRST_PORT: u16 = 18600;
 
-/// A program and its arguments in one line. In it, `DEVICE` is the device, `SECOND` another on the
-/// same wire, `PORT` the port of TCP on which the two meet, and `GID` names the index of a GID where
-/// the link needs one.
+/// A program and its arguments in one line. `DEVICE` stands for the device, `SECOND` for another
+/// device on the same wire, `PORT` for the TCP port of the pair, and `GID` for the option with the
+/// index of a GID, where the link needs one.
 type Line = &'static str;
 
 /// Two programs.
@@ -32,7 +32,7 @@ struct Pair {
     test: &'static str,
     server: Line,
     client: Line,
-    /// What the client says if all went well.
+    /// Text that the client prints if the run succeeded.
     said: &'static str,
 }
 
@@ -48,8 +48,8 @@ macro_rules! pairs {
     };
 }
 
-/// Pairs of perftest's: the same program with the same options on either side. What follows the options
-/// is not part of the name.
+/// Pairs of perftest: the same program with the same options on either side. The second literal has
+/// further options that are not part of the name.
 macro_rules! perftest {
     ($($test:literal $more:literal, $said:literal;)*) => {
         &[$(Pair {
@@ -62,7 +62,7 @@ macro_rules! perftest {
     };
 }
 
-/// perftest checks nothing of what arrives, but it ends only if everything does.
+/// perftest does not check the data that arrives, but it ends only if all of it does.
 #[rustfmt::skip]
 const PERFTEST_PAIRS: &[Pair] = perftest! {
     "ib_send_lat" "-n 500", "t_typical";
@@ -144,7 +144,8 @@ const PERFTEST_PAIRS: &[Pair] = perftest! {
     "ib_atomic_bw -b" "-n 1000", "BW average";
 };
 
-/// Every other pair. The programs of rdma-core check what arrives with `-c`. UCX drives the queues itself that `mlx5dv_init_obj` hands it.
+/// All other pairs. The programs of rdma-core check the received data with `-c`. UCX drives the
+/// queues itself, from the addresses that `mlx5dv_init_obj` returns.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = pairs! {
     PINGPONG {
@@ -184,8 +185,8 @@ const PAIRS: &[Pair] = pairs! {
 };
 
 /// perftest's programs for raw packets, which run on Ethernet alone. They have no connection beside
-/// the frames: the first is ready when it says the head of its table. No frame is sent again, so each
-/// has receives for all of them. A rule of flows needs no peer.
+/// the frames: the server is ready when it prints the head of its table. No frame is sent again, so
+/// each program posts receives for all of them. A flow rule needs no peer.
 #[rustfmt::skip]
 const RAW_PAIRS: &[Pair] = pairs! {
     PERFTEST {
@@ -196,10 +197,10 @@ const RAW_PAIRS: &[Pair] = pairs! {
     }
 };
 
-/// What the first program for raw packets says once it is ready.
+/// Text that the server of a pair of raw packets prints once it is ready.
 const READY: &str = "#bytes";
 
-/// What is left out, and why.
+/// Programs that are left out, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 5] = [
     (
         "ib_send_lat -e",
@@ -225,7 +226,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 5] = [
     ),
 ];
 
-/// Which of a pair's programs run over C's libibverbs, where the others run over ours.
+/// The program of a pair that runs over C's libibverbs while the other runs over ours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Neither,
@@ -245,15 +246,16 @@ impl Way {
     }
 }
 
-/// The ways in which a pair runs over one provider: over our libibverbs, the programs of rdma-core,
+/// The ways in which a pair runs over one provider. Over our libibverbs, the programs of rdma-core,
 /// perftest and UCX also run with either side over C's.
 fn ways(pair: &Pair, provider: Provider) -> &'static [Way] {
     let also_over_c = provider == Provider::Rust && [PINGPONG, PERFTEST, UCX].contains(&pair.suite);
     if also_over_c { &Way::ALL } else { &[Way::Neither] }
 }
 
-/// Whether a sample over one provider has this way of the pair in this place: by turns one of three, and of
-/// programs that run in one way every third, another one over the other provider. Our own run always.
+/// Returns whether a sample contains this way of the pair at this place: one way of three by turns,
+/// and every third of the pairs that run in one way, a different third for each provider. Pairs
+/// with our own programs always run.
 fn in_sample(provider: Provider, place: usize, pair: &Pair, way: Way) -> bool {
     let turn = match provider {
         Provider::C => place,
@@ -277,8 +279,8 @@ pub(super) fn left_out_of_sample(provider: Provider) -> Vec<(&'static str, Strin
     names
 }
 
-/// Runs every pair on one link, one after the other, and all on one machine. Of a sample a
-/// third runs.
+/// Runs the pairs on one link, one after the other, all on one machine. A sample runs a third of
+/// them.
 pub(super) fn run(door: &Door, link: Link, sample: bool) -> Result<Vec<Row>, Failure> {
     let ours = build::program("mlx5-cli", Profile::Release)?;
     let mut host = door.machine(&format!("{},devices=2,raw=on", link.settings), link)?;
@@ -320,7 +322,7 @@ pub(super) fn run(door: &Door, link: Link, sample: bool) -> Result<Vec<Row>, Fai
     Ok(rows)
 }
 
-/// Runs a pair; what went wrong, if anything did.
+/// Runs a pair; returns the failure, if there is one.
 fn meet(
     [over, client_over]: [&Door; 2],
     link: Link,
@@ -335,7 +337,7 @@ fn meet(
     let start = |door: &Door, line: Line| {
         let line = line.replace("DEVICE", DEVICE).replace("SECOND", SECOND);
         let line = line.replace("PORT", &port.to_string());
-        // Whoever waits for a line gets it as soon as it is said.
+        // Line buffering, so that `says` gets each line as soon as it is printed.
         let line = if raw { format!("stdbuf -oL {line}") } else { line };
         let line = line.replace("GID", link.gid);
         let mut words = line.split_whitespace();

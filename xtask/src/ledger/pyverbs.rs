@@ -11,7 +11,7 @@ use super::suites;
 use crate::failure::Failure;
 use crate::wire::Host;
 
-/// The Debian packages that are tested with.
+/// Debian packages that the tests need.
 const PACKAGES: [&str; 6] = [
     "python3-pyverbs",
     "python3-scapy",
@@ -21,36 +21,36 @@ const PACKAGES: [&str; 6] = [
     "ucx-utils",
 ];
 
-/// Where python3-pyverbs has the tests.
+/// Folder of the tests in python3-pyverbs.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 
-/// The Python that python3-pyverbs is made for; the first of the path may be another.
+/// The Python that python3-pyverbs is built for; the first in the path may be another.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Credentials for tests of block encryption, which skip themselves without some before they look
-/// whether the device can encrypt.
+/// Credentials for the tests of block encryption. Without credentials those tests skip themselves
+/// before they query whether the device can encrypt.
 const CREDENTIALS: (&str, &str) = ("credentials", r#"[{"credential": [0, 0, 0, 0]}]"#);
 
-/// The longest that a module may take.
+/// Time limit of a module.
 const SECONDS: u32 = 300;
 
 /// Lets the simulated kernel create queue pairs of raw packets.
 const RAW: &str = ",raw=on";
 
-/// Modules of which a test uses in a child process what its parent opened, or has two processes that
-/// connect: for that the machine has to be shared.
+/// Modules that need a shared machine: a test uses an object of its parent in a child process, or
+/// runs two processes that connect.
 const FORKING: [&str; 2] = ["test_device", MANAGED];
 
-/// The module that connects by the address of a port. The tests ask the kernel for it, by the network
-/// interface of the device, which the simulated one has not: they get it from the script that starts
-/// them.
+/// The module that connects by the address of a port. Its tests query the kernel for the address of
+/// the device's network interface; the simulated device has no interface, so the script that starts
+/// the tests supplies the address.
 pub(super) const MANAGED: &str = "test_rdmacm";
 
-/// Its ends post a receive only after they have sent, and try five times to send to one that has none. The
-/// connection manager asks for 655 ms between two tries.
+/// The module's programs post a receive only after they have sent, and try five times to send to a
+/// peer that has none. The connection manager asks for 655 ms between two tries.
 const PATIENT: &str = ",longest_timer=100ms";
 
-/// The script, and the address of the first simulated port.
+/// The script's path and text. The script supplies the address of the first simulated port.
 const ADDRESSED: (&str, &str) = (
     "tests/addressed.py",
     "import os, runpy
@@ -73,7 +73,7 @@ pub(crate) const LEFT_OUT: [(&str, &str); 5] = [
     ("test_mlx5_vfio", "takes the device from the kernel"),
 ];
 
-/// Names and versions of the packages, or what to install.
+/// Names and versions of the packages, or the command that installs the missing ones.
 pub(super) fn peers() -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     let mut missing = Vec::new();
@@ -93,7 +93,7 @@ pub(super) fn peers() -> Result<Vec<String>, Failure> {
         return Err(Failure::Missing(install));
     }
     if !Path::new(TESTS).is_dir() {
-        // Small images leave documentation out, and the tests with it.
+        // Small images leave out documentation, and with it the tests.
         return Err(Failure::Missing(format!(
             "apt-get install --reinstall -o 'DPkg::Options::=--path-include={TESTS}/*' {}",
             PACKAGES[0]
@@ -110,7 +110,7 @@ pub(super) struct Suite {
 }
 
 impl Suite {
-    /// Unpacks the tests to a folder that goes with this value.
+    /// Unpacks the tests to a folder that is removed when this value is dropped.
     pub(super) fn unpack() -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("mlx5-ledger-{}", std::process::id()));
         let mut suite = Self { folder, modules: Vec::new() };
@@ -163,7 +163,7 @@ impl Suite {
         &self.modules
     }
 
-    /// Runs one module on one link, with `machine`'s settings and `more` of the process.
+    /// Starts one module on one link, with `machine`'s settings and `more` in the environment.
     fn start(
         &self,
         door: &Door,
@@ -186,8 +186,8 @@ impl Suite {
         door.start(&settings, &self.folder, SECONDS, "env", &arguments)?.wait()
     }
 
-    /// The report of one module on one link, with what the simulated kernel says of each call; or why
-    /// there is none that could be compared.
+    /// Runs one module on one link; returns its report with the simulated kernel's trace of each
+    /// call, or the reason why there is none to compare.
     pub(super) fn traced(
         &self,
         door: &Door,
@@ -253,24 +253,25 @@ impl Suite {
 
 impl Drop for Suite {
     fn drop(&mut self) {
-        // What stays in the folder for temporary files does no harm.
+        // A folder left in the temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A test that ran elsewhere than on the preload door, as a ledger has it.
+/// Result of a test that did not run through the preload door, in the ledger's form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Told {
     pub(crate) test: String,
-    /// As the ledger has it.
+    /// Outcome, as the ledger names it.
     pub(crate) result: &'static str,
-    /// Nothing for a test that passed.
+    /// Empty for a test that passed.
     pub(crate) reason: String,
-    /// Whether a reader is left to guess.
+    /// Whether no known reason explains the outcome.
     pub(crate) unexplained: bool,
 }
 
-/// What a verbose report of a virtual machine tells; `trouble` is how its process ended, if badly.
+/// Results in the verbose report of a virtual machine. `trouble` is the error that ended its
+/// process, if one did.
 pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
     let found = results(report, trouble);
     let untold = untold(report, found.len(), trouble);
@@ -282,7 +283,7 @@ pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
             Some(Reason::Known { why, .. }) => why.to_owned(),
             Some(Reason::Unexplained(said)) => said,
         };
-        // A machine's rows know no difference between what fails and what cannot be told.
+        // The rows of a machine do not distinguish failures and errors.
         let result = if outcome == Outcome::Error { Outcome::Fail.name() } else { outcome.name() };
         Told { test, result, reason, unexplained }
     };
@@ -294,7 +295,8 @@ pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
         .collect()
 }
 
-/// What hides that a module crashed, or has no test, or that its report could not be read whole.
+/// The problem if the report is incomplete: the module crashed, has no test, or its report could
+/// not be parsed.
 fn untold(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
     let all = found > 0 && ran(report).is_some_and(|ran| found >= ran);
     (!all).then(|| trouble.unwrap_or("not every test was told").to_owned())
@@ -304,13 +306,13 @@ fn untold(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
 const DOUBLE_RULE: &str =
     "======================================================================\n";
 
-/// How many tests the report says there were.
+/// Number of tests that the report states.
 fn ran(report: &str) -> Option<usize> {
     let line = report.lines().rev().find_map(|line| line.strip_prefix("Ran "))?;
     line.split(' ').next()?.parse().ok()
 }
 
-/// Test, outcome and message of each test that a verbose report tells of.
+/// Test, outcome and message of each test in a verbose report.
 fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)> {
     let mut parts = report.split(DOUBLE_RULE);
     let told = parts.next().unwrap_or_default();
@@ -338,7 +340,7 @@ fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)
         .collect()
 }
 
-/// The test that a line like `test_a (tests.test_b.C.test_a) ... ok` is about, as `test_b.C.test_a`.
+/// Name of the test in a line like `test_a (tests.test_b.C.test_a) ... ok`, as `test_b.C.test_a`.
 pub(super) fn header(line: &str) -> Option<String> {
     let (method, rest) = line.split_once(" (")?;
     let (path, _) = rest.split_once(')')?;
@@ -352,7 +354,7 @@ pub(super) fn header(line: &str) -> Option<String> {
     Some(if whole { path.to_owned() } else { format!("{path}.{method}") })
 }
 
-/// What the end of a test's line says.
+/// Outcome and message at the end of a test's line.
 fn verdict(word: &str) -> Option<(Outcome, String)> {
     match word.trim() {
         "ok" | "expected failure" => Some((Outcome::Pass, String::new())),
@@ -367,7 +369,7 @@ fn verdict(word: &str) -> Option<(Outcome, String)> {
     }
 }
 
-/// Test and message of a failure's part of the report: the line after the last traceback.
+/// Test and message of one failure in the report. The message is the line after the last traceback.
 fn failure(part: &str) -> Option<(String, String)> {
     let (first, rest) = part.split_once('\n')?;
     let title = first.strip_prefix("ERROR: ").or_else(|| first.strip_prefix("FAIL: "))?;

@@ -1,16 +1,17 @@
-//! Why tests of rdma-core do not pass on the simulated device, each with what would let them.
+//! Known reasons why tests of rdma-core do not pass on the simulated device, and the change that
+//! would let each pass.
 //!
-//! A test that fails or skips for a reason that is not here fails the task.
+//! A test that fails or skips for another reason fails the task.
 
 use std::collections::BTreeSet;
 
 use super::rows::{Outcome, Reason};
 
-/// One reason, and the tests it explains.
+/// A reason, and the tests that it explains.
 struct Known {
-    /// What the test's name has to start with.
+    /// Prefix of the test's name.
     test: &'static str,
-    /// What the test has to have said, somewhere.
+    /// Text that the test's output contains.
     said: &'static str,
     why: &'static str,
     until: &'static str,
@@ -38,7 +39,7 @@ const DC: &str = "dynamically connected transport";
 const MACHINE: &str = "another machine; nothing of the simulator is missing";
 const NEVER: &str = "never: the test asks what the port or the C provider does not have";
 
-/// Failures. The first that fits explains.
+/// Failures. The first entry that fits is the explanation.
 const FAILURES: &[Known] = &[
     known(
         "test_mlx5_devx.",
@@ -63,9 +64,9 @@ const FAILURES: &[Known] = &[
     ),
 ];
 
-/// Skips. The first that fits explains.
+/// Skips. The first entry that fits is the explanation.
 const SKIPS: &[Known] = &[
-    // Our own suite.
+    // Our own conformance suite.
     known(
         "",
         "needs controls that only a simulated device has",
@@ -74,7 +75,7 @@ const SKIPS: &[Known] = &[
     ),
     known("", "the port is InfiniBand", "the case is of Ethernet", "the other link, where it runs"),
     known("", "the port is Ethernet", "the case is of InfiniBand", "the other link, where it runs"),
-    // The port is of the other kind.
+    // Tests for the other kind of port.
     known("test_addr.", "is InfiniBand , skip RoCE test", RAW_ON_IB, NEVER),
     known("test_mlx5_udp_sport.", "No supported port is up", RAW_ON_IB, NEVER),
     known("", "must be done by root on Ethernet link layer", RAW_ON_IB, NEVER),
@@ -140,7 +141,7 @@ const SKIPS: &[Known] = &[
         "this machine has no huge pages set aside (vm.nr_hugepages); with some it passes",
         MACHINE,
     ),
-    // With huge pages set aside these tests say the same as the others of their module.
+    // With huge pages reserved, these tests print the same message as the others of their module.
     known("test_odp.", "no huge pages of size 2M", ODP, NOT_PLANNED),
     known(
         "test_mr.DmaBuf",
@@ -167,7 +168,7 @@ const SKIPS: &[Known] = &[
         "the device model has no MMO engine that copies memory",
         NOT_PLANNED,
     ),
-    // What mlx5dv has beside verbs.
+    // Functions of mlx5dv beyond verbs.
     known(
         "test_mlx5_pp.",
         "Packet pacing entry allocation",
@@ -187,7 +188,7 @@ const SKIPS: &[Known] = &[
         "the firmware model reserves no queue pair numbers",
         NOT_PLANNED,
     ),
-    // Programs around the device.
+    // Programs other than the driver.
     known(
         "",
         "doesn't have net interface",
@@ -196,8 +197,8 @@ const SKIPS: &[Known] = &[
     ),
 ];
 
-/// Skips in a virtual machine alone, and of tests that other releases of rdma-core have. The first
-/// that fits explains.
+/// Skips that only a virtual machine has, and skips of tests in other releases of rdma-core. The
+/// first entry that fits is the explanation.
 const IN_A_MACHINE: &[Known] = &[
     known("test_addr.", "only supported on Ethernet link layer", RAW_ON_IB, NEVER),
     known(
@@ -212,7 +213,7 @@ const IN_A_MACHINE: &[Known] = &[
         "mlx5_ib gives a sniffer what is sent, too, and the device model has no tables for that",
         NOT_PLANNED,
     ),
-    // The test asks for credentials before it looks at the device.
+    // The test checks for credentials before it queries the device.
     known("test_mlx5_crypto.", "Crypto login details must be supplied", CRYPTO, NOT_PLANNED),
     known("", "scapy package is needed", "the machine has no scapy to make packets with", MACHINE),
     known(
@@ -227,7 +228,7 @@ const IN_A_MACHINE: &[Known] = &[
     known("test_srq.", "SRQ resize is not supported", "mlx5_ib resizes no shared queues", NEVER),
 ];
 
-/// Why a test has not passed; nothing if it has.
+/// Reason why a test has not passed; `None` if it has.
 pub(super) fn explain(
     test: &str,
     outcome: Outcome,
@@ -249,7 +250,7 @@ pub(super) fn explain(
     })
 }
 
-/// The same of a test in a virtual machine, where some have reasons of their own.
+/// The same for a test in a virtual machine, where some tests have other reasons.
 pub(super) fn in_a_machine(test: &str, outcome: Outcome, said: &str) -> Option<Reason> {
     let fits = |known: &&Known| test.starts_with(known.test) && said.contains(known.said);
     match IN_A_MACHINE.iter().find(fits) {
@@ -260,7 +261,7 @@ pub(super) fn in_a_machine(test: &str, outcome: Outcome, said: &str) -> Option<R
     }
 }
 
-/// Entries of the table that have explained nothing so far.
+/// Entries of the table that have not explained a test so far.
 #[derive(Debug)]
 pub(super) struct Unused(BTreeSet<(&'static str, &'static str)>);
 

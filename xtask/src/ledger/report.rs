@@ -1,4 +1,4 @@
-//! The ledger for readers: a part of docs/CONFORMANCE.md.
+//! Writes the ledger for readers, as a part of docs/CONFORMANCE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::provider::Provider;
 const BEGIN: &str = "<!-- begin pyverbs: written by `cargo xtask ledger` -->\n";
 const END: &str = "<!-- end pyverbs -->\n";
 
-/// Puts the report in its place in the document, or at its end.
+/// Replaces the report in the document, or appends it.
 pub(super) fn write(path: &Path, ledger: &Ledger, peers: &[String]) -> Result<(), Failure> {
     let failed = |error| Failure::File { path: path.to_owned(), error };
     let document = match fs::read_to_string(path) {
@@ -25,7 +25,7 @@ pub(super) fn write(path: &Path, ledger: &Ledger, peers: &[String]) -> Result<()
     fs::write(path, place(&document, BEGIN, &report(ledger, peers), END)).map_err(failed)
 }
 
-/// A document with a report in its place, between `begin` and `end`, or at its end.
+/// The document with `report` in place of the text between `begin` and `end`, or appended.
 pub(crate) fn place(document: &str, begin: &str, report: &str, end: &str) -> String {
     let place = document.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
@@ -38,7 +38,7 @@ pub(crate) fn place(document: &str, begin: &str, report: &str, end: &str) -> Str
 }
 
 fn report(ledger: &Ledger, peers: &[String]) -> String {
-    // Our own suites need no libibverbs, and stand with the programs that run over C's.
+    // Our own suites use no libibverbs; their rows stand with those of the programs over C's.
     let (ours, cs): (Vec<Shown>, Vec<Shown>) = ledger
         .shown()
         .into_iter()
@@ -77,7 +77,7 @@ fn report(ledger: &Ledger, peers: &[String]) -> String {
     text
 }
 
-/// What has not passed, and why.
+/// Tests that have not passed, and why.
 fn outcomes(rows: &[Shown]) -> String {
     let mut text = "\n### Failures\n\n".to_owned();
     text.push_str(&by_reason(rows, &[Outcome::Fail, Outcome::Error]));
@@ -86,7 +86,7 @@ fn outcomes(rows: &[Shown]) -> String {
     text
 }
 
-/// A paragraph in lines of at most a hundred characters, those behind the first with an indent.
+/// A paragraph in lines of at most a hundred characters; those after the first are indented.
 pub(crate) fn wrapped(paragraph: &str, indent: &str) -> String {
     const WIDTH: usize = 100;
     let (mut text, mut column) = (String::new(), 0);
@@ -107,7 +107,7 @@ pub(crate) fn wrapped(paragraph: &str, indent: &str) -> String {
     text
 }
 
-/// What a test is counted under in the first table: its module, or the suite where that has none.
+/// The name under which the first table counts a test: its module, or the suite where it has none.
 fn module(row: &Shown) -> &str {
     match row.suite.as_str() {
         suites::PYVERBS => part_of(&row.test).0,
@@ -115,7 +115,7 @@ fn module(row: &Shown) -> &str {
     }
 }
 
-/// The module of a test, and its name there, without its class.
+/// Module of a test, and the test's name without its class.
 fn part_of(test: &str) -> (&str, &str) {
     if let Some((module, name)) = test.split_once("::") {
         return (module, name);
@@ -152,11 +152,11 @@ fn counts(rows: &[Shown]) -> String {
     text
 }
 
-/// Tests, and on which links each ended so.
+/// Tests, with the links on which each had this outcome.
 type Tests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Tests by the reason for their outcome, those of most tests first: a table of reasons, and which
-/// tests each is of.
+/// Tests by the reason for their outcome, the most frequent reason first: a table of reasons, and
+/// the tests that each explains.
 fn by_reason(rows: &[Shown], outcomes: &[Outcome]) -> String {
     let mut reasons: BTreeMap<(&str, &str), Tests<'_>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.is_any_of(outcomes)) {
@@ -183,7 +183,7 @@ fn by_reason(rows: &[Shown], outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Tests by module; the links where it is not every one. Of many there is but a count.
+/// Tests by module, with the links if not every link had the outcome. A long list becomes a count.
 fn in_short(tests: &Tests<'_>) -> String {
     const MANY: usize = 40;
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn in_short(tests: &Tests<'_>) -> String {
     modules.collect::<Vec<_>>().join(if tests.len() > MANY { ", " } else { "; " })
 }
 
-/// Text that does not end a table's cell.
+/// Escapes the text for a cell of a table.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -11,27 +11,27 @@ use super::suites;
 use crate::failure::Failure;
 use crate::provider::Provider;
 
-/// Programs on the simulated device, preloaded; see docs/TESTING.md.
+/// Rung of programs with the simulator preloaded; see docs/TESTING.md.
 const RUNG: u64 = 2;
 
-/// What one row says if no driver did what none may.
+/// Name of the row that passes if no driver caused a violation.
 pub(super) const MACHINE: &str = "no driver does what it never must";
 
-/// How a test ended.
+/// Outcome of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    /// It holds.
+    /// The test passed.
     Pass,
-    /// It does not hold.
+    /// The test failed.
     Fail,
-    /// It could not be told.
+    /// The test ended without a result.
     Error,
-    /// It said that it cannot run here.
+    /// The test skipped itself: it cannot run here.
     Skip,
 }
 
 impl Outcome {
-    /// As the ledger has it.
+    /// Name in the ledger.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -45,9 +45,9 @@ impl Outcome {
 /// Why a test has not passed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Reason {
-    /// Known, and what would let it pass.
+    /// A known reason, and the change that would let the test pass.
     Known { why: &'static str, until: &'static str },
-    /// What the test said, which nothing in the table of reasons explains.
+    /// Message of the test, which no entry of the table of reasons explains.
     Unexplained(String),
 }
 
@@ -57,16 +57,16 @@ pub(super) struct Row {
     pub(super) suite: &'static str,
     pub(super) test: String,
     pub(super) link: &'static str,
-    /// Whose libibverbs it ran over.
+    /// The libibverbs that the test ran over.
     pub(super) provider: Provider,
     pub(super) outcome: Outcome,
-    /// Nothing for a test that passed.
+    /// `None` for a test that passed.
     pub(super) reason: Option<Reason>,
 }
 
 impl Row {
-    /// Whether the drivers of a program kept to what a driver may do. `of` names the program where the
-    /// suite has several.
+    /// A row that passes if the program's drivers caused no violation. `of` names the program where
+    /// the suite has several.
     pub(super) fn of_violations(
         suite: &'static str,
         of: Option<&str>,
@@ -82,7 +82,7 @@ impl Row {
         Self { suite, test, link, provider, outcome, reason }
     }
 
-    /// Whether a reader is left to guess.
+    /// Whether no known reason explains the outcome.
     pub(super) fn is_unexplained(&self) -> bool {
         matches!(self.reason, Some(Reason::Unexplained(_)))
     }
@@ -112,7 +112,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// A row as readers see it.
+/// A row in the form that the report shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Shown {
     pub(super) suite: String,
@@ -122,7 +122,7 @@ pub(super) struct Shown {
     pub(super) result: String,
     /// Why it has not passed.
     pub(super) reason: String,
-    /// What would let it pass; nothing if nobody knows why it has not.
+    /// The change that would let it pass; empty if the reason is not known.
     pub(super) until: String,
 }
 
@@ -140,16 +140,16 @@ impl Shown {
         }
     }
 
-    /// Whether the test ended like one of these.
+    /// Whether the test had one of these outcomes.
     pub(super) fn is_any_of(&self, outcomes: &[Outcome]) -> bool {
         outcomes.iter().any(|outcome| outcome.name() == self.result)
     }
 }
 
-/// What tells a row from the others: suite, rung, test, link with the kernel if it has one, provider.
+/// Identifies a row: suite, rung, test, link (with the kernel if it has one), provider.
 type Key = (String, u64, String, String, String);
 
-/// All rows, in an order that does not change.
+/// All rows, in a stable order.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     rows: Vec<Row>,
@@ -157,13 +157,13 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// What has been found now.
+    /// A ledger of the rows of this run.
     pub(super) fn from_rows(rows: Vec<Row>) -> Self {
         let values = rows.iter().map(|row| (key(&row.value()), row.value())).collect();
         Self { rows, values }
     }
 
-    /// What has been written down; nothing if nothing has.
+    /// Reads the ledger from a file; empty if there is no file.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -178,18 +178,18 @@ impl Ledger {
         Ok(Self { rows: Vec::new(), values })
     }
 
-    /// The rows found now; none of a ledger that was read.
+    /// Rows of this run; empty for a ledger that was read from a file.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// The rows of what this task runs.
+    /// Rows of the suites that this task runs.
     pub(super) fn shown(&self) -> Vec<Shown> {
         let ours = self.values.iter().filter(|(key, _)| key.1 == RUNG && is_run(&key.0));
         ours.map(|(_, value)| Shown::new(value)).collect()
     }
 
-    /// This ledger with the suites of another in place of its own; suites that only it has stay.
+    /// This ledger with its suites replaced by those of `other`; suites that `other` lacks stay.
     pub(super) fn with(mut self, other: &Self) -> Self {
         let replaced =
             |key: &Key| other.values.keys().any(|k| (&k.0, k.1, &k.4) == (&key.0, key.1, &key.4));
@@ -198,7 +198,7 @@ impl Ledger {
         self
     }
 
-    /// Without tests of one provider's, each named by its suite and its name.
+    /// Removes tests of one provider, each given by its suite and name.
     pub(super) fn without(mut self, provider: Provider, tests: &[(&'static str, String)]) -> Self {
         self.values.retain(|key, _| {
             let left_out = |(suite, test): &(&str, String)| key.0 == *suite && key.2 == *test;
@@ -207,9 +207,9 @@ impl Ledger {
         self
     }
 
-    /// Tests that pass in an earlier ledger, in a suite that this one has run, and not in this one.
+    /// Tests that pass in `earlier` and not in this ledger, in suites that this run has run.
     pub(super) fn regressed_since(&self, earlier: &Self) -> Vec<String> {
-        // Of what was run now: suite, link and provider.
+        // Only suites, links and providers of this run.
         let run =
             |key: &Key| self.values.keys().any(|k| (&k.0, &k.3, &k.4) == (&key.0, &key.3, &key.4));
         earlier
@@ -230,7 +230,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Whether a test of what this task runs passes.
+    /// Whether a test of this task's suites passes.
     pub(super) fn has_passes(&self) -> bool {
         self.passes().next().is_some()
     }
@@ -249,7 +249,7 @@ impl Ledger {
     }
 }
 
-/// Whether this task runs a suite.
+/// Whether this task runs the suite.
 fn is_run(suite: &str) -> bool {
     suites::ALL.contains(&suite)
 }
@@ -277,7 +277,7 @@ fn key(value: &Value) -> Key {
     )
 }
 
-/// A row with what identifies it first, then whatever else it has.
+/// A row in one line: the fields that identify it first, then all others.
 fn line(value: &Value) -> String {
     const FIRST: [&str; 8] =
         ["suite", "test", "link", "rung", "provider", "result", "reason", "until"];

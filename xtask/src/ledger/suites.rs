@@ -1,9 +1,9 @@
-//! The names of the suites that this task runs, as the ledger has them.
+//! Names of this task's suites in the ledger.
 
 /// rdma-core's tests.
 pub(super) const PYVERBS: &str = "pyverbs";
 
-/// Programs that look at devices.
+/// Programs that query devices.
 pub(super) const TOOLS: &str = "rdma-core tools";
 pub(super) const UCX: &str = "ucx";
 
@@ -12,15 +12,16 @@ pub(super) const PINGPONG: &str = "pingpong";
 pub(super) const PERFTEST: &str = "perftest";
 pub(super) const INTEROP: &str = "interop";
 
-/// Our conformance suite, on a machine of its own process and on one that another process serves.
+/// Our conformance suite: with the machine in its own process, and with a machine that another
+/// process serves.
 pub(super) const CONFORMANCE: &str = "conformance";
 pub(super) const CONFORMANCE_SHARED: &str = "conformance, shared machine";
 
-/// Every one. Rows of other suites in the ledger are of other tasks.
+/// All suites of this task. Rows of other suites belong to other tasks.
 pub(super) const ALL: [&str; 8] =
     [PYVERBS, TOOLS, UCX, PINGPONG, PERFTEST, INTEROP, CONFORMANCE, CONFORMANCE_SHARED];
 
-/// Whether a suite is the provider's own, which needs no libibverbs.
+/// Whether the suite uses our driver directly, without a libibverbs.
 pub(super) fn is_own(suite: &str) -> bool {
     [CONFORMANCE, CONFORMANCE_SHARED].contains(&suite)
 }

@@ -1,4 +1,4 @@
-//! Programs that look at devices: rdma-core's, and ours beside them.
+//! Programs that query devices: rdma-core's, and ours for comparison.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::build::{self, Profile};
 use crate::failure::Failure;
 use crate::provider::Provider;
 
-/// The longest that a tool may take.
+/// Time limit of a tool.
 const SECONDS: u32 = 60;
 
 /// Runs each tool on one link.
@@ -57,16 +57,18 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// A line of a tool over C's library, the same line over ours, and why they differ.
+/// A line of a tool's output over C's library, the same line over ours, and the reason for the
+/// difference.
 const DIFFERENCES: [(&str, &str, &str); 1] = [(
     "atomic_cap: ATOMIC_HCA (1)",
     "atomic_cap: ATOMIC_GLOB (2)",
     "C's library tells it from release 47 on",
 )];
 
-/// The first line in which what a tool says over C's library and over ours differs without a reason.
+/// The first line of a tool's output that differs between C's library and ours without a known
+/// reason.
 fn first_difference(theirs: &str, ours: &str) -> Option<String> {
-    // Columns are the tool's affair.
+    // Differences in column width do not count.
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let (mut left, mut right) = (theirs.lines().map(words), ours.lines().map(words));
     loop {
@@ -81,8 +83,8 @@ fn first_difference(theirs: &str, ours: &str) -> Option<String> {
     }
 }
 
-/// Transports of UCX, and what it says of an endpoint that has one. Its memory hooks are as it has
-/// them by default: they patch mmap(2), and make the call by its number.
+/// Transports of UCX, and the text that it prints for an endpoint that has one. Its memory hooks
+/// keep their defaults: they patch mmap(2), and make the system call by its number.
 const UCX: [(&str, &str); 4] = [
     ("rc_v", "rc_verbs/mlx5_0:1"),
     ("rc_x", "rc_mlx5/mlx5_0:1"),

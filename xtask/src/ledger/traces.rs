@@ -1,5 +1,7 @@
-//! Whether a test does to the kernel over our libibverbs what it does over C's. One that expects an error
-//! passes over a library that refuses everything: the calls tell it from one that does the work.
+//! Compares a test's calls to the kernel over our libibverbs and over C's.
+//!
+//! A test that expects an error also passes over a library that refuses everything. The calls show
+//! whether the library did the work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -9,7 +11,7 @@ use super::pyverbs::{self, Suite};
 use crate::failure::Failure;
 use crate::provider::Provider;
 
-/// Calls that are not compared: parts of their names, and why.
+/// Calls that are not compared: a part of each name, and why.
 const NOT_COMPARED: [(&str, &str); 5] = [
     ("QUERY", "changes nothing; each library asks what it needs"),
     ("DEVX_OTHER", "changes nothing: queries of capabilities"),
@@ -18,10 +20,10 @@ const NOT_COMPARED: [(&str, &str); 5] = [
     ("mmap", "as for doorbell pages"),
 ];
 
-/// A call that C's library makes, and ours does not: it refuses before the kernel is asked. That it does so
-/// with the same error the program `refusals.c` shows, which runs over both.
+/// A call that C's library makes and ours does not, because ours refuses before it asks the kernel.
+/// The program `refusals.c`, which runs over both, shows that the error is the same.
 struct RefusedBefore {
-    /// What the test's name begins with.
+    /// Prefix of the test's name.
     test: &'static str,
     call: &'static str,
 }
@@ -52,12 +54,12 @@ const KNOWN: &[RefusedBefore] = &[
     refused_before("test_mr.MWTest.test_reg_mw_wrong_type", "IB_USER_VERBS_CMD_ALLOC_MW: EINVAL"),
 ];
 
-/// A test that C's library cannot run, so that there is nothing to compare with.
+/// A test that C's library cannot run, so that there is nothing to compare.
 struct OursAlone {
-    /// What the test's name begins with.
+    /// Prefix of the test's name.
     test: &'static str,
     link: &'static str,
-    /// What C's library alone is refused, which shows the reason.
+    /// The refused call of C's library that shows the reason.
     shown_by: &'static str,
     why: &'static str,
 }
@@ -70,10 +72,10 @@ const OURS_ALONE: &[OursAlone] = &[OursAlone {
           and makes no queue",
 }];
 
-/// Tests of functions that our library has none of: it makes no call beyond the ones of C's, and leaves
-/// no more objects to the end of the process.
+/// A test of functions that our library does not have. Ours makes no call that C's does not make,
+/// and leaves no more objects to the end of the process.
 struct TheirsAlone {
-    /// What the test's name begins with.
+    /// Prefix of the test's name.
     test: &'static str,
     link: &'static str,
     why: &'static str,
@@ -85,22 +87,23 @@ const THEIRS_ALONE: &[TheirsAlone] = &[TheirsAlone {
     why: "our libmlx5 has no software steering, and refuses the first call of each test",
 }];
 
-/// Tests that make as many objects as a random number says, or that end their processes while these work:
-/// that both make a call is compared, not how often.
+/// Tests that create a random number of objects, or that end their processes in mid-work. The
+/// comparison checks that both libraries make a call, not how often.
 const RANDOM: [&str; 2] =
     ["test_pd.PDTest.test_multiple_pd_creation", "test_device.DMTest.test_multi_process_alloc_dm"];
 
-/// How often each call was made in each test, and refused with which error.
+/// Number of times that each test made each call, by test, call and error.
 type Calls = BTreeMap<String, BTreeMap<String, u32>>;
 
-/// Compares a link's tests. Fails with what differs and is not known, and with what is known and does not
-/// differ.
+/// Compares the tests of one link. Fails on a difference that is not known, and on a known
+/// difference that does not occur.
 pub(super) fn run(suite: &Suite, link: Link) -> Result<usize, Failure> {
     let c = Door::build(Provider::C)?;
     let ours = Door::build(Provider::Rust)?;
     let all = |door: &Door| -> Result<(Calls, Vec<String>), Failure> {
         let (mut calls, mut faults) = (Calls::new(), Vec::new());
-        // Which of two processes of a test tells of a call depends on who is faster: nothing to compare.
+        // Which of the test's two processes makes a call depends on timing: there is nothing to
+        // compare.
         for module in suite.modules().iter().filter(|module| *module != pyverbs::MANAGED) {
             match suite.traced(door, link, module)? {
                 Ok(report) => calls.extend(made(&report)),
@@ -124,7 +127,7 @@ pub(super) fn run(suite: &Suite, link: Link) -> Result<usize, Failure> {
     if faults.is_empty() { Ok(working) } else { Err(Failure::Unexplained(faults)) }
 }
 
-/// The calls that a report with the simulated kernel's trace tells of.
+/// Calls in a report with the simulated kernel's trace.
 fn made(report: &str) -> Calls {
     let mut calls = Calls::new();
     let mut test = None;
@@ -141,7 +144,7 @@ fn made(report: &str) -> Calls {
     calls
 }
 
-/// A call without its attributes, with the name of the error if it was refused.
+/// Name of a call without its attributes, with the name of the error if the kernel refused it.
 fn name(call: &str) -> String {
     let (call, rest) = call.split_once(" (attributes: ").unwrap_or((call, ""));
     match rest.split_once("): ").and_then(|(_, error)| error.split_once(':')) {
@@ -150,7 +153,7 @@ fn name(call: &str) -> String {
     }
 }
 
-/// How many more objects these calls made than they ended.
+/// Number of objects that these calls created and did not destroy.
 fn left_over(calls: &BTreeMap<String, u32>) -> i64 {
     let of = |(call, count): (&String, &u32)| {
         let any = |words: [&str; 3]| words.iter().any(|word| call.contains(word));
@@ -166,13 +169,13 @@ fn left_over(calls: &BTreeMap<String, u32>) -> i64 {
 
 fn differing(theirs: &Calls, ours: &Calls, link: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    // Known differences that may show, and those that do.
+    // Known differences that may occur, and those that do.
     let (mut possible, mut seen) = (vec![false; KNOWN.len()], vec![false; KNOWN.len()]);
     let tests: BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
-    // Those of `OURS_ALONE` that may show, and those that do.
+    // Entries of `OURS_ALONE` that may occur, and those that do.
     let (mut may_be_alone, mut alone) =
         (vec![false; OURS_ALONE.len()], vec![false; OURS_ALONE.len()]);
-    // The same of `THEIRS_ALONE`.
+    // The same for `THEIRS_ALONE`.
     let (mut may_be_theirs, mut theirs_alone) =
         (vec![false; THEIRS_ALONE.len()], vec![false; THEIRS_ALONE.len()]);
     for test in tests {
@@ -282,7 +285,8 @@ ok
         ours.clone_from(&theirs);
         let told = differing(&theirs, &ours, "ib");
         assert!(told.len() == 1 && told[0].contains("differs no more"), "{told:?}");
-        // What our library alone does is told as well, and that C does not make the known call.
+        // Calls that our library alone makes are reported as well, and so is a known call that C's
+        // library does not make.
         let told = differing(&Calls::new(), &theirs, "ib");
         assert_eq!(told.len(), 4, "{told:?}");
         assert!(told[0].contains("0 times over C's library, 1 times over ours"));
@@ -324,7 +328,7 @@ ok
         assert!(differing(&c, &more, "roce")[0].contains("0 times over C's library, 1 times over"));
         let told = differing(&c, &c, "roce");
         assert!(told.len() == 1 && told[0].contains("ours makes all calls too"), "{told:?}");
-        // What it has not ended is told.
+        // Objects that it leaves are reported.
         let both = format!(
             "{HEADER}UVERBS_METHOD_DEVX_OBJ_CREATE\nmlx5-sim: uverbs0: UVERBS_METHOD_DEVX_OBJ_DESTROY\n"
         );

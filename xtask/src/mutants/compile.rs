@@ -1,4 +1,4 @@
-//! Building the tests of a tree with bugs, and what does not compile.
+//! Builds the tests of a tree with bugs, and finds the bugs that do not compile.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,18 +10,18 @@ use super::packages::PACKAGES;
 use super::tree::Tree;
 use crate::failure::Failure;
 
-/// The package with tests of all others.
+/// The package with the tests of all others.
 const CONFORMANCE: &str = "mlx5-conformance";
 
-/// The packages whose tests run.
+/// Packages whose tests run.
 fn tested() -> impl Iterator<Item = &'static str> {
     PACKAGES.iter().map(|package| package.name).chain([CONFORMANCE])
 }
 
-/// Tests of those packages that do not run what bugs are planted in, by a part of their path.
+/// Tests of those packages that run no code with planted bugs, by a part of their path.
 const LEFT_OUT: [&str; 2] = ["/tests/documents/", "/tests/loom/"];
 
-/// How `timeout` ends when it ended a program.
+/// Exit status of `timeout` when it ended a program.
 const TIMED_OUT: i32 = 124;
 
 /// A program with tests.
@@ -30,35 +30,35 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     /// The folder of its package.
     pub(super) folder: PathBuf,
-    /// Its name, if it is one of those in the package's `tests`.
+    /// Its name, if it is one of the package's `tests`.
     pub(super) target: Option<String>,
 }
 
-/// Why something does not compile.
+/// A compiler error.
 #[derive(Debug)]
 pub(super) struct Complaint {
-    /// The files and lines that it is about.
+    /// Files and lines that it refers to.
     pub(super) lines: Vec<(String, usize)>,
     pub(super) what: String,
-    /// All that the compiler says.
+    /// The compiler's full message.
     pub(super) text: String,
 }
 
-/// What came of a build.
+/// Result of a build.
 pub(super) enum Built {
     Programs(Vec<Program>),
     Not(Vec<Complaint>),
-    /// The time was over.
+    /// The deadline passed.
     Late,
 }
 
-/// What ends a build that takes too long.
+/// The limit that ends a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
     None,
-    /// All has to be done by then.
+    /// Time left until the deadline of the whole run.
     Deadline(Duration),
-    /// No build may take longer.
+    /// Time limit of one build.
     Build(Duration),
 }
 
@@ -72,7 +72,7 @@ impl Limit {
         }
     }
 
-    /// For `timeout`, to which zero is no limit.
+    /// Argument of `timeout`, to which zero means no limit.
     fn seconds(self) -> u64 {
         match self {
             Self::None => 0,
@@ -81,8 +81,8 @@ impl Limit {
     }
 }
 
-/// Builds the tests of the tree: those of the names, or all. A bug may have the compiler count for
-/// ever, so that one that takes longer than `longest` does not compile.
+/// Builds the tests of the tree: those named in `targets`, or all. A bug may send the compiler into
+/// an endless loop, so a bug whose build takes longer than `longest` does not compile.
 pub(super) fn tests(
     tree: &Tree,
     targets: Option<&[&str]>,
@@ -102,12 +102,12 @@ pub(super) fn tests(
     command.args(tested().flat_map(|package| ["--package", package]));
     command.current_dir(tree.root()).stdin(Stdio::null()).stderr(Stdio::null());
     command.env("CARGO_TARGET_DIR", tree.built());
-    // Only the package that says which bug is on has need of it.
+    // Only the package that selects the active bug needs it.
     command.env("RUSTC_BOOTSTRAP", "mlx5_mutant");
-    // A bug may leave something unused. It is found all the same.
+    // A bug may leave code unused, which must not fail the build.
     command.env("RUSTFLAGS", "--cap-lints=allow");
-    // With every check that the profile has; nobody debugs it. The simulated device is quick to run,
-    // what changes with every bug quick to build.
+    // Keeps the profile's checks and drops debug information. The simulated device must run fast,
+    // and the crates that every bug changes must build fast.
     command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
     for package in tested() {
         command.arg(format!("--config=profile.dev.package.{package}.opt-level=0"));
@@ -154,7 +154,7 @@ fn complaint(message: &Value) -> Option<Complaint> {
     }
     let mut lines = Vec::new();
     for span in message["spans"].as_array()?.iter().filter(|span| span["is_primary"] == true) {
-        // Where a macro is meant, who used it.
+        // In a macro, also the lines that use it.
         let mut span = span;
         while !span.is_null() {
             if let (Some(file), Some(line)) =
@@ -165,7 +165,7 @@ fn complaint(message: &Value) -> Option<Complaint> {
             span = &span["expansion"]["span"];
         }
     }
-    // The sum of errors, at the end, is about nothing.
+    // The summary of all errors at the end refers to no line.
     if lines.is_empty() && message["code"].is_null() {
         return None;
     }
@@ -179,7 +179,7 @@ fn complaint(message: &Value) -> Option<Complaint> {
 mod tests {
     use super::*;
 
-    /// The one that ends a build says whether the bug or the time was to blame.
+    /// The limit that ends a build decides the cause: the bug, or the deadline.
     #[test]
     fn the_shorter_limit_ends_a_build() {
         let [short, long] = [2, 3].map(Duration::from_secs);

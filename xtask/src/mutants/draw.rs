@@ -1,4 +1,4 @@
-//! Which mutants are planted.
+//! Draws the sample of mutants.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// Whether the part has the mutant at this place of the sample.
+    /// Whether the part contains the mutant at this index of the sample.
     pub(super) fn has(self, at: usize) -> bool {
         at % self.of == self.part - 1
     }
@@ -32,8 +32,8 @@ impl FromStr for Shard {
     }
 }
 
-/// Draws `count` mutants: of every file as many as its share of all, and one at least while they
-/// last. The order is that of the list.
+/// Draws `count` mutants: a proportional share of every file, and at least one of each while the
+/// count allows. The order is that of the list.
 pub(super) fn stratified(all: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
     if all.len() <= count {
         return all;
@@ -59,10 +59,11 @@ pub(super) fn stratified(all: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutan
     drawn
 }
 
-/// How many of each are drawn: its share, rounded so that the sum is `count`.
+/// Number of mutants to draw from each file: its share, rounded so that the sum is `count`.
 fn shares(sizes: &[usize], count: usize, total: usize) -> Vec<usize> {
     let mut shares: Vec<usize> = sizes.iter().map(|size| (size * count / total).max(1)).collect();
-    // Who lost most by rounding is given most; who was given one for nothing gives it last.
+    // The files that lost most by rounding get the spare ones. If there are too many, the largest
+    // shares shrink first.
     let mut by_rest: Vec<usize> = (0..sizes.len()).collect();
     by_rest.sort_by_key(|&at| std::cmp::Reverse((sizes[at] * count % total, sizes[at])));
     let mut sum: usize = shares.iter().sum();
@@ -80,12 +81,12 @@ fn shares(sizes: &[usize], count: usize, total: usize) -> Vec<usize> {
     shares
 }
 
-/// Puts mutants into an order that the seed says.
+/// Shuffles mutants in an order that depends only on the seed.
 pub(super) fn shuffle(mutants: &mut [Mutant], seed: u64) {
     Random::new(seed).shuffle(mutants);
 }
 
-/// Numbers that the seed says (SplitMix64).
+/// Pseudorandom numbers from a seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -101,7 +102,7 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// Fisher and Yates's.
+    /// The Fisher-Yates shuffle.
     fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             let other = (u128::from(self.next()) * (end as u128 + 1)) >> 64;

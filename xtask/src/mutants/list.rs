@@ -1,4 +1,4 @@
-//! What can be changed, as cargo-mutants says.
+//! Lists the possible mutants, by cargo-mutants.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,25 +13,25 @@ use super::text::Place;
 use crate::failure::Failure;
 use crate::tool::{Tool, output};
 
-/// What names the mutants; another version has others.
+/// The tool that names the mutants; another version names them differently.
 const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", cache: "mlx5-mutants" };
 
-/// What is a test among that.
+/// Patterns of test files.
 const TESTS: [&str; 2] = ["**/tests.rs", "**/tests/**"];
 
 /// One change to one place of a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Mutant {
     pub(super) file: String,
-    /// What is changed: "replace < with <= in Room::take".
+    /// The change, like "replace < with <= in Room::take".
     pub(super) mutation: String,
     pub(super) start: Place,
     pub(super) end: Place,
-    /// What takes the place of the text from `start` to `end`.
+    /// Replacement for the text from `start` to `end`.
     pub(super) replacement: String,
-    /// The line at which the change starts, without the space around it.
+    /// The line at which the change starts, trimmed.
     pub(super) line: String,
-    /// How many mutants of the same description are on that line before it.
+    /// Number of mutants with the same description earlier on that line.
     pub(super) before: usize,
 }
 
@@ -46,11 +46,11 @@ pub(super) fn all(root: &Path) -> Result<Vec<Mutant>, Failure> {
     listed(root, &[])
 }
 
-/// What changed since a commit where mutants are planted, as git tells it; none if nothing.
+/// The diff since a commit, in the sources in which bugs are planted; `None` if it is empty.
 pub(super) fn diff(root: &Path, base: &str) -> Result<Option<PathBuf>, Failure> {
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(["diff", "--no-ext-diff", "--no-color", "--find-renames"]);
-    // Whole crates: a file that was moved from elsewhere has only the lines that changed.
+    // Whole crates, so that a file that moved within one has only its changed lines in the diff.
     command.args([base, "--"]).args(PACKAGES.iter().map(Package::sources));
     let diff = output(command)?;
     if diff.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn of_diff(root: &Path, diff: &Path) -> Result<Vec<Mutant>, Failure> 
     listed(root, &["--in-diff".to_owned(), diff.display().to_string()])
 }
 
-/// What a value prints for a debugger is no promise of the data path.
+/// The output of `Debug` is for debugging only and is not part of the data path's contract.
 const DEBUG_TEXT: &str = "<impl (fmt::)?Debug for ";
 
 fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
@@ -81,7 +81,7 @@ fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
     command.args(["--exclude-re", DEBUG_TEXT]);
     command.args(arguments);
     let json = output(command)?;
-    // Of a diff that has no mutants it says so, in words.
+    // For a diff without mutants the tool prints a sentence instead of JSON.
     if json.trim_ascii_start().first() != Some(&b'[') {
         return Ok(Vec::new());
     }
@@ -96,7 +96,7 @@ fn listed(root: &Path, arguments: &[String]) -> Result<Vec<Mutant>, Failure> {
     Ok(mutants)
 }
 
-/// What the JSON of a mutant says; none if it is not as expected.
+/// Parses the JSON of a mutant; `None` if it is not as expected.
 fn mutant(row: &Value) -> Option<Mutant> {
     let place = |end: &str| {
         let place = &row["span"][end];
@@ -111,7 +111,7 @@ fn mutant(row: &Value) -> Option<Mutant> {
     Some(Mutant { file, mutation, start, end, replacement, line: String::new(), before: 0 })
 }
 
-/// Notes the line that each is on, and tells those apart that look the same there.
+/// Records the line of each mutant, and numbers those with the same description on it.
 fn note_lines(root: &Path, mutants: &mut [Mutant]) -> Result<(), Failure> {
     let mut files: HashMap<String, Vec<String>> = HashMap::new();
     let mut seen: HashMap<(String, usize, String), usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What is known of mutants, kept in a file.
+//! Outcomes of mutants, kept in a file.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,27 +10,27 @@ use serde_json::{Value, json};
 use super::list::Mutant;
 use crate::failure::Failure;
 
-/// What follows the name of a test that notices by not ending.
+/// Suffix of the name of a test that notices a bug because it does not end.
 pub(super) const NO_END: &str = " does not end";
 
-/// What tests say of a mutant.
+/// Outcome of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// This test notices it.
     Caught(String),
     Missed,
-    /// It does not compile; the compiler says this.
+    /// It does not compile; the compiler's message.
     Unviable(String),
 }
 
-/// What tells a mutant from all others, wherever in its file it is.
+/// Identifies a mutant, independently of its position in the file.
 pub(super) type Key = (String, String, String, usize);
 
 pub(super) fn key(mutant: &Mutant) -> Key {
     (mutant.file.clone(), mutant.mutation.clone(), mutant.line.clone(), mutant.before)
 }
 
-/// The outcomes for one state of the sources, and the last one of each mutant for any.
+/// Outcomes for the current sources, and the last outcome of each mutant for any sources.
 pub(super) struct Outcomes {
     path: PathBuf,
     file: File,
@@ -53,7 +53,7 @@ impl Outcomes {
         let path = path.to_owned();
         let mut outcomes =
             Self { path, file, sources, known: HashMap::new(), last: HashMap::new() };
-        // The last line may be a piece of one.
+        // The last line may be incomplete.
         for row in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
             if let Some((sources, key, number, outcome)) = read(&row) {
                 outcomes.last.insert(key.clone(), outcome.clone());
@@ -65,17 +65,17 @@ impl Outcomes {
         Ok(outcomes)
     }
 
-    /// What is known of a mutant, as the sources are now.
+    /// Outcome of a mutant for the current sources.
     pub(super) fn of(&self, mutant: &Mutant) -> Option<&Outcome> {
         self.known.get(&(key(mutant), mutant.start.line))
     }
 
-    /// Whether it was missed when it was run last, whatever the sources were.
+    /// Whether the mutant's last outcome, for any sources, was a miss.
     pub(super) fn was_missed(&self, mutant: &Mutant) -> bool {
         self.last.get(&key(mutant)) == Some(&Outcome::Missed)
     }
 
-    /// The test that noticed a mutant when it was run last, whatever the sources were.
+    /// The test that noticed the mutant in its last run, for any sources.
     pub(super) fn noticed_by(&self, mutant: &Mutant) -> Option<&str> {
         match self.last.get(&key(mutant)) {
             Some(Outcome::Caught(by)) => Some(by.strip_suffix(NO_END).unwrap_or(by)),
@@ -83,8 +83,8 @@ impl Outcomes {
         }
     }
 
-    /// Why a mutant of which nothing is known did not compile when it was run last, whatever the
-    /// sources were: it is taken not to now either.
+    /// The compiler's message if the mutant has no outcome for the current sources and did not
+    /// compile in its last run, for any sources: it is taken not to compile now either.
     pub(super) fn did_not_compile(&self, mutant: &Mutant) -> Option<String> {
         match (self.of(mutant), self.last.get(&key(mutant))) {
             (None, Some(Outcome::Unviable(why))) => Some(why.clone()),
@@ -92,7 +92,7 @@ impl Outcomes {
         }
     }
 
-    /// Has these run again.
+    /// Discards the outcomes of these mutants, so that they run again.
     pub(super) fn forget(&mut self, mutants: &[&Mutant]) {
         for mutant in mutants {
             self.known.remove(&(key(mutant), mutant.start.line));
@@ -119,7 +119,7 @@ impl Outcomes {
     }
 }
 
-/// A row of the file: the sources, the mutant, its line's number and what is known.
+/// Parses a row of the file: the hash of the sources, the mutant, its line number and its outcome.
 fn read(row: &Value) -> Option<(u64, Key, usize, Outcome)> {
     let text = |name: &str| row[name].as_str().map(str::to_owned);
     let number = |name: &str| row[name].as_u64();

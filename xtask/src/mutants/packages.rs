@@ -1,18 +1,18 @@
 //! The packages in which bugs are planted.
 
-/// One of them.
+/// A package with planted bugs.
 pub(super) struct Package {
-    /// Its folder in the workspace, with a slash at the end unless it is the workspace's own.
+    /// Its folder in the workspace, with a trailing slash; empty for the workspace's own package.
     pub(super) folder: &'static str,
     pub(super) name: &'static str,
-    /// The folders and files below its `src` that have bugs.
+    /// Folders and files below its `src` in which bugs are planted.
     parts: &'static [&'static str],
 }
 
-/// All of their sources.
+/// All of a package's sources.
 const WHOLE: &[&str] = &[""];
 
-/// The packages whose sources have bugs; the tests of each run.
+/// The packages with planted bugs; all their tests run.
 pub(super) const PACKAGES: [Package; 7] = [
     Package {
         folder: "",
@@ -37,17 +37,17 @@ pub(super) const PACKAGES: [Package; 7] = [
 ];
 
 impl Package {
-    /// The folder of its sources.
+    /// Folder of its sources.
     pub(super) fn sources(&self) -> String {
         format!("{}src", self.folder)
     }
 
-    /// Patterns of the files that have bugs.
+    /// Patterns of the files in which bugs are planted.
     pub(super) fn planted(&self) -> impl Iterator<Item = String> {
         self.parts.iter().map(|part| format!("{}src/{part}**", self.folder))
     }
 
-    /// The way from its folder to that of the workspace.
+    /// Relative path from its folder to the workspace's.
     pub(super) fn up(&self) -> String {
         "../".repeat(self.folder.matches('/').count())
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A folder that was renamed would have no bugs from then on.
+    /// A renamed folder would silently have no bugs.
     #[test]
     fn every_package_has_the_sources_in_which_bugs_are_planted() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");

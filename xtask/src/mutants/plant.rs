@@ -1,6 +1,6 @@
-//! Source files with many bugs at once, one of which is on.
+//! Writes source files with many bugs at once, one of which is active.
 //!
-//! The body of a function becomes a choice of bodies: its own, and one for each bug that it can have.
+//! The body of a function becomes a choice of bodies: the original, and one for each of its bugs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use super::text::{Place, Text};
 use super::tree::Sources;
 use crate::failure::Failure;
 
-/// How a mutant can be planted.
+/// Way in which a mutant is planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Planted {
-    /// Among others, in the function of this number.
+    /// Among others, in the function with this number.
     Among { function: u32, is_const: bool },
     /// By itself: it is in no function, or its bodies would have different types.
     Alone,
@@ -25,32 +25,32 @@ pub(super) enum Planted {
 
 /// A function's body in its file.
 struct Body {
-    /// The bytes between its braces.
+    /// Byte range between its braces.
     inside: Range<usize>,
     function: u32,
     is_const: bool,
     is_opaque: bool,
-    /// The mutants that are planted here, by their place in the list.
+    /// Mutants that are planted here, by their index in the list.
     mutants: Vec<usize>,
 }
 
-/// The lines of a planted file that are due to some mutants.
+/// Lines of a planted file that belong to some mutants.
 struct Lines {
     lines: Range<usize>,
     mutants: Vec<usize>,
 }
 
-/// The files that have mutants.
+/// Files with mutants.
 pub(super) struct Field<'a> {
     mutants: &'a [&'a Mutant],
     files: BTreeMap<&'a str, String>,
     bodies: BTreeMap<&'a str, Vec<Body>>,
-    /// What the files have where, as they were last written.
+    /// Position of the mutants' lines in each file as last written.
     lines: BTreeMap<&'a str, Vec<Lines>>,
 }
 
 impl<'a> Field<'a> {
-    /// Looks for the functions that have mutants.
+    /// Finds the functions with mutants.
     pub(super) fn new(sources: &Sources, mutants: &'a [&'a Mutant]) -> Result<Self, Failure> {
         let no_rust = |name: &str| Failure::Output {
             program: name.to_owned(),
@@ -64,7 +64,7 @@ impl<'a> Field<'a> {
         Self::of(files, mutants).map_err(no_rust)
     }
 
-    /// Looks in these files; says which is no Rust.
+    /// Finds them in these files. Fails with the name of a file that is not valid Rust.
     fn of(files: BTreeMap<&'a str, String>, mutants: &'a [&'a Mutant]) -> Result<Self, &'a str> {
         let mut functions = 0;
         let mut bodies = BTreeMap::new();
@@ -85,7 +85,7 @@ impl<'a> Field<'a> {
         Ok(Self { mutants, files, bodies, lines: BTreeMap::new() })
     }
 
-    /// How a mutant is planted.
+    /// Way in which a mutant is planted.
     pub(super) fn planted(&self, mutant: usize) -> Planted {
         let bodies = &self.bodies[self.mutants[mutant].file.as_str()];
         match bodies.iter().find(|body| body.mutants.contains(&mutant)) {
@@ -96,8 +96,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// All files, each function with those of its bugs that are `wanted`. The bug of a mutant has its
-    /// place in the list, counted from one.
+    /// Writes all files; each function has those of its bugs that are `wanted`. A bug's number is
+    /// the mutant's index in the list plus one.
     pub(super) fn planted_files(
         &mut self,
         wanted: impl Fn(usize) -> bool,
@@ -115,15 +115,15 @@ impl<'a> Field<'a> {
         planted
     }
 
-    /// The file of one mutant with its bug, whatever is asked at run time.
+    /// The file of one mutant with its bug always active.
     pub(super) fn file_of(&self, mutant: usize) -> (&'a str, String) {
         let mutant = self.mutants[mutant];
         let text = &self.files[mutant.file.as_str()];
         (&mutant.file, with_bug(text, 0..text.len(), mutant))
     }
 
-    /// The mutants that may be why a line of a written file does not compile: the one whose body it
-    /// is in, or those of its function.
+    /// Mutants that may be the reason why a line of a written file does not compile: the one whose
+    /// body contains the line, or those of its function.
     pub(super) fn suspects(&self, file: &str, line: usize) -> &[usize] {
         let around =
             self.lines.get(file).into_iter().flatten().filter(|lines| lines.lines.contains(&line));
@@ -141,7 +141,7 @@ struct Writer<'a, F> {
 }
 
 impl<F: Fn(usize) -> bool> Writer<'_, F> {
-    /// Writes a stretch of the file, and the bodies in it as choices.
+    /// Writes a range of the file, with the bodies in it as choices.
     fn stretch(&mut self, stretch: Range<usize>, bodies: &[&Body]) {
         let mut at = stretch.start;
         let mut inner: Vec<&Body> = bodies
@@ -152,7 +152,7 @@ impl<F: Fn(usize) -> bool> Writer<'_, F> {
             .collect();
         inner.sort_by_key(|body| (body.inside.start, std::cmp::Reverse(body.inside.end)));
         for body in inner {
-            // What is in a body that was written went with it.
+            // A body inside one that was written is already in the output.
             if body.inside.start >= at {
                 self.out.push_str(&self.text[at..body.inside.start]);
                 self.choice(body, bodies);
@@ -195,13 +195,13 @@ fn with_bug(text: &str, stretch: Range<usize>, mutant: &Mutant) -> String {
     format!("{before}{}{behind}", mutant.replacement)
 }
 
-/// The bytes that a mutant changes.
+/// Byte range that a mutant changes.
 fn changed(text: &str, mutant: &Mutant) -> Range<usize> {
     let text = Text::new(text);
     text.byte(mutant.start)..text.byte(mutant.end)
 }
 
-/// The bodies of a file's functions, which are numbered on from `functions`; none if it is no Rust.
+/// Bodies of a file's functions, numbered from `functions`; `None` if the file is not valid Rust.
 fn bodies_of(text: &str, functions: &mut u32) -> Option<Vec<Body>> {
     let file = syn::parse_file(text).ok()?;
     let mut finder = Finder { text: Text::new(text), functions, bodies: Vec::new() };
@@ -252,7 +252,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 }
 
-/// Whether a type is `impl Trait`, which each body would have its own of.
+/// Whether a type contains `impl Trait`: each body of a choice would have a type of its own.
 struct Opaque(bool);
 
 impl<'ast> Visit<'ast> for Opaque {

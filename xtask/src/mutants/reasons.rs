@@ -1,4 +1,4 @@
-//! Why mutants that no test notices are let pass.
+//! Reasons why missed mutants are accepted.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,7 +8,8 @@ use super::list::Mutant;
 use super::outcomes::{Key, key};
 use crate::failure::Failure;
 
-/// How the reason of a mutant begins that does what the code does, or that only takes longer.
+/// Prefix of the reason for a mutant that has the same effect as the code, or that only takes
+/// longer.
 const EQUIVALENT: &str = "equivalent: ";
 
 /// The reasons, by mutant.
@@ -23,8 +24,8 @@ impl Reasons {
             .map_err(|what| Failure::Output { program: path.display().to_string(), what })
     }
 
-    /// Takes paragraphs, each of the file, the mutation, the line and the reason; lines that begin with
-    /// a `#` are for people.
+    /// Parses paragraphs of four parts: file, mutation, line and reason. Lines that begin with `#`
+    /// are comments.
     fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
         let lines: Vec<&str> = lines.collect();
@@ -53,17 +54,17 @@ impl Reasons {
         Ok(Self(reasons))
     }
 
-    /// The reason why a mutant is let pass.
+    /// Reason why a mutant is accepted.
     pub(super) fn of(&self, mutant: &Mutant) -> Option<&str> {
         self.0.get(&key(mutant)).map(String::as_str)
     }
 
-    /// Whether the reason is that no test can notice.
+    /// Whether the reason states that no test can notice the mutant.
     pub(super) fn is_equivalent(reason: &str) -> bool {
         reason.starts_with(EQUIVALENT)
     }
 
-    /// Reasons for what is no mutant any more.
+    /// Reasons for mutants that do not exist any more.
     pub(super) fn that_fit_none(&self, all: &[Mutant]) -> Vec<String> {
         let all: HashSet<Key> = all.iter().map(key).collect();
         let mut others: Vec<String> = self

@@ -1,4 +1,4 @@
-//! What came of a sample.
+//! Reports the outcomes of a sample.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use super::outcomes::{Outcome, Outcomes};
 use super::reasons::Reasons;
 use crate::failure::Failure;
 
-/// Mutants, and what came of each.
+/// Mutants and their outcomes.
 pub(super) struct Report<'a> {
     rows: Vec<Row<'a>>,
 }
@@ -22,10 +22,10 @@ struct Row<'a> {
     reason: Option<&'a str>,
 }
 
-/// By how many standard deviations a sample is above what is expected in one of twenty draws.
+/// Number of standard deviations above the mean that one of twenty draws exceeds.
 const ONE_IN_TWENTY: f64 = 1.645;
 
-/// How many there are of each kind.
+/// Number of mutants with each outcome.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     caught: usize,
@@ -48,13 +48,14 @@ impl Tally {
         }
     }
 
-    /// What tests could notice.
+    /// Number of mutants that a test could notice.
     fn viable(&self) -> usize {
         self.caught + self.missed
     }
 
-    /// Whether fewer than `bar` in a hundred were noticed; of a sample, whether it would have so many
-    /// misses in less than one of twenty draws if as many as `bar` in a hundred of all were noticed.
+    /// Whether tests noticed fewer than `bar` in a hundred. For a partial run: whether such a
+    /// number of misses would occur in fewer than one of twenty draws if tests noticed exactly
+    /// `bar` in a hundred of all.
     fn is_below(&self, bar: usize) -> bool {
         let viable = self.viable();
         // In hundredths of a mutant.
@@ -104,12 +105,12 @@ impl<'a> Report<'a> {
         tally
     }
 
-    /// Whether all are known.
+    /// Whether all mutants have an outcome.
     pub(super) fn is_complete(&self) -> bool {
         self.tally().left == 0
     }
 
-    /// Tells what was missed, and how many there are of each, by folder.
+    /// Prints the missed mutants, and the number of each outcome by folder.
     pub(super) fn print(&self) {
         let mut folders: BTreeMap<&str, Tally> = BTreeMap::new();
         for row in &self.rows {
@@ -136,7 +137,7 @@ impl<'a> Report<'a> {
         println!("{}", self.tally().line("all"));
     }
 
-    /// Writes the rows for programs.
+    /// Writes the rows as JSON.
     pub(super) fn write(&self, path: &Path, seed: u64) -> Result<(), Failure> {
         let mut text = String::new();
         for row in &self.rows {
@@ -157,8 +158,9 @@ impl<'a> Report<'a> {
         fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
     }
 
-    /// Fails if fewer than `bar` in a hundred were noticed. Where some were left for another time, those
-    /// that ran are a sample: then it fails if chance does not explain how many were missed.
+    /// Fails if tests noticed fewer than `bar` in a hundred. If the run did not try all mutants,
+    /// those that it tried are a sample: then it fails if chance does not explain the number of
+    /// misses.
     pub(super) fn share(&self, bar: usize) -> Result<(), Failure> {
         if self.tally().is_below(bar) {
             let Tally { caught, .. } = self.tally();
@@ -167,7 +169,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Fails if one that was not noticed has no reason.
+    /// Fails if a missed mutant has no reason.
     pub(super) fn explained(&self) -> Result<(), Failure> {
         let missed = self.rows.iter().filter(|row| row.outcome == Some(&Outcome::Missed));
         let unexplained = missed.filter(|row| row.reason.is_none());
@@ -176,7 +178,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The part of the tree that a file is in.
+/// The part of the tree that contains a file.
 fn folder(file: &str) -> &str {
     let parts = if file.starts_with("src/") { 2 } else { 1 };
     let end = file.match_indices('/').nth(parts - 1).map_or(file.len(), |(at, _)| at);

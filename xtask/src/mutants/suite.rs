@@ -1,4 +1,4 @@
-//! Tests, each in a process of its own: how long they take, and which functions they reach.
+//! Runs tests, each in a process of its own; measures their time and the functions that they reach.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use super::compile::Program;
 use crate::failure::Failure;
 
-/// What a test may have of addresses, in KiB: a bug may ask for memory for ever.
+/// Address space of a test, in KiB: a bug may allocate memory without end.
 const ADDRESSES: &str = "8388608";
 
-/// Sets limits, and runs a program: what it may have of addresses and of the processor, and how long.
+/// Runs a program with limits on its address space, its processor time, and its duration.
 const LIMITED: &str =
     "ulimit -c 0; ulimit -v $1; ulimit -t $2; shift 2; exec timeout --signal=KILL \"$@\"";
 
-/// Signals that end who is over a limit, as exit codes of who ran it.
+/// Exit codes of a program that a limit ended: of `timeout`, SIGKILL and SIGXCPU.
 const OVER: [i32; 3] = [124, 128 + 9, 128 + 24];
 
 /// A test.
@@ -27,21 +27,20 @@ const OVER: [i32; 3] = [124, 128 + 9, 128 + 24];
 pub(super) struct Test {
     pub(super) program: Program,
     pub(super) name: String,
-    /// How long it takes.
+    /// Its usual duration.
     pub(super) took: Duration,
-    /// The functions that it reaches, of those that have bugs; nobody knows, if it fails only where
-    /// they are noted.
+    /// The functions with bugs that it reaches; `None` if it fails only while this is recorded.
     reached: Option<HashSet<u32>>,
-    /// Whether it passes with no bug.
+    /// Whether it passes without a bug.
     passes: bool,
 }
 
-/// How a test ended.
+/// Outcome of a test's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
     Passed,
     Failed,
-    /// It was over its time.
+    /// It exceeded its time.
     Not,
 }
 
@@ -51,7 +50,7 @@ impl Test {
         self.reached.as_ref().is_none_or(|reached| reached.contains(&function))
     }
 
-    /// Runs it with a bug; none has the number zero.
+    /// Runs it with a bug; zero means none.
     pub(super) fn run(&self, bug: u32) -> Result<Ended, Failure> {
         self.start(&[("MLX5_MUTANT", bug.to_string())])
     }
@@ -75,7 +74,7 @@ impl Test {
         })
     }
 
-    /// Runs it without a bug, and notes what it reaches and how long it takes.
+    /// Runs it without a bug; records the functions that it reaches and its duration.
     fn measure(&mut self, notes: &Path) -> Result<(), Failure> {
         let failed = |error| Failure::File { path: notes.to_owned(), error };
         fs::write(notes, "").map_err(failed)?;
@@ -87,15 +86,15 @@ impl Test {
             let noted = fs::read_to_string(notes).map_err(failed)?;
             self.reached = Some(noted.lines().filter_map(|line| line.parse().ok()).collect());
         }
-        // Noting allocates, and writes to a file: a test may forbid that.
+        // Recording allocates, and writes to a file, which a test may forbid.
         self.passes = ended == Ended::Passed || self.run(0)? == Ended::Passed;
         self.took = took;
         Ok(())
     }
 }
 
-/// All tests of the programs, measured, `jobs` at a time; without those that fail with no bug, which
-/// are told.
+/// Measures all tests of the programs, `jobs` at a time. Prints and leaves out those that fail
+/// without a bug.
 pub(super) fn measured(
     programs: &[Program],
     folder: &Path,
@@ -130,7 +129,7 @@ pub(super) fn measured(
     Ok(tests.filter(|test| test.passes).collect())
 }
 
-/// Runs `jobs` of one kind at a time, and answers what went wrong in one of them.
+/// Runs `jobs` threads of the same work; returns the error of one that failed.
 pub(super) fn in_parallel(
     jobs: usize,
     work: impl Fn(usize) -> Result<(), Failure> + Sync,

@@ -1,8 +1,8 @@
-//! Places in a source file.
+//! Positions in a source file.
 
 use std::fmt;
 
-/// A line and a column, both counted from one; a column is a character.
+/// A line and a column, both counted from one; a column counts characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
     pub(super) line: usize,
@@ -15,7 +15,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A source file, with the bytes at which its lines start.
+/// A source file, with the byte offset of each line.
 pub(super) struct Text<'a> {
     text: &'a str,
     lines: Vec<usize>,
@@ -27,7 +27,7 @@ impl<'a> Text<'a> {
         Self { text, lines: std::iter::once(0).chain(ends).collect() }
     }
 
-    /// The byte at a place; the end of the text for a place behind it.
+    /// Byte offset of a place; the end of the text for a place after it.
     pub(super) fn byte(&self, place: Place) -> usize {
         let Some(&start) = self.lines.get(place.line - 1) else { return self.text.len() };
         let line = &self.text[start..];

@@ -1,4 +1,4 @@
-//! A copy of the working tree, in which bugs are planted.
+//! A copy of the working tree with planted bugs.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,8 @@ use super::draw;
 use super::packages::PACKAGES;
 use crate::failure::Failure;
 
-/// What the outcome of a mutant depends on: the packages that are built, and their tests.
+/// Prefixes of the files that determine a mutant's outcome: the packages that are built, and their
+/// tests.
 const DEPENDED_ON: [&str; 13] = [
     "Cargo.",
     "src/",
@@ -27,7 +28,7 @@ const DEPENDED_ON: [&str; 13] = [
     "tests/suite/",
 ];
 
-/// The package that says which bug is on.
+/// The package that selects the active bug.
 const SWITCH: &str = "mlx5-mutant";
 
 /// The files of the working tree.
@@ -36,7 +37,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// All files that git has or would take.
+    /// Reads all files that git tracks or would add.
     pub(super) fn of(root: &Path) -> Result<Self, Failure> {
         let mut command = Command::new("git");
         command.arg("-C").arg(root);
@@ -55,7 +56,7 @@ impl Sources {
             let path = root.join(name);
             match fs::read(&path) {
                 Ok(bytes) => files.push((name.to_owned(), bytes)),
-                // It is deleted, and git does not know yet.
+                // The file is deleted, and git's index still has it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Failure::File { path, error }),
             }
@@ -63,13 +64,13 @@ impl Sources {
         Ok(Self { files })
     }
 
-    /// What a file has.
+    /// Contents of a file.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let (_, bytes) = self.files.iter().find(|(file, _)| file == name)?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Another number if anything changes that an outcome depends on.
+    /// A hash of everything that an outcome depends on.
     pub(super) fn hash(&self) -> u64 {
         let counts = |name: &str| DEPENDED_ON.iter().any(|prefix| name.starts_with(prefix));
         self.files.iter().filter(|(name, _)| counts(name)).fold(0, |hash, (name, bytes)| {
@@ -86,9 +87,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes the copy as the sources are, with the package of the switch beside them. What is there
-    /// already stays untouched, so that little is built anew; and so do the files that are planted,
-    /// which are written later.
+    /// Makes the copy from the sources, and adds the package of the switch. A file with the same
+    /// contents stays untouched, so that Cargo rebuilds little; so do the planted files, which are
+    /// written later.
     pub(super) fn lay(
         sources: &Sources,
         folder: &Path,
@@ -114,7 +115,7 @@ impl Tree {
         files.push(("mutant/Cargo.toml".to_owned(), manifest));
         files.push(("mutant/src/lib.rs".to_owned(), include_str!("switch.rs.txt").to_owned()));
         for (name, text) in &files {
-            // Cargo adds the switch to it.
+            // Cargo adds the switch's package to it.
             let is_there = name == "Cargo.lock" && tree.root.join(name).exists();
             if !is_there && !planted.contains(name.as_str()) {
                 tree.write(name, text)?;
@@ -129,7 +130,7 @@ impl Tree {
         &self.root
     }
 
-    /// Where cargo builds.
+    /// Cargo's target folder.
     pub(super) fn built(&self) -> &Path {
         &self.built
     }
@@ -139,7 +140,7 @@ impl Tree {
         fs::read_to_string(&path).map_err(|error| Failure::File { path, error })
     }
 
-    /// Writes a file unless that is what it has.
+    /// Writes a file unless it already has this text.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.root.join(name);
         if fs::read(&path).is_ok_and(|bytes| bytes == text.as_bytes()) {
@@ -150,7 +151,7 @@ impl Tree {
         written.map_err(|error| Failure::File { path, error })
     }
 
-    /// Removes files of former sources.
+    /// Removes files that the sources do not have any more.
     fn remove_others(&self, folder: &Path, names: &HashSet<&str>) -> Result<(), Failure> {
         let failed = |error| Failure::File { path: folder.to_owned(), error };
         for entry in fs::read_dir(folder).map_err(failed)? {

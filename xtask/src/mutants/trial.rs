@@ -1,4 +1,4 @@
-//! Building with bugs, and running tests until one fails.
+//! Builds with bugs, and runs tests until one fails.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -14,10 +14,10 @@ use super::suite::{self, Ended, Test};
 use super::tree::{Sources, Tree};
 use crate::failure::Failure;
 
-/// How long building with one bug may take.
+/// Time limit of a build with one bug.
 const LONGEST_BUILD: Duration = Duration::from_secs(240);
 
-/// Finds what tests say of those mutants of which nothing is known, until the deadline.
+/// Determines the missing outcomes of these mutants, until the deadline.
 pub(super) fn run(
     sources: &Sources,
     folder: &Path,
@@ -56,9 +56,9 @@ struct Trial<'a> {
     field: Field<'a>,
     planted: Vec<Planted>,
     tests: Vec<Test>,
-    /// How often a test noticed a bug of a function, and of a file.
+    /// Number of times that a test noticed a bug of a function, and of a file.
     noticed: Mutex<HashMap<(usize, String), usize>>,
-    /// The tests that noticed the mutants last.
+    /// The tests that noticed the mutants in earlier runs.
     before: Vec<Option<String>>,
     jobs: usize,
     deadline: Option<Instant>,
@@ -69,7 +69,7 @@ impl Trial<'_> {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Builds all bugs together, without those that do not compile, and measures the tests. Answers
+    /// Builds all bugs together, without those that do not compile, and measures the tests. Returns
     /// whether there was time.
     fn build(&mut self, outcomes: &mut Outcomes) -> Result<bool, Failure> {
         let begun = Instant::now();
@@ -102,7 +102,7 @@ impl Trial<'_> {
                                 Outcome::Unviable(complaint.what.clone()),
                             )?;
                         }
-                        // The fault is the choice's.
+                        // The line belongs to the choice, not to one body.
                         suspects => {
                             for &suspect in suspects {
                                 fits[suspect] = false;
@@ -124,7 +124,7 @@ impl Trial<'_> {
         Ok(!self.is_late())
     }
 
-    /// Runs tests with every bug that can be chosen.
+    /// Runs tests with every bug that can be selected at run time.
     fn choose(&self, outcomes: &mut Outcomes) -> Result<(), Failure> {
         let pending: Vec<(usize, u32, bool)> = (0..self.mutants.len())
             .filter(|&at| outcomes.of(self.mutants[at]).is_none())
@@ -142,7 +142,7 @@ impl Trial<'_> {
                 let reaching = self.order(at, |test| test.reaches(function));
                 let bug = u32::try_from(at + 1).expect("some thousands");
                 match self.tried(at, bug, &reaching)? {
-                    // What the compiler computes had no bug.
+                    // The compiler evaluated the function without the bug.
                     Some(Outcome::Missed) if is_const => {}
                     Some(outcome) => {
                         outcomes.lock().expect("no panic").note(self.mutants[at], outcome)?;
@@ -153,7 +153,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Builds every other bug by itself, and runs all tests.
+    /// Builds each of the other bugs by itself, and runs all tests.
     fn alone(&self, outcomes: &mut Outcomes) -> Result<(), Failure> {
         for at in 0..self.mutants.len() {
             if outcomes.of(self.mutants[at]).is_some() {
@@ -172,8 +172,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Builds what has one bug, and runs tests until one notices: those of its package, which are
-    /// built quickly, then all.
+    /// Builds the tree with one bug, and runs tests until one notices it: first those of its
+    /// package, which build quickly, then all.
     fn tried_alone(&self, at: usize) -> Result<Option<Outcome>, Failure> {
         let package = self.mutants[at].file.split("src/").next().unwrap_or_default();
         let folder = self.tree.root().join(package);
@@ -210,8 +210,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Tests in the order in which they run: the one that noticed the bug last time; those that noticed
-    /// most bugs of the same function, and of the same file; then the quick ones.
+    /// Order in which tests run: the one that noticed the bug in an earlier run; those that noticed
+    /// most bugs of the same function, and of the same file; then the fast ones.
     fn order(&self, at: usize, wanted: impl Fn(&Test) -> bool) -> Vec<usize> {
         let noticed = self.noticed.lock().expect("no panic");
         let count = |test: usize, place: String| noticed.get(&(test, place)).copied().unwrap_or(0);
@@ -230,12 +230,12 @@ impl Trial<'_> {
         order
     }
 
-    /// A name for the function of a mutant.
+    /// Identifies the function of a mutant.
     fn function(&self, at: usize) -> String {
         format!("{:?}", self.planted[at])
     }
 
-    /// Runs tests with a bug until one notices it; none if there is no time for all.
+    /// Runs tests with a bug until one notices it; `None` if there is no time for all.
     fn tried(&self, at: usize, bug: u32, order: &[usize]) -> Result<Option<Outcome>, Failure> {
         for &test in order {
             if self.is_late() {
@@ -244,7 +244,7 @@ impl Trial<'_> {
             let noticed = match self.tests[test].run(bug)? {
                 Ended::Passed => None,
                 Ended::Not => Some(format!("{}{NO_END}", self.tests[test].name)),
-                // What fails once may have been unlucky.
+                // A single failure may be chance.
                 Ended::Failed if self.tests[test].run(bug)? == Ended::Passed => None,
                 Ended::Failed => Some(self.tests[test].name.clone()),
             };

@@ -1,4 +1,4 @@
-//! A program that has nothing but the packages.
+//! A program that depends on nothing but the packages.
 
 use mlx5::transport::Rc;
 use mlx5::{Access, ConnectOptions, Psn, SendFlags};
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     memory.read_at(0, &mut bytes)?;
     assert_eq!((told, &bytes), (vec![(1, true)], b"hello"));
 
-    // The feature `tokio` makes a pump a task.
+    // The feature `tokio` can drive a pump in a task.
     let (hub, pump) = mlx5_async::Hub::new(&context, 16)?;
     let task = pump.drive();
     hub.shutdown();

@@ -1,4 +1,4 @@
-//! The library for C programs, under ThreadSanitizer.
+//! Runs the library for C programs under ThreadSanitizer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,21 @@ use crate::build::{self, Profile, shared_library};
 use crate::failure::Failure;
 use crate::verbs;
 
-/// The program whose eight threads do everything at the same time.
+/// The program, whose eight threads use all operations at the same time.
 const PROGRAM: &str = "verbs/programs/stress.c";
-/// For how many seconds.
+/// Duration of a run, in seconds.
 const SECONDS: &str = "60";
-/// How long it may take: a sanitized program is about ten times slower, and drains its queues at the end.
+/// Time limit: a sanitized program is about ten times slower, and drains its queues at the end.
 const LIMIT: &str = "300";
-/// What a program ends with in which there was a race.
+/// Exit status of a program with a data race.
 const RACE: i32 = 66;
 
-/// The device reads and writes rings, records and data as it likes: the simulated one by this library.
+/// The device accesses rings, records and data at any time; the simulated one does it in this
+/// library.
 const SUPPRESSIONS: &str = "called_from_lib:libmlx5_sim_preload.so\n";
 
-/// Runs the program, which must be free of races, and once more without locks, where the sanitizer must
-/// find one.
+/// Runs the program, which must be free of races, and once more without locks, where the sanitizer
+/// must find a race.
 pub(super) fn run(toolchain: &Toolchain) -> Result<(), Failure> {
     let standard = Path::new(&toolchain.root).join("lib/rustlib/src/rust/library");
     if !standard.is_dir() {
@@ -62,13 +63,14 @@ pub(super) fn run(toolchain: &Toolchain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The library with the sanitizer, whose run time the program has. The standard library is sanitized as
-/// well: its locks and reference counts are what makes one thread's accesses come before another's.
+/// Builds the library with the sanitizer; the program has the sanitizer's run time. The standard
+/// library is sanitized as well: its locks and reference counts order the accesses of different
+/// threads.
 fn library(toolchain: &Toolchain) -> Result<PathBuf, Failure> {
     let mut command = toolchain.cargo("build");
     command.args(["-Zbuild-std=std,panic_abort", "--profile", "verbs", "--lib"]);
     command.args(["--package", verbs::EXPORT, "--message-format=json-render-diagnostics"]);
-    // Code generation in parallel, and calls that a report can name.
+    // Parallel code generation, and symbols for the report's call stacks.
     command
         .env("CARGO_PROFILE_VERBS_CODEGEN_UNITS", "16")
         .env("CARGO_PROFILE_VERBS_OPT_LEVEL", "1");
@@ -77,7 +79,7 @@ fn library(toolchain: &Toolchain) -> Result<PathBuf, Failure> {
     verbs::link_with_run_time(archive)
 }
 
-/// The program, compiled with the sanitizer as well: it shares memory with the library.
+/// Compiles the program with the sanitizer as well, because it shares memory with the library.
 fn program(toolchain: &Toolchain, library: &Path) -> Result<PathBuf, Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let (object, program) = (library.join("stress.o"), library.join("stress"));
@@ -85,7 +87,7 @@ fn program(toolchain: &Toolchain, library: &Path) -> Result<PathBuf, Failure> {
     compile.args(["-std=gnu11", "-O1", "-g", "-fsanitize=thread", "-c"]).arg(root.join(PROGRAM));
     build::succeeds(compile.arg("-o").arg(&object))?;
     let mut link = Command::new("gcc");
-    // The functions that the sanitizer watches are the program's, also for the libraries.
+    // The libraries, too, use the sanitizer's functions in the program.
     link.arg("-rdynamic").arg(&object).arg("-Wl,--whole-archive");
     link.args(toolchain.run_time()).arg("-Wl,--no-whole-archive");
     link.args(["-lmlx5", "-libverbs", "-lpthread", "-ldl", "-lm", "-lrt", "-o"]).arg(&program);

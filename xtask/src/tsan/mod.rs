@@ -1,4 +1,4 @@
-//! `cargo xtask tsan`: data races in what threads share.
+//! `cargo xtask tsan`: looks for data races between threads.
 
 mod door;
 
@@ -8,18 +8,20 @@ use std::process::Command;
 use crate::build;
 use crate::failure::Failure;
 
-/// Look for data races, with ThreadSanitizer, at doorbell registers and at the door for C programs
+/// Look for data races with ThreadSanitizer, at doorbell registers and in the library for C
+/// programs
 ///
-/// Accesses to memory shared with the device are volatile, and are not checked. Stores of two threads to
-/// one doorbell register are atomic, and are. So is what threads do that call C's functions at the same
-/// time: the stress program of verbs/programs runs for some seconds on the simulated device, whose own
-/// accesses to memory are not checked.
+/// Accesses to memory that the device shares are volatile, and are not checked. Stores of two
+/// threads to one doorbell register are atomic, and are checked. So are threads that call C's
+/// functions at the same time: the stress program of verbs/programs runs for some seconds on the
+/// simulated device, whose own memory accesses are not checked.
 ///
-/// Needs a toolchain that has the sanitizer's run time, as those of rustup have; the door also needs the
-/// sources of the standard library (rustup component add rust-src), gcc and rdma-core's headers.
+/// Needs a toolchain with the sanitizer's run time, such as rustup's; the library for C programs
+/// also needs the sources of the standard library (rustup component add rust-src), gcc and
+/// rdma-core's headers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only one of the two
+    /// Check only one of the two
     #[arg(value_enum)]
     part: Option<Part>,
 }
@@ -32,9 +34,9 @@ enum Part {
     Door,
 }
 
-/// What asks the compiler for the sanitizer.
+/// Compiler options for the sanitizer.
 const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-/// Apart from what is built without.
+/// A folder of its own, apart from builds without the sanitizer.
 const FOLDER: &str = "target/tsan";
 
 /// Builds with the sanitizer, and runs.
@@ -46,11 +48,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.part != Some(Part::Doorbells) { door::run(&toolchain) } else { Ok(()) }
 }
 
-/// What there is of a toolchain.
+/// Parts of a toolchain.
 struct Toolchain {
-    /// The target that this machine is.
+    /// This machine's target.
     host: String,
-    /// The libraries of that target.
+    /// Folder of the libraries for that target.
     libraries: String,
     root: String,
 }
@@ -74,7 +76,7 @@ impl Toolchain {
         paths.into_iter().find(|path| path.to_string_lossy().ends_with("_rt.tsan.a"))
     }
 
-    /// A command of cargo that builds with the sanitizer.
+    /// A cargo command that builds with the sanitizer.
     fn cargo(&self, command: &str) -> Command {
         let mut cargo = Command::new("cargo");
         // With --target, build scripts are compiled without the sanitizer.
@@ -84,8 +86,8 @@ impl Toolchain {
     }
 }
 
-/// The test that has threads only, and no device and no harness: a harness hands over results by
-/// means of the standard library, which is built without the sanitizer.
+/// Runs the test that has only threads, without a device or a harness: a harness passes results
+/// through the standard library, which is built without the sanitizer.
 fn doorbells(toolchain: &Toolchain) -> Result<(), Failure> {
     let mut command = toolchain.cargo("test");
     match command.args(["--package", "mlx5-doorbell", "--test", "threads"]).status() {

@@ -1,4 +1,4 @@
-//! Whether the library is to programs what C's libraries are.
+//! Checks that the library offers programs the same interface as C's libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,24 +12,24 @@ use super::{LIBIBVERBS, LIBMLX5, c_folder, in_file, types, with_library};
 use crate::elf::{Elf, Export};
 use crate::failure::Failure;
 
-/// What the library may need of others.
+/// Libraries that ours may need.
 const NEEDED: [&str; 5] =
     ["libgcc_s.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
 
-/// Where distributions have C's libraries.
+/// Folders of C's libraries in distributions.
 const INSTALLED: [&str; 3] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
 
-/// A program that is started with C's library and with this one: its output and its status must be the
-/// same. All its symbols are bound before it begins.
+/// A program that runs with C's library and with this one: output and status must be the same. The
+/// loader binds all its symbols before it starts.
 struct Started {
     program: &'static str,
     arguments: &'static [&'static str],
-    /// What says whether the program is here.
+    /// Arguments of a run that succeeds only if the program can run here.
     probe: &'static [&'static str],
 }
 
-/// Debian's, which has pyverbs.
+/// Debian's Python, which has pyverbs.
 const PYTHON: &str = "/usr/bin/python3";
 
 const STARTED: [Started; 6] = [
@@ -49,15 +49,15 @@ const STARTED: [Started; 6] = [
     Started { program: PYTHON, arguments: &["-c", ONE_LIBRARY], probe: &["-c", "import ctypes"] },
 ];
 
-/// Prints which libraries of each name are loaded, whichever name is first. Over C's they differ, so only
-/// whether the names are one library is printed here where that is so.
+/// Checks that both names are one library, whichever a program loads first. Over C's the names are
+/// two libraries, so the script asserts this over ours only.
 const ONE_LIBRARY: &str = "\
 import ctypes, os
 names = ['libmlx5.so.1', 'libibverbs.so.1']
 handles = {ctypes.CDLL(name)._handle for name in names + names[::-1]}
 if 'MLX5_OURS' in os.environ: assert len(handles) == 1, 'they are loaded apart'";
 
-/// Fails with all that is wrong.
+/// Fails with all faults.
 pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     let own = symbols().map(|symbol| Export {
         name: symbol.name.to_owned(),
@@ -115,7 +115,7 @@ pub(super) fn run(folder: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
 }
 
-/// What is wrong with a library that is to be found by this name, with these symbols.
+/// Faults of a library that must have this name and these symbols.
 fn library(elf: Elf<'_>, soname: &str, wanted: &BTreeSet<Export>) -> Vec<String> {
     let mut faults = Vec::new();
     if elf.soname() != Some(soname) {
@@ -139,7 +139,7 @@ fn library(elf: Elf<'_>, soname: &str, wanted: &BTreeSet<Export>) -> Vec<String>
     faults
 }
 
-/// The symbols of C's libraries of a release, if they are installed here.
+/// Symbols of C's libraries of a release, if that release is installed here.
 fn installed(release: &str) -> Result<Option<BTreeSet<Export>>, Failure> {
     let mut exports = BTreeSet::new();
     for library in ["libibverbs.so.1.", "libmlx5.so.1."] {
@@ -155,7 +155,7 @@ fn installed(release: &str) -> Result<Option<BTreeSet<Export>>, Failure> {
     Ok(Some(exports))
 }
 
-/// The file of a folder whose name begins and ends so.
+/// The file in a folder whose name has this prefix and suffix.
 fn find(folder: &Path, begins: &str, ends: &str) -> Option<PathBuf> {
     let paths = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {
@@ -165,7 +165,7 @@ fn find(folder: &Path, begins: &str, ends: &str) -> Option<PathBuf> {
     paths.into_iter().find(named)
 }
 
-/// The symbols of a list of `mlx5-verbs-symbols`.
+/// Symbols in a list of `mlx5-verbs-symbols`.
 fn listed(list: &str) -> BTreeSet<Export> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -190,8 +190,8 @@ fn not_elf(path: &Path) -> Failure {
     Failure::Output { program: path.display().to_string(), what: "no symbols".to_owned() }
 }
 
-/// Starts a program with either library, C's in `theirs` if it is not found without. What is wrong, if
-/// something is.
+/// Runs a program with either library, and returns the difference, if there is one. C's library is
+/// in `theirs` if programs do not find it by themselves.
 fn start(folder: &Path, theirs: Option<&Path>, started: &Started) -> Option<String> {
     let run = |arguments: &[&str], ours: bool| {
         let mut command = Command::new(started.program);
@@ -232,7 +232,7 @@ mod tests {
         DEBIAN.iter().flat_map(|(_, list)| listed(list)).collect()
     }
 
-    /// The libraries of C here, if they are of a release that is listed.
+    /// Release and symbols of C's libraries here, if that release is listed.
     fn here() -> Option<(&'static str, BTreeSet<Export>)> {
         let of = |(release, list): &(&'static str, &str)| {
             let found = installed(release).expect("libraries that can be read")?;

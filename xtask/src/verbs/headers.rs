@@ -1,4 +1,4 @@
-//! rdma-core's headers of the later of the two releases that the library has the symbols of.
+//! Fetches rdma-core's headers of the later of the two releases whose symbols the library has.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use crate::failure::Failure;
 const SUITE: &str = "trixie";
 const PACKAGE: &str = "libibverbs-dev";
 
-/// The folder of the headers. They are fetched, not installed; nothing, with a word of it, where Debian's
-/// packages cannot be had.
+/// Folder of the headers. They are fetched, not installed. If Debian's packages cannot be fetched,
+/// prints that and returns `None`.
 pub(super) fn newer() -> Result<Option<PathBuf>, Failure> {
     let cache = Cache::open("mlx5-headers")?;
     let part = cache.part(SUITE, |folder| {

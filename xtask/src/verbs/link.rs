@@ -1,4 +1,5 @@
-//! Linking the archive of the verbs to a shared library, by the linker of the Rust toolchain alone.
+//! Links the archive of the verbs into a shared library with nothing but the Rust toolchain's
+//! linker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use super::{in_file, nodes};
 use crate::build;
 use crate::failure::Failure;
 
-/// The libraries that Rust's runtime calls, as far as it does. Programs find them on every Linux of the GNU
-/// C library: their files for programs that run are enough to link with.
+/// Libraries that Rust's runtime may call. Every Linux with the GNU C library has them, and their
+/// run-time files are enough for linking.
 const RUNTIME: [&str; 4] = ["libgcc_s.so.1", "libc.so.6", "libm.so.6", LOADER];
 
 #[cfg(target_arch = "aarch64")]
@@ -17,13 +18,13 @@ const LOADER: &str = "ld-linux-aarch64.so.1";
 #[cfg(not(target_arch = "aarch64"))]
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
-/// What the linker calls this architecture.
+/// The linker's name for this architecture.
 #[cfg(target_arch = "aarch64")]
 const EMULATION: &str = "aarch64linux";
 #[cfg(not(target_arch = "aarch64"))]
 const EMULATION: &str = "elf_x86_64";
 
-/// What everything is linked from.
+/// Inputs of a link.
 pub(super) struct Linked {
     linker: PathBuf,
     archive: PathBuf,
@@ -33,17 +34,17 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// Finds what is needed to link `archive`.
+    /// Finds the inputs for a link of `archive`.
     pub(super) fn new(archive: PathBuf) -> Result<Self, Failure> {
         Ok(Self { linker: linker()?, archive, runtime: runtime()?, whole: true })
     }
 
-    /// Leaves symbols to the programs that load the library.
+    /// Leaves undefined symbols to the programs that load the library.
     pub(super) fn with_run_time_of_programs(self) -> Self {
         Self { whole: false, ..self }
     }
 
-    /// Writes a shared library with the symbols of the nodes that are wanted.
+    /// Writes a shared library with the symbols of the wanted nodes.
     pub(super) fn write(
         &self,
         path: &Path,
@@ -53,7 +54,7 @@ impl Linked {
         let script = path.with_extension("map");
         let text = nodes::script(mlx5_verbs_symbols::symbols(), wanted);
         fs::write(&script, text).map_err(in_file(&script))?;
-        // A program that has the old file mapped keeps it.
+        // A program that has the old file mapped keeps that file.
         let partial = path.with_extension("partial");
         let mut command = Command::new(&self.linker);
         command.args(["-flavor", "gnu", "-shared", "-soname", soname]);
@@ -61,7 +62,7 @@ impl Linked {
         command.args(["--gc-sections", "--eh-frame-hdr", "--hash-style=gnu"]);
         command.args(self.whole.then_some("--no-undefined"));
         command.args(["--build-id", "-O1", "-z", "relro", "-z", "now", "-z", "noexecstack"]);
-        // A library that is closed stays: threads may end later that have data of it.
+        // A closed library stays loaded: a thread that ends later may have data of it.
         command.args(["-z", "nodelete"]);
         command.arg("--whole-archive").arg(&self.archive).arg("--no-whole-archive");
         command.arg("--as-needed").args(&self.runtime).arg("-o").arg(&partial);
@@ -70,8 +71,8 @@ impl Linked {
     }
 }
 
-/// Writes a library of another name that has the nodes which are wanted, and nothing in them: who asks it for
-/// symbols finds those of `library`, which it needs.
+/// Writes a library with another name that has the wanted nodes, and no symbols in them. The loader
+/// finds the symbols in `library`, which the new library needs.
 pub(super) fn write_name(
     path: &Path,
     soname: &str,
@@ -90,7 +91,7 @@ pub(super) fn write_name(
     build::succeeds(&mut command)
 }
 
-/// The linker of the Rust toolchain.
+/// Path of the Rust toolchain's linker.
 fn linker() -> Result<PathBuf, Failure> {
     let linker = build::own_folder()?.join("bin/rust-lld");
     if linker.exists() {
@@ -102,7 +103,7 @@ fn linker() -> Result<PathBuf, Failure> {
     )))
 }
 
-/// Where this machine has the libraries of Rust's runtime: this program runs with them.
+/// Paths of the libraries of Rust's runtime on this machine: this program itself runs with them.
 fn runtime() -> Result<Vec<PathBuf>, Failure> {
     let maps = Path::new("/proc/self/maps");
     let maps = fs::read_to_string(maps).map_err(in_file(maps))?;

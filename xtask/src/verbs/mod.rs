@@ -1,4 +1,4 @@
-//! `cargo xtask verbs`: libibverbs.so.1 and libmlx5.so.1, made of this provider.
+//! `cargo xtask verbs`: builds libibverbs.so.1 and libmlx5.so.1 from this provider.
 
 mod check;
 mod headers;
@@ -20,30 +20,31 @@ use crate::build;
 use crate::failure::Failure;
 use link::Linked;
 
-/// Build libibverbs.so.1 and libmlx5.so.1 of this provider, for programs that know nothing of it
+/// Build libibverbs.so.1 and libmlx5.so.1 from this provider, for unmodified programs
 ///
-/// They are one library under two names, in target/verbs: a program that finds it first, as with
-/// LD_LIBRARY_PATH, runs on this provider instead of rdma-core's. target/verbs/pkgconfig is for programs
-/// that are compiled; they then run on rdma-core's libraries as well.
+/// They are one library under two names, in target/verbs: a program that finds it first, for
+/// example through LD_LIBRARY_PATH, runs on this provider instead of rdma-core's.
+/// target/verbs/pkgconfig is for compiling programs; these also run on rdma-core's libraries.
 ///
-/// Needs no C compiler and no linker but that of the Rust toolchain. The library runs with the C library of
-/// this machine and newer ones.
+/// Needs no C compiler, and no linker other than the Rust toolchain's. The library runs with this
+/// machine's C library and newer ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Compare the symbols with those of Debian's libraries and the functions with the headers, start
-    /// programs with the library, and do what --programs does
+    /// Compare the symbols with those of Debian's libraries and the functions with the headers, run
+    /// programs with the library, and run the checks of --programs
     #[arg(long)]
     check: bool,
 
-    /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on simulated
-    /// devices, and compare what they print; violations fail. They also run compiled with the headers of
-    /// Debian 13, which are fetched, and linked with target/verbs/link. Needs a C compiler and rdma-core's
-    /// headers
+    /// Run the programs of verbs/programs over rdma-core's libraries and over this one, on
+    /// simulated devices, and compare their output; a violation is a failure. They also run
+    /// compiled with the headers of Debian 13, which are fetched, and linked with
+    /// target/verbs/link. Needs a C compiler and rdma-core's headers
     #[arg(long)]
     programs: bool,
 
-    /// Run verbs/programs/stress.c for so many seconds over this library, on each simulated device: eight
-    /// threads that post, poll, arm, modify, destroy and create. What --programs runs takes four
+    /// Run verbs/programs/stress.c for this number of seconds over this library, on each simulated
+    /// device: eight threads that post, poll, arm, modify, destroy and create. With --programs it
+    /// runs for four
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["check", "programs"],
           value_parser = clap::value_parser!(u32).range(1..=3600))]
     stress: Option<u32>,
@@ -54,10 +55,10 @@ pub(crate) const EXPORT: &str = "mlx5-verbs-export";
 /// The two libraries.
 const LIBIBVERBS: &str = "libibverbs.so.1";
 const LIBMLX5: &str = "libmlx5.so.1";
-/// The name of the library where both are C's.
+/// Name of the library in a process that also has C's.
 const APART: &str = "libmlx5-verbs.so";
 
-/// Builds, and checks.
+/// Builds the libraries, and runs the requested checks.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = build()?;
     println!("{}", folder.join(LIBIBVERBS).display());
@@ -74,15 +75,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     programs::run(&folder, newer.as_deref())
 }
 
-/// Compiles what the library is linked from, and answers in which folder it will be.
+/// Compiles the archive; returns the inputs of the link and the library's folder.
 fn compile() -> Result<(Linked, PathBuf), Failure> {
     let archive = build::archive(EXPORT, "verbs")?;
     let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
     Ok((Linked::new(archive)?, folder))
 }
 
-/// Builds the library under a name of its own, for a program that has C's loaded as well, and answers where
-/// it is.
+/// Builds the library under a name of its own, for a process that also has C's; returns its path.
 pub(crate) fn build_apart() -> Result<PathBuf, Failure> {
     let (linked, folder) = compile()?;
     let path = folder.join(APART);
@@ -90,8 +90,8 @@ pub(crate) fn build_apart() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Links the library from an archive that calls a run time which programs have themselves, and answers in
-/// which folder it is.
+/// Links the library from an archive whose run time the programs have themselves; returns its
+/// folder.
 pub(crate) fn link_with_run_time(archive: PathBuf) -> Result<PathBuf, Failure> {
     let folder = archive.parent().unwrap_or(Path::new(".")).to_owned();
     let linked = Linked::new(archive)?.with_run_time_of_programs();
@@ -100,7 +100,7 @@ pub(crate) fn link_with_run_time(archive: PathBuf) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Builds the library, and answers in which folder it is.
+/// Builds the library; returns its folder.
 pub(crate) fn build() -> Result<PathBuf, Failure> {
     let (linked, folder) = compile()?;
     linked.write(&folder.join(LIBIBVERBS), LIBIBVERBS, |_| true)?;
@@ -113,13 +113,13 @@ pub(crate) fn build() -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Writes libmlx5.so.1 beside a library that was built, for the loader's cache. That goes by the names that
-/// libraries have themselves, so that a link of this name is not in it.
+/// Writes libmlx5.so.1 next to a built library, for the loader's cache. The cache goes by the
+/// libraries' own names, so a symbolic link with this name would not be in it.
 pub(crate) fn write_libmlx5(library: &Path, path: &Path) -> Result<(), Failure> {
     link::write_name(path, LIBMLX5, library, |node| node.starts_with("MLX5_"))
 }
 
-/// Has a program find the library before C's.
+/// Lets a program find the library before C's.
 pub(crate) fn with_library(command: &mut Command, folder: &Path) {
     let mut path = folder.as_os_str().to_owned();
     if let Some(others) = env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
@@ -129,9 +129,9 @@ pub(crate) fn with_library(command: &mut Command, folder: &Path) {
     command.env("LD_LIBRARY_PATH", path);
 }
 
-/// What a program is linked with: a library of each name that has no more than C's has. A program that is
-/// linked with the one library that has all would ask libibverbs.so.1 for the symbols of libmlx5.so.1, and
-/// not run on C's.
+/// Writes the libraries for linking: one of each name, with no more symbols than C's has. A program
+/// that is linked with the single library would look for the symbols of libmlx5.so.1 in
+/// libibverbs.so.1, and would not run on C's libraries.
 fn for_compilers(linked: &Linked, folder: &Path) -> Result<(), Failure> {
     let libraries = folder.join("link");
     let descriptions = folder.join("pkgconfig");
@@ -155,7 +155,7 @@ fn for_compilers(linked: &Linked, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes a symbolic link, in place of what there is.
+/// Creates a symbolic link, or replaces one.
 fn point(path: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(in_file(path)(error)),

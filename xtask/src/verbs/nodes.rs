@@ -1,11 +1,11 @@
-//! The version script: which symbol the linker gives which version.
+//! Writes the linker's version script, which gives each symbol its version.
 
 use std::collections::BTreeSet;
 
 use mlx5_verbs_symbols::Symbol;
 
-/// The version script for `symbols`. Everything else stays inside the library: Rust's runtime, and the
-/// symbols of nodes that are not wanted. The archive names those nodes, so they are in the script.
+/// The version script for `symbols`. Everything else stays local to the library: Rust's runtime,
+/// and the symbols of unwanted nodes. Those nodes are in the script because the archive names them.
 pub(super) fn script<'a>(
     symbols: impl IntoIterator<Item = &'a Symbol>,
     wanted: impl Fn(&str) -> bool,
@@ -21,14 +21,14 @@ pub(super) fn script<'a>(
     for (index, (node, names)) in nodes.iter().enumerate() {
         let names: String = names.iter().map(|name| format!("    {name};\n")).collect();
         let scope = if wanted(node) { "global" } else { "local" };
-        // One wildcard is for all nodes.
+        // One wildcard covers all nodes.
         let rest = if index == 0 { "  local:\n    *;\n" } else { "" };
         script += &format!("{node} {{\n  {scope}:\n{names}{rest}}};\n");
     }
     script
 }
 
-/// The version script that has the wanted nodes of `symbols`, and no symbol in them.
+/// A version script with the wanted nodes of `symbols`, and no symbols in them.
 pub(super) fn empty<'a>(
     symbols: impl IntoIterator<Item = &'a Symbol>,
     wanted: impl Fn(&str) -> bool,

@@ -1,4 +1,4 @@
-//! Programs in C that run over rdma-core's libraries and over ours: both must print the same.
+//! Runs C programs over rdma-core's libraries and over ours: both must print the same.
 
 use std::env;
 use std::fs;
@@ -10,14 +10,15 @@ use crate::build::{self, Profile, shared_library};
 use crate::failure::Failure;
 use crate::wire::Host;
 
-/// Where the programs are: each a file, with the headers that they share. One at which C's library fails,
-/// always or by chance, has a text of the same name: what it prints over ours.
+/// Folder of the programs: one file each, with shared headers. A program at which C's library
+/// fails, always or by chance, has a text file of the same name with its output over ours.
 const FOLDER: &str = "verbs/programs";
 
-/// The simulated devices that each runs on.
+/// Simulated devices that every program runs on.
 const DEVICES: [&str; 2] = ["link=ib", "link=roce"];
 
-/// Those with raw packets: one that needs no header in a request, and one that needs that of Ethernet.
+/// Devices with raw packets: one that needs no inline header in a request, and one that needs the
+/// Ethernet header.
 const PACKETS: [&str; 2] = ["link=roce,raw=on", "link=roce,raw=on,inline=l2"];
 /// Programs that need them.
 const WITH_PACKETS: &[&str] = &[
@@ -34,26 +35,27 @@ const WITH_PACKETS: &[&str] = &[
     "wq_commands",
 ];
 
-/// Those with event files of DEVX, and the programs that need them.
+/// Devices with DEVX event files, and the programs that need them.
 const DEVX_EVENTS: [&str; 2] = ["link=ib,devx_events=on", "link=roce,devx_events=on"];
 const WITH_DEVX_EVENTS: &[&str] = &["dv_devx_events"];
 
-/// Those on which receives of shared queues meet page faults, and the programs that need them.
+/// Devices on which receives of shared queues meet page faults, and the programs that need them.
 const FAULTS: [&str; 2] = ["link=ib,fault=fault-receives:5", "link=roce,fault=fault-receives:5"];
 const WITH_FAULTS: &[&str] = &["faulting"];
 
 /// Programs whose children use the device: they need a machine that another process serves.
 const WITH_CHILDREN: &[&str] = &["daemon"];
 
-/// How long a program may run, in seconds, besides what it was told: none takes a tenth of that.
+/// Time limit of a program in seconds, in addition to the time it is asked to run; none takes a
+/// tenth of it.
 const LIMIT: u32 = 120;
 
-/// What every run of programs needs.
+/// Paths that every run needs.
 struct Bed {
-    /// Where the sources are.
+    /// Folder of the sources.
     sources: PathBuf,
     simulator: PathBuf,
-    /// Where the programs are built.
+    /// Folder of the built programs.
     built: PathBuf,
 }
 
@@ -71,8 +73,8 @@ impl Bed {
     }
 }
 
-/// Fails with all that differs, and without a compiler or headers. The programs also run compiled with `newer`
-/// headers, if there are some.
+/// Fails with all differences, and without a compiler or headers. The programs also run compiled
+/// with the `newer` headers, if there are some.
 pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     let Bed { sources: folder, simulator, built } = Bed::new(library)?;
     let mut faults = Vec::new();
@@ -131,8 +133,8 @@ pub(super) fn run(library: &Path, newer: Option<&Path>) -> Result<(), Failure> {
     if faults.is_empty() { Ok(()) } else { Err(Failure::Library(faults)) }
 }
 
-/// Runs the program of eight threads over our library for so many seconds, on each device. Violations of the
-/// device model fail.
+/// Runs the program with eight threads over our library for `seconds`, on each device. Violations
+/// of the device model are a failure.
 pub(super) fn stress(library: &Path, seconds: u32) -> Result<(), Failure> {
     let Bed { sources: folder, simulator, built } = Bed::new(library)?;
     let source = folder.join("stress.c");
@@ -155,7 +157,7 @@ fn compiler() -> String {
     env::var("CC").unwrap_or_else(|_| "cc".into())
 }
 
-/// What installs the compiler, or rdma-core's headers and libraries, if they are missing.
+/// Command that installs the compiler, or rdma-core's headers and libraries, if they are missing.
 fn cannot_compile(folder: &Path) -> Option<String> {
     let probe = folder.join("probe.c");
     let text = "#include <infiniband/verbs.h>\nint main(void) { return !ibv_fork_init; }\n";
@@ -184,8 +186,8 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sources)
 }
 
-/// Headers of a newer rdma-core, and the libraries to link with that our pkg-config files name: what is linked
-/// with them runs over C's libraries as well.
+/// Headers of a newer rdma-core, and the libraries for linking that our pkg-config files name:
+/// programs linked with them also run over C's libraries.
 #[derive(Clone, Copy)]
 struct Newer<'a> {
     headers: &'a Path,
@@ -207,15 +209,15 @@ fn compile(source: &Path, program: &Path, newer: Option<Newer<'_>>) -> Result<()
     }
 }
 
-/// Starts a program, which and the children of which note violations of the device model in a file: the
-/// program that was named first fails with them.
+/// Script that starts a program. The program and its children record violations of the device model
+/// in a file; the program that it names fails if there are any.
 const NOTING: &str = "export MLX5_SIM_REPORT=\"$0\"-$$; : >\"$MLX5_SIM_REPORT\"; exec \"$@\"";
 
-/// Memory that is freed is written over at once, so that a library that still uses it fails.
+/// malloc overwrites freed memory at once, so that a library that still uses it fails.
 const MEMORY: &str = "glibc.malloc.tcache_count=0:glibc.malloc.perturb=165";
 
-/// What a program prints on a simulated device, which may be told how long to run. Its status comes last;
-/// violations are a failure.
+/// Output of a program on a simulated device, with its exit status at the end. `seconds` is the
+/// program's argument, if it takes one. Violations make the program fail.
 fn output(
     program: &Path,
     seconds: Option<u32>,
@@ -243,7 +245,7 @@ fn output(
     Ok(format!("{text}ended with {}\n", output.status.code().unwrap_or(-1)))
 }
 
-/// What is left of earlier runs of a program: a file of each process.
+/// Report files of earlier runs of a program, one per process.
 fn reports(program: &Path) -> Result<Vec<PathBuf>, Failure> {
     let folder = program.parent().unwrap_or(Path::new("."));
     let name = program.with_extension("report-");

@@ -1,4 +1,4 @@
-//! Whether a program takes the library that the environment names.
+//! Checks that a program will use the library that the environment names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use crate::elf::Elf;
 use crate::failure::Failure;
 use crate::program;
 
-/// Fails if `program` cannot take the library in `folder`, with what to do. A program that asks for the
-/// library only later, or starts another one, cannot be told from here.
+/// Fails if `program` cannot use the library in `folder`, with advice. Does not cover a program
+/// that loads the library later, or that starts another program.
 pub(crate) fn takes(program: &Path, folder: &Path) -> Result<(), Failure> {
     let Some(path) = program::found(program) else { return Ok(()) };
     let bytes = fs::read(&path).map_err(in_file(&path))?;
-    // A script is run by a program of its own.
+    // A script needs an interpreter, which this does not check.
     let Some(elf) = Elf::new(&bytes) else { return Ok(()) };
     let name = path.display();
     let refused = |why: String| Err(Failure::NotTaken(format!("{name} {why}")));
@@ -48,7 +48,7 @@ pub(crate) fn takes(program: &Path, folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Which of the libraries the loader takes from elsewhere, if it does.
+/// Path of a library that the loader takes from another folder, if there is one.
 fn elsewhere<'a>(listed: &'a str, folder: &Path) -> Option<&'a str> {
     listed.lines().find_map(|line| {
         let (name, rest) = line.trim().split_once(" => ")?;

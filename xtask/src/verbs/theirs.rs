@@ -1,5 +1,5 @@
-//! C's libraries, for programs that would find ours by themselves: the Debian package's switch has given ours
-//! to every program of the system, or `LD_LIBRARY_PATH` names them.
+//! Finds C's libraries where programs would find ours by themselves: the Debian package's switch
+//! has selected ours for the whole system, or `LD_LIBRARY_PATH` names them.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -9,7 +9,7 @@ use super::{LIBIBVERBS, LIBMLX5, in_file, point, with_library};
 use crate::elf::Elf;
 use crate::failure::Failure;
 
-/// Has a program find C's libraries, also where it would find ours by itself.
+/// Lets a program find C's libraries, even where it would find ours by itself.
 pub(crate) fn with_c_library(command: &mut Command) -> Result<(), Failure> {
     if let Some(folder) = c_folder()? {
         with_library(command, &folder);
@@ -17,8 +17,8 @@ pub(crate) fn with_c_library(command: &mut Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder with C's libraries and nothing else, if programs would find ours by themselves. C's own folder has
-/// libraries of others, which a program may want from elsewhere.
+/// A folder with nothing but C's libraries, if programs would find ours by themselves. C's own
+/// folder also has other libraries, which a program may need from elsewhere.
 pub(crate) fn c_folder() -> Result<Option<PathBuf>, Failure> {
     let folders = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let known = known(found(folders.as_ref(), &cached()));
@@ -40,7 +40,7 @@ pub(crate) fn c_folder() -> Result<Option<PathBuf>, Failure> {
         ("libibverbs.so", LIBIBVERBS),
         ("libmlx5.so", LIBMLX5),
     ] {
-        // Another task may be about it: a link is there whole, and never missing.
+        // Another task may do the same now. Renaming never leaves a link missing or incomplete.
         let partial = folder.join(format!("{name}.{}", process::id()));
         point(&partial, theirs.with_file_name(library))?;
         let path = folder.join(name);
@@ -49,7 +49,7 @@ pub(crate) fn c_folder() -> Result<Option<PathBuf>, Failure> {
     Ok(Some(folder))
 }
 
-/// What the loader's cache says; nothing where there is none.
+/// Contents of the loader's cache; empty if there is none.
 fn cached() -> String {
     let listed = Command::new("/sbin/ldconfig").arg("-p").output();
     listed.map_or_else(
@@ -58,8 +58,8 @@ fn cached() -> String {
     )
 }
 
-/// Every libibverbs that the loader knows, in its order: it looks into the folders of `LD_LIBRARY_PATH`, and
-/// then into its cache.
+/// All libibverbs that the loader knows, in its order: first the folders of `LD_LIBRARY_PATH`, then
+/// its cache.
 fn found(folders: &Path, cached: &str) -> Vec<PathBuf> {
     let folders = env::split_paths(folders).filter(|folder| !folder.as_os_str().is_empty());
     let cached = cached.lines().filter_map(|line| {
@@ -69,14 +69,14 @@ fn found(folders: &Path, cached: &str) -> Vec<PathBuf> {
     folders.map(|folder| folder.join(LIBIBVERBS)).chain(cached).collect()
 }
 
-/// If the first of these libraries is ours: that one, and those that are not.
+/// If the first of these libraries is ours: that one, and the ones that are not.
 fn after_ours(known: &[(PathBuf, bool)]) -> Option<(&Path, Vec<&Path>)> {
     let [(first, true), others @ ..] = known else { return None };
     let theirs = others.iter().filter(|(_, ours)| !ours);
     Some((first, theirs.map(|(path, _)| path.as_path()).collect()))
 }
 
-/// Those of the libraries that the loader does not pass over, and whether each is ours.
+/// The libraries that the loader does not skip, and whether each is ours.
 fn known(found: Vec<PathBuf>) -> Vec<(PathBuf, bool)> {
     let known = found.into_iter().filter_map(|path| {
         let ours = is_ours(&fs::read(&path).ok()?)?;
@@ -85,7 +85,8 @@ fn known(found: Vec<PathBuf>) -> Vec<(PathBuf, bool)> {
     known.collect()
 }
 
-/// Whether a libibverbs is ours, which is a libmlx5 as well; nothing of one that the loader passes over.
+/// Whether a libibverbs is ours, which is a libmlx5 as well; `None` for a file that the loader
+/// skips.
 pub(super) fn is_ours(library: &[u8]) -> Option<bool> {
     let elf = Elf::new(library).filter(|elf| elf.is_of_this_architecture())?;
     Some(elf.nodes()?.iter().any(|(_, node)| node.starts_with("MLX5_")))

@@ -1,5 +1,5 @@
-//! Whether the functions behind the symbols have the parameters and results that C's headers declare. A
-//! symbol is a jump, so no compiler sees both.
+//! Checks that the functions behind the symbols have the parameters and results that C's headers
+//! declare. A symbol is a jump, so no compiler checks both sides.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,26 +11,26 @@ use syn::{FnArg, Item, ReturnType, Type};
 use super::in_file;
 use crate::failure::Failure;
 
-/// The headers that declare the functions, as Debian's libibverbs-dev has them.
+/// Headers of Debian's libibverbs-dev that declare the functions.
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "infiniband/mlx5dv.h"];
 
-/// How a parameter or a result is passed.
+/// Way in which a parameter or a result is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Passed {
     Nothing,
     Pointer,
-    /// A number of so many bytes.
+    /// An integer of this size in bytes.
     Number(u8),
 }
 
-/// What a function takes, and returns.
+/// Parameters and result of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Signature {
     takes: Vec<Passed>,
     returns: Passed,
 }
 
-/// What is wrong with the functions that are here, as far as the headers of a folder declare them.
+/// Faults of our functions, compared with the declarations in a folder's headers.
 pub(super) fn differing(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut text = String::new();
     for path in HEADERS.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()) {
@@ -55,8 +55,8 @@ pub(super) fn differing(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(faults)
 }
 
-/// What is wrong with a function, if something is. One that refuses looks at no parameter, and its result
-/// may be wider.
+/// The fault of a function, if it has one. A function that refuses reads no parameter, and its
+/// result may be wider.
 fn compare(
     name: &str,
     path: &str,
@@ -73,7 +73,8 @@ fn compare(
     (!same).then(|| format!("{path} is {ours:?}, but {name} is {c:?}"))
 }
 
-/// Whether a result is read right by one who expects another: the lower bytes of a number are a number.
+/// Whether a caller that expects another type reads the result correctly: the lower bytes of an
+/// integer are an integer.
 fn wide_enough(ours: Passed, expected: Passed) -> bool {
     match (ours, expected) {
         (Passed::Number(ours), Passed::Number(expected)) => ours >= expected,
@@ -81,7 +82,7 @@ fn wide_enough(ours: Passed, expected: Passed) -> bool {
     }
 }
 
-/// A header without comments and without what the preprocessor reads.
+/// A header without comments and preprocessor lines.
 fn plain(header: &str) -> String {
     let mut text = String::new();
     let mut rest = header;
@@ -95,14 +96,14 @@ fn plain(header: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// How a header declares a function; an unknown type is told.
+/// Declaration of a function in a header; fails on an unknown type.
 fn declared(text: &str, name: &str) -> Option<Result<Signature, String>> {
     text.match_indices(name).find_map(|(at, _)| {
         let before = &text[..at];
         let after = &text[at + name.len()..];
         let (takes, after) = after.trim_start().strip_prefix('(')?.split_once(')')?;
         let own = before.ends_with(|c: char| c.is_whitespace() || c == '*');
-        // A definition is a function of the header's own, and a call is none.
+        // Skips a definition, which is a function of the header itself, and a call.
         if !own || !after.trim_start().starts_with([';', '_']) {
             return None;
         }
@@ -120,7 +121,7 @@ fn declared(text: &str, name: &str) -> Option<Result<Signature, String>> {
     })
 }
 
-/// How C passes what is declared so.
+/// The way in which C passes a declared parameter.
 fn passed_in_c(declaration: &str) -> Result<Passed, String> {
     if declaration.contains(['*', '[']) {
         return Ok(Passed::Pointer);
@@ -140,7 +141,7 @@ fn passed_in_c(declaration: &str) -> Result<Passed, String> {
     }
 }
 
-/// Reads the functions for C of a folder and those below, by their paths.
+/// Reads the functions for C in a folder and its subfolders, by their paths.
 fn read(
     folder: &Path,
     module: &str,
@@ -186,7 +187,7 @@ fn signature(signature: &syn::Signature) -> Result<Signature, String> {
     Ok(Signature { takes: takes.collect::<Result<_, _>>()?, returns })
 }
 
-/// How Rust passes a type to C.
+/// The way in which Rust passes a type to C.
 fn passed_in_rust(ty: &Type) -> Result<Passed, String> {
     let name = match ty {
         Type::Ptr(_) => return Ok(Passed::Pointer),

@@ -1,5 +1,5 @@
-//! What the wire between the devices has carried, judged by the bytes alone: whether checksums are right,
-//! and whether the frames are there that the steps about the network are to send.
+//! Checks the captured frames between the devices: every checksum is right, and the frames that the
+//! network steps send are there.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,8 @@ use super::network::VLAN;
 use crate::debian::cache::in_file;
 use crate::failure::Failure;
 
-/// Bytes in front of all frames, and in front of each; where the latter say how many follow.
+/// Bytes of the file's head and of each frame's head, and the offset of the frame's length in the
+/// latter.
 const FILE_HEAD: usize = 24;
 const FRAME_HEAD: usize = 16;
 const LENGTH: usize = 8;
@@ -20,7 +21,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const IPV6_HEADER: usize = 40;
 
-/// The port that iperf3 listens at.
+/// TCP port of the iperf3 server.
 const IPERF3: u16 = 5201;
 
 const ICMP: u8 = 1;
@@ -28,26 +29,26 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// The source of frames that the suite makes byte by byte (`SOURCE` in tests/src/frames.rs), of which some have
-/// wrong checksums on purpose.
+/// Source address of the frames that the suite builds byte by byte (`SOURCE` in
+/// tests/src/frames.rs); some of them have wrong checksums on purpose.
 const OF_THE_SUITE: [u8; 6] = [0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8];
 
-/// The longest frame of a network whose MTU is 1500, with a tag.
+/// Length of the longest frame of a network with an MTU of 1500, with a tag.
 const USUAL: usize = 1500 + ETHERNET + TAG;
 
-/// What was found.
+/// Counts of the frames in a capture.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(super) struct Carried {
     frames: usize,
-    /// Those of TCP that are as long as an MTU of 1500 lets them be.
+    /// TCP frames of full length for an MTU of 1500.
     full: usize,
-    /// Those that are longer.
+    /// Frames that are longer.
     jumbo: usize,
-    /// Those of TCP that are full, and for iperf3's port.
+    /// Full TCP frames to iperf3's port.
     streamed: usize,
-    /// Those of the steps' VLAN.
+    /// Frames with the tag of the steps' VLAN.
     tagged: usize,
-    /// Frames whose checksums are wrong, by their places.
+    /// Numbers of the frames with wrong checksums.
     wrong: Vec<usize>,
 }
 
@@ -56,7 +57,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
 }
 
-/// The one's complement sum of bytes; all ones if a checksum among them is right.
+/// One's complement sum of the bytes; all ones if they contain their checksum and it is right.
 fn sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -68,7 +69,7 @@ fn sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// Whether the sum over a datagram is right, with its pseudo header.
+/// Whether the checksum of a datagram is right, pseudo header included.
 fn is_right(addresses: &[u8], protocol: u8, datagram: &[u8]) -> bool {
     let length = (datagram.len() as u32).to_be_bytes();
     match protocol {
@@ -78,7 +79,7 @@ fn is_right(addresses: &[u8], protocol: u8, datagram: &[u8]) -> bool {
     }
 }
 
-/// Whether all checksums of a packet of IPv4 are right. A fragment has none but its header's.
+/// Whether all checksums of an IPv4 packet are right. Of a fragment only the header's is checked.
 fn ipv4_is_right(packet: &[u8]) -> Option<bool> {
     let header = usize::from(packet.first()? & 0xf) * 4;
     let end = usize::from(number(packet, 2)?);
@@ -88,14 +89,14 @@ fn ipv4_is_right(packet: &[u8]) -> Option<bool> {
     Some(right && (fragment || is_right(&packet[12..20], packet[9], datagram)))
 }
 
-/// The same of IPv6, whose further headers are passed over.
+/// The same for IPv6. Extension headers are skipped.
 fn ipv6_is_right(packet: &[u8]) -> Option<bool> {
     let end = IPV6_HEADER + usize::from(number(packet, 4)?);
     Some(is_right(packet.get(8..40)?, packet[6], packet.get(IPV6_HEADER..end)?))
 }
 
 impl Carried {
-    /// Takes a capture apart. A last frame that is not there as a whole does not count.
+    /// Counts the frames of a capture. An incomplete last frame does not count.
     fn of(capture: &[u8]) -> Self {
         let mut carried = Self::default();
         let mut rest = capture.get(FILE_HEAD..).unwrap_or_default();
@@ -136,7 +137,7 @@ impl Carried {
         self.jumbo += usize::from(frame.len() > USUAL);
     }
 
-    /// What is wrong with it. What these steps send is to be there.
+    /// Problems of the capture: wrong checksums, and fewer frames than the steps in `sent` send.
     fn troubles(&self, sent: Sent) -> Vec<String> {
         let mut found = Vec::new();
         if let Some(first) = self.wrong.first() {
@@ -145,7 +146,7 @@ impl Carried {
                 "{count} frames on the wire have wrong checksums, number {first} first"
             ));
         }
-        // A tenth of what the shorter steps send; a hundred megabytes are 69,000 frames.
+        // A tenth of the frames of the shorter steps; a hundred megabytes take 69,000 frames.
         let full = if sent.hundred_megabytes { 68_000 } else { 1000 };
         let expected = [
             ("of TCP and of 1500 bytes", self.full, full),
@@ -162,7 +163,6 @@ impl Carried {
     }
 }
 
-/// In words.
 impl fmt::Display for Carried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { frames, full, streamed, jumbo, tagged, wrong } = self;
@@ -175,16 +175,16 @@ impl fmt::Display for Carried {
     }
 }
 
-/// What a machine has sent.
+/// The steps that a machine has run, as far as the capture is concerned.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sent {
-    /// All that the steps send which every machine runs.
+    /// Whether it has run all the steps that every machine runs.
     pub(super) all: bool,
-    /// What the step sends that takes longest.
+    /// Whether it has run the step that moves a hundred megabytes.
     pub(super) hundred_megabytes: bool,
 }
 
-/// What is wrong with the capture in a file.
+/// Problems of the capture in a file.
 pub(super) fn troubles(path: &Path, sent: Sent) -> Result<Vec<String>, Failure> {
     let capture = std::fs::read(path).map_err(in_file(path))?;
     let carried = Carried::of(&capture);
@@ -198,7 +198,7 @@ pub(super) fn troubles(path: &Path, sent: Sent) -> Result<Vec<String>, Failure> 
 mod tests {
     use super::*;
 
-    /// A ping on the wire, as tcpdump has it.
+    /// A ping on the wire, as tcpdump prints it.
     const PING: &str = "ffffffffffff 020000000001 0800 \
                         45000020 00000000 4001 66db 0a000001 0a000002 0800 f3f6 0001 0002 01020304";
 
@@ -208,7 +208,7 @@ mod tests {
         digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
     }
 
-    /// Puts the right sums into a packet of TCP over IPv4 of so many bytes, in a frame.
+    /// A frame with a TCP packet over IPv4 of `length` bytes and right checksums.
     fn tcp4(length: usize, tag: Option<u16>) -> Vec<u8> {
         let mut packet = vec![0x5a; length];
         packet[..20].copy_from_slice(&bytes("45000000 00000000 4006 0000 0a000001 0a000002"));
@@ -244,7 +244,7 @@ mod tests {
     fn frames_are_counted_by_kind() {
         let mut streamed = tcp4(1500, None);
         streamed[36..38].copy_from_slice(&IPERF3.to_be_bytes());
-        // The sum makes up for the port that was there.
+        // Adjusts the checksum for the new port.
         let before = [!streamed[50], !streamed[51], !0x5a, !0x5a];
         let check = !sum(&[&before, &IPERF3.to_be_bytes()]);
         streamed[50..52].copy_from_slice(&check.to_be_bytes());
@@ -272,12 +272,13 @@ mod tests {
             assert_eq!(carried.wrong, [2], "byte {at}");
             assert_eq!(carried.troubles(Sent::default()).len(), 1);
         }
-        // The suite sends such frames on purpose.
+        // The suite sends wrong checksums on purpose; its frames do not count.
         let mut made = tcp4(200, None);
         made[100] ^= 1;
         made[6..12].copy_from_slice(&OF_THE_SUITE);
         assert_eq!(Carried::of(&capture(&[made])).wrong, [0; 0]);
-        // The sum that Linux leaves to the device is that of the pseudo header.
+        // Linux leaves the checksum to the device and stores the sum of the pseudo header in its
+        // place.
         let mut frame = tcp4(200, None);
         frame[50..52].copy_from_slice(&[0x12, 0x34]);
         assert_eq!(Carried::of(&capture(&[frame])).wrong, [1]);
@@ -288,7 +289,7 @@ mod tests {
         let mut padded = tcp4(40, None);
         padded.resize(60, 0xee);
         let mut fragment = bytes(PING);
-        // The rest of the datagram comes with another packet.
+        // A fragment; the rest of the datagram is in another packet.
         fragment[20] = 0x20;
         let header = bytes("46db");
         fragment[24..26].copy_from_slice(&header);

@@ -1,7 +1,7 @@
-//! The archive that the kernel unpacks as its first root: cpio in the "newc" form, as the kernel's
-//! Documentation/driver-api/early-userspace/buffer-format.rst has it.
+//! Writes the archive that the kernel unpacks as its first root: cpio in the "newc" form, described
+//! in the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
-/// The name that ends an archive.
+/// Name of the entry that ends an archive.
 const TRAILER: &str = "TRAILER!!!";
 
 const FOLDER: u32 = 0o040_000;
@@ -9,7 +9,7 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An archive that grows.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a folder; those above it must be there.
+    /// Adds a folder; its parents must be there.
     pub(super) fn folder(&mut self, name: &str) {
         self.entry(name, FOLDER | 0o755, (0, 0), &[]);
     }
@@ -43,8 +43,8 @@ impl Archive {
         self.bytes
     }
 
-    /// An entry: thirteen numbers of eight hexadecimal digits, the name, and the content, both
-    /// filled up to four bytes.
+    /// Adds an entry: thirteen numbers of eight hexadecimal digits, the name, and the content, the
+    /// last two padded to four bytes.
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.entries += 1;
         let length = u32::try_from(content.len()).expect("a file of less than 4 GiB");

@@ -1,18 +1,19 @@
-//! What a machine does with the filters of the kernel's network interfaces: groups, promiscuous mode, VLANs.
+//! Steps for the filters of the kernel's network interfaces: multicast groups, promiscuous mode,
+//! VLANs.
 //!
-//! The kernel changes addresses some time after it was asked to. The steps wait until the device has them: the driver
-//! writes its flow tables first, then the function's context.
+//! The kernel changes addresses some time after the request. The steps wait until the device has
+//! them: the driver writes its flow tables first, then the function's context.
 
-/// What keeps frames for others from an interface.
+/// The part of the device that drops frames for other stations.
 #[derive(Clone, Copy)]
 pub(super) enum Keeper {
-    /// Its flow tables.
+    /// The interface's flow tables.
     Tables,
     /// The switch before its virtual function.
     Switch,
 }
 
-/// The scripts by name, for steps between two namespaces. Each leaves the interfaces as it found them.
+/// Name and script of each step. The scripts run between two namespaces and restore the interfaces.
 pub(super) fn scripts(keeper: Keeper) -> [(&'static str, String); 4] {
     let scripts = [
         ("net-multicast", MULTICAST),
@@ -28,7 +29,8 @@ pub(super) fn scripts(keeper: Keeper) -> [(&'static str, String); 4] {
     scripts.map(|(name, script)| (name, format!("{before}\n{script} && no_errors && aloud")))
 }
 
-/// A group that is joined is heard, and no other one is; then all of them.
+/// An interface receives the frames of a group that it joined and of no other group; in
+/// all-multicast mode it receives every group.
 const MULTICAST: &str = "\
     one=01:00:5e:01:02:03 two=01:00:5e:01:02:04
     remember && frames 3 $one && took 0 3 &&
@@ -42,7 +44,8 @@ const MULTICAST: &str = "\
         inside 1 $IPROUTE/ip link set $(interface 1) allmulticast off && wait_for 20 flagged 1 0 &&
         remember && frames 1 $one && took 0 1";
 
-/// Frames for others are heard in promiscuous mode, and neither before nor behind it.
+/// An interface receives frames for other stations in promiscuous mode, and neither before nor
+/// after it.
 const PROMISCUOUS: &str = "\
     remember && frames 3 $NOBODY && took 0 3 &&
         inside 1 $IPROUTE/ip link set $(interface 1) promisc on && wait_for 20 flagged 1 1 &&
@@ -51,7 +54,7 @@ const PROMISCUOUS: &str = "\
         inside 1 $IPROUTE/ip link set $(interface 1) promisc off && wait_for 20 flagged 1 0 &&
         remember && frames 3 $NOBODY && took 0 3";
 
-/// A station may have several addresses.
+/// An interface receives frames for each of its addresses.
 const FURTHER_ADDRESS: &str = "\
     listed 1 0 $(mac 1) && unlisted 1 0 $NOBODY &&
         inside 1 $IPROUTE/bridge fdb add $NOBODY dev $(interface 1) self && wait_for 20 listed 1 0 $NOBODY &&
@@ -60,7 +63,7 @@ const FURTHER_ADDRESS: &str = "\
         inside 1 $IPROUTE/bridge fdb del $NOBODY dev $(interface 1) self && wait_for 20 unlisted 1 0 $NOBODY &&
         remember && frames 3 $NOBODY && took 0 3";
 
-/// Tagged frames are heard if the filter is off, or has their VLAN.
+/// An interface receives tagged frames if the filter is off, or if the filter has their VLAN.
 const VLAN_FILTER: &str = "\
     for vlan in 5 6; do
         inside 0 ip link add link $(interface 0) name vlan$vlan type vlan id $vlan &&

@@ -1,4 +1,4 @@
-//! What runs in a machine: its parts, its devices, and the steps that it does.
+//! A machine's configuration: its parts, its devices, and its steps.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::parts::Parts;
 
-/// A kind of port.
+/// Link layer of the ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Link {
     /// InfiniBand
     Ib,
-    /// Ethernet, which is RoCE
+    /// Ethernet, and with it RoCE
     Eth,
 }
 
@@ -19,7 +19,7 @@ impl Link {
     /// Both kinds.
     pub(super) const ALL: [Self; 2] = [Self::Ib, Self::Eth];
 
-    /// As the command line has it.
+    /// Name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ib => "ib",
@@ -28,7 +28,6 @@ impl Link {
     }
 }
 
-/// In words.
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -38,19 +37,19 @@ impl fmt::Display for Link {
     }
 }
 
-/// How the kernel's network interfaces can receive: a configuration of the device.
+/// Configuration of the device that determines how the kernel's network interfaces receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Receives {
-    /// One frame in each buffer
+    /// One buffer for each frame
     Cyclic,
-    /// Frames that share buffers, of which each takes strides
+    /// Buffers that several frames share; a frame takes one or more strides
     Striding,
-    /// Cyclic, and frames for listed addresses alone, as a virtual function
+    /// As cyclic, on a virtual function that receives only frames for listed addresses
     Filtered,
 }
 
 impl Receives {
-    /// The device's setting.
+    /// The device's setting for `--sim`.
     pub(super) fn setting(self) -> &'static str {
         match self {
             Self::Cyclic => "striding=off",
@@ -59,7 +58,7 @@ impl Receives {
         }
     }
 
-    /// What is behind the name of a machine.
+    /// Suffix of the machine's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Cyclic => "",
@@ -69,51 +68,51 @@ impl Receives {
     }
 }
 
-/// Something that the guest does.
+/// A step that the guest runs.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// One word.
+    /// Name, in one word.
     pub(super) name: String,
-    /// For the guest's shell.
+    /// Script for the guest's shell.
     pub(super) script: String,
-    /// The longest that it may take.
+    /// Time limit.
     pub(super) limit: Duration,
-    /// Whether nothing behind it is of use if it fails.
+    /// Whether the steps after it are skipped if it fails.
     pub(super) needed: bool,
 }
 
 impl Step {
-    /// A step that others do without.
+    /// A step that the later steps do not need.
     pub(super) fn new(name: impl Into<String>, seconds: u64, script: impl Into<String>) -> Self {
         let (name, script) = (name.into(), script.into());
         Self { name, script, limit: Duration::from_secs(seconds), needed: false }
     }
 
-    /// The same step, that nothing goes without.
+    /// The same step; the later steps need it.
     pub(super) fn needed(self) -> Self {
         Self { needed: true, ..self }
     }
 }
 
-/// What runs in a machine.
+/// A machine: its parts, devices, programs and steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guest<'a> {
     pub(super) parts: &'a Parts,
     pub(super) link: Link,
     pub(super) receives: Receives,
-    /// How many devices there are.
+    /// Number of devices.
     pub(super) hcas: u32,
-    /// The program that serves the devices; needed if there are any.
+    /// Program that serves the devices; needed if there are any.
     pub(super) device: &'a Path,
-    /// Programs of this machine that the guest has too.
+    /// Programs of the host to copy into the guest.
     pub(super) programs: &'a [PathBuf],
-    /// Where our libibverbs is, if the guest can have it.
+    /// Folder of our libibverbs, if the guest can run it.
     pub(super) verbs: Option<&'a Path>,
     pub(super) steps: &'a [Step],
-    /// Whether somebody types, in place of the steps.
+    /// Whether the machine runs a shell on the terminal instead of the steps.
     pub(super) shell: bool,
-    /// The longest that all may take.
+    /// Time limit of the whole run.
     pub(super) limit: Duration,
-    /// Where logs are kept.
+    /// Folder of the logs.
     pub(super) folder: &'a Path,
 }

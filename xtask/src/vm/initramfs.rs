@@ -1,4 +1,4 @@
-//! The guest's files.
+//! Collects the guest's files into its initramfs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,20 +18,21 @@ const COMMON: &str = include_str!("guest/steps.sh");
 const NETWORK: &str = include_str!("guest/network.sh");
 const FILTERS: &str = include_str!("guest/filters.sh");
 
-/// Where libraries are in the guest, whatever package they are of.
+/// Folder of all libraries in the guest.
 const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 
-/// Where packages have libraries.
+/// Folders of libraries in the packages.
 const PACKAGED: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 
-/// Where the guest has what rdma-core's tests start, out of the way of other steps.
+/// Folder of the programs that rdma-core's tests start, outside the path of the other steps.
 pub(super) const BESIDE_PYTHON: &str = "guest/python";
 
-/// Where the guest has our libraries, which programs find if they are told to, and the file.
+/// Folder of our libraries in the guest, outside the loader's default path, and the name of the
+/// library.
 pub(super) const VERBS: &str = "guest/verbs";
 const OURS: &str = "libibverbs.so.1";
 
-/// rdma-core's programs that the guest has.
+/// Programs of rdma-core in the guest.
 const C_PROGRAMS: [&str; 12] = [
     "ibv_devices",
     "ibv_devinfo",
@@ -47,29 +48,30 @@ const C_PROGRAMS: [&str; 12] = [
     "ib_atomic_lat",
 ];
 
-/// The programs for the network that the guest has.
+/// Network programs in the guest.
 const NETWORK_PROGRAMS: [&str; 7] =
     ["curl", "ethtool", "iperf3", "rping", "tcpdump", "ucmatose", "udaddy"];
 
-/// Programs of which busybox has others by the same names, and where the guest has them.
+/// Programs that busybox also has, in another form, and their folder in the guest.
 const BESIDE_BUSYBOX: [&str; 2] = ["ip", "bridge"];
 const IPROUTE: &str = "guest/iproute";
 
-/// What the C library loads by itself: older releases, to look names up in files; and to end a thread.
+/// Libraries that the C library loads by itself: in older releases to look up names in files, and
+/// to end a thread.
 const LOADED_BY_C: [&str; 2] = ["libnss_files.so.2", "libgcc_s.so.1"];
 
 /// rdma-core's provider, which libibverbs loads by itself.
 const PROVIDER: &str = "libmlx5.so.1";
 
-/// Makes the archive for a guest.
+/// Builds the archive for a guest.
 pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Failure> {
     let python = guest.parts.python.as_ref();
     let Parts { shell, userland, network, .. } = guest.parts;
-    // An older userland may have a busybox of its own.
+    // An older userland may have its own busybox; the first root has precedence.
     let roots = [Some(shell), Some(userland), Some(network), python.map(|python| &python.root)];
     let mut tree = Tree::new(roots.into_iter().flatten().map(PathBuf::as_path).collect());
     tree.folder("dev");
-    // What the kernel gives the first process as its files before anything is mounted.
+    // The kernel opens it as the first process' files before anything is mounted.
     tree.archive.device("dev/console", 5, 1);
     tree.folder("usr");
     tree.archive.link("usr/lib", "../lib");
@@ -132,12 +134,12 @@ pub(super) fn build(guest: &Guest<'_>, modules: &[Module]) -> Result<Vec<u8>, Fa
     Ok(tree.archive.finish())
 }
 
-/// An archive with the folders and libraries that its files need.
+/// An archive, and the folders and libraries that its files need.
 struct Tree<'a> {
     archive: Archive,
-    /// The roots below which packages lie, the first that has a file gives it.
+    /// Roots of the unpacked packages; the first that has a file supplies it.
     roots: Vec<&'a Path>,
-    /// What is there.
+    /// Names that the archive contains already.
     names: BTreeSet<String>,
 }
 
@@ -146,7 +148,7 @@ impl<'a> Tree<'a> {
         Self { archive: Archive::default(), roots, names: BTreeSet::new() }
     }
 
-    /// A folder, with those above it.
+    /// Adds a folder and its parents.
     fn folder(&mut self, name: &str) {
         if let Some((above, _)) = name.rsplit_once('/') {
             self.folder(above);
@@ -171,7 +173,7 @@ impl<'a> Tree<'a> {
         Ok(content)
     }
 
-    /// A program, with the libraries and the loader that it needs.
+    /// Adds a program with its loader and libraries.
     fn program(&mut self, name: &str, path: &Path) -> Result<(), Failure> {
         let content = self.copy(name, path)?;
         let Some(elf) = Elf::new(&content) else { return Ok(()) };
@@ -198,8 +200,8 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// rdma-core's provider for mlx5 under the name by which libibverbs looks for it, and the file
-    /// that tells libibverbs of it.
+    /// Adds rdma-core's provider for mlx5 under the name that libibverbs looks for, and the file
+    /// that registers it with libibverbs.
     fn provider(&mut self) -> Result<(), Failure> {
         let path = self.library(PROVIDER)?;
         self.program(&format!("{LIBRARIES}/{PROVIDER}"), &path)?;
@@ -221,7 +223,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Python with its modules, and the tests.
+    /// Adds Python with its modules, and the tests.
     fn python(&mut self, python: &Python) -> Result<(), Failure> {
         let (path, name) = python.program();
         self.program(&format!("bin/{name}"), &path)?;
@@ -238,7 +240,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Where a file may be, in the order in which it is looked for.
+    /// Candidate paths of a file, in order of precedence.
     fn below(&self, folders: &[&str], name: &str) -> Vec<PathBuf> {
         let of = |root: &&Path| -> Vec<PathBuf> {
             folders.iter().map(|folder| root.join(folder).join(name)).collect()
@@ -246,12 +248,12 @@ impl<'a> Tree<'a> {
         self.roots.iter().flat_map(of).collect()
     }
 
-    /// Where a program of a package is.
+    /// Path of a program in the packages.
     fn packaged(&self, program: &str) -> Result<PathBuf, Failure> {
         self.find(&["usr/bin", "bin", "usr/sbin", "sbin"], program)
     }
 
-    /// Where a library of a package is.
+    /// Path of a library in the packages.
     fn library(&self, name: &str) -> Result<PathBuf, Failure> {
         self.find(&PACKAGED, name)
     }

@@ -1,4 +1,4 @@
-//! A kernel as Debian packages it: the image, unpacked, and the modules.
+//! Debian's kernels: unpacks the image, and finds the modules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,22 +9,22 @@ use crate::debian::cache::{files, in_file, name_of};
 use crate::elf::Elf;
 use crate::failure::Failure;
 
-/// What the machine loads, in this order, each behind what it depends on.
+/// Modules that the machine loads, in this order, each after its dependencies.
 const MODULES: [&str; 3] = ["mlx5_core", "ib_uverbs", "mlx5_ib"];
 
-/// What it loads behind them where it has network interfaces: VLANs, and the connection manager, whose
-/// addresses are those of interfaces.
+/// Modules that it also loads where it has network interfaces: VLANs, and the connection manager,
+/// whose addresses are those of interfaces.
 const NETWORK: [&str; 2] = ["8021q", "rdma_ucm"];
 
-/// The unpacked image in the kernel's part of the cache.
+/// File name of the unpacked image in the kernel's part of the cache.
 const IMAGE: &str = "vmlinux";
 
-/// A kernel that was unpacked.
+/// An unpacked kernel.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    /// As `uname -r` has it.
+    /// Release, as `uname -r` prints it.
     pub(super) release: String,
-    /// The image that QEMU starts by its PVH note.
+    /// The image, which QEMU starts by its PVH note.
     pub(super) image: PathBuf,
     modules: BTreeMap<String, PathBuf>,
 }
@@ -37,10 +37,10 @@ pub(super) struct Module {
 }
 
 impl Kernel {
-    /// Unpacks the image of a package that lies unpacked in `root`.
+    /// Unpacks the kernel image of the package that is unpacked in `root`.
     ///
-    /// To start without the kernel's own unpacking takes a third of the time when every instruction
-    /// is emulated.
+    /// QEMU emulates every instruction, and the kernel's own unpacking is two thirds of the start
+    /// time.
     pub(super) fn unpack_image(root: &Path, tools: &Tools) -> Result<(), Failure> {
         let packed = packed(root)?;
         let bytes = fs::read(&packed).map_err(in_file(&packed))?;
@@ -53,7 +53,7 @@ impl Kernel {
         fs::write(&path, image).map_err(in_file(&path))
     }
 
-    /// Looks at a kernel in its part of the cache.
+    /// Opens the kernel in its part of the cache.
     pub(super) fn open(root: &Path) -> Result<Self, Failure> {
         let release = release(root)?;
         let mut modules = BTreeMap::new();
@@ -61,8 +61,8 @@ impl Kernel {
         Ok(Self { release: name_of(&release), image: root.join(IMAGE), modules })
     }
 
-    /// The modules that the machine loads, in the order in which they can be loaded. `network` says whether
-    /// it has network interfaces.
+    /// The modules that the machine loads, in an order in which they can be loaded. `network`
+    /// includes those for network interfaces.
     pub(super) fn modules(&self, tools: &Tools, network: bool) -> Result<Vec<Module>, Failure> {
         let mut loaded = Vec::new();
         let network = if network { &NETWORK[..] } else { &[] };
@@ -76,7 +76,7 @@ impl Kernel {
         if loaded.iter().any(|module| module.name == name) {
             return Ok(());
         }
-        // What is no file is in the kernel itself.
+        // A module without a file is built into the kernel.
         let Some(path) = self.modules.get(name) else { return Ok(()) };
         let bytes = fs::read(path).map_err(in_file(path))?;
         let content = if Elf::new(&bytes).is_some() { bytes } else { tools.unpacked(&bytes)? };
@@ -89,7 +89,7 @@ impl Kernel {
     }
 }
 
-/// The folder of the modules, whose name is the kernel's release.
+/// Folder of the modules; its name is the kernel's release.
 fn release(root: &Path) -> Result<PathBuf, Failure> {
     let below = ["usr/lib/modules", "lib/modules"].map(|name| root.join(name));
     let folder = below.iter().find(|folder| folder.is_dir());
@@ -97,7 +97,7 @@ fn release(root: &Path) -> Result<PathBuf, Failure> {
     files(folder)?.pop().ok_or_else(|| strange(folder, "no modules"))
 }
 
-/// The image as the package has it: in /boot, or beside the modules.
+/// Path of the image in the package: in /boot, or beside the modules.
 fn packed(root: &Path) -> Result<PathBuf, Failure> {
     let boot = root.join("boot");
     let in_boot = if boot.is_dir() { files(&boot)? } else { Vec::new() };
@@ -107,8 +107,8 @@ fn packed(root: &Path) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| strange(root, "no vmlinuz"))
 }
 
-/// The compressed kernel in a bzImage; the fields are those of the kernel's
-/// Documentation/arch/x86/boot.rst.
+/// The compressed kernel in a bzImage. The kernel's Documentation/arch/x86/boot.rst describes the
+/// fields.
 fn payload(image: &[u8]) -> Option<&[u8]> {
     const SETUP_SECTORS: usize = 0x1f1;
     const MAGIC: usize = 0x202;
@@ -124,12 +124,12 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     };
     let start = (sectors + 1) * 512 + number(PAYLOAD_OFFSET)? as usize;
     let whole = image.get(start..start + number(PAYLOAD_LENGTH)? as usize)?;
-    // All forms but gzip's, which has it, are followed by the length of what is packed.
+    // All forms but gzip's, which contains it, are followed by the unpacked length.
     let end = if whole.starts_with(&[0x1f, 0x8b]) { whole.len() } else { whole.len() - 4 };
     whole.get(..end)
 }
 
-/// The modules that a module says it depends on.
+/// Names of the modules that a module depends on.
 fn depends(module: &[u8]) -> Option<Vec<String>> {
     let lines = Elf::new(module)?.section(".modinfo")?.split(|&byte| byte == 0);
     let mut found = None;
@@ -143,7 +143,7 @@ fn depends(module: &[u8]) -> Option<Vec<String>> {
     found
 }
 
-/// Every module below a folder, by its name.
+/// Adds every module below a folder, by its name.
 fn collect(folder: &Path, modules: &mut BTreeMap<String, PathBuf>) -> Result<(), Failure> {
     for path in files(folder)? {
         let name = name_of(&path);

@@ -1,5 +1,4 @@
-//! What the machines have shown, in the ledger: rows of docs/conformance.json, and a part of
-//! docs/CONFORMANCE.md.
+//! Records the machines' results: rows of docs/conformance.json, and a part of docs/CONFORMANCE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,22 +15,22 @@ use crate::failure::Failure;
 use crate::ledger::{documents, place, wrapped};
 use crate::provider::Provider;
 
-/// The real kernel driver; see docs/TESTING.md.
+/// Rung of the real kernel driver; see docs/TESTING.md.
 pub(super) const RUNG: u64 = 3;
 
 const BEGIN: &str = "<!-- begin: cargo xtask vm -->\n";
 const END: &str = "<!-- end: cargo xtask vm -->\n";
 
-/// What of a machine was run.
+/// Extent of a machine's run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All that it has: what has no row any more is gone.
+    /// All steps: rows that are not in the new results are removed.
     Whole,
-    /// Some of its steps: the rows of others stay.
+    /// Some steps: the rows of others stay.
     Some,
 }
 
-/// Writes both documents. Machines that were not run stay as they are there.
+/// Writes both documents. The rows of machines that did not run stay.
 pub(super) fn write(rows: &[Value], extent: Extent) -> Result<(), Failure> {
     let [json, _] = documents();
     let all = merged(read(&json)?, rows, extent);
@@ -53,7 +52,8 @@ fn write_page(all: Vec<Value>) -> Result<(), Failure> {
     fs::write(&markdown, document).map_err(in_file(&markdown))
 }
 
-/// Rows with those of the machines that were run now in place of what was known of them, or of the same rows.
+/// The kept rows, with new rows in place of the old ones: of all rows of the machines that ran, or
+/// only of the same rows, depending on `extent`.
 fn merged(mut kept: Vec<Value>, rows: &[Value], extent: Extent) -> Vec<Value> {
     let machines: BTreeSet<_> = rows.iter().map(machine).collect();
     let tests: BTreeSet<_> = rows.iter().map(key).collect();
@@ -68,18 +68,18 @@ fn merged(mut kept: Vec<Value>, rows: &[Value], extent: Extent) -> Vec<Value> {
     kept
 }
 
-/// The machine that a row is of.
+/// Kernel and link of the machine that a row belongs to.
 fn machine(row: &Value) -> [String; 2] {
     ["kernel", "link"].map(|name| text(row, name))
 }
 
-/// What tells a row from all others of the machines.
+/// Identifies a row among those of all machines.
 fn key(row: &Value) -> [String; 5] {
     ["kernel", "link", "suite", "test", "provider"].map(|name| text(row, name))
 }
 
-/// What passes in the ledger and not in `rows`, of the machines that these are of. What takes long runs with `all`
-/// alone.
+/// Rows that pass in the ledger and not in `rows`, for the machines in `rows`. Only with `all` does
+/// this include the step that runs only then.
 pub(super) fn lost(rows: &[Value], all: bool) -> Result<Vec<String>, Failure> {
     let [json, _] = documents();
     let mut earlier = read(&json)?;
@@ -129,7 +129,7 @@ fn report(rows: &[Value]) -> String {
     report.push_str(&format!("\n{}\n", wrapped(&releases(rows), "")));
     let machines: BTreeSet<(String, String)> =
         rows.iter().map(|row| (text(row, "kernel"), text(row, "link"))).collect();
-    // Programs of others run over C's libibverbs, some over ours too.
+    // Programs of other projects run over C's libibverbs, some over ours too.
     let what = |row: &Value| {
         let (suite, ours) = (text(row, "suite"), row["provider"] == Provider::Rust.name());
         let others = suite == PYVERBS || suite == "machine";
@@ -174,7 +174,7 @@ fn report(rows: &[Value]) -> String {
     report
 }
 
-/// Which kernels these were, as they call themselves.
+/// Releases of the kernels, as `uname -r` prints them.
 fn releases(rows: &[Value]) -> String {
     let known = rows.iter().filter(|row| !text(row, "release").is_empty());
     let known: BTreeSet<_> = known.map(|row| (text(row, "kernel"), text(row, "release"))).collect();
@@ -183,7 +183,7 @@ fn releases(rows: &[Value]) -> String {
     format!("The kernels, as they call themselves: {}.", each.join(", "))
 }
 
-/// How many tests have come to this result for each reason.
+/// Number of tests with this result, by reason.
 fn by_reason(rows: &[Value], result: &str) -> String {
     let mut reasons: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row["result"] == result) {

@@ -1,4 +1,4 @@
-//! The machine: QEMU, the process that serves it its devices, and what comes out of it.
+//! Runs a machine: QEMU, the process that serves its devices, and their output.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -14,27 +14,27 @@ use super::record::{self, Ended, Event, Reader, Record};
 use crate::debian::cache::{in_file, make};
 use crate::failure::Failure;
 
-/// How long the devices may take to be there.
+/// Time limit for the devices to be ready.
 const SERVED: Duration = Duration::from_secs(30);
-/// How long a process may take to end once nothing needs it.
+/// Time limit for a process to end once nothing needs it.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// The machine's memory, of which this one gives what is used: the largest completion queue, which
+/// The guest's memory; the host supplies only the pages in use. The largest completion queue, which
 /// rdma-core's tests create, takes half a gigabyte.
 const MEMORY: &str = "1536M";
 
-/// Logs, as they are called in the folder.
+/// Names of the logs in the folder.
 pub(super) const SERIAL: &str = "serial.log";
 const RESULTS: &str = "results.log";
 const DEVICE: &str = "device.log";
-/// The frames on the wire.
+/// Capture of the frames on the wire.
 pub(super) const CAPTURE: &str = "wire.pcap";
-/// What QEMU, and the process that serves the devices, have to say themselves.
+/// Standard error of QEMU, and of the process that serves the devices.
 pub(super) const QEMU: &str = "qemu.log";
 pub(super) const SERVER: &str = "server.log";
 
 impl Guest<'_> {
-    /// Starts the machine, and follows it to its end.
+    /// Starts the machine and follows it until it ends.
     pub(super) fn run(
         &self,
         mut progress: impl FnMut(&Event, Duration),
@@ -91,7 +91,7 @@ impl Guest<'_> {
         Ok(record)
     }
 
-    /// How much the process that serves the devices has written down so far.
+    /// Current length of the devices' log.
     fn logged(&self) -> usize {
         fs::metadata(self.folder.join(DEVICE)).map_or(0, |metadata| metadata.len() as usize)
     }
@@ -123,13 +123,13 @@ impl Guest<'_> {
     fn qemu(&self, sockets: &Sockets, initrd: &Path) -> Command {
         let mut command = self.parts.tools.qemu();
         command.args(["-M", "q35,memory-backend=mem", "-m", MEMORY]);
-        // The devices reach into the guest's memory from another process.
+        // The process that serves the devices accesses the guest's memory.
         command.arg("-object");
         command.arg(format!("memory-backend-memfd,id=mem,share=on,size={MEMORY}"));
         command.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&self.parts.kernel.image).arg("-initrd").arg(initrd);
-        // On a busy host the kernel measures the TSC wrongly, and all its clocks run wrong from then
-        // on; the HPET is told its speed.
+        // On a busy host the kernel measures the TSC wrongly, and all its clocks run wrong from
+        // then on. The HPET reports its own frequency.
         command.args([
             "-append",
             "console=ttyS0 ignore_loglevel rdinit=/init panic=-1 random.trust_cpu=on \
@@ -154,7 +154,7 @@ impl Guest<'_> {
     }
 }
 
-/// A folder for sockets, whose names may not be long; gone with this.
+/// A folder for sockets, since their names must be short. Removed on drop.
 struct Sockets {
     folder: PathBuf,
     paths: Vec<PathBuf>,
@@ -175,16 +175,16 @@ impl Drop for Sockets {
     }
 }
 
-/// A process that is no more when this is no more, or when this whole program is.
+/// A process that is killed when this is dropped or when the whole program ends.
 struct Running {
     program: String,
     child: Child,
-    /// What it writes, line by line.
+    /// Lines of its standard output.
     lines: Receiver<Vec<u8>>,
 }
 
 impl Running {
-    /// Starts a program. With a file for what it says of trouble, it does not get the terminal.
+    /// Starts a program. With a file for its standard error, it does not use the terminal.
     fn start(command: &Command, said: Option<&Path>) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut bound = Command::new("setpriv");
@@ -201,7 +201,8 @@ impl Running {
                 let mut out = BufReader::new(out);
                 let mut line = Vec::new();
                 while out.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-                    // Nobody may listen any more, and still it is not to be stopped by that.
+                    // The receiver may be gone. Reading goes on, so that the program does not block
+                    // on a full pipe.
                     let _ = tell.send(std::mem::take(&mut line));
                 }
             });
@@ -209,7 +210,7 @@ impl Running {
         Ok(Self { program, child, lines })
     }
 
-    /// Waits for the end, and puts an end to it if there is none within `limit`.
+    /// Waits for the end; kills the process if it has not ended within `limit`.
     fn end(&mut self, limit: Option<Duration>) -> Result<Ended, Failure> {
         let failed = |error| Failure::Run { program: self.program.clone(), error };
         let Some(limit) = limit else {
@@ -230,7 +231,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither does harm to a process that has ended and was waited for.
+        // Neither call has an effect on a process that has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

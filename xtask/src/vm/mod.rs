@@ -33,48 +33,49 @@ use version::Version;
 
 /// Run the real kernel driver on the simulated device, in a virtual machine
 ///
-/// QEMU, the kernels and the C programs are Debian's packages, from where this machine's apt has
-/// Debian; they are unpacked into $XDG_CACHE_HOME/mlx5-vm, and nothing is installed. Every
-/// instruction is emulated, so that it needs no rights and no hardware.
+/// QEMU, the kernels and the C programs are Debian's packages, from this machine's apt sources;
+/// they are unpacked into $XDG_CACHE_HOME/mlx5-vm, and nothing is installed. QEMU emulates every
+/// instruction, so the task needs no privileges and no hardware.
 ///
-/// Without --all, --kernel and --link a choice of machines runs, in which every kernel and either
-/// kind of port is. A kernel whose packages cannot be fetched is told as SKIP.
+/// Without --all, --kernel and --link it runs a selection of machines with every kernel and either
+/// kind of port. A kernel whose packages cannot be fetched is reported as SKIP.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The kernel
+    /// Run only this kernel
     #[arg(long, value_enum, global = true)]
     kernel: Option<Version>,
 
-    /// The kind of the ports
+    /// Run only this kind of port
     #[arg(long, value_enum, global = true)]
     link: Option<Link>,
 
-    /// How the kernel's network interfaces receive; without a program, each way in turn
+    /// Run only this way for the kernel's network interfaces to receive; without a program, each
+    /// way runs in turn
     #[arg(long, value_enum, global = true)]
     receives: Option<Receives>,
 
-    /// How many devices the machine has
+    /// Number of devices in the machine
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(0..=4))]
     hcas: Option<u32>,
 
-    /// The longest that a machine may run
+    /// Time limit of a machine
     #[arg(long, value_name = "SECONDS", default_value_t = 900, global = true)]
     limit: u64,
 
-    /// The program that serves the devices [default: mlx5-sim-pci, which is built]
+    /// Program that serves the devices [default: mlx5-sim-pci, which is built]
     #[arg(long, value_name = "PATH", global = true)]
     device_program: Option<PathBuf>,
 
-    /// Every kernel on either kind of port
+    /// Run every kernel on either kind of port
     #[arg(long, conflicts_with_all = ["kernel", "link"])]
     all: bool,
 
-    /// Do only the steps that have this in their names, behind what they need
+    /// Run only the steps with this word in their names, after the steps that they need
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
 
-    /// Write what was found into docs/conformance.json and docs/CONFORMANCE.md; with --only or
-    /// --receives, what was not run stays as it is there
+    /// Write the results into docs/conformance.json and docs/CONFORMANCE.md; with --only or
+    /// --receives, the other rows stay
     #[arg(long)]
     write: bool,
 
@@ -87,22 +88,22 @@ enum What {
     /// Run one program in the machine
     ///
     /// mlx5 and mlx5-conformance are ours, ibv_devinfo and others are rdma-core's; a path is a
-    /// program of this machine's. With python3 in a word, the machine has Python, pyverbs, and
+    /// program of this machine. If a word contains python3, the machine has Python, pyverbs, and
     /// rdma-core's tests in the folder in which it starts.
     Run {
-        /// The program, and its arguments
+        /// The program and its arguments
         #[arg(last = true, required = true, value_name = "PROGRAM")]
         program: Vec<String>,
     },
-    /// Type into the machine
+    /// Run a shell in the machine
     Shell,
-    /// Fetch what the machine is made of, and nothing else
+    /// Fetch the machine's parts, and do nothing else
     Fetch,
-    /// Forget what was fetched
+    /// Delete the fetched parts
     Clean,
 }
 
-/// Does what the arguments say.
+/// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Failure::Vm(
@@ -125,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What was fetched for machines.
+/// The cache of the machines' parts.
 fn cache() -> Result<Cache, Failure> {
     Cache::open("mlx5-vm")
 }
@@ -134,9 +135,9 @@ fn cache() -> Result<Cache, Failure> {
 struct Own {
     name: &'static str,
     package: &'static str,
-    /// What builds it there.
+    /// Cargo's option that selects it in the package.
     target: &'static str,
-    /// Whether machines with Ethernet ports alone run it.
+    /// Whether only machines with Ethernet ports run it.
     ethernet: bool,
 }
 
@@ -163,10 +164,10 @@ impl Own {
     }
 }
 
-/// A word with this in it needs Python in the machine.
+/// A word that contains this needs Python in the machine.
 const PYTHON: &str = "python3";
 
-/// A machine as the arguments want it.
+/// The machine that the arguments describe.
 struct Wanted {
     parts: Parts,
     link: Link,
@@ -208,7 +209,7 @@ impl Wanted {
     }
 }
 
-/// The program that serves the devices.
+/// Path of the program that serves the devices.
 fn device(arguments: &Arguments) -> Result<PathBuf, Failure> {
     match &arguments.device_program {
         Some(path) => Ok(path.clone()),
@@ -254,7 +255,7 @@ fn shell(arguments: &Arguments) -> Result<(), Failure> {
     guest.run(|_, _| {}).map(drop)
 }
 
-/// Nothing, or all that went wrong.
+/// Fails with all problems of the run, if there are any.
 fn verdict(record: &Record, folder: &Path) -> Result<(), Failure> {
     let mut wrong: Vec<String> = record
         .steps
@@ -270,7 +271,7 @@ fn verdict(record: &Record, folder: &Path) -> Result<(), Failure> {
     Err(Failure::Vm(wrong.join("\n  ")))
 }
 
-/// Shows the end of the kernel's log, and what the processes around it have said.
+/// Prints the end of the kernel's log and the standard error of QEMU and of the devices' process.
 fn show(record: &Record, folder: &Path) {
     const LAST: usize = 40;
     for name in [QEMU, SERVER] {
@@ -286,7 +287,7 @@ fn show(record: &Record, folder: &Path) {
     }
 }
 
-/// Where logs are kept.
+/// Folder of the logs.
 fn logs() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of the workspace");
     let target = std::env::var_os("CARGO_TARGET_DIR")

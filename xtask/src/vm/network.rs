@@ -1,28 +1,28 @@
-//! What a machine does with the kernel's network interfaces, and with its connection manager.
+//! Steps for the kernel's network interfaces and for its connection manager.
 
 use super::filters::{self, Keeper};
 use super::guest::Step;
 use super::initramfs::VERBS;
 
-/// Our ends of the connection manager's programs (`cm/examples/peer`).
+/// Our own client and server for the connection manager's programs (`cm/examples/peer`).
 pub(super) const PEER: &str = "peer";
 
 /// The example that answers TCP without the kernel (`examples/ethernet/http_server.rs`).
 pub(super) const HTTP_SERVER: &str = "http_server";
 
-/// A step between two namespaces, which it makes if none before it did.
+/// A step between two namespaces; it creates them if no earlier step did.
 fn step(name: &str, seconds: u64, script: &str) -> Step {
     let before = ". /guest/network.sh\nis_apart || apart || exit 1";
     Step::new(name, seconds, format!("{before}\n{script}"))
 }
 
-/// The step behind which the wire has carried what [`super::capture`] looks for.
+/// The step after which the wire has carried the frames that [`super::capture`] expects.
 pub(super) const LAST_OF_TRAFFIC: &str = "net-jumbo";
 
 /// The VLAN whose frames the wire carries.
 pub(super) const VLAN: u16 = 5;
 
-/// The step that moves a hundred megabytes, which takes longer than the rest together.
+/// The step that moves a hundred megabytes; it takes longer than all others together.
 pub(super) const HUNDRED_MEGABYTES: &str = "net-hundred-megabytes";
 
 fn long() -> Step {
@@ -46,13 +46,13 @@ fn ping() -> Step {
     )
 }
 
-/// Steps in which the kernel's TCP/IP is the judge of what the devices do. `all` adds those that take long.
+/// Steps in which the kernel's TCP/IP checks the devices. `all` adds those that take long.
 fn traffic(all: bool) -> Vec<Step> {
     let mut steps = vec![
         ping(),
-        // The engine computes the sums and cuts the segments, and the other end gets them in frames of 1514
-        // bytes at most. How much the engine cuts is the kernel's choice: what a program gives it little by
-        // little, it sends in packets of one segment.
+        // The engine computes the checksums and cuts the segments, and the other end gets frames of
+        // at most 1514 bytes. The kernel decides how much data the engine cuts: data that a program
+        // writes in small pieces goes out in packets of one segment.
         step(
             "net-tcp",
             120,
@@ -71,7 +71,7 @@ fn traffic(all: bool) -> Vec<Step> {
             counted 1 rx_csum_none -ge 1380 && no_errors &&
             both_ends ethtool -K INTERFACE tx on rx on tso on gso on gro on",
         ),
-        // The same from a program that others measure with.
+        // The same with a widely used benchmark.
         step(
             "net-iperf3",
             120,
@@ -106,10 +106,10 @@ fn traffic(all: bool) -> Vec<Step> {
     steps
 }
 
-/// What the names of the steps begin with whose machines have strides.
+/// Prefix of the steps' names in machines with strides.
 pub(super) const STRIDING: &str = "striding-";
 
-/// Steps of a machine whose network interfaces have receive queues with strides.
+/// Steps of a machine whose network interfaces have striding receive queues.
 pub(super) fn striding_steps(all: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::new("load", 120, "load && ready").needed(),
@@ -123,11 +123,12 @@ pub(super) fn striding_steps(all: bool) -> Vec<Step> {
     named(STRIDING, steps)
 }
 
-/// What the names of the steps begin with whose devices are virtual functions.
+/// Prefix of the steps' names in machines with virtual functions.
 pub(super) const FILTERED: &str = "filtered-";
 
-/// Steps of a machine whose devices give an interface the frames that its driver has listed addresses for. Who
-/// looks for an IPv4 address asks all stations, and who looks for an IPv6 address asks a group.
+/// Steps of a machine whose devices give an interface only frames for the addresses that its driver
+/// has listed. Resolving an IPv4 address needs broadcast, and resolving an IPv6 address needs
+/// multicast.
 pub(super) fn filtered_steps() -> Vec<Step> {
     let mut steps = vec![Step::new("load", 120, "load && ready").needed(), ping()];
     steps.extend(filters::scripts(Keeper::Switch).map(|(name, script)| step(name, 180, &script)));
@@ -136,14 +137,14 @@ pub(super) fn filtered_steps() -> Vec<Step> {
     named(FILTERED, steps)
 }
 
-/// The same steps, by names that tell in which machine they were.
+/// The same steps with a prefix that names the machine.
 fn named(before: &str, steps: Vec<Step>) -> Vec<Step> {
     let named = |step: Step| Step { name: format!("{before}{}", step.name), ..step };
     steps.into_iter().map(named).collect()
 }
 
-/// A long frame takes many strides, and none lies in two receives: the rest of a receive is skipped. Of
-/// frames of 1500 bytes each takes one.
+/// A long frame takes many strides and does not cross the end of a receive buffer: the rest of that
+/// buffer is skipped. A frame of 1500 bytes takes one stride.
 const FILLED: &str = "\
     remember && moved 0 1 10.9.0.2 /tmp/ten && counted 1 rx_mpwqe_filler_cqes -eq 0 && no_errors || exit 1
     both_ends ip link set INTERFACE mtu 9000 && wait_for 20 carried 0 && wait_for 20 carried 1 && remember &&
@@ -151,7 +152,7 @@ const FILLED: &str = "\
         counted 1 rx_mpwqe_filler_strides -ge 20 && no_errors || exit 1
     both_ends ip link set INTERFACE mtu 1500 && wait_for 20 carried 0 && wait_for 20 carried 1";
 
-/// Either kind of receive queue in turn.
+/// Switches between the two kinds of receive queue.
 const SWITCHED: &str = "\
     for turn in off on; do
         both_ends ethtool --set-priv-flags INTERFACE rx_striding_rq $turn && both_stride $turn &&
@@ -159,8 +160,9 @@ const SWITCHED: &str = "\
             moved 0 1 10.9.0.2 /tmp/two && moved 1 0 fd09:0::1 /tmp/two && no_errors || exit 1
     done";
 
-/// Steps of a machine whose ports are Ethernet. They end with the interfaces where they were. `all`
-/// adds those that take long, `ours` those in which one side runs over our libibverbs.
+/// Steps of a machine with Ethernet ports. They end with the interfaces in the namespace where they
+/// started. `all` adds those that take long, `ours` those in which one side runs over our
+/// libibverbs.
 pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
     let mut steps = traffic(all);
     steps.extend(filters::scripts(Keeper::Tables).map(|(name, script)| step(name, 180, &script)));
@@ -182,7 +184,8 @@ pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
         steps.push(pair("serves", &ours_serves, client));
         steps.push(pair("calls", server, &ours_calls));
     }
-    // Its client gives up where the server takes longer than a second to listen for the second connection.
+    // The client gives up if the server takes longer than a second to listen for the second
+    // connection.
     steps.push(step(
         "ib_write_bw-R",
         300,
@@ -203,7 +206,7 @@ pub(super) fn steps(all: bool, ours: bool) -> Vec<Step> {
     steps
 }
 
-/// The tag is inserted and taken out by the device, then by the kernel.
+/// The device inserts and removes the tag, then the kernel does.
 const VLANS: &str = "\
     for end in 0 1; do
         inside $end ip link add link \"$(interface $end)\" name vlan5 type vlan id 5 &&
@@ -220,7 +223,7 @@ const VLANS: &str = "\
         both_ends ethtool -K INTERFACE rxvlan on txvlan on || exit 1
     for end in 0 1; do inside $end ip link del vlan5 || exit 1; done";
 
-/// A program of rdma-core that serves at one end and calls from the other.
+/// A program of rdma-core whose client connects to its own server.
 #[derive(Clone, Copy)]
 struct Managed {
     name: &'static str,
@@ -229,7 +232,7 @@ struct Managed {
     port: u16,
 }
 
-/// Programs over the kernel's connection manager.
+/// Programs that use the kernel's connection manager.
 const MANAGED: [Managed; 3] = [
     Managed {
         name: "rping",
@@ -252,14 +255,14 @@ const MANAGED: [Managed; 3] = [
 ];
 
 impl Managed {
-    /// The step that runs both, each with assignments before its command.
+    /// The step that runs client and server, each with assignments before its command.
     fn step(self, which: &str, for_server: &str, for_client: &str) -> Step {
         let Self { name, server, client, .. } = self;
         let script = format!("managed '{for_server}{server}' '{for_client}{client}'");
         step(&format!("{name}{which}"), 60, &script)
     }
 
-    /// Our end of it.
+    /// Our program for one side.
     fn ours(self, side: &str) -> String {
         let Self { name, port, .. } = self;
         format!("{PEER} {name} {side} 10.9.0.2 --port {port} --count 10")
@@ -274,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// A mistake in a script would be found by a machine only.
+    /// Otherwise only a machine would find a mistake in a script.
     #[test]
     fn every_script_is_one_that_a_shell_understands() {
         let common = [
@@ -302,7 +305,7 @@ mod tests {
         let names: BTreeSet<&str> = all().map(|step| step.name.as_str()).collect();
         assert_eq!(names.len(), all().count());
         assert!(names.contains(LAST_OF_TRAFFIC));
-        // Rows of the ledger tell by the name in which machine a step was.
+        // The step's name is all that identifies the machine in the ledger's rows.
         for (before, others) in &others {
             assert!(others.iter().all(|step| step.name.starts_with(before)));
             assert!(steps.iter().all(|step| !step.name.starts_with(before)));

@@ -1,4 +1,4 @@
-//! What the machine is made of, and where it comes from.
+//! The parts of a machine: fetched packages, and programs of this machine.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,42 +11,43 @@ use crate::debian::apt::Apt;
 use crate::debian::cache::{Cache, remove};
 use crate::failure::Failure;
 
-/// Debian's release that has the tools, and its backports, which have the QEMU.
+/// Debian's release that has the tools, and its backports, which have QEMU.
 const TOOLS: [&str; 2] = ["trixie", "trixie-backports"];
 
-/// The device that QEMU needs to have.
+/// QEMU's device that takes a PCI function from another process.
 const VFIO_USER: &str = "vfio-user-pci";
 
-/// What the guest has beside the kernel and our own programs.
+/// Packages in the guest, besides the kernel and our own programs.
 const USERLAND: [&str; 3] = ["ibverbs-providers", "ibverbs-utils", "perftest"];
 
-/// The guest's shell and tools. They need no library of the guest's, and those of older releases cannot put
-/// an interface into another namespace: so every guest has those of [`TOOLS`].
+/// The guest's shell and tools. The program needs none of the guest's libraries, and older releases
+/// cannot move an interface to another namespace, so every guest has the build in [`TOOLS`].
 const SHELL: &str = "busybox-static";
 
-/// What it has for the kernel's network interfaces, and for the connection manager.
+/// Packages for the kernel's network interfaces and the connection manager.
 const NETWORK: [&str; 6] = ["curl", "ethtool", "iperf3", "iproute2", "rdmacm-utils", "tcpdump"];
 
-/// All that a machine with one kernel is made of.
+/// The parts of a machine with one kernel.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) tools: Tools,
     pub(super) kernel: Kernel,
-    /// The root below which the guest's busybox is.
+    /// Root of the package with busybox.
     pub(super) shell: PathBuf,
-    /// The root below which the guest's C programs are.
+    /// Root of the packages with the guest's C programs.
     pub(super) userland: PathBuf,
-    /// The root below which the programs for the network are.
+    /// Root of the packages with the network programs.
     pub(super) network: PathBuf,
-    /// What only some machines have.
+    /// Python, which only some machines have.
     pub(super) python: Option<Python>,
 }
 
 impl Parts {
-    /// Fetches what is not in the cache.
+    /// Fetches the parts that are not in the cache.
     pub(super) fn fetch(cache: &Cache, version: Version) -> Result<Self, Failure> {
         let tools = tools(cache).map_err(|failure| match failure {
-            // Without them no kernel runs, which is no reason to pass over one.
+            // No kernel runs without QEMU, so this is a failure and not a reason to skip one
+            // kernel.
             Failure::Unfetched(what) => Failure::Vm(format!("QEMU cannot be fetched: {what}")),
             other => other,
         })?;
@@ -84,7 +85,7 @@ impl Parts {
         Ok(Self { tools, kernel, shell, userland, network, python: None })
     }
 
-    /// Fetches Python too, if the machine is to have it.
+    /// Fetches Python too, if the machine needs it.
     pub(super) fn with_python(
         mut self,
         cache: &Cache,
@@ -98,10 +99,11 @@ impl Parts {
     }
 }
 
-/// What stands for the newest build of a suite's kernel.
+/// Package that depends on the newest build of a suite's kernel.
 const NEWEST_BUILD: &str = "linux-image-cloud-amd64";
 
-/// The packages that have a kernel's image and its modules: one with both, or one of each behind it.
+/// Packages that have a kernel's image and its modules: one with both, or two that the build
+/// depends on.
 fn packages(apt: &Apt, image: &str) -> Result<Vec<String>, Failure> {
     let builds = apt.depends(NEWEST_BUILD)?;
     let build = builds.into_iter().find(|name| name.starts_with(image));
@@ -113,7 +115,7 @@ fn packages(apt: &Apt, image: &str) -> Result<Vec<String>, Failure> {
     Ok(contents(build, behind))
 }
 
-/// What a build of a kernel consists of, whose package depends on `behind`.
+/// Packages of a kernel build whose package depends on `behind`.
 fn contents(build: String, behind: Vec<String>) -> Vec<String> {
     let apart =
         |name: &String| ["linux-binary-", "linux-modules-"].iter().any(|of| name.starts_with(of));
@@ -121,7 +123,7 @@ fn contents(build: String, behind: Vec<String>) -> Vec<String> {
     if parts.is_empty() { vec![build] } else { parts }
 }
 
-/// QEMU and the unpackers. This machine's own QEMU does where it can.
+/// QEMU and the unpackers. Uses this machine's own QEMU if that has [`VFIO_USER`].
 fn tools(cache: &Cache) -> Result<Tools, Failure> {
     let own = own_qemu();
     let name = if own { "unpackers" } else { "qemu" };
@@ -135,7 +137,7 @@ fn tools(cache: &Cache) -> Result<Tools, Failure> {
     Ok(Tools::new(root, own))
 }
 
-/// Whether this machine has a QEMU that can be given a device by another process.
+/// Whether this machine has a QEMU that can use a device of another process.
 fn own_qemu() -> bool {
     let mut command = Command::new("qemu-system-x86_64");
     command.args(["-device", "help"]).stderr(Stdio::null());

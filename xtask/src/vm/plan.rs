@@ -1,4 +1,4 @@
-//! What the whole run does in each machine.
+//! The steps of the whole run, for each machine.
 
 use super::guest::{Link, Receives, Step};
 use super::initramfs::{BESIDE_PYTHON, VERBS};
@@ -6,20 +6,21 @@ use super::network;
 use super::version::Version;
 use crate::ledger::pyverbs;
 
-/// Iterations of a program that looks all the time: with one processor, each end has to wait for its
-/// turn to run.
+/// Iterations of a program that polls: with one processor, each end has to wait for its turn to
+/// run.
 const POLLING: &str = "-n 50";
 
-/// Iterations of a program that sleeps until something comes.
+/// Iterations of a program that sleeps until an event.
 const ASLEEP: &str = "-e -n 200";
 
-/// A program of ours that goes on until something stops it.
+/// One of our programs; it runs until something stops it.
 const POLLER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000";
 
-/// The same, asleep until something comes.
+/// The same, with events.
 const SLEEPER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000 --events";
 
-/// The machines that run when none is named: every kernel, and both kinds of port by turns.
+/// Machines that run when the arguments name none: every kernel, with the two kinds of port by
+/// turns.
 const CHOICE: [(Version, Link); 4] = [
     (Version::V5_10, Link::Ib),
     (Version::V6_1, Link::Eth),
@@ -27,7 +28,7 @@ const CHOICE: [(Version, Link); 4] = [
     (Version::Newest, Link::Eth),
 ];
 
-/// The machines of a run: all that fit what is named.
+/// Machines of a run: those that match the arguments.
 pub(super) fn machines(
     version: Option<Version>,
     link: Option<Link>,
@@ -43,8 +44,8 @@ pub(super) fn machines(
     every.filter(fits).collect()
 }
 
-/// How the kernel's network interfaces receive in the machines of a kernel with such ports, one after the
-/// other, unless one way is named.
+/// The ways in which the kernel's network interfaces receive, each in a machine of its own, or the
+/// one that is `named`.
 pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receives)> {
     let ways: &[Receives] = match link {
         Link::Ib => &[Receives::Cyclic],
@@ -54,7 +55,7 @@ pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receiv
     wanted.map(|way| (link, *way)).collect()
 }
 
-/// The steps of a machine with two devices; with `all` also those that take long.
+/// Steps of a machine with two devices; `all` adds those that take long.
 pub(super) fn steps(version: Version, link: Link, tests: &[String], all: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::new("load", 120, "load && ready").needed(),
@@ -85,22 +86,23 @@ pub(super) fn steps(version: Version, link: Link, tests: &[String], all: bool) -
     steps
 }
 
-/// The suites as the ledger has them, and the steps that write what their cases came to.
+/// Name of each suite in the ledger, and the step that prints the results of its cases.
 pub(super) const SUITES: [(&str, &str); 3] = [
     ("conformance", "ledger"),
     ("conformance, two devices", "ledger-two-devices"),
     ("conformance, two hosts", "ledger-two-hosts"),
 ];
 
-/// The step that runs rdma-core's tests, of which each is a row.
+/// The step that runs rdma-core's tests; the ledger has a row for each test.
 pub(super) const PYVERBS: &str = "pyverbs";
 
-/// The same over our libibverbs; so are the steps whose names begin so.
+/// Prefix of the steps that run over our libibverbs, and the step that runs rdma-core's tests that
+/// way.
 pub(super) const OVER_OURS: &str = "rust-";
 pub(super) const PYVERBS_OVER_OURS: &str = "rust-pyverbs";
 
-/// Whether a kernel's machines run programs over our libibverbs. The guest's C library has to have what
-/// the library needs, which this machine linked; and two kernels are enough to tell.
+/// Whether the machines with this kernel run programs over our libibverbs. The guest's C library
+/// must be new enough for a library that this machine linked, and two kernels are enough.
 pub(super) fn has_ours(version: Version) -> bool {
     matches!(version, Version::V6_1 | Version::V6_12)
 }
@@ -120,14 +122,15 @@ fn over_ours(link: Link, modules: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Pages of 2 MB that the machine sets aside for the tests that ask for some.
+/// Number of huge pages (2 MB) to reserve for the tests that need them.
 const HUGE_PAGES: u32 = 16;
 
-/// What every machine runs of rdma-core's tests, where its release has them; one of each kernel, which
-/// the choice has, runs all that can be told there.
+/// Modules of rdma-core's tests that every machine runs, where its release has them. One machine of
+/// each kernel, which is in [`CHOICE`], runs all modules.
 const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
 
-/// Modules of rdma-core's tests that no machine runs, beside those that nothing of ours runs.
+/// Modules of rdma-core's tests that no machine runs, in addition to those that the ledger leaves
+/// out.
 const NO_MACHINE: [(&str, &str); 5] = [
     ("test_mlx5_dmabuf", "needs a GPU"),
     ("test_mlx5_dc", "needs dynamically connected transport, which the device model has not"),
@@ -139,23 +142,23 @@ const NO_MACHINE: [(&str, &str); 5] = [
     ),
 ];
 
-/// The same on an InfiniBand port.
+/// Modules left out on an InfiniBand port.
 const NO_INFINIBAND: [(&str, &str); 1] =
     [("test_rdmacm", "needs an address of the port, and the machines load no IPoIB")];
 
-/// The same on an Ethernet port.
+/// Modules left out on an Ethernet port.
 const NO_ETHERNET: [(&str, &str); 1] = [(
     "test_tag_matching",
     "needs an InfiniBand port: libmlx5 connects a tag-matching queue's command queue pair to \
          itself by LID",
 )];
 
-/// What of rdma-core's tests is left out in every machine.
+/// Modules of rdma-core's tests that are left out in every machine.
 pub(super) fn left_out_everywhere() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     pyverbs::LEFT_OUT.iter().chain(&NO_MACHINE)
 }
 
-/// What of them is left out on one kind of port alone.
+/// Modules left out on one kind of port.
 pub(super) fn left_out_on(link: Link) -> &'static [(&'static str, &'static str)] {
     match link {
         Link::Ib => &NO_INFINIBAND,
@@ -163,13 +166,13 @@ pub(super) fn left_out_on(link: Link) -> &'static [(&'static str, &'static str)]
     }
 }
 
-/// Why a machine does not run a module of rdma-core's tests; nothing if it may.
+/// Reason why a machine does not run a module of rdma-core's tests; `None` if it may run it.
 fn left_out(link: Link, module: &str) -> Option<&'static str> {
     let mut all = left_out_everywhere().chain(left_out_on(link));
     all.find(|(name, _)| *name == module).map(|(_, why)| *why)
 }
 
-/// The modules of rdma-core's tests that a machine runs.
+/// Modules of rdma-core's tests that a machine runs.
 fn modules(version: Version, link: Link, tests: &[String]) -> Vec<&str> {
     let whole = CHOICE.contains(&(version, link));
     let wanted =
@@ -177,8 +180,8 @@ fn modules(version: Version, link: Link, tests: &[String]) -> Vec<&str> {
     tests.iter().map(String::as_str).filter(wanted).collect()
 }
 
-/// rdma-core's own tests of its provider, in one process: it takes seconds to begin. Without a module
-/// that the release has there is nothing to run; started with none, it would run all.
+/// Runs rdma-core's tests of its provider in one process, because a start takes seconds. Without
+/// modules there is no step: with no module named, the script would run all.
 fn pyverbs(step: &str, before: &str, modules: &[&str]) -> Option<Step> {
     if modules.is_empty() {
         return None;
@@ -197,13 +200,13 @@ fn suite(options: &str) -> String {
     format!("mlx5-conformance --device mlx5_0 {options}")
 }
 
-/// Programs that each show one thing: ours, and rdma-core's among themselves.
+/// Programs that test one feature each: ours, and rdma-core's with each other.
 fn programs(link: Link) -> Vec<Step> {
     let layer = match link {
         Link::Ib => "InfiniBand",
         Link::Eth => "Ethernet",
     };
-    // rdma-core's programs know an address by its place in the table; RoCE goes nowhere without.
+    // rdma-core's programs take an address by its index in the GID table, and RoCE requires one.
     let (example, perftest) = match link {
         Link::Ib => ("", ""),
         Link::Eth => ("-g $(gid_index HCA)", "-x $(gid_index HCA)"),
@@ -239,7 +242,7 @@ fn programs(link: Link) -> Vec<Step> {
     ];
     for (name, more) in [("", POLLING), ("-events", ASLEEP)] {
         for transport in ["rc", "uc", "ud", "srq"] {
-            // The one for shared queues is checked by its counts alone.
+            // The pingpong for shared receive queues does not check data; its counts are checked.
             let check = if transport == "srq" { "" } else { "-c" };
             let program = format!("ibv_{transport}_pingpong {check} {more} -s 1024");
             steps.push(pair(&format!("ibv_{transport}_pingpong{name}"), &program, example));
@@ -257,7 +260,7 @@ fn programs(link: Link) -> Vec<Step> {
     steps
 }
 
-/// Our end against rdma-core's, both ways round.
+/// Our program against rdma-core's, as client and as server.
 fn interop(link: Link) -> Vec<Step> {
     let gid = match link {
         Link::Ib => "",
@@ -292,7 +295,7 @@ fn interop(link: Link) -> Vec<Step> {
             }
         }
     }
-    // Packets that go in many pieces.
+    // A message of many packets.
     let theirs =
         format!("ibv_rc_pingpong -c -s 65536 {ASLEEP} -d mlx5_0 {}", gid.replace("HCA", "0"));
     let ours =
@@ -305,7 +308,7 @@ fn interop(link: Link) -> Vec<Step> {
     steps
 }
 
-/// Processes that are killed, and drivers and devices that are removed, while in use.
+/// Steps that kill processes, and remove drivers and devices, in use.
 fn removals() -> Vec<Step> {
     let killed = |name: &str, program: &str| {
         Step::new(name, 60, format!("killed \"{program}\" && ours_works"))

@@ -1,5 +1,4 @@
-//! Python with rdma-core's pyverbs, and rdma-core's tests that are written on it: a part of the guest
-//! that only some machines have.
+//! Python with rdma-core's pyverbs and the tests that use it, a part that only some guests have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +10,21 @@ use crate::debian::cache::{Cache, files, in_file, make, name_of, remove};
 use crate::debian::root::Root;
 use crate::failure::Failure;
 
-/// What brings the rest by what it depends on.
+/// Packages whose dependencies include the rest.
 const PACKAGES: [&str; 3] = ["python3-pyverbs", "python3-scapy", "iproute2"];
 
-/// What the tests start, to learn of addresses. Busybox' own are of less words.
+/// Programs that the tests start to query addresses. Busybox's own print less.
 const PROGRAMS: [&str; 2] = ["ip", "rdma"];
 
-/// Where the package has the tests.
+/// Folder of the tests in the package.
 const TESTS: &str = "usr/share/doc/rdma-core/tests";
 
-/// Where packages have modules that are not Python's own: the tests', and what makes packets for them.
+/// Folders of modules that are not Python's own: pyverbs, and the one that builds packets for the
+/// tests.
 const MODULES: [&str; 2] =
     ["usr/lib/python3/dist-packages/pyverbs", "usr/lib/python3/dist-packages/scapy"];
 
-/// What of Python's own modules no test needs.
+/// Modules of Python that no test needs.
 const LEFT_OUT: [&str; 14] = [
     "contrib",
     "libs",
@@ -42,17 +42,18 @@ const LEFT_OUT: [&str; 14] = [
     "curses",
 ];
 
-/// A Python that lies unpacked in the cache, its modules compiled.
+/// A Python that is unpacked in the cache, with compiled modules.
 #[derive(Debug)]
 pub(super) struct Python {
-    /// The root below which its packages are.
+    /// Root of its packages.
     pub(super) root: PathBuf,
-    /// The program's name, which is also the name of its modules' folder.
+    /// Name of the program and of its modules' folder.
     name: String,
 }
 
 impl Python {
-    /// The Python of the release that a machine's programs are of; fetched if it is not in the cache.
+    /// Python of the Debian release that the machine's programs come from; fetched if it is not in
+    /// the cache.
     pub(super) fn fetch(cache: &Cache, version: Version, tools: &Tools) -> Result<Self, Failure> {
         let release = version.release();
         let root = cache.part(&format!("python-and-scapy-{release}"), |folder| {
@@ -74,8 +75,8 @@ impl Python {
         Ok(Self { root: root.to_owned(), name })
     }
 
-    /// Unpacks the tests, and compiles all modules: in the guest, every instruction of which is
-    /// emulated, that would take longer than the tests.
+    /// Unpacks the tests and compiles all modules. In the guest, with every instruction emulated,
+    /// the compilation would take longer than the tests.
     fn prepare(&self, tools: &Tools) -> Result<(), Failure> {
         let tests = self.tests();
         make(&tests)?;
@@ -91,7 +92,7 @@ impl Python {
         }
         let mut command = Root::new(self.root.clone()).command(&self.name);
         command.env("PYTHONHOME", self.root.join("usr")).env_remove("PYTHONPATH");
-        // Times are lost on the way to the guest, so that what is compiled has to hold without.
+        // The archive does not keep file times, so the compiled modules must not depend on them.
         command.args(["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]);
         command.args(["-x", &format!("/({})/", LEFT_OUT.join("|"))]);
         command.arg(self.own_modules()).args(MODULES.map(|of| self.root.join(of))).arg(&tests);
@@ -104,18 +105,18 @@ impl Python {
         Err(Failure::Vm(format!("{} cannot compile its modules:\n{said}", self.name)))
     }
 
-    /// The program, and the name that it has in the guest.
+    /// The program's path, and its name in the guest.
     pub(super) fn program(&self) -> (PathBuf, &str) {
         (self.root.join("usr/bin").join(&self.name), &self.name)
     }
 
-    /// What the tests start.
+    /// Programs that the tests start.
     pub(super) fn programs(&self) -> Vec<(PathBuf, &'static str)> {
         let of = |name| {
             let mut paths = ["usr/bin", "usr/sbin", "bin", "sbin"].iter();
             let path = paths.find_map(|folder| {
                 let path = self.root.join(folder).join(name);
-                // The packages have links among themselves, which lead nowhere here.
+                // The packages contain absolute links to each other, which do not resolve here.
                 path.is_file().then_some(path)
             });
             (path.unwrap_or_else(|| self.root.join(name)), name)
@@ -123,7 +124,7 @@ impl Python {
         PROGRAMS.into_iter().map(of).collect()
     }
 
-    /// Everything that the program reads: where it is, and where it has to be in the guest.
+    /// All files that the program reads: path here, and path in the guest.
     pub(super) fn files(&self) -> Result<Vec<(PathBuf, String)>, Failure> {
         let mut found = Vec::new();
         collect(&self.own_modules(), &format!("lib/{}", self.name), &mut found)?;
@@ -135,7 +136,7 @@ impl Python {
         Ok(found)
     }
 
-    /// The names of the tests' modules.
+    /// Names of the tests' modules.
     pub(super) fn test_modules(&self) -> Result<Vec<String>, Failure> {
         let names = files(&self.tests())?.into_iter().map(|path| name_of(&path));
         let module = |name: String| name.strip_suffix(".py").map(str::to_owned);
@@ -151,7 +152,7 @@ impl Python {
     }
 }
 
-/// Every file below a folder, but for those that nothing needs.
+/// Adds every file below a folder, except those that the guest does not need.
 fn collect(folder: &Path, inside: &str, found: &mut Vec<(PathBuf, String)>) -> Result<(), Failure> {
     for path in files(folder)? {
         let name = name_of(&path);

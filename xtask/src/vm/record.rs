@@ -1,34 +1,34 @@
-//! What a machine has done: its steps, its kernel's log, and how it ended.
+//! Record of a machine's run: its steps, its kernel's log, and the way it ended.
 
 use std::fmt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Begins a word of the first process about the steps; nothing else says it.
+/// First byte of the init process' lines about the steps; no other output starts with it.
 const MARK: u8 = 0o36;
 
-/// What is heard from the guest.
+/// An event in the guest's output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// A step begins.
+    /// A step has begun.
     Begin(String),
-    /// A step has ended, with this status.
+    /// A step has ended with this status.
     End(String, i32),
-    /// A line of the step that runs.
+    /// A line of output of the current step.
     Line(String),
-    /// All steps have been done that could be.
+    /// The guest has run all the steps that it could.
     Over,
 }
 
-/// Makes events of the guest's words.
+/// Parses the guest's output into events.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Whether an empty line came, which may belong to the mark that follows.
+    /// Whether the last line was empty. The line may belong to the mark that follows.
     empty: bool,
 }
 
 impl Reader {
-    /// What a line, with its end, tells.
+    /// Events of a line, given with its end.
     pub(super) fn take(&mut self, line: &[u8]) -> Vec<Event> {
         let text = String::from_utf8_lossy(line);
         let text = text.trim_end_matches(['\n', '\r']);
@@ -56,19 +56,19 @@ fn word(text: &str) -> Option<Event> {
     }
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
-    /// By itself.
+    /// It exited by itself.
     Itself(ExitStatus),
-    /// It was stopped, for its time was over.
+    /// It was killed at its time limit.
     Stopped,
     /// It was never waited for.
     Unknown,
 }
 
 impl Ended {
-    /// What is wrong with it, if anything is.
+    /// Description of the problem, if it did not succeed.
     pub(super) fn trouble(self) -> Option<String> {
         match self {
             Self::Itself(status) if status.success() => None,
@@ -79,31 +79,31 @@ impl Ended {
     }
 }
 
-/// A step that was begun.
+/// A step that has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
     pub(super) name: String,
-    /// Nothing if it has not ended.
+    /// Exit status; `None` if it has not ended.
     pub(super) status: Option<i32>,
-    /// What it has written.
+    /// Output.
     pub(super) output: String,
-    /// When it began, then how long it took.
+    /// Start time while the step runs, then its duration.
     pub(super) time: Duration,
 }
 
-/// What a machine has done.
+/// Record of a machine's run.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) steps: Vec<Done>,
-    /// Whether the guest came to its end.
+    /// Whether the guest ran to its end.
     pub(super) over: bool,
     /// The kernel's log.
     pub(super) log: String,
-    /// How QEMU ended.
+    /// End of QEMU's process.
     pub(super) machine: Ended,
-    /// What the devices saw that they should not have.
+    /// Problems that the devices reported.
     pub(super) problems: Vec<Problem>,
-    /// How the process that serves the devices ended, if there are any.
+    /// End of the process that serves the devices, if there are any.
     pub(super) device: Option<Ended>,
     pub(super) elapsed: Duration,
 }
@@ -123,7 +123,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Writes down what was heard `now`.
+    /// Records an event that happened at `now`.
     pub(super) fn note(&mut self, event: Event, now: Duration) {
         match (event, self.steps.last_mut()) {
             (Event::Begin(name), _) => {
@@ -138,12 +138,12 @@ impl Record {
                 step.output.push('\n');
             }
             (Event::Over, _) => self.over = true,
-            // Words between steps, and of nobody.
+            // Lines between steps, and ends of a step that is not the current one.
             (Event::End(..) | Event::Line(_), _) => {}
         }
     }
 
-    /// All that is wrong, beside steps that failed.
+    /// All problems other than failed steps.
     pub(super) fn troubles(&self) -> Vec<String> {
         let mut found = complaints(&self.log);
         if !self.over {
@@ -154,7 +154,7 @@ impl Record {
         }
         let problems = self.problems.iter().filter(|problem| !problem.is_meant());
         found.extend(problems.map(ToString::to_string));
-        // That it saw problems makes it fail; whether they matter was told by each.
+        // The devices' process fails if it reported problems. Those are judged one by one above.
         let told = !self.problems.is_empty();
         let trouble = self.device.and_then(Ended::trouble);
         if let Some(trouble) = trouble.filter(|_| !told || self.device == Some(Ended::Stopped)) {
@@ -164,16 +164,16 @@ impl Record {
     }
 }
 
-/// What a device saw that it should not have.
+/// A problem that a device reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Problem {
-    /// The step that was on.
+    /// The step that ran at the time.
     step: String,
     what: String,
 }
 
-/// Problems that come of what a step does on purpose: a driver that is taken away destroys queues
-/// that a program rings until it notices.
+/// Problems that a step causes on purpose: a removed driver destroys queues whose doorbells a
+/// program rings until it notices.
 const MEANT: [(&str, &str); 4] = [
     ("rmmod", "UnknownQp"),
     ("rmmod", "UnknownCq"),
@@ -193,7 +193,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems in a device's log, of which `marks` tell how long it was when each step began.
+/// Problems in a device's log. `marks` has the log's length at the beginning of each step.
 pub(super) fn problems(log: &str, marks: &[(usize, String)]) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -208,12 +208,11 @@ pub(super) fn problems(log: &str, marks: &[(usize, String)]) -> Vec<Problem> {
     found
 }
 
-/// A step in words.
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(0) => write!(f, "{} passed", self.name),
-            // 128 and SIGKILL, which is what timeout(1) ends with.
+            // 128 + SIGKILL, the status of timeout(1).
             Some(137) => write!(f, "{} did not end in time, or was killed", self.name),
             Some(status) => write!(f, "{} failed with status {status}", self.name),
             None => write!(f, "{} has not ended", self.name),
@@ -221,7 +220,7 @@ impl fmt::Display for Done {
     }
 }
 
-/// What a line of the kernel's log must not have: what, and a sentence about it.
+/// Text that no line of the kernel's log may contain, and a sentence about it.
 const COMPLAINTS: [&str; 14] = [
     "WARNING:",
     "BUG:",
@@ -239,13 +238,13 @@ const COMPLAINTS: [&str; 14] = [
     "Unknown symbol",
 ];
 
-/// Words of the driver's that tell of trouble.
+/// Words in the driver's messages that mean a problem.
 const DRIVER: [&str; 7] = ["failed", "error", "timeout", "leak", "bad ", "can't", "cannot"];
 
-/// What the suite does on purpose, as the driver reports it: a completion queue that overruns.
+/// Messages that a step provokes on purpose: the suite overruns a completion queue.
 const ON_PURPOSE: [(&str, &str); 1] = [("suite", "CQ error on CQN")];
 
-/// The lines of a kernel's log that tell of something wrong, each with the step that was on.
+/// Lines of a kernel's log that report a problem, each with the step that ran at the time.
 pub(super) fn complaints(log: &str) -> Vec<String> {
     let mut step = "the start";
     let mut found = Vec::new();

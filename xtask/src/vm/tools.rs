@@ -1,4 +1,5 @@
-//! Programs of this machine or of unpacked packages: QEMU, and what unpacks kernels and modules.
+//! Programs of this machine or of unpacked packages: QEMU, and the unpackers for kernels and
+//! modules.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::debian::root::Root;
 use crate::failure::Failure;
 
-/// How a kernel or a module may be packed: how it begins, and what unpacks it.
+/// Compression formats of kernels and modules: the first bytes, and the program that unpacks them.
 const PACKED: [(&[u8], &str); 4] = [
     (&[0xfd, b'7', b'z', b'X', b'Z'], "xz"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
@@ -15,16 +16,16 @@ const PACKED: [(&[u8], &str); 4] = [
     (&[0x1f, 0x8b], "gzip"),
 ];
 
-/// Programs in a folder of packages that were unpacked and not installed.
+/// Programs in a folder of packages that are unpacked, not installed.
 #[derive(Debug)]
 pub(super) struct Tools {
     root: Root,
-    /// Whether QEMU is this machine's own.
+    /// Whether to use this machine's own QEMU.
     own_qemu: bool,
 }
 
 impl Tools {
-    /// The packages that hold the tools, QEMU's first.
+    /// Packages that have the tools, QEMU's first.
     pub(super) const PACKAGES: [&str; 5] = ["qemu-system-x86", "xz-utils", "zstd", "lz4", "gzip"];
 
     /// Programs below `root`.
@@ -32,7 +33,7 @@ impl Tools {
         Self { root: Root::new(root), own_qemu }
     }
 
-    /// QEMU, with its firmware.
+    /// A command that starts QEMU with its firmware.
     pub(super) fn qemu(&self) -> Command {
         const QEMU: &str = "qemu-system-x86_64";
         if self.own_qemu {
@@ -45,7 +46,7 @@ impl Tools {
         command
     }
 
-    /// What is packed in `bytes`.
+    /// Unpacks `bytes`.
     pub(super) fn unpacked(&self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         let tool = PACKED.iter().find(|(magic, _)| bytes.starts_with(magic));
         let Some((_, tool)) = tool else {
@@ -63,7 +64,7 @@ impl Tools {
             .map_err(failed)?;
         let mut into = child.stdin.take().expect("it is piped");
         let output = std::thread::scope(|scope| {
-            // Both ends of a pipe of limited size need somebody who attends to them.
+            // A pipe has limited capacity: one thread must write while another reads.
             scope.spawn(move || into.write_all(bytes));
             child.wait_with_output()
         })

@@ -1,29 +1,29 @@
-//! The kernels of the machines, and where Debian has them.
+//! Kernels of the machines, and the Debian suites that have them.
 
-/// A kernel to run, of which Debian has many builds.
+/// A kernel version; Debian has many builds of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub(crate) enum Version {
-    /// The oldest that the provider supports
+    /// The oldest kernel that the provider supports
     #[value(name = "5.10")]
     V5_10,
-    /// Of Debian bookworm
+    /// Debian bookworm's kernel
     #[value(name = "6.1")]
     V6_1,
-    /// Of Debian trixie
+    /// Debian trixie's kernel
     #[value(name = "6.12")]
     V6_12,
-    /// The newest in trixie's backports
+    /// The newest kernel in trixie's backports
     Newest,
 }
 
-/// What is known of a kernel.
+/// Names and sources of a kernel.
 pub(super) struct Facts {
     pub(super) name: &'static str,
-    /// How the names of the packages that have this kernel's images begin.
+    /// Prefix of the names of the packages with this kernel's images.
     pub(super) image: &'static str,
-    /// Debian's suite that has this kernel.
+    /// Debian suite that has this kernel.
     pub(super) suite: &'static str,
-    /// Debian's release that the C programs are of.
+    /// Debian release that the C programs come from.
     pub(super) release: &'static str,
 }
 
@@ -36,18 +36,18 @@ impl Version {
             Self::V5_10 => ("5.10", "linux-image-5.10.", "bullseye", "bullseye"),
             Self::V6_1 => ("6.1", "linux-image-6.1.", "bookworm", "bookworm"),
             Self::V6_12 => ("6.12", "linux-image-6.12.", "trixie", "trixie"),
-            // The backports have no rdma-core: a machine that has their kernel has trixie's.
+            // The backports have no rdma-core: a machine with their kernel has trixie's.
             Self::Newest => ("newest", "linux-image-", "trixie-backports", "trixie"),
         };
         Facts { name, image, suite, release }
     }
 
-    /// As the command line has it.
+    /// Name on the command line.
     pub(super) const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Debian's release that the machine's C programs are of.
+    /// Debian release that the machine's C programs come from.
     pub(super) const fn release(self) -> &'static str {
         self.facts().release
     }

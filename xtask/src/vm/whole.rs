@@ -1,4 +1,4 @@
-//! The whole run: kernels and kinds of port, and one line of counts at the end.
+//! The whole run: all kernels and kinds of port, and one line of counts at the end.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use crate::ledger::pyverbs::{self, Told};
 use crate::provider::Provider;
 use crate::verbs;
 
-/// How many devices a machine has: two ends may be on one, or on two.
+/// Number of devices in a machine: the two ends of a test may use one or two.
 const HCAS: u32 = 2;
 
-/// Lines of a step that failed that are shown.
+/// Number of lines to show of a failed step's output.
 const SHOWN: usize = 30;
 
-/// Runs the machines that the arguments ask for.
+/// Runs the machines that the arguments select.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let begun = Instant::now();
     let machines = plan::machines(arguments.kernel, arguments.link, arguments.all);
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let device = device(arguments)?;
     let ethernet = machines.iter().any(|(_, link)| *link == Link::Eth);
-    // The machines of the other configurations run none of these.
+    // Machines with another receive configuration run none of our programs.
     let cyclic = arguments.receives.is_none_or(|receives| receives == Receives::Cyclic);
     let programs = OURS.iter().filter(|own| cyclic && (ethernet || !own.ethernet)).map(Own::build);
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let configuration = format!("{}{}", link.name(), receives.suffix());
             let name = format!("{} {configuration}", version.name());
             let folder = logs().join(format!("{}-{configuration}", version.name()));
-            // What is named runs, however long it takes.
+            // A step that the arguments name runs even if it takes long.
             let all = arguments.all || !arguments.only.is_empty();
             let mut steps = match receives {
                 Receives::Cyclic => plan::steps(version, link, &tests, all),
@@ -138,14 +138,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if troubles.is_empty() { Ok(()) } else { Err(Failure::Vm(troubles.join("\n  "))) }
 }
 
-/// What a machine with a kernel is made of; no other process changes the cache meanwhile.
+/// Parts of a machine with this kernel. The cache is locked meanwhile.
 fn fetch(version: Version, python: bool) -> Result<Parts, Failure> {
     let cache = cache()?;
     Parts::fetch(&cache, version)?.with_python(&cache, version, python)
 }
 
-/// What was fetched for a kernel, or what is said of one whose packages are not to be had: that one is
-/// passed over. All else that may go wrong is a failure.
+/// The fetched parts, or the message for a kernel whose packages cannot be fetched, which is
+/// skipped. All other errors are failures.
 fn or_skip<T>(version: Version, fetched: Result<T, Failure>) -> Result<Result<T, String>, Failure> {
     match fetched {
         Err(failure @ Failure::Unfetched(_)) => {
@@ -155,7 +155,7 @@ fn or_skip<T>(version: Version, fetched: Result<T, Failure>) -> Result<Result<T,
     }
 }
 
-/// Runs a machine, and tells of each step as it ends.
+/// Runs a machine and prints each step as it ends.
 fn follow(guest: &Guest<'_>, name: &str) -> Result<Record, Failure> {
     let mut began = Duration::ZERO;
     let mut lines: Vec<String> = Vec::new();
@@ -179,7 +179,7 @@ fn follow(guest: &Guest<'_>, name: &str) -> Result<Record, Failure> {
     })
 }
 
-/// Everything that was run as rows of the ledger; what was to run and did not is there as failed.
+/// Rows of the ledger for all steps of the run. An expected step that did not run is a failure.
 fn table(
     record: &Record,
     expected: &[&str],
@@ -235,7 +235,7 @@ fn table(
     rows
 }
 
-/// What rdma-core's tests have told.
+/// Results of rdma-core's tests.
 fn told(step: Option<&Done>) -> Vec<Told> {
     let (report, trouble) = match step {
         Some(step) if step.status == Some(0) => (step.output.as_str(), None),
@@ -245,7 +245,7 @@ fn told(step: Option<&Done>) -> Vec<Told> {
     pyverbs::told(report, trouble.as_deref())
 }
 
-/// Tests of rdma-core's that were skipped for a reason that is not known.
+/// Tests of rdma-core that were skipped for an unknown reason.
 fn unexplained(record: &Record) -> Vec<String> {
     let pyverbs = |step: &&Done| [PYVERBS, PYVERBS_OVER_OURS].contains(&step.name.as_str());
     let told: Vec<Told> =
@@ -256,13 +256,13 @@ fn unexplained(record: &Record) -> Vec<String> {
         .collect()
 }
 
-/// The cases that a step has written as JSON.
+/// Results of the cases that a step has printed as JSON.
 fn cases(step: &Done) -> Vec<Value> {
     let whole: Value = serde_json::from_str(&step.output).unwrap_or_default();
     whole["cases"].as_array().cloned().unwrap_or_default()
 }
 
-/// Rows in a line of counts.
+/// Counts of the rows' results, in one line.
 fn counts(rows: &[Value]) -> String {
     let count = |result: &str| rows.iter().filter(|row| row["result"] == result).count();
     format!("{} pass, {} fail, {} skip", count("pass"), count("fail"), count("skip"))

@@ -1,19 +1,20 @@
-//! Polling: the owner bit before the rest of the completion, and that before the consumer counter.
+//! Checks polling: the owner bit is read before the rest of the completion, and all of it before
+//! the consumer counter is stored.
 
 use super::walk::{Access, FROM_DEVICE, barrier, every_way, writes};
 use crate::asm::flow::is_call;
 use crate::asm::listing::Listing;
 
-/// Where the word with the owner bit is in a completion.
+/// Offset of the word with the owner bit in a completion.
 const OWNER: &str = "#60";
 
-/// The cut of the consumer counter to the bits that the device reads.
+/// Mask that cuts the consumer counter to the bits that the device reads.
 const COUNTER: &str = "#0xffffff";
 
-/// How many instructions may lie between two that belong together.
+/// Maximum distance of two instructions that belong together.
 const NEAR: usize = 8;
 
-/// What was read of a completion since the last barrier.
+/// The part of a completion that was read since the last barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Read {
     Nothing,
@@ -21,10 +22,10 @@ enum Read {
     Rest,
 }
 
-/// Whether on every way through a function a barrier comes between the owner bit and the rest of a
-/// completion, and between what was read last and the consumer counter.
+/// Checks every way through a function: a barrier comes between the owner bit and the rest of a
+/// completion, and between the last read and the consumer counter.
 ///
-/// A completion is followed by the register that its owner bit is read through.
+/// The state identifies a completion by the base register of the read of its owner bit.
 pub(super) fn in_order(listing: &Listing) -> Result<(), String> {
     let (mut rest, mut published) = (false, false);
     every_way(listing, (Read::Nothing, None), |at, (read, completion)| {
@@ -34,7 +35,7 @@ pub(super) fn in_order(listing: &Listing) -> Result<(), String> {
             return Ok((read, completion));
         }
         if is_call(text) && !text.contains("__aarch64_") {
-            // Registers from x19 on are as before.
+            // A call preserves x19 and the registers after it.
             return Ok((read, completion.filter(|base: &&str| saved(base))));
         }
         if is_publishing(listing, at)? {
@@ -66,12 +67,12 @@ pub(super) fn in_order(listing: &Listing) -> Result<(), String> {
     }
 }
 
-/// Whether a call leaves a register as it was.
+/// Whether a call preserves a register.
 fn saved(register: &str) -> bool {
     register[1..].parse::<u32>().is_ok_and(|number| number >= 19)
 }
 
-/// A big-endian word that is read at the place of the owner bit.
+/// Whether the access reads a big-endian word at the offset of the owner bit.
 fn is_owner(listing: &Listing, at: usize, access: &Access<'_>) -> bool {
     if access.store || access.size != 4 || access.offset != OWNER {
         return false;
@@ -88,7 +89,7 @@ fn is_owner(listing: &Listing, at: usize, access: &Access<'_>) -> bool {
     false
 }
 
-/// A store of a big-endian word with the bits of the consumer counter.
+/// Whether the instruction stores a big-endian word with the bits of the consumer counter.
 fn is_publishing(listing: &Listing, at: usize) -> Result<bool, String> {
     let Some(store) = Access::of(&listing.0[at].text)? else { return Ok(false) };
     let near = &listing.0[at.saturating_sub(NEAR)..at];

@@ -1,8 +1,8 @@
-//! Whether each barrier of the hot functions stands where the device needs it.
+//! Checks that the hot functions have each barrier that the device needs.
 //!
-//! An emulator on a processor of stronger memory order shows no barrier that is missing. So the machine
-//! code itself is looked at: on every way through a function, stores, loads and barriers have to come in
-//! the order that `mlx5_doorbell` promises.
+//! An emulator on a processor with a stronger memory order does not reveal a missing barrier. So
+//! this examines the machine code itself: on every way through a function, stores, loads and
+//! barriers must have the order that `mlx5_doorbell` promises.
 
 mod complete;
 mod post;
@@ -13,7 +13,7 @@ use super::toolchain::Toolchain;
 use crate::asm::listing::{Binutils, Listing, Names};
 use crate::failure::Failure;
 
-/// What a function has to keep.
+/// The order that a function must keep.
 enum Rule {
     /// Request, doorbell record, register.
     Send,
@@ -29,7 +29,7 @@ enum Rule {
     Poll,
 }
 
-/// The functions that are looked at, by the end of their path.
+/// Functions to examine, by the end of their path.
 const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "post", "inline8"], Rule::Send),
     (&["operations", "post", "sge"], Rule::Send),
@@ -41,9 +41,9 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "post", "inline8_shared"], Rule::Send),
     (&["operations", "post", "sge_shared"], Rule::Send),
     (&["operations", "post", "send_shared"], Rule::Send),
-    // What batches and lists end in: a list itself rings no doorbell.
+    // The end of batches and lists: a list itself rings no doorbell.
     (&["complete_rest"], Rule::Send),
-    // What these call.
+    // Functions that the ones above call.
     (&["register", "copy_blocks"], Rule::Copy),
     (&["register", "SharedBlueFlame", "write"], Rule::Register),
     (&["register", "SendRegister", "ring_wrapped"], Rule::Ring),
@@ -51,15 +51,15 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "receive", "post_srq_recv"], Rule::Receive),
     (&["operations", "receive", "recv"], Rule::Receive),
     (&["operations", "receive", "srq_recv"], Rule::Receive),
-    // What the first of these calls for any list. The other's list publishes also where it wrote nothing,
-    // so on one way there are no stores before its barrier.
+    // The common path of receive lists, which `recv` calls. The list of a shared receive queue also
+    // publishes if it wrote no WQE, so one way has no stores before its barrier.
     (&["mlx5_wqe", "receive", "queue", "ReceiveQueue", "post_list"], Rule::Receive),
     (&["operations", "poll", "one"], Rule::Poll),
     (&["operations", "poll", "many"], Rule::Poll),
     (&["operations", "poll", "one_shared"], Rule::Poll),
 ];
 
-/// Looks at the hot functions; answers what is wrong.
+/// Examines the hot functions; returns the faults.
 pub(super) fn examine(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
     let bench = build(toolchain, "mlx5-bench")?;
     let binutils = Binutils::aarch64(toolchain.binutils());
@@ -88,7 +88,7 @@ pub(super) fn examine(toolchain: &Toolchain) -> Result<Vec<String>, Failure> {
 pub(super) mod testing {
     use crate::asm::listing::{Instruction, Listing};
 
-    /// A listing of `;`-separated instructions; `cbz x0 >N` jumps to the N-th.
+    /// A listing of instructions separated by `;`, where `cbz x0 >N` jumps to the N-th.
     pub(super) fn listing(text: &str) -> Listing {
         let line = |line: &str| {
             let (text, jump) = match line.trim().split_once(" >") {

@@ -1,15 +1,16 @@
-//! Posting: a request before the doorbell record, and that before the register.
+//! Checks posting: the request is stored before the doorbell record, and the record before the
+//! register.
 
 use super::walk::{Access, TO_DEVICE, WRITE_COMBINING, barrier, every_way};
 use crate::asm::flow::is_call;
 use crate::asm::listing::Listing;
 
-/// What a function does in order.
+/// A step of a function, in the required order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// One store of so many bytes, and no other up to the next step.
+    /// One store of this size, and no other store until the next step.
     StoreOnly(u32),
-    /// Stores of at least so many bytes, and no shorter ones up to the next step.
+    /// Stores of at least this size, and no smaller one until the next step.
     Stores(u32),
     /// This barrier.
     Barrier(&'static str),
@@ -38,7 +39,7 @@ pub(super) const REGISTER: &[Step] = SEND.split_at(3).1;
 /// Record and register, after the request.
 pub(super) const RING: &[Step] = SEND.split_at(1).1;
 
-/// Functions that are called for some of the steps. Each is looked at itself.
+/// Functions that perform some of the steps. Each is examined itself.
 const CALLED: [(&str, &[Step]); 3] = [
     ("8register11copy_blocks", COPIES),
     ("8register15SharedBlueFlame5write", REGISTER),
@@ -46,11 +47,11 @@ const CALLED: [(&str, &[Step]); 3] = [
 ];
 
 /// Calls that store nothing for a device: atomic instructions, which may be calls on this
-/// architecture, and waiting for a lock.
+/// architecture, and the wait for a lock.
 const OTHER: [&str; 2] = ["__aarch64_", "mlx5_doorbell4lock13Lock"];
 
-/// Whether each way through a function does all the steps in order, or none that takes a barrier; at
-/// least one does them all.
+/// Checks that every way through a function performs all the steps in order, or none with a
+/// barrier, and that at least one way performs them all.
 pub(super) fn in_order(listing: &Listing, steps: &[Step]) -> Result<(), String> {
     let mut furthest = 0;
     every_way(listing, 0, |at, done| {
@@ -78,13 +79,13 @@ pub(super) fn in_order(listing: &Listing, steps: &[Step]) -> Result<(), String> 
     }
 }
 
-/// What an instruction does that the device can tell.
+/// An effect of an instruction that the device can observe.
 #[derive(Clone, Copy)]
 enum Event {
-    /// A store of so many bytes.
+    /// A store of this size.
     Store(u32),
     Barrier(&'static str),
-    /// A call of a function that does these steps.
+    /// A call of a function that performs these steps.
     Call(&'static [Step]),
 }
 
@@ -100,7 +101,7 @@ fn event(text: &str) -> Result<Option<Event>, String> {
     Ok(store.map(|store| Event::Store(store.size)))
 }
 
-/// How many steps are done after an event, where `done` were before it.
+/// Number of steps that are done after an event, where `done` were before it.
 fn advance(steps: &[Step], done: usize, event: Event) -> Result<usize, String> {
     let last = done.checked_sub(1).map(|last| steps[last]);
     let next = steps.get(done).copied();
@@ -114,7 +115,7 @@ fn advance(steps: &[Step], done: usize, event: Event) -> Result<usize, String> {
         // Another copy to the register.
         (Event::Call(COPIES), Some(Step::Stores(8)), _) => Ok(done),
         (Event::Store(size), Some(Step::Stores(least)), _) if size >= least => Ok(done),
-        // What only the CPU knows of, behind the last step.
+        // A store after the last step that only the CPU sees.
         (Event::Store(_), Some(Step::StoreOnly(_) | Step::Barrier(_)), None) => Ok(done),
         _ => Err(format!("comes after {last:?}, before {next:?}")),
     }

@@ -1,4 +1,4 @@
-//! The ways through a function, and what its instructions do.
+//! Follows the ways through a function and decodes its instructions.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,13 +6,13 @@ use std::hash::Hash;
 use crate::asm::flow::{goes_on, is_panic};
 use crate::asm::listing::{Instruction, Listing};
 
-/// The barriers that reach a device and have a place in the hot functions.
+/// The barriers toward a device that the hot functions may contain.
 pub(super) const TO_DEVICE: &str = "dmb oshst";
 pub(super) const FROM_DEVICE: &str = "dmb oshld";
 pub(super) const WRITE_COMBINING: &str = "dsb st";
 
-/// Follows every way from a function's start, through what it calls, to its returns. `step` says what a
-/// state becomes at an instruction, or what is wrong.
+/// Follows every way from a function's start to its returns. It does not follow calls. `step`
+/// returns the state after an instruction, or the fault.
 pub(super) fn every_way<S: Copy + Eq + Hash>(
     listing: &Listing,
     start: S,
@@ -33,7 +33,7 @@ pub(super) fn every_way<S: Copy + Eq + Hash>(
     Ok(())
 }
 
-/// The barrier that an instruction is, if it is one.
+/// The barrier, if the instruction is one.
 pub(super) fn barrier(text: &str) -> Result<Option<&'static str>, String> {
     if !text.starts_with("dmb") && !text.starts_with("dsb") {
         return Ok(None);
@@ -48,18 +48,18 @@ pub(super) fn barrier(text: &str) -> Result<Option<&'static str>, String> {
 /// A load or store.
 pub(super) struct Access<'a> {
     pub(super) store: bool,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u32,
     /// The first register that is loaded or stored.
     pub(super) register: &'a str,
     /// The register with the address.
     pub(super) base: &'a str,
-    /// What is in the brackets behind it.
+    /// The text in the brackets after it.
     pub(super) offset: &'a str,
 }
 
 impl<'a> Access<'a> {
-    /// The access that an instruction makes, but to the stack.
+    /// The memory access of an instruction; `None` if it has none or accesses the stack.
     pub(super) fn of(text: &'a str) -> Result<Option<Self>, String> {
         let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
         let store = name.starts_with("st");
@@ -91,7 +91,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Whether an instruction writes a register, by any of its names.
+/// Whether an instruction writes a register, under any of its names.
 pub(super) fn writes(text: &str, register: &str) -> bool {
     let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
     let same = |other: &str| other.get(1..) == register.get(1..) && !other.starts_with('#');

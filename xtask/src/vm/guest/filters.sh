@@ -1,17 +1,19 @@
-# What an interface takes from the wire: end 0 sends, and end 1 counts the frames that it got, those that its
-# flow tables had no entry for, and those that its port got and the function did not. Needs network.sh, and in
-# KEEPER what keeps frames for others away: the interface's tables, or a switch before its function.
+# Functions for the steps that check an interface's filters. End 0 sends; end 1 counts the frames
+# that it got, those that its flow tables had no entry for, and those that its port got and its
+# function did not. Needs network.sh, and KEEPER: "tables" if the interface's flow tables drop
+# frames for other stations, or "switch" if a switch before its function does.
 
-# Programs of iproute2, which can do more than busybox's of the same names.
+# Programs of iproute2, which have more features than busybox's of the same names.
 IPROUTE=/guest/iproute
 
-# Where the kernel shows what it knows of devices.
+# The kernel's debugfs.
 DEBUG=/sys/kernel/debug
 
 # An address of no station.
 NOBODY=02:00:00:00:00:77
 
-# Has nobody but the steps send: IPv6 speaks up by itself, and so does who looks for an address.
+# Stops all traffic other than the steps': disables IPv6, which sends by itself, and sets the
+# neighbours' addresses, so that no end has to resolve one.
 quiet() {
     [ -d $DEBUG/mlx5 ] || mount -t debugfs debugfs $DEBUG || return 1
     for end in 0 1; do
@@ -20,7 +22,7 @@ quiet() {
     done
 }
 
-# Takes that back.
+# Undoes `quiet`.
 aloud() {
     for end in 0 1; do
         name=$(interface $end)
@@ -32,10 +34,10 @@ aloud() {
 
 mac() { inside "$1" ip link show dev "$(interface "$1")" | sed -n 's/.*link.ether \([0-9a-f:]*\).*/\1/p'; }
 
-# Tells an end who has an address: knows END ADDRESS MAC [INTERFACE]
+# Sets a station's address in an end's table: knows END ADDRESS MAC [INTERFACE]
 knows() { inside "$1" arp -i "${4:-$(interface "$1")}" -s "$2" "$3"; }
 
-# Sends so many frames, which nobody answers: frames COUNT MAC [VLAN]
+# Sends frames that no station answers: frames COUNT MAC [VLAN]
 frames() {
     unanswered=10.9.${3:-0}.77
     knows 0 "$unanswered" "$2" ${3:+"vlan$3"} || return 1
@@ -48,20 +50,22 @@ frames() {
     [ $? -eq 1 ]
 }
 
-# Checks how many frames end 1 got since `remember`, how many were for others, and how many of those for itself
-# had a tag that its tables had no entry for: took COUNT OTHERS [TAGGED]
+# Checks the frames at end 1 since `remember`: the number that it got, the number for other
+# stations, and the number for itself with a tag that its tables had no entry for: took COUNT OTHERS
+# [TAGGED]
 took() {
     case $KEEPER in
         tables) missed=$(($2 + ${3:-0})) kept=0 ;;
         switch) missed=${3:-0} kept=$2 ;;
     esac
-    # Its answer comes behind all that was sent before.
+    # The answer comes after all frames that were sent before.
     inside 0 ping -q -c 1 -W 10 10.9.0.2 >/dev/null || return 1
     wait_for 20 at_least 1 rx_packets $(($1 + 1))
     counted 1 rx_packets -eq $(($1 + 1)) && counted 1 rx_steer_missed_packets -eq $missed && kept_away $kept
 }
 
-# Checks how many frames reached the port of end 1 since `remember`, and not its function: kept_away COUNT
+# Checks the number of frames since `remember` that reached the port of end 1 and not its function:
+# kept_away COUNT
 kept_away() {
     there rx_packets_phy || return 1
     away=$(grown 1 rx_packets_phy)
@@ -76,7 +80,7 @@ kept_away() {
     fi
 }
 
-# Whether end 1 has a counter: one that is not there never grows.
+# Whether end 1 has a counter: a missing one would never grow.
 there() {
     if ! grep -q "^ *$1: " /run/counted1; then
         echo "no counter $1"
@@ -86,9 +90,9 @@ there() {
 
 at_least() { [ "$(grown "$1" "$2")" -ge "$3" ]; }
 
-# What the device has of a function's context, from the promiscuous flags on, in hexadecimal: context END KIND.
-# KIND is 0 for the list of unicast addresses, 1 for multicast, 2 for VLANs. The kernel sends any command of the
-# firmware's for whoever may write here; this is QUERY_NIC_VPORT_CONTEXT.
+# Prints the device's context of a function in hexadecimal, from the promiscuous flags on: context
+# END KIND. KIND is 0 for the list of unicast addresses, 1 for multicast, 2 for VLANs. The kernel
+# sends any firmware command that root writes into this file; this one is QUERY_NIC_VPORT_CONTEXT.
 context() {
     door=$DEBUG/mlx5/$(basename "$(readlink "/sys/class/infiniband/mlx5_$1/device")")/cmd
     printf "\\007\\124\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\00$2\\0\\0\\0" >"$door/in" &&
@@ -96,16 +100,17 @@ context() {
     od -A n -v -t x1 "$door/out" | tr -d ' \n' | cut -c 513-
 }
 
-# The entries of such a list, each in a line of sixteen digits.
+# Prints the entries of such a list, one of sixteen digits per line.
 list() {
     whole=$(context "$1" "$2")
     length=$((0x$(echo "$whole" | cut -c 5-8) & 0xfff))
     echo "$whole" | cut -c 33- | sed 's/.\{16\}/&\n/g' | head -n $length
 }
 
-# Whether an address, or a VLAN of three digits, is in it: listed END KIND WHAT
+# Whether an address, or a VLAN of three digits, is in the list: listed END KIND WHAT
 listed() { list "$1" "$2" | grep -q -x -e "0000$(echo "$3" | tr -d :)" -e "00000${3}00000000"; }
 unlisted() { ! listed "$@"; }
 
-# Whether a function's promiscuous flags are these: 4 for all unicast frames, 2 for all multicast, 1 for all.
+# Whether a function has these promiscuous flags: 4 for all unicast frames, 2 for all multicast, 1
+# for all.
 flagged() { [ $((0x$(context "$1" 0 | cut -c 1-2) >> 5)) -eq "$2" ]; }

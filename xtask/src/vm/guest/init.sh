@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The machine's first process: does the steps in order and says how each ended, on the second serial
-# port; the first one has the kernel's log. Then it switches the machine off, whatever happened.
+# The machine's first process. Runs the steps in order and reports the status of each on the second
+# serial port; the first port has the kernel's log. Then it switches the machine off in any case.
 
 /bin/busybox mkdir -p /dev /proc /sys /tmp /run /root
 /bin/busybox mount -t devtmpfs dev /dev

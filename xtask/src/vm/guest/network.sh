@@ -1,25 +1,25 @@
-# What the steps about the kernel's network interfaces have in common. Two devices, the interface of each
-# in a network namespace of its own: all that goes from one to the other goes over the simulated wire.
+# Functions for the steps that use the kernel's network interfaces. Each of the two devices has its
+# interface in a network namespace of its own, so all traffic between them uses the simulated wire.
 
-# The port that receivers listen at: 5001, which is 1389 in hexadecimal.
+# Port of the receivers: 5001, which is 1389 in hexadecimal.
 PORT=5001
 RECEIVING=':1389 [0:]* 0A'
 
-# Runs something in the namespace of an end: inside END WHAT...
+# Runs a command in the namespace of an end: inside END COMMAND...
 inside() {
     space=$(cat "/run/namespace$1")
     shift
     nsenter -t "$space" -n "$@"
 }
 
-# The name of an end's interface.
+# Prints the name of an end's interface.
 interface() { cat "/run/interface$1"; }
 
 # Whether both interfaces are in namespaces of their own.
 is_apart() { elsewhere "$(cat /run/namespace1 2>/dev/null)" 2>/dev/null; }
 
-# Puts the interfaces of both devices in namespaces of their own, with addresses 10.9.0.1 and fd09::1 at
-# end 0 and so on.
+# Moves the interfaces of both devices to namespaces of their own, with addresses 10.9.0.1 and
+# fd09::1 at end 0 and so on.
 apart() {
     for end in 0 1; do
         netdev=$(netdev_of $end)
@@ -45,7 +45,7 @@ elsewhere() { [ -e "/proc/$1/ns/net" ] && [ "$(readlink /proc/$1/ns/net)" != "$(
 carried() { inside "$1" ip link show dev "$(interface "$1")" | grep -q LOWER_UP; }
 has_netdev() { [ -n "$(netdev_of "$1")" ]; }
 
-# Brings the interfaces back, and has them up as they were.
+# Moves the interfaces back, and brings them up as before.
 together() {
     for end in 0 1; do
         kill "$(cat /run/namespace$end)" && rm /run/namespace$end || return 1
@@ -54,7 +54,7 @@ together() {
     ready
 }
 
-# Sets what both interfaces do: both_ends WHAT... with INTERFACE where its name goes
+# Runs a command for both interfaces: both_ends COMMAND... with INTERFACE in place of the name
 both_ends() {
     for end in 0 1; do
         inside $end $(echo "$*" | sed "s/INTERFACE/$(interface $end)/") || return 1
@@ -69,19 +69,19 @@ both_stride() {
     done
 }
 
-# Remembers what both interfaces have counted.
+# Saves the counters of both interfaces.
 remember() {
     for end in 0 1; do inside $end ethtool -S "$(interface $end)" >/run/counted$end || return 1; done
 }
 
-# How much a counter has grown since: grown END COUNTER
+# Prints the growth of a counter since then: grown END COUNTER
 grown() {
     before=$(sed -n "s/^ *$2: //p" "/run/counted$1")
     now=$(inside "$1" ethtool -S "$(interface "$1")" | sed -n "s/^ *$2: //p")
     echo $((now - before))
 }
 
-# Checks how counters have grown since: counted END COUNTER COMPARISON NUMBER
+# Checks the growth of a counter: counted END COUNTER COMPARISON NUMBER
 counted() {
     found=$(grown "$1" "$2")
     echo "end $1: $2 $found"
@@ -91,7 +91,7 @@ counted() {
     fi
 }
 
-# Checks that nothing went wrong on the way.
+# Checks that no queue had an error.
 no_errors() {
     for end in 0 1; do
         for name in tx_cqe_err rx_wqe_err tx_recover rx_recover; do
@@ -100,24 +100,24 @@ no_errors() {
     done
 }
 
-# What is sent: ten megabytes by chance, and the first two of them.
+# Creates the files to send: ten megabytes of random data, and the first two of them.
 patterns() {
     [ -e /tmp/two ] && return
     dd if=/dev/urandom of=/tmp/ten bs=1000000 count=10 2>/dev/null || return 1
     head -c 2000000 /tmp/ten >/tmp/two
 }
 
-# Ten times the ten megabytes.
+# Creates a file with ten times the ten megabytes.
 repeated() {
     patterns && for copy in 1 2 3 4 5 6 7 8 9 10; do cat /tmp/ten; done >/tmp/hundred
 }
 
 receives() { inside "$1" cat /proc/net/tcp /proc/net/tcp6 | grep -q "$RECEIVING"; }
 
-# Sends a file over TCP, of which the other end compares every byte: moved FROM TO ADDRESS FILE
+# Sends a file over TCP; the receiver compares every byte: moved FROM TO ADDRESS FILE
 moved() {
     patterns || return 1
-    # Who receives has something to wait for, or the other end would be told that it is done.
+    # The receiver's input stays open, since nc would otherwise tell the sender that it is done.
     [ -e /tmp/nothing ] || mkfifo /tmp/nothing
     inside "$2" sh -c "nc -l -p $PORT <>/tmp/nothing | cmp - '$4'" >/tmp/moved.out 2>&1 &
     receiver=$!
@@ -135,8 +135,8 @@ moved() {
 # Whether iperf3 listens at its port, 5201, which is 1451 in hexadecimal.
 streams() { inside "$1" cat /proc/net/tcp /proc/net/tcp6 | grep -q ':1451 [0:]* 0A'; }
 
-# Sends so many bytes with iperf3: streamed FROM TO ADDRESS BYTES. Little is on its way at a time, because
-# what is when the last byte was written counts as sent, and may never arrive.
+# Sends bytes with iperf3: streamed FROM TO ADDRESS BYTES. The window is small, because iperf3
+# counts data in flight after the last write as sent, and such data may never arrive.
 streamed() {
     inside "$2" iperf3 --server --one-off >/tmp/server.out 2>&1 &
     server=$!
@@ -150,14 +150,15 @@ streamed() {
     [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
 }
 
-# Frames of the capture that tcpdump finds: found WHAT...
+# Prints the frames of the capture that match: found EXPRESSION...
 found() { tcpdump -Z root -n -v -r /tmp/capture.pcapng "$@" 2>/tmp/tcpdump.err; }
 
-# Whether either end of a connection has said in the capture that it is done.
+# Whether both ends of a connection have sent a FIN in the capture.
 both_done() { [ "$(found 'tcp[tcpflags] & tcp-fin != 0' | grep -c Flags)" -ge 2 ]; }
 
-# Captures what the first device sends and receives while a ping and so many bytes go from end 0 to end 1:
-# no more than there are buffers for, so that none may be lost. Judged by tcpdump, sums included.
+# Captures the frames that the first device sends and receives during a ping and a transfer from end
+# 0 to end 1. They are no more than there are buffers for, so that none may be lost. Checks the
+# capture with tcpdump, including checksums.
 captured() {
     patterns && head -c 300000 /tmp/ten >/tmp/some || return 1
     mlx5 capture --device mlx5_0 -w /tmp/capture.pcapng 2>/tmp/capture.out &
@@ -170,7 +171,7 @@ captured() {
     status=$?
     cat /tmp/capture.out
     echo "capture: status $status"
-    # Where the kernel tells how many packets found no buffer, it is none.
+    # If the kernel reports the number of packets that found no buffer, it must be zero.
     [ $went -eq 0 ] && [ $status -eq 0 ] && grep -q ' 0 dropped\|does not tell' /tmp/capture.out || return 1
     requests=$(found 'icmp[icmptype] == icmp-echo' | grep -c 'echo request')
     replies=$(found 'icmp[icmptype] == icmp-echoreply' | grep -c 'echo reply')
@@ -184,17 +185,18 @@ captured() {
         [ $longer -eq 0 ] && [ $wrong -eq 0 ]
 }
 
-# The sum of the numbers that come in, one in a line.
+# Prints the sum of the numbers on standard input, one per line.
 sum_of() { sum=0; while read -r number; do sum=$((sum + number)); done; echo $sum; }
 
-# The program of a command, behind the assignments before it.
+# Prints the program of a command, after the assignments before it.
 program_of() {
     for word in $1; do
         case $word in *=*) ;; *) echo "$word" && return ;; esac
     done
 }
 
-# A program of the connection manager at either end: managed SERVER CLIENT. The server is at end 1.
+# Runs a program of the connection manager at each end: managed SERVER CLIENT. The server is at end
+# 1.
 managed() {
     serving=$(program_of "$1")
     inside 1 sh -c "exec env $1" >/tmp/server.out 2>&1 &
@@ -212,7 +214,7 @@ managed() {
     [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
 }
 
-# An HTTP server without the kernel, at end 1, from which the kernel's TCP at end 0 fetches a page:
+# Runs an HTTP server without the kernel at end 1; the kernel's TCP at end 0 fetches a page from it:
 # served SERVER ADDRESS
 served() {
     $1 >/tmp/server.out 2>&1 &
@@ -226,7 +228,7 @@ served() {
     [ $fetched -eq 0 ] && [ "$(grep -c 'of a page that no kernel has sent' /tmp/page)" -eq 20 ]
 }
 
-# Whether a program sleeps until something comes.
+# Whether a program sleeps until an event.
 waits() {
     for process in $(pidof "$1"); do
         grep -q -E 'futex|ucma_get_event|poll' "/proc/$process/wchan" && return

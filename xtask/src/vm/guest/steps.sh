@@ -1,15 +1,15 @@
-# What steps have in common. Each step reads this first.
+# Functions for all steps. Each step reads this file first.
 
 . /guest/machine
 
-# Loads the modules, each behind what it needs.
+# Loads the modules, each after its dependencies.
 load() {
     for module in $(cat /guest/modules); do
         insmod "/guest/modules.d/$module" || return 1
     done
 }
 
-# Waits for something to become true: wait_for SECONDS WHAT...
+# Waits until a command succeeds: wait_for SECONDS COMMAND...
 wait_for() {
     limit=$(($(date +%s) + $1))
     shift
@@ -28,7 +28,7 @@ addressed() { ip -6 addr show dev "$1" | grep -q 'inet6 fe80.*scope link *$'; }
 gid_of() { cat "/sys/class/infiniband/mlx5_$1/ports/1/gids/$2" 2>/dev/null; }
 ipv4_gid() { cat /sys/class/infiniband/mlx5_$1/ports/1/gids/* 2>/dev/null | grep -q '0000:ffff:0a00'; }
 
-# Brings every port up, with addresses where it is an Ethernet port.
+# Brings every port up, with addresses if it is an Ethernet port.
 ready() {
     hca=0
     while [ $hca -lt "$HCAS" ]; do
@@ -47,8 +47,8 @@ ready() {
     if [ "$LINK" = eth ]; then neighbours; fi
 }
 
-# Tells every interface where the others are. All are in one namespace here, and a kernel does not answer when
-# it is asked for one of its own addresses from another of them.
+# Sets the addresses of the other interfaces at every interface. All are in one namespace here, and
+# a kernel does not answer a request of one of its own interfaces for the address of another.
 neighbours() {
     for here in $(seq 0 $((HCAS - 1))); do
         for there in $(seq 0 $((HCAS - 1))); do
@@ -59,10 +59,10 @@ neighbours() {
     done
 }
 
-# The network interface of a device.
+# Prints the network interface of a device.
 netdev_of() { ls "/sys/class/infiniband/mlx5_$1/device/net" 2>/dev/null | grep . | head -n 1; }
 
-# Two programs that talk to each other: both SERVER CLIENT. The server's words come first.
+# Runs two programs that communicate: both SERVER CLIENT. Prints the server's output first.
 both() {
     sh -c "$1" >/tmp/server.out 2>&1 &
     server=$!
@@ -79,10 +79,11 @@ both() {
     [ $client_status -eq 0 ] && [ $server_status -eq 0 ]
 }
 
-# Whether somebody listens at the port that all these programs use, 18515, which is 4853 in hexadecimal.
+# Whether a process listens at the port that all these programs use, 18515, which is 4853 in
+# hexadecimal.
 listening() { cat /proc/net/tcp /proc/net/tcp6 | grep -q ':4853 [0:]* 0A'; }
 
-# The place of a device's IPv4 address for RoCE v2 in its table.
+# Prints the index of a device's IPv4 address for RoCE v2 in its table.
 gid_index() {
     for gid in /sys/class/infiniband/mlx5_$1/ports/1/gids/*; do
         index=${gid##*/}
@@ -93,10 +94,10 @@ gid_index() {
     done
 }
 
-# Whether a program of ours still does its work.
+# Whether one of our programs still works.
 ours_works() { mlx5 pingpong --device mlx5_0 -n 20 --events; }
 
-# Starts a program that goes on for long, in the background, and waits until it does.
+# Starts a program that runs for long in the background, and waits until it works.
 started() {
     sh -c "exec $1" >/tmp/started.out 2>&1 &
     pid=$!
@@ -105,13 +106,13 @@ started() {
     return 1
 }
 
-# Whether a process has had a tenth of a second of the processor's time.
+# Whether a process has had a tenth of a second of processor time.
 busy() {
     set -- $(cat "/proc/$1/stat")
     [ $((${14} + ${15})) -ge 10 ]
 }
 
-# Kills a program in the midst of its work.
+# Kills a program in the middle of its work.
 killed() {
     started "$1" || return 1
     kill -9 $pid
@@ -119,8 +120,8 @@ killed() {
     [ $? -eq 137 ]
 }
 
-# Takes the device away from a program that uses it: the program has to say so and to end.
-# removed PROGRAM HOW BACK: HOW takes the device away, and BACK brings it back.
+# Removes the device from a program that uses it: the program must report that and end. removed
+# PROGRAM HOW BACK: HOW removes the device, and BACK brings it back.
 removed() {
     started "$1" || return 1
     $2 || return 1
@@ -136,8 +137,8 @@ removed() {
     [ $status -eq 1 ] && grep -q 'device is gone' /tmp/started.out
 }
 
-# Takes the device away from a process that holds memory and queues, and brings it back, four times: the
-# process may not grow. replugged HOW BACK, as for removed.
+# Removes the device from a process that has memory and queues, and brings it back, four times: the
+# process must not grow. replugged HOW BACK, as for removed.
 replugged() {
     mlx5-conformance --device mlx5_0 --replug 4 >/tmp/replug.out 2>&1 &
     pid=$!
@@ -158,16 +159,16 @@ replugged() {
     [ $status -eq 0 ] && ours_works
 }
 
-# Whether the process has said something, or has ended without.
+# Whether the process has printed a line that starts with this text.
 told() { grep -q "^$1" /tmp/replug.out; }
 
 take_driver() { rmmod mlx5_ib; }
 give_driver() { insmod /guest/modules.d/mlx5_ib; }
-# Which function is mlx5_0 depends on the order in which the driver came to them when it was loaded.
+# The number of mlx5_0's function depends on the order in which the driver found the functions.
 take_function() { echo 1 >/sys/class/infiniband/mlx5_0/device/remove; }
 give_function() { echo 1 >/sys/bus/pci/rescan; }
 
-# Kills one of two programs that talk to each other: the other has to find out and to end.
+# Kills one of two programs that communicate: the other must notice and end.
 peer_killed() {
     mlx5 pingpong --device mlx5_1 --listen >/tmp/server.out 2>&1 &
     server=$!
@@ -181,10 +182,10 @@ peer_killed() {
     [ $status -eq 1 ] && ours_works
 }
 
-# Whether a child has ended, though nobody has waited for it yet.
+# Whether a child has ended, even if no process has waited for it yet.
 ended() { ! [ -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status"; }
 
-# Unloads what load has loaded, the last first.
+# Unloads the modules that load has loaded, the last one first.
 unload() {
     for module in $(sed '1!G;h;$!d' /guest/modules); do
         rmmod "$module" || return 1
