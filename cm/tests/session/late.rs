@@ -91,7 +91,7 @@ struct LateFile {
 impl DeviceFile for LateFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         self.late.work();
-        // SAFETY: the caller's contract is that of the file.
+        // SAFETY: the caller promises a valid `header` and attributes; they pass on unchanged.
         let answer = unsafe { self.file.ioctl(header) };
         self.late.work();
         answer
@@ -106,7 +106,8 @@ impl DeviceFile for LateFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that an ioctl of this file, which passed on too, created
+        // `fd`.
         unsafe { self.file.event_file(fd) }
     }
 }
