@@ -66,6 +66,7 @@
 //! A future waits as long as the device takes; the executor may set a limit, and drop it. A pump
 //! has its own limit once its hub is shut down: [`Pump::shutdown_timeout`].
 //!
+//! # Allocations
 //! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, except
 //! for the line of tasks that wait for room, the list of tasks to wake, and additional slots while
 //! futures leave the results of a full queue untaken. Line and slots never shrink.
