@@ -76,6 +76,7 @@
 //! and one side of its slots for each step of a request. Wakers and kept values are called and
 //! dropped without a lock.
 //!
+//! # Features
 //! `tokio` is off by default. It adds `Pump::drive`, the pump as a future that tokio runs, and
 //! `Readable` with its stream `Found`, for any descriptor that a task waits for: a completion
 //! channel, a listener, a `DeviceWatcher`. `cargo doc --open --all-features -p mlx5-async` shows
