@@ -177,8 +177,8 @@ pub enum FailedBecause {
     Lost(Ended),
     /// Its shared receive queue was destroyed before a completion arrived.
     Unused,
-    /// The device took this receive request of a shared queue for a queue pair that was destroyed or
-    /// reset before the pump had polled the completion.
+    /// The device took this receive request of a shared queue for a queue pair that was destroyed
+    /// or reset before the pump had polled the completion.
     Discarded,
 }
 

@@ -119,8 +119,8 @@ impl Hub {
         self.registry.stop();
     }
 
-    /// Returns the stream of the device's events. The pump reads them; if several streams exist, each
-    /// event goes to one of them.
+    /// Returns the stream of the device's events. The pump reads them; if several streams exist,
+    /// each event goes to one of them.
     pub fn device_events(&self) -> DeviceEvents {
         self.registry.events().streams += 1;
         DeviceEvents { registry: Arc::clone(&self.registry), place: Place::default() }

@@ -92,7 +92,8 @@ impl Line {
         }
     }
 
-    /// Enters the line, or stays in it. Returns the former waker, to be dropped when no lock is held.
+    /// Enters the line, or stays in it. Returns the former waker, to be dropped when no lock is
+    /// held.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Ticket,

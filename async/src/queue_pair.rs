@@ -167,8 +167,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         Ok(Request::new(&self.shared().receive, slot))
     }
 
-    /// Posts a receive request whose completion goes to [`AsyncQueuePair::receives`]. Waits while the
-    /// queue is full.
+    /// Posts a receive request whose completion goes to [`AsyncQueuePair::receives`]. Waits while
+    /// the queue is full.
     pub async fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.receive_in_turn(keep, sge, To::Stream).await.map(drop)
     }

@@ -178,8 +178,8 @@ impl<K> AsyncSharedReceiveQueue<K> {
         Ok(Request::new(&self.shared.slots, slot))
     }
 
-    /// Posts a receive request whose completion goes to [`AsyncSharedReceiveQueue::receives`]. Waits
-    /// while the queue is full.
+    /// Posts a receive request whose completion goes to [`AsyncSharedReceiveQueue::receives`].
+    /// Waits while the queue is full.
     pub async fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.in_turn(keep, sge, To::Stream).await.map(drop)
     }

@@ -52,8 +52,8 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Resolves address and route with an identifier of one's own, alone on its channel: for options
-    /// that [`connect`] does not set, such as a source address or the type of service.
+    /// Resolves address and route with an identifier of one's own, alone on its channel: for
+    /// options that [`connect`] does not set, such as a source address or the type of service.
     pub fn resolve(
         channel: EventChannel,
         id: Id,

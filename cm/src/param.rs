@@ -58,8 +58,8 @@ impl<'a> ConnectParam<'a> {
         Self { private_data, ..self }
     }
 
-    /// Reads and atomics of the peer that this end answers at a time. Default: 16. Not more than the
-    /// device supports.
+    /// Reads and atomics of the peer that this end answers at a time. Default: 16. Not more than
+    /// the device supports.
     pub const fn responder_resources(self, responder_resources: u8) -> Self {
         Self { responder_resources, ..self }
     }

@@ -31,8 +31,8 @@ where
     rig.hub.adopt(qp).unwrap()
 }
 
-/// Queue pairs that are connected: one that receives from the shared queue, and its peer, which does
-/// not.
+/// Queue pairs that are connected: one that receives from the shared queue, and its peer, which
+/// does not.
 fn connected<R: Send + 'static>(
     rig: &Rig,
     srq: &AsyncSharedReceiveQueue<R>,

@@ -1,10 +1,10 @@
-//! Sessions on a device that takes its time: it works a little before and after each call of the driver
-//! into the kernel, so that something may complete at every step of stopping and of resetting. Three
-//! queue pairs take from one shared receive queue, whose receives complete in another order than they
-//! were posted in.
+//! Sessions on a device that takes its time: it works a little before and after each call of the
+//! driver into the kernel, so that something may complete at every step of stopping and of
+//! resetting. Three queue pairs take from one shared receive queue, whose receives complete in
+//! another order than they were posted in.
 //!
-//! The model is that of `model.rs`: a request is done once, or reported once as not done. After that
-//! nothing completes of it. A message arrives at most once, whole, in one buffer.
+//! The model is that of `model.rs`: a request is done once, or reported once as not done. After
+//! that nothing completes of it. A message arrives at most once, whole, in one buffer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -173,8 +173,8 @@ impl Model {
         assert!(self.receives.insert(number, self.received).is_none());
     }
 
-    /// A completion that was polled, by `stop` of a queue pair or by hand. `stop` reports the requests of
-    /// that queue pair which are not done.
+    /// A completion that was polled, by `stop` of a queue pair or by hand. `stop` reports the
+    /// requests of that queue pair which are not done.
     fn note(&mut self, wc: &WorkCompletion<'_>, stopping: Option<u32>) {
         let (seed, wr_id) = (self.seed, wc.wr_id());
         if wr_id & RECEIVE != 0 {
