@@ -146,8 +146,8 @@ pub unsafe extern "C" fn init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the caller promises that `context` is open, `wc` is readable, and so is `grh` if the
-    // completion has one and that `attr` is writable.
+    // SAFETY: the caller promises that `context` is open, that `wc` is readable, and that `grh` is
+    // readable if the completion has one.
     let found = unsafe { to_sender(ContextObject::of(context), port_num, wc, grh) };
     // SAFETY: the caller promises that `attr` is writable.
     zero_or_minus_one(found.map(|path| unsafe { attr.write(attributes(&path)) }))

@@ -207,8 +207,8 @@ unsafe fn create(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> Verb<*mut ibv_flo
 /// The operation of `ibv_create_flow`.
 ///
 /// # Safety
-/// `qp` was not destroyed; `attr` is readable, with as many specifications behind it as it says;
-/// what they name exists.
+/// `qp` was not destroyed; `attr` is readable and followed by as many specifications as it says,
+/// whose objects exist.
 pub unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> *mut ibv_flow {
     // SAFETY: the caller promises that `qp` was not destroyed, and that `attr` is readable with its
     // specifications, whose objects exist.

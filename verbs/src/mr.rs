@@ -316,7 +316,7 @@ pub unsafe extern "C" fn advise_mr(
             return Err(Refusal::NOT_SUPPORTED);
         }
         let count = if list.is_null() { 0 } else { count as usize };
-        // SAFETY: the caller promises that `pd` exists and `list` has `count` entries.
+        // SAFETY: the caller promises that `pd` exists and that `list` has `count` entries.
         let (context, handle, list) =
             unsafe { (PdObject::context(pd), (*pd).handle, entries(list, count)) };
         let ranges: Vec<_> = list

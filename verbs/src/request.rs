@@ -61,8 +61,8 @@ pub(crate) struct Requests<W>(*mut W);
 
 impl<W> Requests<W> {
     /// # Safety
-    /// `list` is NULL or a request; so is what each of them names as the next. They are there as
-    /// long as the value is used.
+    /// `list` is NULL or a request, and so is the next entry that each of them names. They exist
+    /// while the value is used.
     pub(crate) unsafe fn of(list: *mut W) -> Self {
         Self(list)
     }

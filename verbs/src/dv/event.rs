@@ -71,7 +71,7 @@ pub unsafe extern "C" fn obj_query_async(
     wr_id: u64,
     answers: *mut mlx5dv_devx_cmd_comp,
 ) -> c_int {
-    // SAFETY: the caller promises that `obj` and that `answers` were not destroyed and `input` is
+    // SAFETY: the caller promises that `obj` and `answers` were not destroyed, and that `input` is
     // readable for its length.
     let asked = unsafe {
         let (this, answers) = (DevxObject::of(obj), &*answers.cast::<AnswersObject>());
