@@ -1,14 +1,15 @@
-//! What a request costs, by the way in which the pump runs: nanoseconds from before it is posted until
-//! its task has the result, one at a time and sixteen at a time. Every way is measured in turn, there and
-//! back, many times over: a row has the medians of its times, and of its times as a multiple of those that
-//! polling without this package took in the same turn.
+//! Measures the cost of a request for each way to run the pump: nanoseconds from before it is
+//! posted until its task has the result, one at a time and sixteen at a time. Every way is measured
+//! in turn, back and forth, many times: a row has the medians of its times, and of the ratio of its
+//! times to those that polling without this package took in the same turn.
 //!
-//! The device is simulated, by a thread of this process: compare the rows with each other and with the
-//! first one. Of silicon they say nothing.
+//! The device is simulated, by a thread of this process: compare the rows with each other and with
+//! the first one. They say nothing about silicon.
 //!
-//! Run it with `cargo run --release -p mlx5-async --features tokio --example ways`. With `count hand` or
-//! `count pump` behind `--` it does a thousand requests without a second thread, for callgrind to count the
-//! instructions of `posts` and `takes`: those of this package and of the driver, and none of the device.
+//! Run it with `cargo run --release -p mlx5-async --features tokio --example ways`. With `count
+//! hand` or `count pump` after `--` it does a thousand requests without a second thread, so that
+//! callgrind can count the instructions of `posts` and `takes`: those of this package and of the
+//! driver, and none of the device.
 
 #![forbid(unsafe_code)]
 
@@ -31,11 +32,11 @@ use mlx5_sim::{SimConfig, Simulator};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Requests that are measured at a time, so many times over.
+/// Requests in a sample, and number of samples.
 const REQUESTS: u32 = 400;
 const SAMPLES: usize = 41;
 const DEPTHS: [u32; 2] = [1, 16];
-/// Requests before the first that is measured.
+/// Requests before the first sample.
 const WARM_UP: u32 = 64;
 /// Requests whose instructions are counted.
 const COUNTED: u32 = 1000;
@@ -58,7 +59,7 @@ impl Bed {
         Ok(Self { pd, memory, simulator })
     }
 
-    /// Connected to itself.
+    /// Connects a queue pair to itself.
     fn connect(&self, builder: QueuePairBuilder<'_, Rc>) -> Result<QueuePair<Rc>> {
         let mut qp = builder.build()?;
         let (port, psn) = (self.pd.context().local_port(1, None)?, Psn::default());
@@ -69,10 +70,11 @@ impl Bed {
     }
 }
 
-/// Nanoseconds a request.
+/// Nanoseconds per request.
 type Sample = [f64; DEPTHS.len()];
 
-/// Times what does so many requests, of which so many are under way at a time.
+/// Times `work` for each depth: `work` gets the number of requests, and how many of them are
+/// outstanding at a time.
 fn timed(mut work: impl FnMut(u32, u32) -> Result<()>) -> Result<Sample> {
     let mut sample = [0.0; DEPTHS.len()];
     for (time, depth) in sample.iter_mut().zip(DEPTHS) {
@@ -103,7 +105,7 @@ fn by_hand() -> Result<Sample> {
                 done += cq.try_poll(16, |wc| Ok::<_, Box<dyn Error + Send + Sync>>(wc.status()?))?
                     as u32;
                 if done < depth {
-                    // As `Pump::spin` does: to yield would be to wait for whatever else runs here.
+                    // As in `Pump::spin`: yielding would wait for other threads on this processor.
                     spin_loop();
                 }
             }
@@ -169,7 +171,7 @@ fn by_task(runtime: &tokio::runtime::Runtime) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Does requests one after the other in this thread, which is also the device's.
+/// Does requests one after the other in this thread, which also runs the device.
 fn count(who: &str) -> Result<()> {
     let bed = Bed::on(Simulator::new(SimConfig::new().step(true)))?;
     let context = bed.pd.context();
@@ -216,7 +218,7 @@ fn count(who: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a future returns that does not wait.
+/// Returns the result of a future that is ready at once.
 fn ready<F: Future>(future: F) -> Result<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),
@@ -234,7 +236,7 @@ fn takes<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// A way, and what takes a sample of it.
+/// A way by its name, and the function that takes a sample of it.
 type Way<'a> = (&'a str, Box<dyn Fn() -> Result<Sample> + 'a>);
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -283,7 +285,7 @@ fn run() -> Result<()> {
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ways.len()];
     for turn in 0..SAMPLES {
         for place in 0..ways.len() {
-            // There and back, so that none always comes after the same one.
+            // Back and forth, so that no way always follows the same one.
             let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
             samples[at].push(ways[at].1()?);
         }

@@ -1,32 +1,32 @@
-//! Why a request was not posted, or not done.
+//! Reasons for which a request was not posted, or not done.
 
 use std::fmt;
 
 use mlx5::{BatchError, CompletionError, PollError, PostError};
 
-/// Why a queue takes no more requests.
+/// The reason why a queue takes no more requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Ended {
-    /// It was closed. What had been posted completes.
+    /// The queue was closed. The requests that were posted complete.
     Closed,
-    /// The pump was dropped: nothing more is known of what had been posted.
+    /// The pump was dropped: the outcome of posted requests is unknown.
     NoPump,
-    /// The completion queue cannot be polled any more: nothing more is known of what had been posted.
+    /// The completion queue cannot be polled any more: the outcome of posted requests is unknown.
     Poll(PollError),
-    /// The device did not complete within [`Pump::shutdown_timeout`](crate::Pump::shutdown_timeout)
-    /// what was flushed when the hub was shut down: nothing more is known of what had been posted.
+    /// When the hub was shut down, the device did not complete the flushed requests within
+    /// [`Pump::shutdown_timeout`](crate::Pump::shutdown_timeout): their outcome is unknown.
     TimedOut,
-    /// The queue pair could not be flushed, or had been reset with requests posted, and was destroyed:
-    /// nothing more is known of what had been posted.
+    /// The queue pair could not be flushed, or was reset with requests posted, and was destroyed:
+    /// the outcome of posted requests is unknown.
     Destroyed,
-    /// The program has the queue pair: it has left another one in the [`Seat`](crate::Seat), or none. What
-    /// had been posted completes, if the queue pair is flushed before it is destroyed.
+    /// The program took the queue pair away: it left another one in the [`Seat`](crate::Seat), or
+    /// none. The posted requests complete if the queue pair is flushed before it is destroyed.
     Elsewhere,
 }
 
 impl Ended {
-    /// Whether nothing more is known of what had been posted: it may have been done or not.
+    /// Whether the outcome of posted requests is unknown: they may have been done or not.
     pub fn is_lost(self) -> bool {
         !matches!(self, Self::Closed | Self::Elsewhere)
     }
@@ -59,36 +59,36 @@ impl fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// Why there is no slot.
+/// The reason why there is no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Full {
-    /// None is free, or others wait for one.
+    /// None is free, or other tasks wait for one.
     Now,
-    /// Futures that were leaked, or that no task polls, have the results of all slots.
+    /// Futures that are leaked, or that no task polls, hold the results of all slots.
     Untaken,
-    /// The queue holds fewer requests than that.
+    /// The queue holds fewer requests than the batch has.
     Never,
     Ended(Ended),
 }
 
-/// Why a request was not posted.
+/// The reason why a request was not posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RefusedBecause {
-    /// The queue is full, or other tasks wait for room in it. Only the calls that do not wait return
+    /// The queue is full, or other tasks wait for room in it. Only calls that do not wait return
     /// it.
     Full,
-    /// There are futures of completed requests for 16 times as many requests as the queue holds: they
-    /// were leaked, or no task polls them.
+    /// Futures of completed requests hold results for 16 times as many requests as the queue holds:
+    /// they were leaked, or no task polls them.
     Untaken,
-    /// A batch of no request, or of more than the queue holds.
+    /// The batch is empty, or longer than the queue.
     WrongLength,
     /// The queue pair receives from a shared receive queue: receive requests are posted to
     /// [`AsyncSharedReceiveQueue`](crate::AsyncSharedReceiveQueue).
     SharedReceives,
     /// The queue takes no more requests.
     Ended(Ended),
-    /// The queue pair is not here any more: another handle has closed it.
+    /// Another handle has closed the queue pair and taken it.
     Taken,
     /// The driver refused the request.
     Send(BatchError),
@@ -131,7 +131,7 @@ impl fmt::Display for RefusedBecause {
     }
 }
 
-/// The part of a text about the queue pair's first error.
+/// The part of an error text about the queue pair's first error.
 struct First(Option<CompletionError>);
 
 impl fmt::Display for First {
@@ -143,11 +143,11 @@ impl fmt::Display for First {
     }
 }
 
-/// A request was not posted. It has what was to be kept.
+/// A request was not posted. The error returns the value to keep.
 pub struct Refused<K> {
-    /// What was to be kept.
+    /// The value that the request would have kept.
     pub keep: K,
-    /// Why.
+    /// The reason.
     pub because: RefusedBecause,
     /// The first error of the queue pair, if one of its requests had failed by then.
     pub first: Option<CompletionError>,
@@ -167,18 +167,18 @@ impl<K> fmt::Display for Refused<K> {
 
 impl<K> std::error::Error for Refused<K> {}
 
-/// Why a request was not done.
+/// The reason why a request was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FailedBecause {
-    /// Its completion says so. See [`CompletionError::is_flushed`].
+    /// Its completion has an error. See [`CompletionError::is_flushed`].
     Completion(CompletionError),
-    /// Its completion did not come: it may have been done or not.
+    /// Its completion did not arrive: it may have been done or not.
     Lost(Ended),
-    /// No completion of it came before its shared receive queue was destroyed.
+    /// Its shared receive queue was destroyed before a completion arrived.
     Unused,
-    /// The device took this receive request of a shared queue for a queue pair that was destroyed or
-    /// reset before the pump had polled the completion.
+    /// The device took this receive request of a shared queue for a queue pair that was destroyed
+    /// or reset before the pump had polled the completion.
     Discarded,
 }
 
@@ -198,14 +198,14 @@ impl fmt::Display for FailedBecause {
     }
 }
 
-/// A posted request was not done, or nobody knows.
+/// A posted request was not done, or its outcome is unknown.
 pub struct Failed<K> {
-    /// What was kept, if the device is done with it.
+    /// The kept value, if the device no longer uses the request's memory.
     pub keep: Option<K>,
-    /// Why.
+    /// The reason.
     pub because: FailedBecause,
-    /// The first error of the queue pair, if one of its requests had failed by then: of a request that
-    /// was flushed, the cause.
+    /// The first error of the queue pair, if one of its requests had failed by then: for a flushed
+    /// request, the cause.
     pub first: Option<CompletionError>,
 }
 
@@ -225,7 +225,7 @@ impl<K> fmt::Debug for Failed<K> {
 
 impl<K> fmt::Display for Failed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Of the one that failed first it is said already.
+        // The text has the first error already.
         let own = matches!(self.because, FailedBecause::Completion(own) if Some(own) == self.first);
         let first = self.first.filter(|_| !own);
         write!(f, "the request failed: {}{}", self.because, First(first))

@@ -1,4 +1,4 @@
-//! Where the queues of a completion queue are.
+//! A completion queue, its channel, and the queues that complete there.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,11 +21,11 @@ use crate::shared::{Handles, Shared, sides};
 use crate::shared_receives::AsyncSharedReceiveQueue;
 use crate::wakes::{Place, discard};
 
-/// The queue pairs that complete on one completion queue, and its channel. Clones are handles of the
-/// same hub.
+/// The queue pairs that complete on one completion queue, and its channel. Clones are handles of
+/// the same hub.
 ///
-/// [`Hub::new`] returns it with its [`Pump`], which takes the completions to those that wait for
-/// them.
+/// [`Hub::new`] returns it with its [`Pump`], which passes the completions to the futures and
+/// streams that wait for them.
 #[derive(Clone)]
 pub struct Hub {
     registry: Arc<Registry>,
@@ -42,8 +42,8 @@ impl fmt::Debug for Hub {
 impl Hub {
     /// Creates a completion queue with room for `completions`, its channel, and the pump.
     ///
-    /// The queue needs room for every request that may be posted: for each queue pair, what its
-    /// send queue and its receive queue hold.
+    /// The queue needs room for every request that may be posted: the capacity of the send queue
+    /// and the receive queue of each queue pair.
     pub fn new(context: &mlx5::Context, completions: u32) -> Result<(Self, Pump), PumpError> {
         let channel = context.create_comp_channel().map_err(PumpError::Driver)?;
         let cq = context.create_cq(completions).channel(&channel).build();
@@ -61,7 +61,7 @@ impl Hub {
         pd.create_qp_on(self.target.clone(), self.target.clone())
     }
 
-    /// Takes a queue pair over that is not connected yet. Nothing may be posted yet.
+    /// Takes over a queue pair that is not connected yet. No request may be posted on it.
     pub fn reserve<T: QueuePairTransport + 'static, K: Send + 'static>(
         &self,
         qp: mlx5::QueuePair<T>,
@@ -79,8 +79,8 @@ impl Hub {
         Ok(Seat::new(Handles(shared)))
     }
 
-    /// Takes a queue pair over: from now on, requests are posted by the handle that is returned.
-    /// Nothing may be posted yet; what is posted is not awaited.
+    /// Takes over a queue pair: from then on, the returned handle posts its requests. No request
+    /// may be posted yet: it could not be awaited.
     pub fn adopt<T: QueuePairTransport + 'static, K: Send + 'static>(
         &self,
         qp: mlx5::QueuePair<T>,
@@ -91,8 +91,8 @@ impl Hub {
         self.reserve(qp).map(Seat::adopt)
     }
 
-    /// Takes a shared receive queue over. The hub needs room for every request that it holds. Queue pairs
-    /// that take from it are created with [`AsyncSharedReceiveQueue::create_qp`].
+    /// Takes over a shared receive queue. The hub needs room for every request that it holds.
+    /// Create queue pairs that use it with [`AsyncSharedReceiveQueue::create_qp`].
     pub fn adopt_srq<K: Send + 'static>(
         &self,
         srq: SharedReceiveQueue,
@@ -100,8 +100,8 @@ impl Hub {
         AsyncSharedReceiveQueue::new(&self.registry, self.capacity, &self.target, srq)
     }
 
-    /// Takes no more sends on any queue pair, and waits until all that were posted have completed.
-    /// Receives go on. Before [`Hub::shutdown`], which flushes.
+    /// Stops taking sends on all queue pairs, and waits until the posted ones have completed.
+    /// Receives continue. Call it before [`Hub::shutdown`], which flushes.
     pub async fn drain(&self) -> Result<(), Ended> {
         let queues = self.registry.routes();
         queues.iter().for_each(|queue| queue.end_sends());
@@ -112,28 +112,28 @@ impl Hub {
         Ok(())
     }
 
-    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed, or by an
-    /// error if that takes longer than [`Pump::shutdown_timeout`]. Receive requests of shared receive
-    /// queues for which no message has come fail then.
+    /// Closes all queue pairs, and takes no more. The pump ends when everything has completed, or
+    /// with an error if that takes longer than [`Pump::shutdown_timeout`]. Then receive requests of
+    /// shared receive queues for which no message arrived fail.
     pub fn shutdown(&self) {
         self.registry.stop();
     }
 
-    /// Returns the stream of the device's events. The pump reads them; if several streams exist, each
-    /// event goes to one of them.
+    /// Returns the stream of the device's events. The pump reads them; if several streams exist,
+    /// each event goes to one of them.
     pub fn device_events(&self) -> DeviceEvents {
         self.registry.events().streams += 1;
         DeviceEvents { registry: Arc::clone(&self.registry), place: Place::default() }
     }
 
-    /// Returns the number of completions that belonged to no request of this hub: who posts on a
-    /// queue pair before it is adopted causes them.
+    /// Returns the number of completions that belonged to no request of this hub. Requests that are
+    /// posted on a queue pair before it is adopted cause them.
     pub fn strays(&self) -> u64 {
         self.registry.strays()
     }
 }
 
-/// Waits until no send of a queue is with the device.
+/// Waits until the device has no send of a queue.
 struct Sending {
     queue: Arc<dyn Route>,
     place: Place,
@@ -194,7 +194,7 @@ impl Drop for DeviceEvents {
         let mut events = self.registry.events();
         events.streams -= 1;
         if events.streams == 0 {
-            // The next stream starts with what happens then.
+            // The next stream starts with later events.
             events.pending.clear();
         }
         let left = events.waiting.leave(&mut self.place);

@@ -1,8 +1,8 @@
 //! Awaiting requests on mlx5 queue pairs.
 //!
-//! A [`Hub`] has one completion queue and the queue pairs that complete there. Its [`Pump`] takes
-//! each completion to the future or the stream that waits for it. Nothing here knows a runtime: the
-//! pump is a thread, or a task of tokio with the feature `tokio`.
+//! A [`Hub`] has one completion queue and the queue pairs that complete there. Its [`Pump`] passes
+//! each completion to the future or the stream that waits for it. The package needs no particular
+//! runtime: the pump is a thread, or a task of tokio with the feature `tokio`.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, Psn, SendFlags, transport::Rc};
@@ -49,58 +49,58 @@
 //! ```
 //!
 //! # Dropped futures
-//! Dropping the future of a posted request does not cancel it. Its slot stays taken, and what it
-//! keeps stays alive, until it has completed: no other request gets its completion. Dropping a future
-//! that waits for room leaves the line, and passes its turn on.
+//! Dropping the future of a posted request does not cancel it. Its slot stays taken, and the value
+//! that it keeps stays alive, until the request has completed: no other request gets its
+//! completion. Dropping a future that waits for room leaves the line, and wakes the next task.
 //!
-//! A future that is leaked (`std::mem::forget`) leaks its slot and what it keeps, and takes no room
-//! from others. When the futures of 16 times as many requests as a queue holds have not taken their
-//! results, further requests are refused ([`RefusedBecause::Untaken`]). A future that waits for room,
-//! was woken and is not polled, because it is leaked or its task polls something else, is passed by
-//! others, once no request is with the device or 128 more requests have completed.
+//! A future that is leaked (`std::mem::forget`) leaks its slot and its kept value, but takes no
+//! room from others. When the futures of 16 times as many requests as a queue holds have not taken
+//! their results, further requests are refused ([`RefusedBecause::Untaken`]). If a future that
+//! waits for room is woken but not polled, because it is leaked or its task polls something else,
+//! others pass it once the device has no request, or once 128 more requests have completed.
 //!
 //! Streams are different: a result that a stream does not take keeps its place. A stream that is
-//! leaked or not read, also one of [`AsyncSharedReceiveQueue::receives_of`], fills its queue.
+//! leaked or not read, including one of [`AsyncSharedReceiveQueue::receives_of`], fills its queue.
 //!
 //! # Time limits
-//! A future waits as long as the device takes; the executor may limit that, and drop it. A pump has a
-//! limit of its own once its hub was shut down: [`Pump::shutdown_timeout`].
+//! A future waits as long as the device takes; the executor may set a limit, and drop it. A pump
+//! has its own limit once its hub is shut down: [`Pump::shutdown_timeout`].
 //!
 //! # Allocations
-//! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, besides
-//! the line of tasks that wait for room and the list of those to be woken, and slots for requests beyond those that the queue holds
-//! whose futures have not taken their results. Line and slots keep what they have grown to.
+//! Slots are created with the queue pair. Posting, completing and awaiting allocate nothing, except
+//! for the line of tasks that wait for room, the list of tasks to wake, and additional slots while
+//! futures leave the results of a full queue untaken. Line and slots never shrink.
 //!
 //! # Several tasks
-//! All handles can be used by several threads at a time. A queue pair is locked while a request is
-//! built, and one side of its slots for each step of a request. Wakers and what requests keep are
-//! called and dropped without a lock.
+//! Several threads can use all handles at a time. A queue pair is locked while a request is built,
+//! and one side of its slots for each step of a request. Wakers and kept values are called and
+//! dropped without a lock.
 //!
 //! # Features
-//! `tokio` is off by default. With it there are `Pump::drive`, the pump as a future that tokio runs,
-//! and `Readable` with its stream `Found`, for any descriptor that a task waits for: a completion
-//! channel, a listener, a `DeviceWatcher`. `cargo doc --open --all-features -p mlx5-async` shows them,
-//! as docs.rs does.
+//! `tokio` is off by default. It adds `Pump::drive`, the pump as a future that tokio runs, and
+//! `Readable` with its stream `Found`, for any descriptor that a task waits for: a completion
+//! channel, a listener, a `DeviceWatcher`. `cargo doc --open --all-features -p mlx5-async` shows
+//! them, as docs.rs does.
 
 #![deny(missing_debug_implementations)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
 
-// Each module imports only from those that stand before it here:
+// Each module imports only from modules listed before it:
 //
-// error            why a request was not posted, or not done
+// error            reasons why a request was not posted, or not done
 // wakes            tasks that wait, woken when no lock is held
 // line             the line of tasks that wait for room
-// slots            where requests wait for their completions
+// slots            requests that wait for their completions
 // request          futures and streams       posting     from a slot to a request
 // registry         the queues of a hub, by number
-// pump             from the completion queue to those that wait
+// pump             from the completion queue to the waiting tasks
 // tokio            the pump as a task
-// shared           what handles of a queue pair share
-// queue_pair       queue pairs               seat        those that are not connected yet
+// shared           the state that handles of a queue pair share
+// queue_pair       queue pairs               seat        queue pairs that are not connected yet
 // shared_receives  shared receive queues
-// hub              all of it
+// hub              the whole
 mod error;
 mod hub;
 mod line;

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use crate::wakes::Wakes;
 
-/// Completions after which a task that was woken is passed by others: two turns of the pump.
+/// Completions after which other tasks pass a woken task: two turns of the pump.
 const PATIENCE: u64 = 128;
 
 /// A task that waits for room.
@@ -24,17 +24,17 @@ enum Turn {
     Waits,
     /// It has, when this number of requests had completed.
     Woken(u64),
-    /// It has, and has not polled since: its future may be leaked, or held by a task that polls
-    /// something else. Others pass it.
+    /// It has, and has not polled for a while: its future may be leaked, or its task polls
+    /// something else. Other tasks pass it.
     Passed,
 }
 
 /// The state of a queue when the line moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Requests that have completed.
+    /// Number of completed requests.
     pub(crate) completed: u64,
-    /// No request is with the device: no completion will move the line again.
+    /// The device has no request, so no completion will move the line again.
     pub(crate) is_idle: bool,
 }
 
@@ -42,11 +42,11 @@ pub(crate) struct Moment {
 #[derive(Default, Debug)]
 pub(crate) struct Ticket {
     number: Option<u64>,
-    /// How many requests had completed when the queue pair had no room for this one.
+    /// Number of requests that had completed when the queue pair had no room for this one.
     pub(crate) refused_at: Option<u64>,
 }
 
-/// The tasks, in the order in which they came.
+/// The waiting tasks, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Line {
     waiters: VecDeque<Waiter>,
@@ -58,16 +58,16 @@ impl Line {
         self.waiters.is_empty()
     }
 
-    /// Whether this ticket, or a new one, passes all that are before it.
+    /// Whether this ticket, or a new one, may go ahead of all tasks before it.
     pub(crate) fn is_first(&self, ticket: &Ticket) -> bool {
         let mut before =
             self.waiters.iter().take_while(|waiter| Some(waiter.ticket) != ticket.number);
         before.all(|waiter| matches!(waiter.turn, Turn::Passed))
     }
 
-    /// Wakes the first one, if its request, by its parts and when it was refused, `may` be tried. A
-    /// task that was woken and does not poll is passed after a while. In an idle queue that is at once,
-    /// because nothing would wake the others later.
+    /// Wakes the first task if its request, by its parts and its refusal, `may` be tried. Later
+    /// tasks pass a task that was woken and does not poll: after a while, or at once in an idle
+    /// queue, where nothing would wake them later.
     pub(crate) fn advance(
         &mut self,
         now: Moment,
@@ -92,7 +92,8 @@ impl Line {
         }
     }
 
-    /// Enters the line, or stays in it. Returns the former waker, to be dropped when no lock is held.
+    /// Enters the line, or stays in it. Returns the former waker, to be dropped when no lock is
+    /// held.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Ticket,
@@ -102,7 +103,7 @@ impl Line {
         let refused_at = ticket.refused_at;
         let own = |waiter: &&mut Waiter| Some(waiter.ticket) == ticket.number;
         if let Some(waiter) = self.waiters.iter_mut().find(own) {
-            // A task that is refused has left the line before, so `refused_at` is unchanged.
+            // A refused task has left the line before, so `refused_at` is unchanged.
             waiter.turn = Turn::Waits;
             let is_same = waiter.waker.will_wake(cx.waker());
             return (!is_same).then(|| mem::replace(&mut waiter.waker, cx.waker().clone()));
@@ -111,7 +112,7 @@ impl Line {
         let waiter = Waiter { ticket: self.next, waker, refused_at, parts, turn };
         ticket.number = Some(self.next);
         self.next += 1;
-        // A request that the queue pair has refused was the first, and stays it.
+        // A request that the queue pair has refused was the first, and stays the first.
         match refused_at {
             Some(_) => self.waiters.push_front(waiter),
             None => self.waiters.push_back(waiter),
@@ -126,7 +127,7 @@ impl Line {
         self.waiters.remove(place).map(|waiter| waiter.waker)
     }
 
-    /// Sends all away.
+    /// Empties the line, and returns its wakers.
     pub(crate) fn dissolve(&mut self) -> impl Iterator<Item = Waker> {
         self.waiters.drain(..).map(|waiter| waiter.waker)
     }

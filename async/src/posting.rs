@@ -9,7 +9,7 @@ use crate::error::{Refused, RefusedBecause};
 use crate::line::Ticket;
 use crate::slots::{Slots, To, Want};
 
-/// A slot whose request was not posted yet. Dropping it gives it back.
+/// A slot whose request is not posted yet. Dropping it gives the slot back.
 struct Taken<'a, K> {
     slots: &'a Slots<K>,
     slot: Option<u32>,
@@ -50,7 +50,7 @@ fn is_full(because: &RefusedBecause) -> bool {
     matches!(error, PostError::QueueFull { .. })
 }
 
-/// Posts by `post`, which gets the slot, into a slot that was taken.
+/// Posts a request through `post`, which gets the slot that was taken for it.
 fn post<K>(
     slots: &Slots<K>,
     slot: u32,
@@ -66,7 +66,7 @@ fn post<K>(
     }
 }
 
-/// Posts, if there is room at once.
+/// Posts a request, if there is room at once.
 pub(crate) fn try_post<K>(
     slots: &Arc<Slots<K>>,
     keep: K,
@@ -81,7 +81,7 @@ pub(crate) fn try_post<K>(
     outcome.map_err(|(keep, because)| refused(slots, keep, because))
 }
 
-/// Posts, once there is room.
+/// Posts a request as soon as there is room.
 pub(crate) async fn post_in_turn<K>(
     slots: &Arc<Slots<K>>,
     keep: K,
@@ -102,7 +102,7 @@ pub(crate) async fn post_in_turn<K>(
             Err(refused) => refused,
         };
         // A request of an unusual size may find too few blocks, though requests of the usual size
-        // had room. It waits for a completion, if any is to come.
+        // would have room. It waits for a completion, if the device has any request.
         let (now, any) = slots.progress();
         if !is_full(&because) || (now == completed && !any) {
             return Err(refused(slots, keep, because));
@@ -115,7 +115,7 @@ pub(crate) async fn post_in_turn<K>(
 fn refused<K>(slots: &Slots<K>, keep: Option<K>, because: RefusedBecause) -> Refused<K> {
     match keep {
         Some(keep) => Refused { keep, because, first: slots.first_error() },
-        // A slot that is given back has what was put there when it was taken.
+        // A slot that is given back returns the value stored when it was taken.
         None => unreachable!("a slot that was not posted lost what it kept"),
     }
 }

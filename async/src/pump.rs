@@ -1,4 +1,4 @@
-//! The pump: from the completion queue to those that wait.
+//! The pump: it passes completions to the tasks that wait for them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,67 +16,68 @@ use crate::error::Ended;
 use crate::registry::{Name, Queue, Registry, Route};
 use crate::wakes::Wakes;
 
-/// Completions that one step takes.
+/// Completions that one step polls.
 const TURN: usize = 64;
-/// How long a pump waits for the device after the hub was shut down, if nothing else was set.
+/// Default time that a pump waits for the device after the hub is shut down.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Turns between two looks at the device's events, while a pump does not sleep: it spins, or there is
-/// always something that has completed.
+/// Turns between two checks of the device's events while a pump does not sleep, because it spins or
+/// finds completions in every turn.
 const LOOK_EVERY: u32 = if cfg!(test) { 4 } else { 1 << 12 };
 
-/// Takes completions to those that wait for them. One runs for each hub, in one of these ways:
+/// Passes completions to the tasks that wait for them. Each hub has one pump, which runs in one of
+/// these ways:
 ///
 /// * `drive`, with the feature `tokio`: a task, which sleeps while nothing completes.
 /// * [`Pump::run`]: a thread, which sleeps while nothing completes. It serves any executor.
-/// * [`Pump::spin`]: a thread that polls without a pause and wakes the tasks. A completion is noticed
-///   soonest, for a processor of its own.
-/// * [`Pump::step`] and the pump's descriptor, for another runtime's own ways to wait.
+/// * [`Pump::spin`]: a thread that polls without a pause and wakes the tasks. It has the lowest
+///   latency, and needs a processor of its own.
+/// * [`Pump::step`] and the pump's descriptor, for the event loop of another runtime.
 ///
-/// It ends after [`Hub::shutdown`](crate::Hub::shutdown), when everything has completed, or by
-/// [`PumpError::TimedOut`] if that takes too long. If it is dropped before, every request that
-/// has not completed fails with [`Ended::NoPump`].
+/// It ends after [`Hub::shutdown`](crate::Hub::shutdown), when everything has completed, or with
+/// [`PumpError::TimedOut`] if that takes too long. If it is dropped before, every request that has
+/// not completed fails with [`Ended::NoPump`].
 pub struct Pump {
     cq: CompletionQueue,
     channel: CompletionChannel,
     events: AsyncEvents,
-    /// Runs from when the hub is shut down.
+    /// Starts when the hub is shut down.
     timer: Timer,
     /// The descriptors above, and the registry's.
     set: WaitSet,
     registry: Arc<Registry>,
     routes: Routes,
-    /// Queue pairs to be drained, and how many completions may have been there before these.
+    /// Queue pairs to drain, and the number of completions that may have been queued before theirs.
     draining: Option<(Vec<u32>, usize)>,
     wakes: Wakes,
-    /// Turns until it looks at the events, whatever completes; zero after the descriptor was waited
-    /// for.
+    /// Turns until the next check of the events, even if every turn finds completions; zero after
+    /// the pump waited for its descriptor.
     until_look: u32,
     shutdown_timeout: Duration,
-    /// When it ends whatever is posted, once the hub was shut down.
+    /// Time at which the pump ends even if requests are posted; set once the hub is shut down.
     end_at: Option<Instant>,
     ended: bool,
 }
 
-/// What there is to do next.
+/// The caller's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// There may be more completions: call [`Pump::step`] again.
     Again,
-    /// Everything was taken, and the next completion makes the descriptor readable: wait for it, and
-    /// call [`Pump::step`] again.
+    /// Everything was polled, and the next completion makes the descriptor readable: wait for it,
+    /// and call [`Pump::step`] again.
     Wait,
     /// The hub was shut down, and everything has completed.
     Stopped,
 }
 
-/// The queues that the pump knows. Numbers are not given out again soon, so the last one is right as
-/// long as none was removed. It keeps no shared receive queue beyond a turn: that goes with its last
-/// handle, whatever the pump does.
+/// The pump's cache of queues. Numbers are not reused soon, so the last entry is valid while no
+/// queue was removed. It keeps a shared receive queue for one turn only: its last handle destroys
+/// the queue, whatever the pump does.
 #[derive(Default)]
 struct Routes {
     known: HashMap<u32, Queue>,
     last: Option<(u32, Arc<dyn Route>)>,
-    /// The shared receive queues of this turn: none is destroyed while completions are polled.
+    /// The shared receive queues of this turn: none may be destroyed during a poll.
     receives: Vec<Arc<dyn Route>>,
     removed: u64,
 }
@@ -97,7 +98,7 @@ impl Routes {
         self.last.as_ref().map(|(_, route)| route)
     }
 
-    /// Forgets all if a queue was removed.
+    /// Clears the cache if a queue was removed.
     fn refresh(&mut self, removed: u64) {
         if self.removed != removed {
             *self = Self { removed, ..Self::default() };
@@ -144,12 +145,12 @@ impl Pump {
         })
     }
 
-    /// Sets how long the pump waits, after [`Hub::shutdown`](crate::Hub::shutdown), until the device
-    /// has completed what is posted. Default: [`DEFAULT_TIMEOUT`].
+    /// Sets how long the pump waits, after [`Hub::shutdown`](crate::Hub::shutdown), until the
+    /// device has completed the posted requests. Default: [`DEFAULT_TIMEOUT`].
     ///
     /// After that the pump ends with [`PumpError::TimedOut`], and each request fails with
-    /// [`Ended::TimedOut`]. What it keeps stays until its queue pair is destroyed, with the last
-    /// handle: until then the device may use it.
+    /// [`Ended::TimedOut`]. Its kept value stays until the queue pair is destroyed, with the last
+    /// handle: until then the device may use its memory.
     #[must_use]
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
@@ -160,13 +161,14 @@ impl Pump {
         &self.registry
     }
 
-    /// Takes up to 64 completions to those that wait for them. When there are none, arms the
-    /// completion queue and looks once more.
+    /// Polls up to 64 completions and passes them to the tasks that wait for them. If there are
+    /// none, arms the completion queue and polls once more.
     ///
     /// After an error the pump has ended: each request that has not completed fails.
     pub fn step(&mut self) -> Result<Step, PumpError> {
         self.look()?;
-        // What came to be drained during another drain is taken in the next turn: its nudge may be gone.
+        // Drains requested during another drain start in the next turn: the nudge for them may have
+        // been consumed already.
         if self.turn()? > 0 || self.registry.has_draining() {
             return Ok(Step::Again);
         }
@@ -176,8 +178,8 @@ impl Pump {
         self.arm()
     }
 
-    /// Whether the hub was shut down and everything has completed. It fails if that takes too long.
-    /// Nothing has completed just before.
+    /// Whether the hub was shut down and everything has completed. Fails if that takes too long.
+    /// The caller has just polled and found no completion.
     fn has_stopped(&mut self) -> Result<bool, PumpError> {
         if !self.registry.is_stopping() {
             return Ok(false);
@@ -194,7 +196,7 @@ impl Pump {
             }
             Some(_) => {}
             None => {
-                // Without an end if it is too far away.
+                // No limit if the time is too far away.
                 self.end_at = now.checked_add(self.shutdown_timeout);
                 if let Err(errno) = self.timer.set(self.shutdown_timeout) {
                     self.end(Ended::NoPump);
@@ -205,8 +207,8 @@ impl Pump {
         Ok(false)
     }
 
-    /// Arms the completion queue, and looks once more: what came before it was armed need not make an
-    /// event.
+    /// Arms the completion queue, and polls once more: a completion that arrived before need not
+    /// generate an event.
     fn arm(&mut self) -> Result<Step, PumpError> {
         if let Err(error) = self.cq.arm(false) {
             return Err(self.fail(error));
@@ -214,17 +216,18 @@ impl Pump {
         if self.cq.is_ready() {
             return Ok(Step::Again);
         }
-        // As late as that: each completion that comes from here on makes an event, and another step.
+        // Only now: each later completion generates an event, and so another step.
         self.registry.take_discarded(&mut self.wakes);
         self.until_look = 0;
         Ok(Step::Wait)
     }
 
-    /// Takes completions to those that wait for them.
+    /// Polls completions and passes them to the tasks that wait for them.
     fn turn(&mut self) -> Result<usize, PumpError> {
         let Self { cq, registry, routes, wakes, .. } = self;
         routes.refresh(registry.removed());
-        // Before it polls, so that it finds what they have received.
+        // Start the drain before polling, so that the poll finds the messages that the queue pairs
+        // received.
         if self.draining.is_none()
             && let Some(numbers) = registry.take_draining()
         {
@@ -249,8 +252,8 @@ impl Pump {
         Ok(polled)
     }
 
-    /// Says so to the queue pairs to be drained, when all has been polled that was there before: nothing
-    /// is left, or as much was found as the completion queue holds.
+    /// Notifies the queue pairs to drain once every completion that was queued before has been
+    /// polled: the completion queue is empty, or as many completions were polled as it holds.
     fn drain(&mut self, polled: usize) {
         let Some((_, left)) = &mut self.draining else { return };
         *left = left.saturating_sub(polled);
@@ -262,12 +265,12 @@ impl Pump {
                 route.note_drained(&mut self.wakes);
             }
         }
-        // Those that are over are destroyed.
+        // Destroy the queue pairs that are over.
         self.routes.refresh(self.registry.removed());
         self.wakes.wake();
     }
 
-    /// Reads the events, if it is time to.
+    /// Reads the events, if their turn has come.
     fn look(&mut self) -> Result<(), PumpError> {
         match self.until_look.checked_sub(1) {
             Some(left) => self.until_look = left,
@@ -280,7 +283,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Reads the events that have made the descriptor readable.
+    /// Reads the events that made the descriptor readable.
     fn take_events(&mut self) -> Result<(), PumpError> {
         self.registry.take_nudge();
         let mut read = || -> Result<(), mlx5::Error> {
@@ -298,7 +301,7 @@ impl Pump {
         };
         match read() {
             Ok(()) => Ok(()),
-            // The completion queue says what is left, and then why no more comes.
+            // The completion queue returns the remaining completions, and then the reason.
             Err(_) if self.cq.is_ready() => Ok(()),
             Err(error) => Err(self.fail(error)),
         }
@@ -350,7 +353,7 @@ impl Pump {
     }
 }
 
-/// Readable while there is something for [`Pump::step`] to do, once that has said [`Step::Wait`].
+/// Readable while [`Pump::step`] has work, after it has returned [`Step::Wait`].
 impl AsFd for Pump {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
@@ -372,7 +375,7 @@ impl fmt::Debug for Pump {
     }
 }
 
-/// Why a hub could not be created, or its pump ended other than by
+/// The reason why a hub could not be created, or why its pump ended other than by
 /// [`Hub::shutdown`](crate::Hub::shutdown).
 #[derive(Debug)]
 #[non_exhaustive]
@@ -383,8 +386,8 @@ pub enum PumpError {
     Driver(mlx5::Error),
     /// The descriptor cannot be waited for.
     Wait(io::Error),
-    /// The device did not complete within this time what was posted when the hub was shut down. See
-    /// [`Pump::shutdown_timeout`].
+    /// When the hub was shut down, the device did not complete the posted requests within this
+    /// time. See [`Pump::shutdown_timeout`].
     TimedOut(Duration),
 }
 

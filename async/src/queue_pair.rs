@@ -12,30 +12,29 @@ use crate::shared::{Handles, Shared};
 use crate::slots::{To, Want};
 use crate::wakes::Wakes;
 
-/// A queue pair whose requests are awaited. Clones are handles of the same queue pair; when the last
-/// one is dropped, it is closed.
+/// A queue pair whose requests are awaited. Clones are handles of the same queue pair; dropping the
+/// last one closes it.
 ///
-/// `K` is what each request keeps until the device is done with it, and gives back then: the memory
-/// region of a buffer, its number in a pool, or `()`. It is kept in the request's slot: nothing is
-/// allocated. Memory stays safe without it, because a region deregisters itself before its memory is
-/// freed; a request whose region is gone fails.
+/// `K` is the value that each request keeps until the device is done with it, and returns then: the
+/// memory region of a buffer, its number in a pool, or `()`. The request's slot stores it: nothing
+/// is allocated. Memory is safe without it, because a region deregisters itself before its memory
+/// is freed; a request whose region was deregistered fails.
 ///
-/// `submit…` returns a future of its own for each request; `post…` delivers the completion to the
-/// queue's stream. Calls without `try_` wait, woken in the order in which they came, while the
-/// queue is full.
+/// `submit…` returns a future for each request; `post…` delivers the completion to the queue's
+/// stream. While the queue is full, calls without `try_` wait, and are woken in order of arrival.
 ///
-/// The queue pair is locked while a call's `build` runs, which must not post to it otherwise, nor shut
-/// down the hub.
+/// The queue pair is locked while a call's `build` runs, which therefore must not post to it
+/// otherwise, nor shut down the hub.
 ///
 /// A queue pair on which a request fails is in the error state: each of its other requests is
-/// flushed, and so fails as well. [`AsyncQueuePair::first_error`] says why.
-/// [`AsyncQueuePair::close`] returns it, to be reset and connected again.
+/// flushed, and so fails as well. [`AsyncQueuePair::first_error`] returns the cause.
+/// [`AsyncQueuePair::close`] returns the queue pair, to be reset and connected again.
 pub struct AsyncQueuePair<T: QueuePairTransport, K> {
     handles: Arc<Handles<T, K>>,
 }
 
-/// Removes a queue pair that was closed meanwhile, if what has just been given back was the last that it
-/// had: also if a closure has panicked.
+/// Removes a closed queue pair if the slot just given back was its last; this also covers a panic
+/// of the caller's closure.
 struct Leaving<'a, T: QueuePairTransport, K>(&'a Shared<T, K>);
 
 impl<T: QueuePairTransport, K> Drop for Leaving<'_, T, K> {
@@ -67,11 +66,11 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         &self.handles.0
     }
 
-    /// Posts a request that `build` adds, and returns its future. Waits while the queue is full. The
-    /// request is signaled, whatever `flags` says.
+    /// Posts a request that `build` adds, and returns its future. Waits while the queue is full.
+    /// The request is signaled, whatever `flags` says.
     ///
-    /// Dropped while it waits, nothing is posted. `build` may be called again after the queue was
-    /// found full.
+    /// If the call is dropped while it waits, nothing is posted. `build` may be called again if the
+    /// queue was full.
     pub async fn submit(
         &self,
         keep: K,
@@ -81,8 +80,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         self.submit_batch(keep, flags, 1, |_, wr| build(wr)).await
     }
 
-    /// Posts a batch of `count` requests, which have one future: it is done when all of them are. The
-    /// last one is signaled; if one fails, its future has the first error.
+    /// Posts a batch of `count` requests with one future, which completes when all of them are
+    /// done. The last one is signaled; if one fails, the future returns the first error.
     ///
     /// `build` gets the number of each request. All are posted, or none.
     pub async fn submit_batch(
@@ -120,8 +119,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         post_in_turn(&shared.send, keep, want, attempt).await
     }
 
-    /// As [`AsyncQueuePair::submit`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full)
-    /// where that one waits.
+    /// As [`AsyncQueuePair::submit`], but instead of waiting fails with
+    /// [`RefusedBecause::Full`](crate::RefusedBecause::Full).
     pub fn try_submit(
         &self,
         keep: K,
@@ -132,8 +131,8 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         Ok(Request::new(&self.shared().send, slot))
     }
 
-    /// As [`AsyncQueuePair::post`], but fails with [`RefusedBecause::Full`](crate::RefusedBecause::Full)
-    /// where that one waits.
+    /// As [`AsyncQueuePair::post`], but instead of waiting fails with
+    /// [`RefusedBecause::Full`](crate::RefusedBecause::Full).
     pub fn try_post(
         &self,
         keep: K,
@@ -168,14 +167,14 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         Ok(Request::new(&self.shared().receive, slot))
     }
 
-    /// Posts a receive request whose completion goes to [`AsyncQueuePair::receives`]. Waits while the
-    /// queue is full.
+    /// Posts a receive request whose completion goes to [`AsyncQueuePair::receives`]. Waits while
+    /// the queue is full.
     pub async fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.receive_in_turn(keep, sge, To::Stream).await.map(drop)
     }
 
-    /// As [`AsyncQueuePair::post_recv`], but fails with
-    /// [`RefusedBecause::Full`](crate::RefusedBecause::Full) where that one waits.
+    /// As [`AsyncQueuePair::post_recv`], but instead of waiting fails with
+    /// [`RefusedBecause::Full`](crate::RefusedBecause::Full).
     pub fn try_post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.handles.0.try_post_recv(keep, sge)
     }
@@ -188,30 +187,30 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         post_in_turn(&shared.receive, keep, Want::one(to), |slot| shared.recv(slot, sge)).await
     }
 
-    /// Returns the error of the request that failed first, without those that were flushed: why the
-    /// queue pair is in the error state. It is kept also if the request's future was dropped, and is
-    /// part of the later errors of the queue pair. Errors of receives from a shared queue are not: they
-    /// are results of that queue.
+    /// Returns the error of the request that failed first, ignoring flushed ones: the cause of the
+    /// queue pair's error state. It stays available if the request's future was dropped, and is
+    /// part of the queue pair's later errors. Errors of receives from a shared queue do not count:
+    /// they are results of that queue.
     pub fn first_error(&self) -> Option<CompletionError> {
         self.shared().first_error()
     }
 
-    /// Number of the queue pair in the device.
+    /// Returns the number of the queue pair in the device.
     pub fn qp_num(&self) -> u32 {
         self.shared().qp_num()
     }
 
-    /// Returns the stream of what [`AsyncQueuePair::post`] has posted.
+    /// Returns the stream of the requests that [`AsyncQueuePair::post`] posted.
     pub fn sends(&self) -> Completions<K> {
         Completions::new(&self.shared().send, None)
     }
 
-    /// Returns the stream of what [`AsyncQueuePair::post_recv`] has posted.
+    /// Returns the stream of the requests that [`AsyncQueuePair::post_recv`] posted.
     pub fn receives(&self) -> Completions<K> {
         Completions::new(&self.shared().receive, None)
     }
 
-    /// Takes no more sends, and waits until all that were posted have completed. Receives go on.
+    /// Takes no more sends, and waits until all posted ones have completed. Receives continue.
     pub async fn drain(&self) -> Result<(), Ended> {
         let mut wakes = Wakes::default();
         self.shared().send.end(Ended::Closed, &mut wakes);
@@ -219,17 +218,19 @@ impl<T: QueuePairTransport, K> AsyncQueuePair<T, K> {
         idle(&self.shared().send).await
     }
 
-    /// Closes the queue pair, for all of its handles: takes no more requests, flushes those that are
-    /// posted, and waits until they have completed. Returns the queue pair, which is in the error
+    /// Closes the queue pair for all of its handles: takes no more requests, flushes the posted
+    /// ones, and waits until they have completed. Returns the queue pair, which is in the error
     /// state, unless another handle has closed it.
     ///
-    /// With a shared receive queue, it also waits until the pump has taken the messages that have come.
+    /// With a shared receive queue, it also waits until the pump has polled the messages that
+    /// arrived.
     ///
-    /// Dropped while it waits, for example because a time limit is over, the queue pair stays in the hub,
-    /// and what its requests keep with it, until they have completed or the pump has ended.
+    /// If it is dropped while it waits, for example after a time limit, the queue pair and the
+    /// values that its requests keep stay in the hub until they have completed or the pump has
+    /// ended.
     ///
-    /// Sends that were posted and have not begun are flushed as well:
-    /// [`AsyncQueuePair::drain`] before lets them be done.
+    /// Posted sends that have not begun are flushed as well; to let them finish, call
+    /// [`AsyncQueuePair::drain`] before.
     pub async fn close(self) -> Result<mlx5::QueuePair<T>, Ended> {
         let shared = self.shared();
         shared.flush();

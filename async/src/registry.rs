@@ -16,8 +16,8 @@ use crate::error::Ended;
 use crate::slots::MOST;
 use crate::wakes::{Place, Waiting, Wakes};
 
-/// What a completion belongs to, in the request's identifier: the queue, its side, whether it is the
-/// last part of its request, and the slot.
+/// Identifies a completion's request, encoded in the request's `wr_id`: the queue, its side,
+/// whether it is the last part of its request, and the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Name {
     pub(crate) queue: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Name {
 impl Name {
     const RECEIVE: u64 = 1 << 31;
     const LAST: u64 = 1 << 30;
-    /// A queue has fewer slots than that.
+    /// Limit of a queue's slots.
     pub(crate) const SLOTS: u32 = MOST;
 
     const FITS: () = assert!(Self::SLOTS as u64 <= Self::LAST, "the bits of a slot are its own");
@@ -53,9 +53,9 @@ impl Name {
     }
 }
 
-/// Where completions of a queue go.
+/// The receiver of a queue's completions.
 pub(crate) trait Route: Send + Sync {
-    /// Notes a completion. Returns whether the queue is closed and nothing is posted any more; `None`
+    /// Records a completion. Returns whether the queue is closed and has no posted request; `None`
     /// if the completion belongs to no request.
     fn complete(
         &self,
@@ -64,10 +64,10 @@ pub(crate) trait Route: Send + Sync {
         wakes: &mut Wakes,
     ) -> Option<bool>;
 
-    /// Takes no more requests, and flushes what is posted, where that can be.
+    /// Takes no more requests, and flushes the posted ones, if the queue can be flushed.
     fn close(&self);
 
-    /// The pump has polled all that lay in the completion queue when the queue was flushed.
+    /// The pump has polled all completions that were queued when the queue was flushed.
     fn note_drained(&self, wakes: &mut Wakes);
 
     /// Gives back the requests whose completions the driver has dropped with their queue pairs.
@@ -79,13 +79,13 @@ pub(crate) trait Route: Send + Sync {
     /// Ready when no send is with the device.
     fn poll_sent(&self, cx: &Context<'_>, place: &mut Place) -> Poll<Result<(), Ended>>;
 
-    /// Waits no more for [`Route::poll_sent`].
+    /// Stops waiting for [`Route::poll_sent`].
     fn leave_sent(&self, place: &mut Place);
 
-    /// Nothing more is known of what is posted.
+    /// Fails the posted requests: their outcome is unknown.
     fn lose(&self, end: Ended, wakes: &mut Wakes);
 
-    /// How many completions there may be at a time.
+    /// Maximum number of completions at a time.
     fn completions(&self) -> u32;
 }
 
@@ -94,8 +94,7 @@ pub(crate) trait Route: Send + Sync {
 pub(crate) enum Queue {
     /// A queue pair. It stays until it has been closed, and nothing is posted.
     Pair(Arc<dyn Route>),
-    /// A shared receive queue, by its number in the device. It stays as long as handles and queue
-    /// pairs have it.
+    /// A shared receive queue, by its number in the device. Handles and queue pairs keep it alive.
     Receives(u32, Weak<dyn Route>),
 }
 
@@ -112,11 +111,11 @@ impl Queue {
 struct Queues {
     by_number: HashMap<u32, Queue>,
     next: u32,
-    /// How many completions there may be at a time, of all queues.
+    /// Maximum number of completions at a time, of all queues.
     completions: u32,
-    /// Shared receive queues that were added. Most hubs have none.
+    /// Number of shared receive queues. Most hubs have none.
     receives: u32,
-    /// No queue is added any more.
+    /// Set once the hub takes no more queues.
     end: Option<Ended>,
 }
 
@@ -129,7 +128,7 @@ impl Queues {
         self.by_number.values().any(|queue| matches!(queue, Queue::Pair(_)))
     }
 
-    /// The number of another queue, if there is room for its completions.
+    /// Allocates the number of another queue, if there is room for its completions.
     fn admit(&mut self, completions: u32, room: u32) -> Result<u32, NotAdded> {
         if let Some(end) = self.end {
             return Err(NotAdded::Ended(end));
@@ -138,7 +137,7 @@ impl Queues {
         if completions > left {
             return Err(NotAdded::CompletionQueueFull { needed: completions, left });
         }
-        // Numbers are given out again only after four billion others.
+        // Numbers are reused only after four billion others.
         while self.by_number.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -149,25 +148,25 @@ impl Queues {
     }
 }
 
-/// What was read of the device's events.
+/// The device's events that were read.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(crate) pending: VecDeque<AsyncEvent>,
     pub(crate) waiting: Waiting,
-    /// How many streams want them.
+    /// Number of streams that read them.
     pub(crate) streams: usize,
     pub(crate) over: bool,
 }
 
-/// What handles, futures and the pump share.
+/// The state that handles, futures and the pump share.
 pub(crate) struct Registry {
     queues: Mutex<Queues>,
-    /// How many queues were removed.
+    /// Number of queues that were removed.
     removed: AtomicU64,
     stopping: AtomicBool,
-    /// Queue pairs that were flushed, for the pump to drain.
+    /// Flushed queue pairs for the pump to drain.
     draining: Mutex<Vec<u32>>,
-    /// Whether there are any.
+    /// Whether `draining` has entries.
     has_draining: AtomicBool,
     strays: AtomicU64,
     events: Mutex<Events>,
@@ -200,9 +199,9 @@ impl Registry {
         })
     }
 
-    /// Adds a queue pair that `make` makes of its number, if the completion queue has room for as many
-    /// completions besides those of the other queues. `srqn` is the shared receive queue that it takes
-    /// from, which `make` gets.
+    /// Adds the queue pair that `make` creates for its number, if the completion queue has room for
+    /// its completions besides those of the other queues. `srqn` is the shared receive queue that
+    /// it uses, which is passed to `make`.
     pub(crate) fn add<R: Route + 'static>(
         &self,
         completions: u32,
@@ -214,7 +213,8 @@ impl Registry {
             Queue::Receives(number, queue) if Some(*number) == srqn => queue.upgrade(),
             _ => None,
         };
-        // Dropped without the lock, if at all: it may be the last one, whose drop needs that.
+        // If this drops it, it does so without the lock: the last reference needs the lock for its
+        // drop.
         let receives = locked(&self.queues).by_number.values().find_map(has);
         if srqn.is_some() && receives.is_none() {
             return Err(NotAdded::OtherSharedReceiveQueue);
@@ -243,7 +243,7 @@ impl Registry {
         Ok(queue)
     }
 
-    /// Removes a queue that no completion comes for.
+    /// Removes a queue that gets no more completions.
     pub(crate) fn remove(&self, number: u32, completions: u32) {
         let mut queues = locked(&self.queues);
         let Some(queue) = queues.by_number.remove(&number) else { return };
@@ -251,9 +251,9 @@ impl Registry {
         queues.receives -= u32::from(matches!(queue, Queue::Receives(..)));
         self.removed.fetch_add(1, Ordering::Release);
         drop(queues);
-        // Here its queue pair may be destroyed.
+        // This may destroy the queue pair.
         drop(queue);
-        // The pump forgets it, or ends.
+        // The pump clears its cache, or ends.
         self.nudge();
     }
 
@@ -261,8 +261,8 @@ impl Registry {
         locked(&self.queues).by_number.get(&number).cloned()
     }
 
-    /// Has the pump call [`Route::note_drained`] of a queue pair that was flushed, when it has polled all
-    /// that lies in the completion queue.
+    /// Makes the pump call [`Route::note_drained`] of a flushed queue pair once it has polled all
+    /// that is in the completion queue.
     pub(crate) fn drain(&self, number: u32) {
         let mut draining = locked(&self.draining);
         draining.push(number);
@@ -271,12 +271,12 @@ impl Registry {
         self.nudge();
     }
 
-    /// Whether queue pairs are to be drained that nobody has taken.
+    /// Whether there are queue pairs to drain that the pump has not taken.
     pub(crate) fn has_draining(&self) -> bool {
         self.has_draining.load(Ordering::Acquire)
     }
 
-    /// Takes the queue pairs to be drained, if there are any.
+    /// Takes the queue pairs to drain, if there are any.
     pub(crate) fn take_draining(&self) -> Option<Vec<u32>> {
         if !self.has_draining.load(Ordering::Acquire) {
             return None;
@@ -286,7 +286,7 @@ impl Registry {
         Some(mem::take(&mut draining))
     }
 
-    /// The queues of the hub.
+    /// Returns the queues of the hub.
     pub(crate) fn routes(&self) -> Vec<Arc<dyn Route>> {
         locked(&self.queues).routes()
     }
@@ -303,12 +303,12 @@ impl Registry {
         wakes.wake();
     }
 
-    /// Changes when a queue is removed.
+    /// Returns the number of removed queues, which changes with each removal.
     pub(crate) fn removed(&self) -> u64 {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Closes all queues. The pump ends when nothing is posted any more.
+    /// Closes all queues. The pump ends when no request is posted any more.
     pub(crate) fn stop(&self) {
         let mut queues = locked(&self.queues);
         queues.end = queues.end.or(Some(Ended::Closed));
@@ -331,7 +331,7 @@ impl Registry {
         locked(&self.queues).has_pairs()
     }
 
-    /// The pump ends: nobody hears of what is still posted.
+    /// Ends the pump: the outcome of posted requests is unknown.
     pub(crate) fn end(&self, end: Ended) {
         let mut queues = locked(&self.queues);
         queues.end = Some(end);
@@ -363,18 +363,18 @@ impl Registry {
         locked(&self.events)
     }
 
-    /// Wakes a pump that sleeps.
+    /// Wakes a sleeping pump.
     pub(crate) fn nudge(&self) {
         if !self.nudged.swap(true, Ordering::AcqRel) {
-            // It fails only if the reader is gone, which is in the same structure.
+            // It fails only if the reader is closed, which is in the same structure.
             let _ = (&self.nudge.1).write_all(&[0]);
         }
     }
 
-    /// Takes a nudge, so that the descriptor is quiet until the next.
+    /// Consumes a nudge, so that the descriptor is quiet until the next.
     pub(crate) fn take_nudge(&self) {
         if self.nudged.swap(false, Ordering::AcqRel) {
-            // Who set the flag writes a byte: this waits for it, if at all, for that long.
+            // The caller that set the flag writes a byte; this waits at most until it is written.
             let _ = (&self.nudge.0).read_exact(&mut [0]);
         }
     }
@@ -384,7 +384,7 @@ impl Registry {
     }
 }
 
-/// Why a queue was not added to a hub.
+/// The reason why a queue was not added to a hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NotAdded {
@@ -397,8 +397,8 @@ pub enum NotAdded {
     },
     /// The queue pair completes on another completion queue.
     OtherCompletionQueue,
-    /// The queue pair takes receive requests from a shared receive queue of another hub, or of none; or
-    /// the shared receive queue completes elsewhere.
+    /// The queue pair uses a shared receive queue of another hub, or of none; or the shared receive
+    /// queue completes on another completion queue.
     OtherSharedReceiveQueue,
     /// The hub takes no more queues.
     Ended(Ended),

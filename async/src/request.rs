@@ -1,4 +1,4 @@
-//! Requests that are awaited, and streams of those that are not.
+//! Requests that are awaited, and streams of requests without a future.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -15,10 +15,10 @@ use crate::wakes::Place;
 
 /// A request that was done.
 pub struct Done<K> {
-    /// What was kept.
+    /// The kept value.
     pub keep: K,
-    /// The completion: the length of a received message, its immediate data, and so on. Of a batch,
-    /// that of the last request. Its identifier is this package's own.
+    /// The completion: the length of a received message, its immediate data, and so on. For a
+    /// batch, that of the last request. Its `wr_id` is internal to this package.
     pub completion: OwnedCompletion,
 }
 
@@ -28,7 +28,7 @@ impl<K> fmt::Debug for Done<K> {
     }
 }
 
-/// Whether it was done.
+/// Converts the outcome of a request to its result.
 fn result<K>(
     slots: &Slots<K>,
     (completion, verdict, keep): Outcome<K>,
@@ -45,11 +45,11 @@ fn result<K>(
     Err(Failed { keep, because, first: slots.first_error() })
 }
 
-/// A posted request. Awaiting it gives back what was kept, once the request has completed.
+/// A posted request. Awaiting it returns the kept value, once the request has completed.
 ///
-/// Dropping it neither cancels the request nor loses another's completion: what was kept stays until
-/// the device is done with it, and is dropped then. Leaking it leaks what was kept. It
-/// takes no room from other requests, up to a limit:
+/// Dropping it does not cancel the request, and no other request gets its completion: the kept
+/// value stays until the device is done with the request, and is dropped then. Leaking the future
+/// leaks the value. It takes no room from other requests, up to a limit:
 /// [`RefusedBecause::Untaken`](crate::RefusedBecause::Untaken).
 #[must_use = "the request is posted; await it to hear of its completion"]
 pub struct Request<K> {
@@ -98,15 +98,15 @@ impl<K> Drop for Request<K> {
     }
 }
 
-/// The stream of a queue's requests that have no future of their own, in order of completion.
+/// The stream of a queue's requests without a future, in order of completion.
 ///
-/// It ends when the queue was closed and everything has completed, or when the pump is gone. A result
-/// that is not taken keeps its place in the queue. Several streams of one queue share its results: each
-/// result goes to one of them.
+/// It ends when the queue was closed and everything has completed, or when the pump has ended. A
+/// result that is not taken keeps its place in the queue. Several streams of one queue share its
+/// results: each result goes to one of them.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Completions<K> {
     slots: Arc<Slots<K>>,
-    /// The queue pair whose results it has; none for those without a stream of their own.
+    /// The queue pair whose results it returns; none for queue pairs without a stream.
     of: Option<u32>,
     place: Place,
 }
@@ -117,14 +117,14 @@ impl<K> Completions<K> {
         Self { slots: Arc::clone(slots), of, place: Place::default() }
     }
 
-    /// Waits for the next completion; `None` when no more will come.
+    /// Waits for the next completion; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
         let Self { slots, of, place } = self;
         let outcome = poll_fn(|cx| slots.poll_ready(cx, *of, place)).await?;
         Some(result(slots, outcome))
     }
 
-    /// Returns the next completion, if there is one already.
+    /// Returns the next completion, if there is one.
     pub fn try_next(&mut self) -> Option<Result<Done<K>, Failed<K>>> {
         self.slots.next_ready(self.of).map(|outcome| result(&self.slots, outcome))
     }
@@ -152,7 +152,7 @@ impl<K> Drop for Completions<K> {
     }
 }
 
-/// Waits until no request of a queue is with the device.
+/// Waits until the device has no request of a queue.
 pub(crate) async fn idle<K>(slots: &Slots<K>) -> Result<(), Ended> {
     let mut waiting = Idle { slots, place: Place::default() };
     poll_fn(|cx| waiting.slots.poll_idle(cx, &mut waiting.place)).await

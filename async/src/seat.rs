@@ -11,8 +11,8 @@ use crate::error::{Ended, Refused};
 use crate::queue_pair::AsyncQueuePair;
 use crate::shared::{Handles, Shared};
 
-/// A queue pair in its place of a hub, before it is connected: receives can be posted that the peer's
-/// first messages need.
+/// A queue pair with a place in a hub, before it is connected, so that receives for the peer's
+/// first messages can be posted.
 ///
 /// ```
 /// # use mlx5::{ConnectOptions, Psn, transport::Rc};
@@ -31,11 +31,11 @@ use crate::shared::{Handles, Shared};
 /// # }
 /// ```
 ///
-/// Dropping it closes the queue pair: what was posted keeps what it has until it is flushed.
+/// Dropping it closes the queue pair; posted requests keep their values until they are flushed.
 #[must_use = "a seat waits for `Seat::adopt`"]
 pub struct Seat<T: QueuePairTransport, K> {
     pub(crate) handles: Handles<T, K>,
-    /// Another queue pair, which was returned in place of the one that belongs here.
+    /// Another queue pair, which was returned instead of the seat's own.
     other: Option<QueuePair<T>>,
 }
 
@@ -50,13 +50,13 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
         Self { handles, other: None }
     }
 
-    /// Does something with the queue pair. It fails if that could not be flushed when the hub was shut
-    /// down, and was destroyed; and with [`Ended::Elsewhere`] if `work` leaves another queue pair in its
-    /// place: see [`Seat::lend`].
+    /// Runs `work` on the queue pair. Fails if the queue pair could not be flushed when the hub was
+    /// shut down, and was destroyed; and with [`Ended::Elsewhere`] if `work` leaves another queue
+    /// pair in its place: see [`Seat::lend`].
     ///
-    /// Do not reset it with receives posted: a reset forgets them, and they never complete. A queue pair
-    /// that is closed in this state is destroyed, and they fail with [`Ended::Destroyed`]; one that was
-    /// reset and connected again waits for them for ever.
+    /// Do not reset it with receives posted: a reset forgets them, and they never complete. If a
+    /// queue pair is closed in this state, it is destroyed, and they fail with
+    /// [`Ended::Destroyed`]; if it was reset and connected again, it waits for them forever.
     pub fn with<R>(&mut self, work: impl FnOnce(&mut QueuePair<T>) -> R) -> Result<R, Ended> {
         self.lend(|mut qp| {
             let done = work(&mut qp);
@@ -64,13 +64,13 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
         })
     }
 
-    /// Lends the queue pair to what takes it by value, for example to a connection manager, and gives it
-    /// back. It fails as [`Seat::with`] does.
+    /// Passes the queue pair by value to `work`, for example to a connection manager, and takes it
+    /// back. Fails as [`Seat::with`] does.
     ///
-    /// If `work` returns another queue pair although that of the seat is not destroyed, the call fails with
-    /// [`Ended::Elsewhere`], and the result of `work` is dropped. The seat keeps both: the other queue pair
-    /// is what `work` gets in the next call, which may return the right one; and what was posted keeps what
-    /// it has until it completes, or until the hub ends.
+    /// If `work` returns another queue pair although that of the seat still exists, the call fails
+    /// with [`Ended::Elsewhere`], and the result of `work` is dropped. The seat keeps both: the
+    /// next call passes the other queue pair to `work`, which may then return the right one. Posted
+    /// requests keep their values until they complete, or until the hub ends.
     pub fn lend<R>(
         &mut self,
         work: impl FnOnce(QueuePair<T>) -> (QueuePair<T>, R),
@@ -110,9 +110,10 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
     }
 
     /// Connects the queue pair to that of a peer at the other end of `stream`, as
-    /// [`QueuePair::connect_over`] does, and makes it a queue pair whose requests are awaited. The hub
-    /// knows it from before the peer can send, so no message of the peer is missed. To have receives
-    /// for these, bring it to INIT ([`Seat::with`], [`QueuePair::init`]) and post them before.
+    /// [`QueuePair::connect_over`] does, and makes it a queue pair whose requests are awaited. The
+    /// hub has it before the peer can send, so no message of the peer is missed. To have receives
+    /// for these messages, bring the queue pair to INIT ([`Seat::with`], [`QueuePair::init`]) and
+    /// post them before.
     ///
     /// It blocks until the peer has connected.
     ///
@@ -132,17 +133,17 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
         Ok(self.adopt())
     }
 
-    /// Makes it a queue pair whose requests are awaited.
+    /// Converts the seat to a queue pair whose requests are awaited.
     pub fn adopt(self) -> AsyncQueuePair<T, K> {
         AsyncQueuePair::new(self.handles)
     }
 }
 
-/// A queue pair that is lent. Dropped, it is where it was.
+/// A queue pair that is out of its seat. Dropping this records its return or its absence.
 struct Lent<'a, T: QueuePairTransport, K> {
     shared: &'a Shared<T, K>,
     own: QueuePairLife,
-    /// None if it is not given back: `work` panicked, or returned another.
+    /// None if it was not returned: `work` panicked, or returned another.
     qp: Option<QueuePair<T>>,
 }
 

@@ -17,9 +17,9 @@ use crate::wakes::{Place, Wakes, discard};
 
 /// A queue pair with its slots.
 pub(crate) struct Shared<T: QueuePairTransport, K> {
-    // Destroyed before the slots: after that the device uses nothing of what they keep.
+    // Dropped before the slots: after that the device uses none of the values that they keep.
     qp: Mutex<Option<mlx5::QueuePair<T>>>,
-    /// Of a queue pair that was lent and not given back, while it is not destroyed.
+    /// Set for a queue pair that the program took and did not return, while it exists.
     away: Mutex<Option<QueuePairLife>>,
     pub(crate) send: Arc<Slots<K>>,
     pub(crate) receive: Arc<Slots<K>>,
@@ -27,7 +27,7 @@ pub(crate) struct Shared<T: QueuePairTransport, K> {
     qp_num: u32,
     closed: AtomicBool,
     registry: Arc<Registry>,
-    /// The shared receive queue, which lives as long as a queue pair takes from it.
+    /// The shared receive queue, which exists as long as a queue pair uses it.
     receives: Option<Arc<dyn Route>>,
 }
 
@@ -51,11 +51,11 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
     }
 
     pub(crate) fn qp(&self) -> MutexGuard<'_, Option<mlx5::QueuePair<T>>> {
-        // A batch that is dropped by a panic posts nothing.
+        // A batch that a panic drops posts nothing.
         self.qp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue pair that was not given back, if there is one.
+    /// Returns the life of the queue pair that was not returned, if there is one.
     pub(crate) fn away(&self) -> Option<QueuePairLife> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -64,7 +64,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         *self.away.lock().unwrap_or_else(PoisonError::into_inner) = own.cloned();
     }
 
-    /// Why the queue pair is not here.
+    /// Returns the reason why the queue pair is not here.
     pub(crate) fn absent(&self) -> Ended {
         match self.away() {
             Some(own) if !own.is_over() => Ended::Elsewhere,
@@ -72,7 +72,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
     }
 
-    /// Why a request is not posted while the queue pair is not here.
+    /// Returns the reason why no request can be posted while the queue pair is not here.
     fn refuse(&self) -> RefusedBecause {
         match self.away() {
             Some(_) => RefusedBecause::Ended(self.absent()),
@@ -80,43 +80,45 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
     }
 
-    /// Whether no completion is to come any more.
+    /// Whether no more completions will arrive.
     fn is_over(&self) -> bool {
         self.send.is_over() && self.receive.is_over()
     }
 
-    /// Takes no more requests, and flushes those that are posted.
+    /// Takes no more requests, and flushes the posted ones.
     ///
-    /// Of a shared receive queue's requests, the flush completes none, but those of messages that have
-    /// come lie in the completion queue, and are passed over there once the queue pair is destroyed: it
-    /// has to stay until the pump has polled them. A device may complete messages that were arriving
-    /// after the flush as well, until it reports
-    /// [`AsyncEvent::QpLastWqeReached`](mlx5::AsyncEvent::QpLastWqeReached). That is not waited for,
-    /// because no task may read the events: if the queue pair is destroyed before such a message is
-    /// polled, its request fails as [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
+    /// The flush completes no request of a shared receive queue. The completions of messages that
+    /// have arrived are in the completion queue, and polling skips them once the queue pair is
+    /// destroyed, so it must exist until the pump has polled them. A device may also complete
+    /// messages that were arriving after the flush, until it reports
+    /// [`AsyncEvent::QpLastWqeReached`](mlx5::AsyncEvent::QpLastWqeReached). This does not wait for
+    /// that event, because no task may read the events: if the queue pair is destroyed before such
+    /// a message is polled, its request fails as
+    /// [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
     pub(crate) fn flush(&self) {
         let mut wakes = Wakes::default();
         self.send.end(Ended::Closed, &mut wakes);
         self.receive.end(Ended::Closed, &mut wakes);
         self.closed.store(true, Ordering::Release);
         let mut qp = self.qp();
-        // It may be lent: then it is flushed when it comes back.
+        // If the program has it, it is flushed when it returns.
         let is_here = qp.is_some();
         let flushed = match qp.as_mut() {
-            // What was not given back may be destroyed since.
+            // A queue pair that was not returned may have been destroyed since.
             None => self.away().is_none_or(|own| !own.is_over()),
             Some(qp) => match qp.state() {
                 QueueState::Error => true,
-                // What is posted was forgotten by the reset.
+                // The reset dropped the posted requests.
                 QueueState::Reset => self.send.posted() + self.receive.posted() == 0,
-                // If the device is gone, the pump hears of it, and says so to everyone.
+                // If the device is gone, the pump detects it, and fails every request.
                 _ => qp
                     .to_error()
                     .map_or_else(|error| error.kind() == ErrorKind::DeviceGone, |()| true),
             },
         };
         if !flushed {
-            // Nothing would complete. If it cannot be destroyed either, the driver keeps its memory.
+            // Nothing would complete. If it cannot be destroyed either, the driver keeps its
+            // memory.
             *qp = None;
             self.lose(Ended::Destroyed, &mut wakes);
         }
@@ -127,7 +129,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
     }
 
-    /// Takes a queue pair back that was lent; or notes that it is elsewhere, or destroyed.
+    /// Takes a queue pair back; or records that it is elsewhere, or destroyed.
     pub(crate) fn give_back(&self, qp: Option<mlx5::QueuePair<T>>, own: &QueuePairLife) {
         let is_here = qp.is_some();
         *self.qp() = qp;
@@ -141,13 +143,13 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         }
         self.set_away(Some(own).filter(|_| !is_here));
         if self.closed.load(Ordering::Acquire) {
-            // Meanwhile.
+            // The queue pair was closed meanwhile.
             self.flush();
             self.leave_if_over();
         }
     }
 
-    /// Removes the queue pair from the hub, if it is closed and no completion is to come.
+    /// Removes the queue pair from the hub, if it is closed and no more completions will arrive.
     pub(crate) fn leave_if_over(&self) {
         if self.closed.load(Ordering::Acquire) && self.is_over() {
             self.registry.remove(self.number, self.completions());
@@ -204,7 +206,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
         self.qp_num
     }
 
-    /// Why there is no receive queue, if there is none.
+    /// Fails if the queue pair has no receive queue of its own.
     pub(crate) fn can_receive(&self) -> Result<(), RefusedBecause> {
         match self.receives {
             Some(_) => Err(RefusedBecause::SharedReceives),
@@ -222,7 +224,7 @@ impl<T: QueuePairTransport, K> Shared<T, K> {
     }
 }
 
-/// How many requests the queues of a queue pair hold.
+/// Number of requests that the two queues of a queue pair hold.
 pub(crate) fn sides<T: QueuePairTransport>(qp: &mlx5::QueuePair<T>) -> [u32; 2] {
     let caps = qp.caps();
     let receives = if qp.has_srq() { 0 } else { caps.max_recv_wr };
@@ -239,7 +241,7 @@ where
         completion: &WorkCompletion<'_>,
         wakes: &mut Wakes,
     ) -> Option<bool> {
-        // Queues of their own have other numbers in their completions, and packets their flow tags.
+        // Completions of separate queues have other numbers, and those of packets their flow tags.
         if !T::SEPARATE && completion.qp_num() != self.qp_num {
             return None;
         }
@@ -285,7 +287,7 @@ where
     }
 }
 
-/// The handles of a queue pair: with the last one it is closed.
+/// The handles of a queue pair: dropping the last one closes it.
 pub(crate) struct Handles<T: QueuePairTransport, K>(pub(crate) Arc<Shared<T, K>>);
 
 impl<T: QueuePairTransport, K> Drop for Handles<T, K> {
@@ -293,7 +295,7 @@ impl<T: QueuePairTransport, K> Drop for Handles<T, K> {
         self.0.flush();
         self.0.leave_if_over();
         if self.0.is_over() {
-            // The pump may know of it for a while.
+            // The pump may keep a reference for a while.
             drop(self.0.qp().take());
         }
     }

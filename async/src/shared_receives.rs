@@ -42,7 +42,7 @@ impl<K: Send> Route for Shared<K> {
         completion: &WorkCompletion<'_>,
         wakes: &mut Wakes,
     ) -> Option<bool> {
-        // Any queue pair may take from it, but what a send completes is none of its requests.
+        // Any queue pair may use it, but completions of sends belong to none of its requests.
         let is_receive = matches!(
             completion.opcode(),
             CompletionOpcode::Receive
@@ -106,15 +106,15 @@ impl<K> Drop for Shared<K> {
 
 /// A shared receive queue whose requests are awaited. Clones are handles of the same queue.
 ///
-/// Which queue pair has received a message, its completion says:
-/// [`WorkCompletion::qp_num`](mlx5::WorkCompletion::qp_num). What `K` is, see
+/// The completion says which queue pair received a message:
+/// [`WorkCompletion::qp_num`](mlx5::WorkCompletion::qp_num). For `K` see
 /// [`AsyncQueuePair`](crate::AsyncQueuePair).
 ///
-/// The queue is destroyed with its last handle and the last queue pair of the hub that takes from it.
-/// Requests for which no message has come then fail with
-/// [`FailedBecause::Unused`](crate::FailedBecause::Unused) and give back what they kept. A request
-/// whose message came for a queue pair that was destroyed or reset before the pump had polled it fails
-/// with [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
+/// Dropping the last handle and the last queue pair of the hub that uses the queue destroys it.
+/// Requests for which no message arrived then fail with
+/// [`FailedBecause::Unused`](crate::FailedBecause::Unused) and return their kept values. If a queue
+/// pair is destroyed or reset before the pump has polled a message for it, the message's request
+/// fails with [`FailedBecause::Discarded`](crate::FailedBecause::Discarded).
 pub struct AsyncSharedReceiveQueue<K> {
     shared: Arc<Shared<K>>,
     target: CompletionTarget,
@@ -156,11 +156,12 @@ impl<K: Send + 'static> AsyncSharedReceiveQueue<K> {
 }
 
 impl<K> AsyncSharedReceiveQueue<K> {
-    /// Does something with a queue pair's builder that takes its receive requests from here, and
-    /// completes on the hub's completion queue. The result is passed to
+    /// Passes `build` a builder of a queue pair that takes its receive requests from this queue,
+    /// and completes on the hub's completion queue. Pass the result to
     /// [`Hub::adopt`](crate::Hub::adopt).
     ///
-    /// The queue is locked while `build` runs: connect, and post to it, after that.
+    /// The queue is locked while `build` runs: connect the queue pair, and post to this queue,
+    /// after that.
     pub fn create_qp<T: QueuePairTransport, R>(
         &self,
         pd: &ProtectionDomain,
@@ -177,8 +178,8 @@ impl<K> AsyncSharedReceiveQueue<K> {
         Ok(Request::new(&self.shared.slots, slot))
     }
 
-    /// Posts a receive request whose completion goes to [`AsyncSharedReceiveQueue::receives`]. Waits
-    /// while the queue is full.
+    /// Posts a receive request whose completion goes to [`AsyncSharedReceiveQueue::receives`].
+    /// Waits while the queue is full.
     pub async fn post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         self.in_turn(keep, sge, To::Stream).await.map(drop)
     }
@@ -188,23 +189,23 @@ impl<K> AsyncSharedReceiveQueue<K> {
         post_in_turn(&self.shared.slots, keep, Want::one(to), attempt).await
     }
 
-    /// As [`AsyncSharedReceiveQueue::post_recv`], but fails with [`RefusedBecause::Full`] where that one
-    /// waits.
+    /// As [`AsyncSharedReceiveQueue::post_recv`], but instead of waiting fails with
+    /// [`RefusedBecause::Full`].
     pub fn try_post_recv(&self, keep: K, sge: Sge) -> Result<(), Refused<K>> {
         let attempt = |slot| self.shared.recv(slot, sge);
         try_post(&self.shared.slots, keep, Want::one(To::Stream), attempt).map(drop)
     }
 
-    /// Returns the stream of what [`AsyncSharedReceiveQueue::post_recv`] has posted: the messages to
-    /// queue pairs without a stream of their own.
+    /// Returns the stream of the requests that [`AsyncSharedReceiveQueue::post_recv`] posted: the
+    /// messages to queue pairs without a stream of their own.
     pub fn receives(&self) -> Completions<K> {
         Completions::new(&self.shared.slots, None)
     }
 
     /// Returns a stream of the messages to one queue pair, by its number
-    /// ([`QueuePair::qp_num`](mlx5::QueuePair::qp_num)). Make it before the first message can come. What
-    /// it has not taken when it is dropped, and what comes after that, goes to
-    /// [`AsyncSharedReceiveQueue::receives`].
+    /// ([`QueuePair::qp_num`](mlx5::QueuePair::qp_num)). Create it before the first message can
+    /// arrive. After it is dropped, [`AsyncSharedReceiveQueue::receives`] gets the results that it
+    /// has not taken, and later ones.
     pub fn receives_of(&self, qp_num: u32) -> Completions<K> {
         Completions::new(&self.shared.slots, Some(qp_num))
     }

@@ -1,17 +1,16 @@
-//! The slots of one queue: where a posted request waits for its completion.
+//! The slots of one queue, in which posted requests wait for their completions.
 //!
-//! The slots that a queue usually needs are created with it. A request takes one slot from when it is
-//! posted until its result is taken, and as much room as it has parts until it has completed: the
-//! queue holds at most as many parts as the device's queue holds requests.
+//! The slots that a queue usually needs are created with it. A request takes one slot from when it
+//! is posted until its result is taken, and as much room as it has parts until it has completed:
+//! the queue holds at most as many parts as the device's queue holds requests.
 //!
 //! Results for streams, which one task reads, count as well: the queue is full until some are read.
-//! Results for futures do not, because a future that is leaked never takes its result: if all slots
-//! have such results, another is added. So a leak costs memory, and stops no task, until there are
+//! Results for futures do not, because a leaked future never takes its result: if all slots hold
+//! such results, the queue adds a slot. So a leak costs memory, but stops no task until there are
 //! [`SLOTS_PER_PLACE`] times as many slots as the queue holds requests: then requests are refused.
 //!
-//! Each transition is one critical section, and
-//! nothing of the caller's (a waker, a kept value) is called or dropped inside one. Wakers are cloned
-//! inside.
+//! Each transition is one critical section, and no value of the caller's (a waker, a kept value) is
+//! called or dropped inside one. Wakers are cloned inside.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -24,13 +23,13 @@ use crate::error::{Ended, Full};
 use crate::line::{Line, Moment, Ticket};
 use crate::wakes::{Waiting, Wakes, discard};
 
-/// A queue has fewer slots than that: the name of a request has 30 bits for its slot.
+/// Limit of a queue's slots: the name of a request has 30 bits for its slot.
 pub(crate) const MOST: u32 = 1 << 30;
 
-/// The slots that there may be for each request that a queue holds.
+/// Maximum number of slots for each request that a queue holds.
 const SLOTS_PER_PLACE: u32 = 16;
 
-/// Which one gets the result of a request.
+/// The receiver of a request's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum To {
     /// The future of the request.
@@ -44,9 +43,9 @@ pub(crate) enum To {
 enum State {
     /// No request.
     Free,
-    /// With the device.
+    /// The device has it.
     Posted,
-    /// Completed; the result was not taken yet.
+    /// Completed; the result is not taken yet.
     Done,
 }
 
@@ -55,11 +54,11 @@ struct Slot<K> {
     to: To,
     /// The future was dropped.
     abandoned: bool,
-    /// How much room the request takes.
+    /// Room that the request takes.
     parts: u32,
-    /// What the caller keeps alive while the device uses it.
+    /// The value that the caller keeps alive while the device uses it.
     keep: Option<K>,
-    /// The first part that failed, or the last one.
+    /// The completion of the first part that failed, or of the last part.
     completion: OwnedCompletion,
     verdict: Verdict,
     waker: Option<Waker>,
@@ -80,14 +79,14 @@ impl<K> Default for Slot<K> {
     }
 }
 
-/// The fate of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Its completion says that it was done.
+    /// Its completion reports success.
     Done,
-    /// Its completion says that it was not done.
+    /// Its completion reports an error.
     Failed,
-    /// It has no completion: the device has given its queue up, and never took the request.
+    /// It has no completion: the device gave its queue up, and never took the request.
     Unused,
     /// The device took it for a queue pair that was destroyed or reset, which drops its completion.
     Discarded,
@@ -96,71 +95,71 @@ pub(crate) enum Verdict {
 /// Results for streams.
 #[derive(Default)]
 struct Ready {
-    /// Slots whose results were not taken yet.
+    /// Slots whose results are not taken yet.
     slots: VecDeque<u32>,
-    /// Tasks that wait for one.
+    /// Tasks that wait for a result.
     waiting: Waiting,
 }
 
 struct Table<K> {
     slots: Vec<Slot<K>>,
     free: Vec<u32>,
-    /// Requests and results of streams that there may be.
+    /// Maximum number of requests and of results for streams.
     capacity: u32,
     /// Parts that may still be posted.
     room: u32,
-    /// Requests with the device.
+    /// Number of requests that the device has.
     posted: u32,
-    /// Results for streams that were not taken yet.
+    /// Results for streams that are not taken yet.
     unread: u32,
-    /// Requests that have completed.
+    /// Number of requests that have completed.
     completed: u64,
     line: Line,
-    /// What is for the streams of the queue.
+    /// Results for the streams of the queue.
     ready: Ready,
-    /// What is for streams of one queue pair, by its number.
+    /// Results for the streams of one queue pair, by its number.
     ready_of: HashMap<u32, (usize, Ready)>,
-    /// Tasks that wait until no request is with the device.
+    /// Tasks that wait until the device has no request.
     idle: Waiting,
-    /// Something besides the requests is to be polled before the queue is over.
+    /// The queue is not over before the pump has also drained the completion queue.
     is_undrained: bool,
-    /// Why no more requests are taken.
+    /// The reason why the queue takes no more requests.
     end: Option<Ended>,
-    /// No more completions are taken.
+    /// The queue accepts no more completions.
     is_lost: bool,
 }
 
-/// The first error of a queue pair that is not a flush: why the others fail. Both sides of it have
-/// this.
+/// The first error of a queue pair that is not a flush: the cause of the others. Both sides of the
+/// queue pair share it.
 pub(crate) type Cause = Arc<OnceLock<CompletionError>>;
 
 /// The slots of one queue.
 pub(crate) struct Slots<K> {
     table: Mutex<Table<K>>,
     capacity: u32,
-    /// None of a shared queue, whose queue pairs fail one by one.
+    /// None for a shared queue, whose queue pairs fail one by one.
     cause: Option<Cause>,
 }
 
-/// The use of a slot.
+/// The intended use of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) parts: u32,
     pub(crate) to: To,
 }
 
-/// A request that is over: its completion, what became of it, and what was kept.
+/// A request that is over: its completion, its verdict, and the kept value.
 pub(crate) type Outcome<K> = (OwnedCompletion, Verdict, Option<K>);
 
 impl<K> Table<K> {
-    /// Whether a request that was refused at `refused_at` may be tried: once another has completed, or
-    /// if none is with the device whose completion could be waited for.
+    /// Whether a request that was refused at `refused_at` may be tried: after another one has
+    /// completed, or if the device has none whose completion it could wait for.
     fn has_room(&self, parts: u32, refused_at: Option<u64>) -> bool {
         let may_differ = refused_at != Some(self.completed) || self.posted == 0;
         self.room >= parts && self.posted + self.unread < self.capacity && may_differ
     }
 
-    /// Wakes the first in the line, if its request may be tried.
+    /// Wakes the first task in the line, if its request may be tried.
     fn advance(&mut self, wakes: &mut Wakes) {
         if self.line.is_empty() {
             return;
@@ -171,8 +170,9 @@ impl<K> Table<K> {
         self.line = line;
     }
 
-    /// Notes that a request is over, and whom that wakes: its future or the streams, the first in the
-    /// line, and those that wait for the last one. Returns what nobody waits for, to be dropped.
+    /// Records that a request is over, and collects the tasks to wake: its future or the streams,
+    /// the first in the line, and those that wait for the last request. Returns a kept value that
+    /// no task waits for, to be dropped.
     fn note_over(&mut self, number: u32, wakes: &mut Wakes) -> Option<K> {
         let slot = &mut self.slots[number as usize];
         slot.state = State::Done;
@@ -188,7 +188,7 @@ impl<K> Table<K> {
             To::Future => wakes.add(slot.waker.take()),
             To::Stream => {
                 let qp_num = slot.completion.as_completion().qp_num();
-                // Without a completion it belongs to no queue pair.
+                // Without a completion it belongs to no known queue pair.
                 let known = !matches!(slot.verdict, Verdict::Unused | Verdict::Discarded);
                 let ready = self.ready(known.then_some(qp_num));
                 ready.slots.push_back(number);
@@ -204,18 +204,18 @@ impl<K> Table<K> {
     fn note_idle(&mut self, wakes: &mut Wakes) {
         if self.is_idle() {
             self.idle.wake(wakes);
-            // The streams may be over.
+            // The streams may have ended.
             self.wake_streams(wakes);
         }
     }
 
-    /// What is for the streams of one queue pair, or for the others.
+    /// Returns the results for streams of one queue pair, or of the others.
     fn ready(&mut self, of: Option<u32>) -> &mut Ready {
         let own = of.and_then(|qp_num| self.ready_of.get_mut(&qp_num));
         own.map_or(&mut self.ready, |(_, ready)| ready)
     }
 
-    /// The next result for a stream, and whom its taking wakes.
+    /// Takes the next result for a stream, and collects the tasks to wake.
     fn next_ready(&mut self, of: Option<u32>, wakes: &mut Wakes) -> Option<Outcome<K>> {
         let number = self.ready(of).slots.pop_front()?;
         self.unread -= 1;
@@ -243,7 +243,7 @@ impl<K> Table<K> {
         Ok(number)
     }
 
-    /// Adds a slot: futures have the results of all others.
+    /// Adds a slot: all others hold results of futures.
     fn grow(&mut self) -> Option<u32> {
         let most = self.capacity.saturating_mul(SLOTS_PER_PLACE).min(MOST);
         let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < most)?;
@@ -269,7 +269,8 @@ impl<K> Table<K> {
     }
 }
 
-/// Values kept for results that no task took are dropped here, perhaps by the pump: a panic ends here.
+/// Drops the kept values whose results no task took, perhaps in the pump: a panic of such a drop is
+/// contained.
 impl<K> Drop for Slots<K> {
     fn drop(&mut self) {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -310,7 +311,7 @@ impl<K> Slots<K> {
         Self { table: Mutex::new(table), capacity, cause }
     }
 
-    /// The first error of the queue pair, if there was one.
+    /// Returns the first error of the queue pair, if there was one.
     pub(crate) fn first_error(&self) -> Option<CompletionError> {
         self.cause.as_ref()?.get().copied()
     }
@@ -319,17 +320,17 @@ impl<K> Slots<K> {
         self.capacity
     }
 
-    /// The number of requests with the device.
+    /// Returns the number of requests that the device has.
     pub(crate) fn posted(&self) -> u32 {
         self.table().posted
     }
 
     fn table(&self) -> MutexGuard<'_, Table<K>> {
-        // Nothing that panics runs under the lock.
+        // No code that panics runs under the lock.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot, unless others wait for one. `keep` is taken with it.
+    /// Takes a slot, unless other tasks wait for one. The slot then holds `keep`.
     pub(crate) fn try_take(&self, want: Want, keep: &mut Option<K>) -> Result<u32, Full> {
         self.fits(want)?;
         let mut table = self.table();
@@ -346,7 +347,7 @@ impl<K> Slots<K> {
         if want.parts == 0 || want.parts > self.capacity { Err(Full::Never) } else { Ok(()) }
     }
 
-    /// Takes a slot when it is this ticket's turn. `keep` is taken with it.
+    /// Takes a slot when it is this ticket's turn. The slot then holds `keep`.
     pub(crate) fn poll_take(
         &self,
         cx: &Context<'_>,
@@ -381,7 +382,7 @@ impl<K> Slots<K> {
         let mut table = self.table();
         let left = table.line.leave(ticket);
         if left.is_some() {
-            // It may have been woken: then the next one has to be.
+            // It may have been woken: then wake the next one.
             table.advance(&mut wakes);
         }
         drop(table);
@@ -389,7 +390,7 @@ impl<K> Slots<K> {
         wakes.wake();
     }
 
-    /// Returns a slot whose request the queue pair refused, and what it kept.
+    /// Frees a slot whose request the queue pair refused, and returns the kept value.
     pub(crate) fn give_back(&self, number: u32) -> Option<K> {
         let mut wakes = Wakes::default();
         let mut table = self.table();
@@ -405,14 +406,15 @@ impl<K> Slots<K> {
         keep
     }
 
-    /// The number of requests that have completed, and whether any is with the device.
+    /// Returns the number of requests that have completed, and whether the device has any.
     pub(crate) fn progress(&self) -> (u64, bool) {
         let table = self.table();
         (table.completed, table.posted > 0)
     }
 
-    /// Notes the completion of a part: the last one, or one before that failed. Returns whether it
-    /// belongs to a request, and what nobody waits for any more, to be dropped.
+    /// Records the completion of a part: the last one, or an earlier one that failed. Returns a
+    /// kept value that no task waits for any more, to be dropped. Fails if the completion belongs
+    /// to no request.
     pub(crate) fn complete(
         &self,
         number: u32,
@@ -427,13 +429,14 @@ impl<K> Slots<K> {
         if slot.state != State::Posted {
             return Err(Stray);
         }
-        // Kept for those that are flushed then, also if this request's future is gone.
+        // Recorded for the requests that are flushed next, even if this request's future was
+        // dropped.
         if let Err(error) = completion.as_completion().status()
             && let Some(cause) = self.cause.as_ref().filter(|_| failed && !error.is_flushed())
         {
             cause.get_or_init(|| error);
         }
-        // What the first part that failed says is the cause; those after it are flushed.
+        // The first part that failed has the cause; those after it are flushed.
         if slot.verdict == Verdict::Done {
             let verdict = if failed { Verdict::Failed } else { Verdict::Done };
             (slot.completion, slot.verdict) = (completion, verdict);
@@ -444,8 +447,8 @@ impl<K> Slots<K> {
         Ok(table.note_over(number, wakes))
     }
 
-    /// The device has given the queue up: what it has not taken, it never will. Returns what nobody
-    /// waits for, to be dropped.
+    /// The device gave the queue up: it will never take the remaining requests. Returns the kept
+    /// values that no task waits for, to be dropped.
     pub(crate) fn give_up(&self, wakes: &mut Wakes) -> Vec<K> {
         let mut table = self.table();
         let table = &mut *table;
@@ -460,8 +463,8 @@ impl<K> Slots<K> {
         dropped
     }
 
-    /// The driver has dropped the completion of a request. Returns what no future waits for, to be
-    /// dropped.
+    /// The driver dropped the completion of a request. Returns a kept value that no future waits
+    /// for, to be dropped.
     pub(crate) fn discard(&self, number: u32, wakes: &mut Wakes) -> Option<K> {
         let mut table = self.table();
         let slot = table.slots.get_mut(number as usize)?;
@@ -472,13 +475,13 @@ impl<K> Slots<K> {
         table.note_over(number, wakes)
     }
 
-    /// Whether no completion is to come any more.
+    /// Whether no more completions will arrive.
     pub(crate) fn is_over(&self) -> bool {
         let table = self.table();
         table.is_idle() || table.is_lost
     }
 
-    /// Takes no more requests, for the first reason that is given.
+    /// Takes no more requests; the first reason stays.
     pub(crate) fn end(&self, end: Ended, wakes: &mut Wakes) {
         let mut table = self.table();
         let table = &mut *table;
@@ -489,7 +492,7 @@ impl<K> Slots<K> {
         }
     }
 
-    /// Takes no more requests, and no more completions. A loss comes after any other reason.
+    /// Takes no more requests, and no more completions. A loss replaces any other reason.
     pub(crate) fn lose(&self, end: Ended, wakes: &mut Wakes) {
         let mut table = self.table();
         let table = &mut *table;

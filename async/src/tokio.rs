@@ -13,13 +13,13 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::pump::{Pump, PumpError, Step};
 
-/// Registers a descriptor with the runtime of this task: another one of the same file, which nothing
-/// else closes.
+/// Registers a descriptor with the runtime of this task. It duplicates the descriptor, so that
+/// nothing else closes it.
 fn register(of: &impl AsFd) -> io::Result<AsyncFd<OwnedFd>> {
     let fd = of.as_fd().try_clone_to_owned()?;
-    // SAFETY: an `OwnedFd` has one open descriptor, the same each time that it is asked, until it is
+    // SAFETY: an `OwnedFd` has one open descriptor, which `as_raw_fd` returns unchanged until it is
     // dropped. It belongs to the `AsyncFd`, which this module neither replaces by `get_mut` nor
-    // hands out: it is private to `Readable` and to `Pump::drive`.
+    // exposes: it is private to `Readable` and to `Pump::drive`.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
@@ -31,18 +31,18 @@ impl Pump {
         let readable = register(&self).map_err(PumpError::Wait)?;
         loop {
             match self.step()? {
-                // Those that were woken have their turn.
+                // Let the woken tasks run.
                 Step::Again => tokio::task::yield_now().await,
                 Step::Stopped => return Ok(()),
-                // Cleared before the events are taken: one that comes later sets it again.
+                // Clear it before reading the events: a later event sets it again.
                 Step::Wait => readable.readable().await.map_err(PumpError::Wait)?.clear_ready(),
             }
         }
     }
 }
 
-/// Something with a descriptor that is readable while it has news, and what looks for them: a
-/// listener, a connection, an event channel.
+/// An object with a descriptor that is readable while the object has news, such as a listener, a
+/// connection or an event channel.
 ///
 /// ```no_run
 /// # async fn f(listener: std::net::TcpListener) -> std::io::Result<()> {
@@ -71,22 +71,22 @@ impl<T: AsFd> Readable<T> {
         Ok(Self { readable: register(&inner)?, inner })
     }
 
-    /// Returns what has the descriptor.
+    /// Returns the object.
     pub fn get_ref(&self) -> &T {
         &self.inner
     }
 
-    /// Returns what has the descriptor.
+    /// Returns the object.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// Returns what has the descriptor, which is waited for no more.
+    /// Returns the object, and deregisters its descriptor.
     pub fn into_inner(self) -> T {
         self.inner
     }
 
-    /// Waits until `look` finds something. Dropped before, nothing is lost that `look` has not found.
+    /// Waits until `look` returns something. If the call is dropped before, nothing is lost.
     pub async fn found<R, E: Into<io::Error>>(
         &mut self,
         mut look: impl FnMut(&mut T) -> Result<Option<R>, E>,
@@ -94,7 +94,7 @@ impl<T: AsFd> Readable<T> {
         poll_fn(|cx| self.poll_found(cx, &mut look)).await
     }
 
-    /// Ready when `look` finds something. The task is woken when the descriptor becomes readable.
+    /// Ready when `look` returns something. The task is woken when the descriptor becomes readable.
     pub fn poll_found<R, E: Into<io::Error>>(
         &mut self,
         cx: &mut Context<'_>,
@@ -108,7 +108,7 @@ impl<T: AsFd> Readable<T> {
         }
     }
 
-    /// The stream of what `look` finds. It ends after an error.
+    /// Returns the stream of the results of `look`. It ends after an error.
     pub fn into_stream<R, E, F>(self, look: F) -> Found<T, F>
     where
         E: Into<io::Error>,
@@ -118,7 +118,7 @@ impl<T: AsFd> Readable<T> {
     }
 }
 
-/// The stream of what is found. See [`Readable::into_stream`].
+/// The stream of the results of a look. See [`Readable::into_stream`].
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub struct Found<T, F> {
     of: Option<(Readable<T>, F)>,
@@ -130,7 +130,7 @@ impl<T, F> std::fmt::Debug for Found<T, F> {
     }
 }
 
-// Nothing of it is pinned.
+// No field is pinned.
 impl<T, F> Unpin for Found<T, F> {}
 
 impl<T: AsFd, F, R, E: Into<io::Error>> Stream for Found<T, F>

@@ -1,11 +1,11 @@
-//! Tasks that wait, and what of the caller's is called for them: when no lock is held, and so that a
-//! panic of one task's waker, or of what its request keeps, reaches no other task.
+//! Waiting tasks, and calls into the caller's code for them: these run without a lock, and contain
+//! a panic of one task's waker, or of a kept value's drop, so that it reaches no other task.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 
-/// Does something of the caller's. A panic ends here; the hook has reported it.
+/// Calls the caller's code, and contains a panic; the panic hook has reported it.
 fn contained(work: impl FnOnce()) {
     drop(catch_unwind(AssertUnwindSafe(work)));
 }
@@ -14,15 +14,15 @@ pub(crate) fn wake(waker: Option<Waker>) {
     waker.into_iter().for_each(|waker| contained(|| waker.wake()));
 }
 
-/// Drops what the caller has made, in a place that other tasks depend on.
+/// Drops a value of the caller's, in a place that other tasks depend on.
 pub(crate) fn discard<T>(value: T) {
     if mem::needs_drop::<T>() {
         contained(|| drop(value));
     }
 }
 
-/// Wakers to be called. The vector keeps its room, so that none is allocated for each completion.
-/// Those that were not called when it is dropped, because of a panic, are called then.
+/// Wakers to call. The vector keeps its capacity, so that a completion allocates nothing. If a
+/// panic skipped some of them, the drop calls them.
 #[derive(Default, Debug)]
 pub(crate) struct Wakes(Vec<Waker>);
 
@@ -51,7 +51,7 @@ impl Drop for Wakes {
     }
 }
 
-/// Puts the task's waker in a place. Returns the former one, to be dropped when no lock is held: its
+/// Stores the task's waker in a place. Returns the former one, to be dropped without a lock: its
 /// drop may drop a task, and with it requests of this queue.
 pub(crate) fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) -> Option<Waker> {
     match waker {
@@ -60,20 +60,20 @@ pub(crate) fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) -> Option<Wa
     }
 }
 
-/// The tasks that wait for one thing, each by a place of its own. All are woken at once, so that none
-/// has to pass its turn on.
+/// The tasks that wait for one event, each with its own place. All are woken at once, so that none
+/// has to wake the next.
 #[derive(Default, Debug)]
 pub(crate) struct Waiting {
     tasks: Vec<(u64, Waker)>,
     next: u64,
 }
 
-/// The place of a stream or a future among those that wait.
+/// The place of a stream or a future among the waiting tasks.
 #[derive(Default, Debug)]
 pub(crate) struct Place(Option<u64>);
 
 impl Waiting {
-    /// Waits. Returns the former waker of the place, to be dropped when no lock is held.
+    /// Waits. Returns the former waker of the place, to be dropped without a lock.
     pub(crate) fn wait(&mut self, place: &mut Place, cx: &Context<'_>) -> Option<Waker> {
         let number = *place.0.get_or_insert_with(|| {
             self.next += 1;
@@ -89,14 +89,14 @@ impl Waiting {
         }
     }
 
-    /// Waits no more. Returns the waker, to be dropped when no lock is held.
+    /// Stops waiting. Returns the waker, to be dropped without a lock.
     pub(crate) fn leave(&mut self, place: &mut Place) -> Option<Waker> {
         let number = place.0.take()?;
         let at = self.tasks.iter().position(|(of, _)| *of == number)?;
         Some(self.tasks.swap_remove(at).1)
     }
 
-    /// Wakes all. They wait again by the same places.
+    /// Wakes all tasks. They wait again in the same places.
     pub(crate) fn wake(&mut self, wakes: &mut Wakes) {
         wakes.extend(self.tasks.drain(..).map(|(_, waker)| waker));
     }

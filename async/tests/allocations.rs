@@ -1,4 +1,4 @@
-//! A request allocates nothing: not to be posted, not to complete, not to be awaited.
+//! A request allocates nothing when it is posted, completes, or is awaited.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,16 +16,17 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: every call is passed unchanged to the system's allocator, which upholds the trait.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNTED.with(|counted| counted.set(counted.get().map(|count| count + 1)));
-        // SAFETY: the caller's contract is this allocator's.
+        // SAFETY: the caller promises a `layout` of non-zero size.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is this allocator's.
+        // SAFETY: the caller promises that `pointer` was allocated here, and so by `System`, with
+        // `layout`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts what this thread allocates.
+/// Counts the allocations of this thread.
 fn counted<R>(count: &mut u64, work: impl FnOnce() -> R) -> R {
     COUNTED.set(Some(0));
     let result = work();
@@ -67,7 +68,7 @@ fn a_request_allocates_nothing() {
 
     let mut allocations = 0;
     for round in 0..200_u64 {
-        // The first rounds let tables grow to what they need.
+        // In the first rounds, tables grow to their final size.
         let mut ignored = 0;
         let count = if round < 20 { &mut ignored } else { &mut allocations };
         let mut request = counted(count, || {
@@ -77,7 +78,7 @@ fn a_request_allocates_nothing() {
             assert!(pin!(&mut request).poll(&mut Context::from_waker(Waker::noop())).is_pending());
             request
         });
-        // The box is this test's.
+        // The test itself allocates the box.
         *count = count.saturating_sub(1);
         simulator.run_until_idle();
         counted(count, || {

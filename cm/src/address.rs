@@ -1,4 +1,4 @@
-//! Addresses, as the kernel takes them.
+//! Addresses in the form of the kernel.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -9,19 +9,19 @@ use mlx5_uapi::rdma_cm::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// An address of InfiniBand (`struct sockaddr_ib`), for the port space of service IDs.
+/// An InfiniBand address (`struct sockaddr_ib`), for the port space of service IDs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IbAddress {
     /// GID; zero for any.
     pub gid: Gid,
-    /// Service ID. With a port space and a port in it, as
-    /// [`mlx5_uapi::rdma_cm::service_id`] returns, it is the service of that port.
+    /// Service ID. [`mlx5_uapi::rdma_cm::service_id`] returns the service of a port in a port
+    /// space.
     pub service_id: u64,
     /// P_Key.
     pub pkey: u16,
 }
 
-/// An address: of IP, or of InfiniBand.
+/// An IP or InfiniBand address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
     /// IP address and port.
@@ -31,7 +31,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Encodes the address; returns how many bytes count.
+    /// Encodes the address; returns the number of bytes that it takes.
     pub(crate) fn encode(&self) -> (SocketAddress, u16) {
         match self {
             Self::Ip(SocketAddr::V4(address)) => padded(&Ipv4Address {
@@ -58,7 +58,7 @@ impl Address {
         }
     }
 
-    /// Decodes what the kernel returned; `None` for no address.
+    /// Decodes an address that the kernel returned; `None` for no address.
     pub(crate) fn decode(bytes: &SocketAddress) -> Option<Self> {
         let (family, _) = u16::read_from_prefix(bytes).ok()?;
         Some(match family {
@@ -86,7 +86,7 @@ impl Address {
         })
     }
 
-    /// Returns the IP address and port, if it is one of IP.
+    /// Returns the IP address and port, if it is an IP address.
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
@@ -95,7 +95,7 @@ impl Address {
     }
 }
 
-/// An address of one family with zeros behind it, and how many bytes it has.
+/// The bytes of an address of one family, followed by zeros, and the length of the address.
 fn padded(address: &(impl IntoBytes + Immutable)) -> (SocketAddress, u16) {
     let mut bytes = [0; size_of::<SocketAddress>()];
     let address = address.as_bytes();

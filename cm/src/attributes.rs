@@ -1,4 +1,4 @@
-//! The attributes of a queue pair that the kernel returns, and what they are set on.
+//! The attributes of a queue pair that the kernel returns, and the queue pairs that take them.
 
 use mlx5::{
     AccessFlags, AckTimeout, AhAttr, Context, Gid, GlobalRoute, Mtu, Psn, QpAttributes, QpNumber,
@@ -11,13 +11,13 @@ use mlx5_uapi::verbs::{AhAttr as KernelPath, QpAttr, QpAttrMask};
 pub trait Prepare {
     /// Sets attributes.
     fn modify(&mut self, attributes: &QpAttributes) -> Result<(), mlx5::Error>;
-    /// Its state.
+    /// Returns the state.
     fn state(&self) -> QueueState;
-    /// Its number.
+    /// Returns the number.
     fn number(&self) -> u32;
     /// Whether it has a shared receive queue.
     fn is_shared(&self) -> bool;
-    /// The context that it was created in.
+    /// Returns the context in which it was created.
     fn context(&self) -> Context;
 }
 
@@ -65,7 +65,7 @@ impl Prepare for XrcTarget {
     }
 }
 
-/// Decodes the attributes; `None` if one is out of its range.
+/// Decodes the attributes; `None` if one is out of range.
 pub(crate) fn decode(attr: &QpAttr, state: QueueState) -> Option<QpAttributes> {
     let mask = QpAttrMask::from_bits_truncate(attr.qp_attr_mask);
     let mut to = QpAttributes::new().qp_state(state);

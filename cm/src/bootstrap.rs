@@ -1,9 +1,9 @@
-//! Connecting over TCP, where there is no connection manager: endpoints, regions, and a barrier.
+//! Connecting over TCP, without a connection manager: endpoints, regions, and a barrier.
 //!
-//! Both sides make the same calls in the same order, each at its end of a stream. A message says
-//! its version and what it is, so a peer of another version, another order or another program is
-//! noticed at once. Each call has the time limit that was set. After a call that failed once it had
-//! begun to send, the stream is of no more use: connect again.
+//! Both sides make the same calls in the same order, each at its end of a stream. A message has its
+//! version and its kind, so a peer of another version, another order or another program is noticed
+//! at once. Each call has the time limit that was set. If a call fails after it began to send, the
+//! stream is unusable: connect again.
 //!
 //! ```
 //! use mlx5::{Access, ConnectOptions, RemoteSlice, transport::Rc};
@@ -65,7 +65,7 @@ pub const MAX_REGIONS: usize = 1024;
 
 const MAGIC: [u8; 4] = *b"mlxB";
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Endpoint = 1,
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Stands before each message. Numbers are big-endian.
+/// Header of each message. Numbers are big-endian.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Header {
@@ -104,7 +104,7 @@ const LONGEST: usize = 1 << 16;
 pub struct Bootstrap {
     stream: TcpStream,
     timeout: Duration,
-    /// Whether an exchange broke off: what comes next on the stream is unknown.
+    /// Whether an exchange was interrupted: the position in the stream is unknown.
     broken: bool,
 }
 
@@ -112,15 +112,15 @@ impl Bootstrap {
     /// Takes a connected stream. Each call takes at most `timeout`.
     pub fn new(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
         let fail = |error: io::Error| failed("bootstrap", &error);
-        // Short messages that the peer waits for.
+        // Messages are short, and the peer waits for them.
         stream.set_nodelay(true).map_err(fail)?;
         stream.set_nonblocking(true).map_err(fail)?;
         Ok(Self { stream, timeout, broken: false })
     }
 
-    /// Returns the stream, which blocks.
+    /// Returns the stream, in blocking mode.
     pub fn into_stream(self) -> TcpStream {
-        // A stream whose mode cannot be set fails when it is used.
+        // If the mode cannot be set, the stream's next use fails.
         let _ = self.stream.set_nonblocking(false);
         self.stream
     }
@@ -146,8 +146,8 @@ impl Bootstrap {
         Ok(remote)
     }
 
-    /// Exchanges endpoints, for queue pairs that are connected in another way, or that take
-    /// datagrams.
+    /// Exchanges endpoints, for datagram queue pairs, or for queue pairs that are connected in
+    /// another way.
     pub fn endpoint(&mut self, own: &Endpoint) -> Result<Endpoint, Error> {
         self.exchange_endpoints(own, self.deadline())
     }
@@ -184,12 +184,12 @@ impl Bootstrap {
         })
     }
 
-    /// Exchanges bytes of the program's own, at most 64 KiB.
+    /// Exchanges the program's own bytes, at most 64 KiB.
     pub fn data(&mut self, own: &[u8]) -> Result<Vec<u8>, Error> {
         self.exchange("exchange of data", Kind::Data, own, self.deadline())
     }
 
-    /// Waits until the peer makes the same call: what either did before is done.
+    /// Waits until the peer makes the same call: all that either side did before is done.
     pub fn ready(&mut self) -> Result<(), Error> {
         self.barrier(self.deadline())
     }
@@ -232,7 +232,7 @@ impl Bootstrap {
             if sent == message.len() && filled == bytes.len() {
                 break;
             }
-            // Both ways in turns: a message may be longer than what the stream holds.
+            // Sends and receives in turns: a message may be longer than the stream's buffers.
             let moved = self.go_on(&message[sent..], &mut bytes[filled..], deadline);
             let (out, into) = moved.map_err(|error| failed(operation, &error))?;
             (sent, filled) = (sent + out, filled + into);
@@ -241,7 +241,7 @@ impl Bootstrap {
         Ok(bytes.split_off(size_of::<Header>()))
     }
 
-    /// Sends and receives some of what is left, or waits until that is possible; returns how much.
+    /// Sends and receives a part of the rest, or waits until that is possible. Returns the counts.
     fn go_on(
         &mut self,
         unsent: &[u8],
@@ -261,7 +261,7 @@ impl Bootstrap {
             missing => progress(self.stream.read(missing), io::ErrorKind::UnexpectedEof)?,
         };
         if out + into == 0 {
-            // What is not ready in time is found out by the next look at the time.
+            // If the wait runs out, the next check of the deadline reports it.
             match unsent {
                 [] => wait_readable(self.stream.as_fd(), left)?,
                 _ => wait_readable_or_writable(self.stream.as_fd(), left)?,
@@ -271,7 +271,7 @@ impl Bootstrap {
     }
 }
 
-/// How much a call on a stream moved; `at_end` is the error that nothing stands for.
+/// Returns the number of bytes that a call on a stream moved; `at_end` is the error for 0 bytes.
 fn progress(moved: io::Result<usize>, at_end: io::ErrorKind) -> io::Result<usize> {
     match moved {
         Ok(0) => Err(at_end.into()),
@@ -310,7 +310,7 @@ fn announced(operation: &'static str, kind: Kind, header: &[u8]) -> Result<usize
     Ok(len)
 }
 
-/// The error that a stream's error stands for.
+/// Converts an error of the stream.
 fn failed(operation: &'static str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

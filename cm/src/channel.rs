@@ -12,20 +12,20 @@ use mlx5_uapi::rdma_cm::{ABI_VERSION, SYSFS};
 
 use crate::error::{Error, ErrorKind};
 
-/// Tells identifiers apart in events. No two in a process have the same.
+/// Distinguishes identifiers in events. No two in a process are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdKey(pub(crate) u64);
 
 impl IdKey {
     /// A key that no identifier has.
     pub(crate) fn next() -> Self {
-        // The kernel takes 0 for an identifier that no program knows.
+        // The kernel reports 0 for an identifier that no program has.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// An open channel, which identifiers share.
+/// An open channel, shared by its identifiers.
 pub(crate) struct Channel {
     pub(crate) kernel: Arc<dyn Kernel>,
     file: Arc<dyn CmFile>,
@@ -34,18 +34,19 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The file, for a call; not for a forked child: a call there would act on what the parent has.
+    /// Returns the file for a call. It fails in a forked child: a call there would act on the
+    /// parent's identifiers.
     pub(crate) fn file(&self, operation: &'static str) -> Result<&dyn CmFile, Error> {
         if self.origin.left() { Err(Error::forked(operation)) } else { Ok(&*self.file) }
     }
 }
 
-/// An event channel (`struct rdma_event_channel`): identifiers are created on it, and it brings
+/// An event channel (`struct rdma_event_channel`): identifiers are created on it, and it delivers
 /// their events.
 ///
 /// Clones are handles of the same channel, which is closed when the last of them and of its
-/// identifiers is dropped. A child process, after a fork, shares its parent's channels with it: there
-/// calls fail with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and drops do nothing.
+/// identifiers is dropped. After a fork, the child shares its parent's channels: its calls fail
+/// with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and its drops do nothing.
 #[derive(Clone)]
 pub struct EventChannel {
     pub(crate) channel: Arc<Channel>,
@@ -66,7 +67,7 @@ impl EventChannel {
     /// Opens a channel of `kernel`, for example a simulated one.
     pub fn open_on(kernel: Arc<dyn Kernel>) -> Result<Self, Error> {
         const OPERATION: &str = "open";
-        // What is not there is told by opening it.
+        // If the file is missing, opening the device below reports it.
         if let Ok(version) = kernel.sysfs_read(&format!("{SYSFS}/abi_version"))
             && version.trim().parse() != Ok(ABI_VERSION)
         {

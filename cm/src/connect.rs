@@ -27,7 +27,7 @@ pub fn connect_on(kernel: Arc<dyn Kernel>, address: impl ToSocketAddrs) -> Resul
     connect_until(&kernel, address, Deadline::within(None))
 }
 
-/// The same, and what comes of it, not beyond `end`.
+/// As [`connect_on`], with a time limit for this and for the connection, whatever the settings are.
 pub(crate) fn connect_until(
     kernel: &Arc<dyn Kernel>,
     address: impl ToSocketAddrs,
@@ -40,20 +40,20 @@ pub(crate) fn connect_until(
     })
 }
 
-/// A listener that is known how to reach.
+/// A listener whose device and route are resolved.
 #[derive(Debug)]
 #[must_use]
 pub struct Resolved {
     channel: EventChannel,
     id: Id,
     settings: Settings,
-    /// Nothing is waited for beyond it, whatever the settings say.
+    /// No wait lasts longer, whatever the settings are.
     end: Deadline,
 }
 
 impl Resolved {
-    /// Resolves address and route with an identifier of one's own, alone on its channel: for options
-    /// that [`connect`] does not set, such as a source address or the type of service.
+    /// Resolves address and route with an identifier of one's own, alone on its channel: for
+    /// options that [`connect`] does not set, such as a source address or the type of service.
     pub fn resolve(
         channel: EventChannel,
         id: Id,

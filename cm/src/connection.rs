@@ -1,4 +1,4 @@
-//! A connected queue pair, and how it ends.
+//! A connected queue pair, and the end of its connection.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,21 +16,21 @@ use crate::id::Id;
 use crate::param::Remote;
 use crate::wait::{Deadline, wait_for};
 
-/// A connection did not come about. The queue pair is returned; bring it back to RESET to use it
+/// A connection could not be established. Bring the returned queue pair back to RESET to use it
 /// again.
 pub struct ConnectionFailed {
     inner: Box<Failed>,
 }
 
-// The lock is never contended: it makes the error `Sync`, so that it converts to
-// `Box<dyn std::error::Error + Send + Sync>`.
+// Nothing contends for the lock: it makes the error `Sync`, so that it converts to `Box<dyn
+// std::error::Error + Send + Sync>`.
 struct Failed {
     error: Error,
     qp: Mutex<QueuePair<Rc>>,
 }
 
 impl ConnectionFailed {
-    /// A connection that did not come about by an error, with its queue pair.
+    /// Wraps the error with the queue pair that could not be connected.
     pub fn new(error: Error, qp: QueuePair<Rc>) -> Self {
         Self { inner: Box::new(Failed { error, qp: Mutex::new(qp) }) }
     }
@@ -71,10 +71,10 @@ impl From<ConnectionFailed> for Error {
     }
 }
 
-/// A connected queue pair. Dropping it ends the connection, which the peer is told.
+/// A connected queue pair. Dropping it ends the connection and notifies the peer.
 #[derive(Debug)]
 pub struct Connection {
-    // Destroyed in this order: the peer hears of the end before the queue pair is gone.
+    // Dropped in this order: the peer learns of the end before the queue pair is destroyed.
     link: Link,
     qp: QueuePair<Rc>,
 }
@@ -99,7 +99,7 @@ impl Connection {
         &self.link.remote.private_data
     }
 
-    /// Returns what the peer said of itself.
+    /// Returns the peer's parameters.
     pub fn remote(&self) -> &Remote {
         &self.link.remote
     }
@@ -109,31 +109,31 @@ impl Connection {
         &self.link.id
     }
 
-    /// Whether the connection has ended, without waiting. It fails, each time, if it ended by an error:
-    /// the device is gone.
+    /// Whether the connection has ended, without waiting. Fails, each time, if it ended by an
+    /// error: the device is gone.
     pub fn has_ended(&mut self) -> Result<bool, Error> {
         in_time(self.wait(Deadline::after(Duration::ZERO)))
     }
 
     /// Whether the address of this end has moved to another device, without waiting. The connection
-    /// works on where it is; a new one goes over the other device.
+    /// continues on its device; a new one goes over the other device.
     pub fn address_has_changed(&mut self) -> Result<bool, Error> {
         self.has_ended()?;
         Ok(self.link.address_changed)
     }
 
-    /// Ends the connection: brings the queue pair to the error state, which flushes it, and tells the
-    /// peer. [`Connection::wait_disconnected`] then waits until the peer agrees.
+    /// Ends the connection: brings the queue pair to the error state, which flushes it, and
+    /// notifies the peer. [`Connection::wait_disconnected`] then waits until the peer agrees.
     pub fn disconnect(&mut self) -> Result<(), Error> {
         let flushed = flush(&mut self.qp);
-        // The peer is told in any case.
+        // Notify the peer even if the flush failed.
         let told = self.link.id.disconnect();
         flushed.and(told)
     }
 
-    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. If the
-    /// peer ended it, this side agrees, and the queue pair is in the error state. It fails, each time,
-    /// if it ended by an error.
+    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. If
+    /// the peer ended it, this side agrees, and the queue pair is in the error state. Fails, each
+    /// time, if it ended by an error.
     pub fn wait_disconnected(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.wait(Deadline::within(timeout))
     }
@@ -143,13 +143,14 @@ impl Connection {
         link.wait(deadline, || flush(qp))
     }
 
-    /// Returns the queue pair, and the rest of the connection: for a queue pair that others own, for
-    /// example an asynchronous one.
+    /// Returns the queue pair and the rest of the connection separately: for a queue pair with
+    /// another owner, for example an asynchronous one.
     pub fn split(self) -> (QueuePair<Rc>, Link) {
         (self.qp, self.link)
     }
 
-    /// Returns the queue pair, the identifier and its channel, whose events are now the caller's.
+    /// Returns the queue pair, the identifier and its channel, whose events the caller handles from
+    /// then on.
     pub fn into_parts(self) -> (QueuePair<Rc>, Id, EventChannel) {
         (self.qp, self.link.id, self.link.channel)
     }
@@ -166,7 +167,7 @@ fn flush(qp: &mut QueuePair<Rc>) -> Result<(), Error> {
     qp.to_error().map_err(|error| Error::driver("disconnect", error))
 }
 
-/// Whether something has come, which did not fail.
+/// Whether the wait ended before its deadline, without an error.
 fn in_time(waited: Result<(), Error>) -> Result<bool, Error> {
     match waited {
         Ok(()) => Ok(true),
@@ -175,20 +176,20 @@ fn in_time(waited: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-/// A connection without its queue pair: see [`Connection::split`]. Dropping it ends the connection,
-/// which the peer is told; the queue pair's owner flushes it.
+/// A connection without its queue pair: see [`Connection::split`]. Dropping it ends the connection
+/// and notifies the peer; the queue pair's owner flushes the queue pair.
 #[derive(Debug)]
 pub struct Link {
     id: Id,
     channel: EventChannel,
     remote: Remote,
-    /// How it ended, once it has.
+    /// The result of the connection, once it has ended.
     end: Option<Result<(), Error>>,
     address_changed: bool,
 }
 
 impl Link {
-    /// Returns what the peer said of itself.
+    /// Returns the peer's parameters.
     pub fn remote(&self) -> &Remote {
         &self.remote
     }
@@ -229,11 +230,11 @@ impl Link {
         let end = match ended {
             Ok(()) => {
                 let flushed = flush();
-                // The peer is told in any case.
+                // Notify the peer even if the flush failed.
                 let told = self.id.disconnect();
                 flushed.and(told)
             }
-            // A child has nothing to remember, and what is late may come yet.
+            // A child must not record an end, and a connection that timed out may still end.
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Forked) => {
                 return Err(error);
             }

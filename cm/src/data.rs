@@ -5,8 +5,8 @@ use std::ops::Deref;
 
 use mlx5_uapi::rdma_cm::MAX_PRIVATE_DATA;
 
-/// The private data of a message: as many bytes as it has room for, so that zeros follow what the
-/// peer gave. Let the data tell its length.
+/// The private data of a message: as many bytes as the message has room for, so zeros follow the
+/// peer's bytes. Encode the length in the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PrivateData {
     bytes: [u8; MAX_PRIVATE_DATA],
@@ -35,7 +35,7 @@ impl Deref for PrivateData {
 
 impl fmt::Debug for PrivateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The zeros at the end say nothing.
+        // Leave out the zeros at the end.
         let end = self.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         write!(f, "b\"{}\"", self[..end].escape_ascii())
     }

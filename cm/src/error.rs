@@ -21,15 +21,15 @@ pub enum ErrorKind {
     InvalidArgument,
     /// There is more private data than the message has room for.
     PrivateDataTooLong,
-    /// Somebody else has the address.
+    /// Another program has the address.
     AddressInUse,
     /// No port of this machine has the address.
     AddressNotAvailable,
-    /// There is no way to the address, or nobody answers there.
+    /// There is no route to the address, or no program answers there.
     Unreachable,
     /// The peer rejected; see [`Error::rejection`].
     Rejected,
-    /// What was waited for did not come in time.
+    /// The awaited event did not arrive in time.
     TimedOut,
     /// The connection has ended.
     Disconnected,
@@ -41,7 +41,7 @@ pub enum ErrorKind {
     Forked,
     /// The kernel does not support this.
     NotSupported,
-    /// The peer speaks another version, or something else.
+    /// The peer runs another version, or another protocol.
     Protocol,
     /// The driver of the device failed; [`std::error::Error::source`] has its error.
     Driver,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     Kernel,
 }
 
-/// What a peer said when it rejected.
+/// A peer's rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejection {
     /// The reason: see [`reject_reason`].
@@ -88,7 +88,7 @@ impl Error {
         self.0.errno
     }
 
-    /// Returns what the peer said, if it rejected.
+    /// Returns the rejection, if the peer rejected.
     pub fn rejection(&self) -> Option<&Rejection> {
         self.0.rejection.as_ref()
     }
@@ -103,13 +103,13 @@ impl Error {
         Self(Box::new(inner))
     }
 
-    /// The kernel refused.
+    /// The kernel refused a call.
     pub(crate) fn kernel(operation: &'static str, errno: Errno) -> Self {
         let (kind, cause) = usual_cause(operation, errno);
         Self::new(operation, kind, cause).with(errno)
     }
 
-    /// The kernel told in an event why something did not come about.
+    /// An event of the kernel reports why a call failed.
     pub(crate) fn event(operation: &'static str, errno: Errno) -> Self {
         let (kind, cause) = cause_of_event(operation, errno);
         Self::new(operation, kind, cause).with(errno)
@@ -120,7 +120,7 @@ impl Error {
         self
     }
 
-    /// The call is one of a forked child.
+    /// A forked child made the call.
     pub(crate) fn forked(operation: &'static str) -> Self {
         let what = "the object belongs to the parent of this process: open a channel here";
         Self::new(operation, ErrorKind::Forked, what)
@@ -175,12 +175,12 @@ impl Error {
         error
     }
 
-    /// What was waited for did not come: `what` says so, and what to do.
+    /// An awaited event did not arrive: `what` names it and says what to do.
     pub(crate) fn timed_out(operation: &'static str, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(operation, ErrorKind::TimedOut, what)
     }
 
-    /// More private data than there is room for.
+    /// There is more private data than the message has room for.
     pub(crate) fn too_long(operation: &'static str, bytes: usize, room: usize) -> Self {
         let cause = format!(
             "{bytes} bytes of private data, where the message has room for {room}: send the rest \
@@ -214,8 +214,8 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         Errno::EADDRINUSE => {
             (AddressInUse, "another program has the address: use another port, or let it end")
         }
-        // Linux tells a port that is taken by this number where either address is the one of all.
-        // Resolving binds what is not bound.
+        // Linux reports a port in use by this number if either address is the unspecified one.
+        // Resolving binds an unbound identifier.
         Errno::EADDRNOTAVAIL if matches!(operation, "bind" | "listen" | "resolve_addr") => (
             AddressNotAvailable,
             "no RDMA port of this machine has the address: see `ip address`; or, with 0.0.0.0 or [::] on \
@@ -265,7 +265,7 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
     }
 }
 
-/// Returns what an errno in an event means.
+/// Returns the meaning of an errno in an event.
 fn cause_of_event(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match (operation, errno) {
@@ -333,7 +333,7 @@ mod tests {
         assert!(text.starts_with("open: ") && text.contains("rdma_ucm"), "{text}");
         let text = Error::kernel("bind", Errno::EADDRINUSE).to_string();
         assert!(text.contains("another port"), "{text}");
-        // Each of these binds.
+        // Each of these operations binds.
         for operation in ["bind", "listen", "resolve_addr"] {
             let text = Error::kernel(operation, Errno::EADDRNOTAVAIL).to_string();
             assert!(text.contains("another program has the port"), "{text}");

@@ -1,4 +1,4 @@
-//! What the kernel tells on a channel.
+//! Events that the kernel reports on a channel.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use crate::id::Id;
 use crate::param::Remote;
 
 impl EventChannel {
-    /// Creates an identifier: of connections in the port space [`PortSpace::Tcp`], of datagrams in
-    /// [`PortSpace::Udp`] and [`PortSpace::IpoIb`], of reliable connections in [`PortSpace::Ib`].
+    /// Creates an identifier: for connections in the port space [`PortSpace::Tcp`], for datagrams
+    /// in [`PortSpace::Udp`] and [`PortSpace::IpoIb`], for reliable connections in
+    /// [`PortSpace::Ib`].
     pub fn create_id(&self, space: PortSpace) -> Result<Id, Error> {
         let kind = match space {
             PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
@@ -67,7 +68,7 @@ impl EventChannel {
     }
 
     /// Waits for the next event, for at most `timeout` (`None`: without limit). Returns `None` if
-    /// it did not come.
+    /// none arrives in time.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -81,7 +82,7 @@ impl EventChannel {
         }
     }
 
-    /// Waits until an event is pending; says whether one is.
+    /// Waits until an event is pending; returns whether one is.
     pub(crate) fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         wait_readable(self.as_fd(), timeout).map_err(|errno| Error::kernel("wait", errno))
     }
@@ -90,26 +91,27 @@ impl EventChannel {
 /// An event of an identifier.
 #[derive(Debug)]
 pub struct Event {
-    /// The identifier: that of the listener for a request. For a multicast group the group's.
+    /// The identifier that the event is about: the listener for a request, the group for a
+    /// multicast group.
     pub key: IdKey,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
-/// Where a datagram queue pair is.
+/// Address of a datagram queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdPeer {
-    /// Its number.
+    /// Number of the queue pair.
     pub qp_num: u32,
     /// The Q_Key that datagrams to it must carry.
     pub qkey: u32,
-    /// The path to it.
+    /// The path to the queue pair.
     pub path: AhAttr,
-    /// Its program's private data, followed by zeros.
+    /// The private data of the peer's program, followed by zeros.
     pub private_data: PrivateData,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -125,7 +127,7 @@ pub enum EventKind {
     ConnectRequest {
         /// The identifier of the connection.
         id: Id,
-        /// What the peer said.
+        /// The peer's parameters.
         remote: Remote,
     },
     /// A peer asks for the number of a datagram queue pair. Dropping the identifier refuses.
@@ -139,16 +141,16 @@ pub enum EventKind {
     ConnectResponse(Remote),
     /// The connection is established.
     Established,
-    /// The peer told where its datagram queue pair is.
+    /// The peer sent the address of its datagram queue pair.
     DatagramEstablished(UdPeer),
     /// The connection failed.
     ConnectError(Errno),
     /// The peer does not answer.
     Unreachable(Errno),
-    /// The peer refused datagrams, or nobody listens there.
+    /// The peer refused datagrams, or no program listens there.
     DatagramRefused {
-        /// The reason (`enum ib_cm_sidr_status`): 1 if nobody listens there, 2 if the program at the
-        /// other end refused.
+        /// The reason (`enum ib_cm_sidr_status`): 1 if no program listens there, 2 if the program
+        /// at the other end refused.
         status: u32,
         /// The private data of the program at the other end, followed by zeros.
         private_data: PrivateData,
@@ -159,18 +161,18 @@ pub enum EventKind {
     Disconnected(Option<Errno>),
     /// The device is going: drop what belongs to it.
     DeviceRemoval,
-    /// The group was joined: this is where datagrams to it go.
+    /// The group was joined; datagrams to it go to this address.
     MulticastJoined(UdPeer),
     /// The group could not be joined.
     MulticastError(Errno),
     /// The address moved to another device: connect again.
     AddressChange,
-    /// No packet of the ended connection is on its way any more.
+    /// No packet of the ended connection is in flight any more.
     TimewaitExit,
 }
 
 impl Event {
-    /// Decodes an event; `None` for a kind that newer kernels or other libraries have.
+    /// Decodes an event; `None` for a kind that this version does not know.
     fn decode(channel: &Arc<Channel>, record: &EventResp) -> Option<Self> {
         let kind = EventType::from_raw(record.event)?;
         let status = record.status.cast_signed();

@@ -24,10 +24,10 @@ use crate::param::{ConnectParam, VENDOR};
 
 /// An identifier (`struct rdma_cm_id`): a listener, a connection, or a pair of addresses.
 ///
-/// Dropping it destroys it: a listener listens no more, a request is rejected, a connection ends.
-/// Calls return at once; what comes of them is an [`Event`](crate::Event) of the channel.
+/// Dropping it destroys it: a listener stops listening, a request is rejected, a connection ends.
+/// Calls return at once; the channel reports their outcome as an [`Event`](crate::Event).
 ///
-/// A queue pair of one's own, on the side that asks: after
+/// To use a queue pair of one's own on the side that asks: after
 /// [`RouteResolved`](crate::EventKind::RouteResolved), [`Id::init`] it on the
 /// [`device`](Id::device), post receives, and [`Id::connect`]; after
 /// [`ConnectResponse`](crate::EventKind::ConnectResponse), [`Id::to_rts`] and [`Id::ready`]. On the
@@ -38,33 +38,33 @@ pub struct Id {
     number: u32,
     key: IdKey,
     transport: QpType,
-    /// The vendor of ECE that an answer names: the one that the request named.
+    /// The vendor that an answer names for ECE: the one that the request named.
     ece_vendor: u32,
     listens: AtomicBool,
     home: Arc<Home>,
 }
 
-/// What an identifier and its groups share: the channel that knows both, as long as the identifier
-/// exists. The kernel gives their numbers to others afterwards.
+/// The state that an identifier shares with its groups: the channel that knows both, while the
+/// identifier exists. The kernel reuses their numbers afterwards.
 struct Home {
     origin: Origin,
     channel: Mutex<Option<Arc<Channel>>>,
 }
 
 impl Home {
-    /// Works on the channel, if the identifier exists and this is not a forked child, where a thread
-    /// that does not exist may hold the lock.
+    /// Locks the channel. Returns `None` once the identifier is destroyed, and in a forked child,
+    /// where a thread of the parent may have held the lock during the fork.
     fn lock(&self) -> Option<MutexGuard<'_, Option<Arc<Channel>>>> {
         let here = !self.origin.left();
         here.then(|| self.channel.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Bits of the kernel's tag that have the transport.
+/// Number of bits of the kernel's tag that hold the transport.
 const TRANSPORT_BITS: u32 = 8;
 
 impl Id {
-    /// Whether this is a forked child of the process that made it.
+    /// Whether this process is a forked child of the one that created the identifier.
     pub(crate) fn left(&self) -> bool {
         self.home.origin.left()
     }
@@ -82,18 +82,18 @@ impl Id {
         }
     }
 
-    /// One of a request that named a vendor of ECE.
+    /// Marks the identifier as that of a request that named a vendor of ECE.
     pub(crate) fn asked_by(mut self, ece_vendor: u32) -> Self {
         self.ece_vendor = ece_vendor;
         self
     }
 
-    /// What the kernel returns with each event of an identifier.
+    /// The tag that the kernel returns with each event of an identifier.
     pub(crate) fn tag(key: IdKey, transport: QpType) -> u64 {
         key.0 << TRANSPORT_BITS | u64::from(transport.raw())
     }
 
-    /// The key and the transport in it.
+    /// Splits a tag into its key and its transport.
     pub(crate) fn of_event(tag: u64) -> (IdKey, Option<QpType>) {
         (IdKey(tag >> TRANSPORT_BITS), QpType::from_raw(tag as u8))
     }
@@ -108,7 +108,7 @@ impl Id {
         self.transport
     }
 
-    /// The kernel that has it.
+    /// Returns the kernel on which the identifier exists.
     pub(crate) fn kernel(&self) -> &Arc<dyn Kernel> {
         &self.channel.kernel
     }
@@ -125,8 +125,8 @@ impl Id {
         self.call("bind", Bind { id: self.number, addr, addr_size, ..Bind::default() })
     }
 
-    /// Finds the port that leads to an address, and binds the identifier to it. With `source`, it is
-    /// bound to that address first. The channel tells what comes of it, in `timeout`.
+    /// Finds the port that leads to an address, and binds the identifier to it. With `source`, it
+    /// is bound to that address first. The channel reports the outcome within `timeout`.
     pub fn resolve_addr(
         &self,
         source: Option<Address>,
@@ -153,7 +153,8 @@ impl Id {
         self.call("resolve_route", ResolveRoute { id: self.number, timeout_ms })
     }
 
-    /// Listens for requests, of which `backlog` may wait; 0 stands for as many as the kernel allows.
+    /// Listens for requests. At most `backlog` of them wait; 0 stands for as many as the kernel
+    /// allows.
     pub fn listen(&self, backlog: u32) -> Result<(), Error> {
         self.call("listen", Listen { id: self.number, backlog })?;
         self.listens.store(true, Ordering::Relaxed);
@@ -166,29 +167,26 @@ impl Id {
             QpType::Ud => private_data::SIDR_REQUEST,
             _ => private_data::REQUEST,
         };
-        // Addresses of IP take some of the room, and those of InfiniBand none.
+        // IP addresses occupy a part of the private data, InfiniBand addresses none.
         let is_ip = matches!(self.peer_addr()?, Some(Address::Ip(_)));
         let header = if is_ip { private_data::IP_HEADER } else { 0 };
         let (conn_param, ece) = param.encode("connect", room - header, VENDOR)?;
         self.call("connect", Connect { conn_param, id: self.number, reserved: 0, ece })
     }
 
-    /// Connects a queue pair, which is in RESET or INIT, and accepts a request with it. It is one of
-    /// the [`device`](Id::device).
+    /// Connects a queue pair, which is in RESET or INIT and belongs to the [`device`](Id::device),
+    /// and accepts a request with it. This also works for datagrams.
     ///
-    /// The depths of `param` are what the queue pair may have at most: it gets no more than the peer
-    /// asks for and the device has, and the peer is told what it got. The number of the queue pair is
-    /// its own, whatever `param` says.
-    ///
-    /// For datagrams, too.
+    /// The depths of `param` are the maximum: the queue pair gets no more than the peer asks for
+    /// and the device supports, and the peer learns the resulting depths. The number is that of the
+    /// queue pair, not the one in `param`.
     pub fn accept_qp(&self, qp: &mut impl Prepare, param: &ConnectParam<'_>) -> Result<(), Error> {
         let param = param.of(qp.number(), qp.is_shared());
         self.accept(&self.connect_qp(qp, param)?)
     }
 
-    /// Accepts a request with a queue pair that was connected by other means than
-    /// [`accept_qp`](Id::accept_qp): it has the depths that `param` says. The peer sends as soon as it
-    /// knows.
+    /// Accepts a request with a queue pair that was not connected by [`accept_qp`](Id::accept_qp)
+    /// and has the depths of `param`. The peer may send as soon as it has the answer.
     ///
     /// If it fails, the kernel has rejected the request.
     pub fn accept(&self, param: &ConnectParam<'_>) -> Result<(), Error> {
@@ -201,7 +199,7 @@ impl Id {
         self.call("accept", Accept { uid, conn_param, id: self.number, reserved: 0, ece })
     }
 
-    /// Tells the peer, which has accepted, that this side can receive (`rdma_establish`).
+    /// Reports to the peer, which has accepted, that this side can receive (`rdma_establish`).
     pub fn ready(&self) -> Result<(), Error> {
         self.call("ready", Accept { id: self.number, ..Accept::default() })
     }
@@ -212,8 +210,8 @@ impl Id {
     }
 
     /// Rejects a request for a reason: [`reject_reason::CONSUMER_DEFINED`], or
-    /// [`reject_reason::VENDOR_OPTION_NOT_SUPPORTED`] for options of ECE that the program cannot have.
-    /// Who asks for datagrams is not told the reason.
+    /// [`reject_reason::VENDOR_OPTION_NOT_SUPPORTED`] for ECE options that the program does not
+    /// support. A peer that asks for datagrams does not learn the reason.
     pub fn reject_because(&self, reason: u32, data: &[u8]) -> Result<(), Error> {
         const OPERATION: &str = "reject";
         let room = match self.transport {
@@ -238,19 +236,19 @@ impl Id {
         self.call("disconnect", Disconnect { id: self.number })
     }
 
-    /// Tells the kernel that a message has come before the peer said that it is ready
+    /// Reports to the kernel that a message arrived before the peer's message that it is ready
     /// (`IBV_EVENT_COMM_EST`): the connection is established.
     pub fn communication_established(&self) -> Result<(), Error> {
         let event = EventType::CommunicationEstablished.raw();
         match self.call("notify", Notify { id: self.number, event }) {
-            // The peer's own word was faster.
+            // The peer's message arrived first.
             Err(error) if error.errno() == Some(Errno::EISCONN) => Ok(()),
             result => result,
         }
     }
 
-    /// Returns the attributes with which a queue pair enters a state: INIT, and once the peer is
-    /// known RTR and RTS.
+    /// Returns the attributes with which a queue pair enters a state: INIT and, once the peer is
+    /// known, RTR and RTS.
     pub fn qp_attributes(&self, state: QueueState) -> Result<QpAttributes, Error> {
         const OPERATION: &str = "init_qp_attr";
         let qp_state = state as u32;
@@ -262,22 +260,23 @@ impl Id {
         })
     }
 
-    /// Brings a queue pair to INIT, where receives can be posted. It is one of the
-    /// [`device`](Id::device), and refused if it is not.
+    /// Brings a queue pair to INIT, where receives can be posted. Fails if it is not on the
+    /// identifier's [`device`](Id::device).
     pub fn init(&self, qp: &mut impl Prepare) -> Result<(), Error> {
         let attributes = self.qp_attributes(QueueState::Init)?;
         self.check_device("init", qp)?;
         qp.modify(&attributes).map_err(|error| Error::driver("init", error))
     }
 
-    /// Brings a queue pair, which is in RESET or INIT, to RTS: on the side that asked, or one for
-    /// datagrams. With the depths that the peer's answer has room for, as far as the device has them.
+    /// Brings a queue pair, which is in RESET or INIT, to RTS: on the side that asked, or for
+    /// datagrams. It gets the depths of the peer's answer, or the device's limits where those are
+    /// lower.
     pub fn to_rts(&self, qp: &mut impl Prepare) -> Result<(), Error> {
         let all = ConnectParam::new(qp.number());
         self.to_rts_with(qp, &all.initiator_depth(u8::MAX).responder_resources(u8::MAX))
     }
 
-    /// The same, with no more than the depths and the retries of `param`.
+    /// As [`Id::to_rts`], with at most the depths and the retries of `param`.
     pub fn to_rts_with(
         &self,
         qp: &mut impl Prepare,
@@ -292,7 +291,7 @@ impl Id {
         qp: &mut impl Prepare,
         param: ConnectParam<'a>,
     ) -> Result<ConnectParam<'a>, Error> {
-        // What the peer may access is known only now.
+        // The access that the peer gets is known only now.
         self.init(qp)?;
         let modify = |qp: &mut _, step: &QpAttributes| {
             Prepare::modify(qp, step).map_err(|error| Error::driver("to_rts", error))
@@ -310,7 +309,8 @@ impl Id {
         let responder = rtr.max_dest_rd_atomic.map_or(responder, |asked| asked.min(responder));
         let initiator = param.initiator_depth.min(device.max_qp_init_rd_atom.min(255) as u8);
         let initiator = rts.max_rd_atomic.map_or(initiator, |asked| asked.min(initiator));
-        // The device would round up to a power of two, and start more than the peer answers.
+        // The device would round up to a power of two and start more requests than the peer
+        // answers.
         let initiator = initiator.checked_ilog2().map_or(0, |log| 1 << log);
         rtr.max_dest_rd_atomic = rtr.max_dest_rd_atomic.and(Some(responder));
         rts.max_rd_atomic = rts.max_rd_atomic.and(Some(initiator));
@@ -325,13 +325,13 @@ impl Id {
         self.set(IdOption::Tos, &[tos])
     }
 
-    /// Sets whether the address may be that of other identifiers that set this, too, before it is
-    /// bound.
+    /// Sets whether the identifier may share its address with others that set this, too; call it
+    /// before binding.
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), Error> {
         self.set(IdOption::ReuseAddr, &u32::from(reuse).to_ne_bytes())
     }
 
-    /// Sets whether the unspecified address of IPv6 excludes those of IPv4, before it listens.
+    /// Sets whether an unspecified IPv6 address excludes IPv4 addresses; call it before listening.
     pub fn set_af_only(&self, only: bool) -> Result<(), Error> {
         self.set(IdOption::AfOnly, &u32::from(only).to_ne_bytes())
     }
@@ -347,10 +347,10 @@ impl Id {
             .map_err(|errno| Error::kernel(OPERATION, errno))
     }
 
-    /// Moves the identifier to another channel, with the events that are pending and its groups.
+    /// Moves the identifier, its groups and its pending events to another channel.
     ///
-    /// One that listens cannot be moved: its requests would come on the other channel, and could only
-    /// be accepted on this one.
+    /// A listening identifier cannot be moved: its requests would arrive on the other channel, but
+    /// could only be accepted on this one.
     pub fn migrate(&mut self, to: &EventChannel) -> Result<(), Error> {
         const OPERATION: &str = "migrate_id";
         if self.listens.load(Ordering::Relaxed) {
@@ -360,7 +360,8 @@ impl Id {
         let file = to.channel.file(OPERATION)?;
         let from = self.channel.file(OPERATION)?.as_fd().as_raw_fd().cast_unsigned();
         let command = MigrateId { id: self.number, fd: from, ..MigrateId::default() };
-        // A group that is dropped meanwhile waits: it is left on the channel that knows it.
+        // The lock blocks a concurrent drop of a group: it must leave on the channel that knows the
+        // group.
         let mut home = self.home.lock().ok_or_else(|| Error::forked(OPERATION))?;
         call(file, command).map_err(|errno| Error::kernel(OPERATION, errno))?;
         *home = Some(Arc::clone(&to.channel));
@@ -369,8 +370,8 @@ impl Id {
         Ok(())
     }
 
-    /// Joins a multicast group, for datagrams. The channel tells where they go; to receive them,
-    /// attach the queue pair to the group.
+    /// Joins a multicast group, for datagrams. The event on the channel has the address to send to;
+    /// to receive, attach the queue pair to the group.
     pub fn join_multicast(
         &self,
         group: impl Into<Address>,
@@ -390,7 +391,7 @@ impl Id {
         Ok(Group { home: Arc::clone(&self.home), number, key })
     }
 
-    /// Returns its own address, if it is bound.
+    /// Returns the identifier's own address, if it is bound.
     pub fn local_addr(&self) -> Result<Option<Address>, Error> {
         Ok(Address::decode(&self.query(QueryOption::Addr)?.src_addr))
     }
@@ -400,13 +401,13 @@ impl Id {
         Ok(Address::decode(&self.query(QueryOption::Addr)?.dst_addr))
     }
 
-    /// Returns its port on the device, if it is bound to one.
+    /// Returns the identifier's port of the device, if it is bound to one.
     pub fn port_num(&self) -> Result<Option<u8>, Error> {
         let port = self.query(QueryOption::Addr)?.port_num;
         Ok((port != 0).then_some(port))
     }
 
-    /// Returns the device that it is bound to: the queue pair is created there.
+    /// Returns the device that the identifier is bound to; create the queue pair there.
     pub fn device(&self) -> Result<Device, Error> {
         const OPERATION: &str = "device";
         let bound = self.query(QueryOption::Addr)?;
@@ -424,7 +425,7 @@ impl Id {
         match (devices.next(), devices.next()) {
             (Some(device), None) => Ok(device),
             (None, _) => Err(none("the address belongs to a device of another driver")),
-            // The kernel names it by its GUID alone.
+            // The kernel names the device by its GUID alone.
             (Some(_), Some(_)) => Err(none(
                 "several devices have the GUID of the one that the identifier is bound to: give each \
                  its own (`ip link set ... vf N node_guid`, `devlink port function set`)",
@@ -432,7 +433,7 @@ impl Id {
         }
     }
 
-    /// Fails if a queue pair is of another device than the one that the identifier is bound to.
+    /// Fails if a queue pair belongs to a device other than the identifier's.
     pub(crate) fn check_device(
         &self,
         operation: &'static str,
@@ -447,11 +448,11 @@ impl Id {
         Err(Error::new(operation, ErrorKind::InvalidArgument, what))
     }
 
-    /// The name of the device that the identifier is bound to, if a queue pair is of another.
+    /// Returns the name of the identifier's device if the queue pair belongs to another.
     pub(crate) fn other_device(&self, qp: &impl Prepare) -> Result<Option<String>, Error> {
         let own = qp.context().query_device().node_guid;
         let bound = Guid(u64::from_be_bytes(self.query(QueryOption::Addr)?.node_guid));
-        // The kernel names it by its GUID alone.
+        // The kernel names the device by its GUID alone.
         let name = || self.device().map_or_else(|_| bound.to_string(), |it| it.name().to_owned());
         Ok((bound != own).then(name))
     }
@@ -475,7 +476,7 @@ impl Drop for Id {
             && let Ok(file) = channel.file("destroy_id")
         {
             let command = DestroyId { id: self.number, ..DestroyId::default() };
-            // An identifier that the kernel does not know is gone.
+            // It fails if the kernel no longer knows the identifier.
             let _: Result<_, Errno> = call(file, command);
         }
     }
@@ -490,8 +491,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A multicast group that was joined. Dropping it leaves the group, as does dropping the
-/// identifier.
+/// A joined multicast group. Dropping it, or the identifier, leaves the group.
 pub struct Group {
     home: Arc<Home>,
     number: u32,
@@ -513,7 +513,7 @@ impl fmt::Debug for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group whose identifier is gone was left with it, and another may have its number.
+        // Destroying the identifier left the group, and another group may have its number by now.
         if let Some(home) = self.home.lock()
             && let Some(channel) = &*home
             && let Ok(file) = channel.file("leave_multicast")
@@ -523,7 +523,7 @@ impl Drop for Group {
     }
 }
 
-/// A time limit as the kernel takes it: rounded up, and at least one.
+/// Converts a time limit for the kernel: rounded up, and at least one.
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1)
 }

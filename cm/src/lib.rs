@@ -2,12 +2,12 @@
 //!
 //! Two ways lead to a connected queue pair:
 //!
-//! * The kernel's connection manager, the one behind C's librdmacm, with which this package
-//!   connects to programs in C, too. [`Listener::bind`] and [`connect`] are enough for reliable
-//!   connections. Below them, [`EventChannel`] and [`Id`] have what the kernel has: events,
-//!   datagrams, extended connections, multicast groups, options. Above them, a [`Session`] connects
-//!   anew what was lost, and a thread watches a [`Watched`] connection for its end.
-//! * [`bootstrap`]: endpoints and regions over TCP, where there is no connection manager.
+//! * The kernel's connection manager, the one below C's librdmacm, with which this package also
+//!   connects to programs in C. [`Listener::bind`] and [`connect`] are enough for reliable
+//!   connections. Below them, [`EventChannel`] and [`Id`] have the rest of the kernel's interface:
+//!   events, datagrams, extended connections, multicast groups, options. Above them, a [`Session`]
+//!   reconnects after a loss, and a thread watches a [`Watched`] connection for its end.
+//! * [`bootstrap`]: endpoints and regions over TCP, without a connection manager.
 //!
 //! A server and a client, here over a simulated device in one process:
 //!
@@ -49,30 +49,31 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! Every wait has a time limit. Resolving, connecting and accepting have [`DEFAULT_TIMEOUT`], unless
-//! another is set. So has stopping a [`Session`], which waits for the device. Waits for a request, an
-//! event or the end of a connection have the limit that they are given; only `None` is without limit.
-//! A name is looked up by the system's resolver, with that one's limits. An [`Error`] says what failed,
-//! why, and what to do. Dropping an [`Id`] or a [`Connection`] ends it, which its peer is told.
+//! Every wait has a time limit. Resolving, connecting and accepting have [`DEFAULT_TIMEOUT`],
+//! unless another is set. So has stopping a [`Session`], which waits for the device. A wait for a
+//! request, an event or the end of a connection takes its limit as an argument; only `None` is
+//! without limit. The system's resolver looks names up, with its own limits. An [`Error`] says what
+//! failed, why, and what to do. Dropping an [`Id`] or a [`Connection`] ends it and notifies its
+//! peer.
 //!
-//! In a child process after a fork, calls fail with [`ErrorKind::Forked`], and drops do nothing: the
-//! parent's connections go on.
+//! In a child process after a fork, calls fail with [`ErrorKind::Forked`], and drops do nothing:
+//! the parent's connections continue.
 
 #![deny(missing_debug_implementations)]
 
-// Each module imports only from those that stand before it here:
+// Each module imports only from modules listed before it:
 //
 // address, data, error
 // param         parameters of connections
 // attributes    attributes of queue pairs
 // channel       event channels
 // id            identifiers
-// event         what the kernel tells
-// wait          waiting for it
-// settings      what a side says of itself
+// event         the kernel's events
+// wait          waiting for them
+// settings      parameters and time limits of a side
 // connection    connected queue pairs
 // connect       connecting                listen  listening and accepting
-// session       connecting anew           watch   connections that a thread watches
+// session       reconnecting              watch   connections that a thread watches
 // bootstrap     connecting over TCP
 mod address;
 mod attributes;

@@ -44,21 +44,21 @@ impl Listener {
         })
     }
 
-    /// Listens with an identifier that is bound and listens, alone on its channel: for options that
-    /// this type does not set, such as the backlog.
+    /// Makes a listener of a bound and listening identifier that is alone on its channel: for
+    /// options that this type does not set, such as the backlog.
     pub fn from_parts(channel: EventChannel, id: Id) -> Self {
         Self { channel, id }
     }
 
-    /// Returns the address that it listens at.
+    /// Returns the address at which it listens.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         let what = "the identifier is not bound to an IP address";
         let none = || Error::new("local_addr", ErrorKind::WrongState, what);
         ip(self.id.local_addr()?).ok_or_else(none)
     }
 
-    /// Returns the device that has the address. The unspecified address has none: each request has
-    /// its own.
+    /// Returns the device that has the address. For the unspecified address there is none: each
+    /// request has its own device.
     pub fn device(&self) -> Result<Device, Error> {
         self.id.device()
     }
@@ -88,7 +88,7 @@ impl Listener {
                 EventKind::ConnectRequest { id, remote } => {
                     return Ok(Some(Request { id, remote, settings: Settings::default() }));
                 }
-                // It goes on listening; each request tells its device.
+                // The listener keeps listening; each request has its own device.
                 EventKind::AddressChange => {}
                 other => {
                     if let Some(error) = failure("next", other) {
@@ -130,7 +130,7 @@ impl Request {
         &self.remote.private_data
     }
 
-    /// Returns what the peer said of itself.
+    /// Returns the peer's parameters.
     pub fn remote(&self) -> &Remote {
         &self.remote
     }
@@ -154,8 +154,8 @@ impl Request {
     /// ready. `private_data` has at most
     /// [`private_data::REPLY`](mlx5_uapi::rdma_cm::private_data::REPLY) bytes.
     ///
-    /// A peer that never says that it is ready takes the whole time limit. A server that others wait
-    /// for calls [`Request::begin_accept`].
+    /// If the peer never becomes ready, the call takes the whole time limit. A server with several
+    /// clients calls [`Request::begin_accept`] instead.
     pub fn accept(
         self,
         qp: QueuePair<Rc>,
@@ -164,7 +164,7 @@ impl Request {
         self.begin_accept(qp, private_data)?.finish()
     }
 
-    /// Accepts, and does not wait until the peer is ready.
+    /// Accepts without waiting until the peer is ready.
     pub fn begin_accept(
         mut self,
         mut qp: QueuePair<Rc>,
@@ -185,7 +185,7 @@ impl Request {
         qp: &mut QueuePair<Rc>,
         private_data: &[u8],
     ) -> Result<EventChannel, Error> {
-        // A channel of its own: the listener's is for requests.
+        // The connection gets its own channel: the listener's is for requests.
         let channel = EventChannel::open_on(Arc::clone(self.id.kernel()))?;
         self.id.migrate(&channel)?;
         self.id.accept_qp(qp, &self.settings.param(qp).private_data(private_data))?;
@@ -199,12 +199,12 @@ impl Request {
     }
 }
 
-/// A request that was accepted, and whose peer has not said yet that it is ready. Dropping it ends
-/// the connection.
+/// An accepted request whose peer has not reported yet that it is ready. Dropping it ends the
+/// connection.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Accepting {
-    // Destroyed in this order: the peer hears of the end before the queue pair is gone.
+    // Dropped in this order: the peer learns of the end before the queue pair is destroyed.
     id: Id,
     qp: QueuePair<Rc>,
     channel: EventChannel,
@@ -214,8 +214,8 @@ pub struct Accepting {
 }
 
 impl Accepting {
-    /// Whether [`Accepting::finish`] returns at once: the peer is ready, or it is known that nothing
-    /// comes of the connection, or the time limit is over. Ask again when the descriptor is readable.
+    /// Whether [`Accepting::finish`] returns at once: the peer is ready, the connection failed, or
+    /// the time limit is over. If not, call it again when the descriptor is readable.
     pub fn is_settled(&mut self) -> bool {
         while self.outcome.is_none() {
             const OPERATION: &str = "accept";
@@ -250,7 +250,7 @@ impl Accepting {
     }
 }
 
-/// Readable when there is news of the peer.
+/// Readable when an event of the peer is pending.
 impl AsFd for Accepting {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()

@@ -1,4 +1,4 @@
-//! The parameters that both ends tell each other.
+//! The parameters that both ends exchange.
 
 use mlx5::RetryCount;
 use mlx5_uapi::rdma_cm::{ConnParam, Ece};
@@ -6,7 +6,7 @@ use mlx5_uapi::rdma_cm::{ConnParam, Ece};
 use crate::data::PrivateData;
 use crate::error::Error;
 
-/// What one end of a connection tells the other (`struct rdma_conn_param`).
+/// The parameters that one end of a connection sends to the other (`struct rdma_conn_param`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct ConnectParam<'a> {
@@ -17,7 +17,7 @@ pub struct ConnectParam<'a> {
     pub(crate) initiator_depth: u8,
     retry_count: RetryCount,
     rnr_retry_count: RetryCount,
-    /// How often this end retries at most, which the peer is not told.
+    /// The retry limit of this end alone; the peer does not learn it.
     pub(crate) own_rnr_retry_count: RetryCount,
     ece: Option<(u32, u32)>,
 }
@@ -26,8 +26,8 @@ pub struct ConnectParam<'a> {
 pub(crate) const VENDOR: u32 = 0x15b3;
 
 impl<'a> ConnectParam<'a> {
-    /// The parameters of a queue pair with this number: 16 outstanding reads and atomics either
-    /// way, retries without end when the peer has no receive posted, no private data.
+    /// The parameters of a queue pair with this number: 16 outstanding reads and atomics in either
+    /// direction, unlimited retries when the peer has no receive posted, no private data.
     pub const fn new(qp_num: u32) -> Self {
         Self {
             qp_num,
@@ -42,7 +42,7 @@ impl<'a> ConnectParam<'a> {
         }
     }
 
-    /// The same for a queue pair.
+    /// The same parameters for another queue pair.
     pub(crate) const fn of(self, qp_num: u32, srq: bool) -> Self {
         Self { qp_num, srq, ..self }
     }
@@ -52,14 +52,14 @@ impl<'a> ConnectParam<'a> {
         Self { srq, ..self }
     }
 
-    /// Private data for the program at the other end. Default: none. How much a message has room
-    /// for: [`private_data`](mlx5_uapi::rdma_cm::private_data).
+    /// Private data for the program at the other end. Default: none.
+    /// [`private_data`](mlx5_uapi::rdma_cm::private_data) has the room of each message.
     pub const fn private_data(self, private_data: &'a [u8]) -> Self {
         Self { private_data, ..self }
     }
 
-    /// Reads and atomics of the peer that this end answers at a time. Default: 16. Not more than the
-    /// device supports.
+    /// Reads and atomics of the peer that this end answers at a time. Default: 16. Not more than
+    /// the device supports.
     pub const fn responder_resources(self, responder_resources: u8) -> Self {
         Self { responder_resources, ..self }
     }
@@ -70,27 +70,27 @@ impl<'a> ConnectParam<'a> {
         Self { initiator_depth, ..self }
     }
 
-    /// Number of retries, of both ends; counts where a connection is asked for. Default: 7.
+    /// Number of retries, of both ends; the side that connects sets it. Default: 7.
     pub const fn retry_count(self, retry_count: RetryCount) -> Self {
         Self { retry_count, ..self }
     }
 
-    /// How often the peer sends again while this end has no receive posted. Default: 7, which is
-    /// without limit: if this end never posts one, the peer's request never completes. Each end sets
-    /// it for the other.
+    /// Number of times that the peer sends again while this end has no receive posted. Default: 7,
+    /// which is without limit: if this end never posts one, the peer's request never completes.
+    /// Each end sets it for the other.
     pub const fn rnr_retry_count(self, rnr_retry_count: RetryCount) -> Self {
         Self { rnr_retry_count, ..self }
     }
 
-    /// How often this end sends again while the peer has no receive posted, at most. Default: what the
-    /// peer says, which is mostly 7: without limit. With less, a peer that is stopped or posts nothing
-    /// is noticed, by an error of the request.
+    /// Maximum number of times that this end sends again while the peer has no receive posted.
+    /// Default: the peer's value, mostly 7: without limit. With a lower value, a request to a peer
+    /// that is stopped or posts nothing fails.
     pub const fn own_rnr_retry_count(self, own_rnr_retry_count: RetryCount) -> Self {
         Self { own_rnr_retry_count, ..self }
     }
 
-    /// Enhanced connection establishment: a vendor, and options of its. Default: the vendor of the
-    /// request in an answer, else NVIDIA; no option. The queue pair is set to the options by other
+    /// Enhanced connection establishment: a vendor, and its options. Default: in an answer the
+    /// vendor of the request, else NVIDIA; no option. The queue pair is set to the options by other
     /// means.
     pub const fn ece(self, vendor: u32, options: u32) -> Self {
         Self { ece: Some((vendor, options)), ..self }
@@ -119,18 +119,18 @@ impl<'a> ConnectParam<'a> {
             ..ConnParam::default()
         };
         param.private_data[..len].copy_from_slice(self.private_data);
-        // This driver uses no option of the vendor.
+        // This driver uses none of the vendor's options.
         let (vendor_id, attr_mod) = self.ece.unwrap_or((vendor, 0));
         Ok((param, Ece { vendor_id, attr_mod }))
     }
 }
 
-/// What the other end said of itself.
+/// The parameters of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remote {
     /// Number of its queue pair.
     pub qp_num: u32,
-    /// Whether that has a shared receive queue.
+    /// Whether that queue pair has a shared receive queue.
     pub srq: bool,
     /// Reads and atomics that this end may have outstanding as responder: the peer starts no more.
     pub responder_resources: u8,

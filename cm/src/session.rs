@@ -1,4 +1,4 @@
-//! Connections that are made anew after they were lost.
+//! Connections that are established again after a loss.
 
 use std::fmt;
 use std::mem;
@@ -23,28 +23,28 @@ use crate::wait::{DEFAULT_TIMEOUT, Deadline};
 /// The shortest and the longest pause between two attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
 
-/// How far a session is.
+/// State of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SessionState {
     /// The queue pair is in RESET: [`Session::connect`] or [`Session::accept`] connects it.
     Idle,
-    /// The queue pair was connected. Whether it still is, [`Connection::has_ended`] says.
+    /// The queue pair was connected. [`Connection::has_ended`] says whether it still is.
     Connected,
-    /// Connecting failed, or stopping did: [`Session::stop`] comes next.
+    /// Connecting or stopping failed: call [`Session::stop`] next.
     Stopping,
     /// The device is gone, and the queue pair with it: open the device again, and make another
     /// session.
     Lost,
 }
 
-/// A queue pair, and the connection that it has at the time: it is connected, stopped after an error
-/// or the peer's end, and connected anew, with the same peer or another.
+/// A queue pair with its current connection: it is connected, stopped after an error or the peer's
+/// end, and reconnected, with the same peer or another.
 ///
-/// A session never posts. Each request that was posted either completes with success, which the
-/// closure of [`Session::stop`] or an earlier poll gets, or is told once by [`Session::stop`] as not
-/// done. A request that is told as flushed may have reached the peer: only the program knows whether
-/// it may be done again.
+/// A session never posts. Each posted request either completes with success, which the closure of
+/// [`Session::stop`] or an earlier poll gets, or [`Session::stop`] reports it once as not done. A
+/// request that is reported as flushed may have reached the peer: only the program knows whether it
+/// may be repeated.
 ///
 /// ```
 /// # use mlx5::{SendFlags, transport::Rc};
@@ -94,9 +94,9 @@ pub enum SessionState {
 #[derive(Debug)]
 pub struct Session {
     state: State,
-    /// What was not done, and was not told yet.
+    /// Requests that were not done and are not reported yet.
     not_done: Vec<NotDone>,
-    /// How long the device may take to flush the queue pair.
+    /// Time that the device has to flush the queue pair.
     stop_timeout: Duration,
 }
 
@@ -111,10 +111,10 @@ enum State {
 /// Stopping failed.
 #[derive(Debug)]
 pub struct StopFailed {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// If the device is gone: the requests that were not done, and those of which nothing is known.
-    /// Otherwise none: a later [`Session::stop`] tells them.
+    /// If the device is gone: the requests that were not done, and those whose outcome is unknown.
+    /// Otherwise empty: a later [`Session::stop`] reports them.
     pub not_done: Vec<NotDone>,
 }
 
@@ -137,7 +137,7 @@ impl From<StopFailed> for Error {
 }
 
 impl Session {
-    /// Makes a session of a queue pair. If it is not in RESET, [`Session::stop`] comes first.
+    /// Makes a session of a queue pair. If it is not in RESET, call [`Session::stop`] first.
     pub fn new(qp: QueuePair<Rc>) -> Self {
         let state = match qp.state() {
             QueueState::Reset => State::Idle(qp),
@@ -146,7 +146,7 @@ impl Session {
         Self { state, not_done: Vec::new(), stop_timeout: DEFAULT_TIMEOUT }
     }
 
-    /// Sets how long stopping waits for the device to complete what is posted. Default:
+    /// Sets how long stopping waits until the device has completed the posted requests. Default:
     /// [`DEFAULT_TIMEOUT`].
     #[must_use]
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
@@ -154,7 +154,7 @@ impl Session {
         self
     }
 
-    /// Returns how far it is.
+    /// Returns the session's state.
     pub fn state(&self) -> SessionState {
         match self.state {
             State::Idle(_) => SessionState::Idle,
@@ -172,9 +172,9 @@ impl Session {
         }
     }
 
-    /// Returns the queue pair, unless the device is gone, and the requests that were not done and were
-    /// not told yet: those of a [`Session::stop`] or [`Session::reconnect`] that failed. What is still
-    /// posted on the queue pair is not among them.
+    /// Returns the queue pair, unless the device is gone, and the requests that were not done and
+    /// are not reported yet: those of a failed [`Session::stop`] or [`Session::reconnect`].
+    /// Requests that are still posted on the queue pair are not among them.
     #[must_use = "the requests are told here for the last time"]
     pub fn into_queue_pair(self) -> (Option<QueuePair<Rc>>, Vec<NotDone>) {
         let qp = match self.state {
@@ -185,8 +185,8 @@ impl Session {
         (qp, self.not_done)
     }
 
-    /// Connects to the listener that was found. It is one attempt; after a failure,
-    /// [`Session::stop`] comes next, because receives may be posted.
+    /// Connects to the listener that was resolved, in one attempt. After a failure call
+    /// [`Session::stop`], because receives may be posted.
     pub fn connect(
         &mut self,
         peer: Resolved,
@@ -195,7 +195,7 @@ impl Session {
         self.with("connect", |qp| peer.connect(qp, private_data))
     }
 
-    /// Accepts a request. It is one attempt, as [`Session::connect`].
+    /// Accepts a request, in one attempt as [`Session::connect`].
     pub fn accept(
         &mut self,
         request: Request,
@@ -230,15 +230,15 @@ impl Session {
         }
     }
 
-    /// Ends the connection, if there is one: flushes the queue pair, polls `cqs`, its completion queues,
-    /// until everything has completed, tells the peer, and resets the queue pair. Returns the requests
-    /// that were not done since the session was last stopped. `each` gets every completion that is
-    /// polled, also those of other queue pairs.
+    /// Ends the connection, if there is one: flushes the queue pair, polls `cqs`, its completion
+    /// queues, until everything has completed, notifies the peer, and resets the queue pair.
+    /// Returns the requests that were not done since the session was last stopped. `each` gets
+    /// every completion that is polled, also those of other queue pairs.
     ///
     /// It waits until each posted request has its completion, for at most
-    /// [`Session::stop_timeout`]. After that it fails with [`ErrorKind::TimedOut`]: requests are
-    /// still with the device, which may use their memory until a later call is done with them, or the
-    /// queue pair is dropped.
+    /// [`Session::stop_timeout`]. After that it fails with [`ErrorKind::TimedOut`]: the device
+    /// still has requests and may use their memory until a later call succeeds, or the queue pair
+    /// is dropped.
     ///
     /// An idle session has nothing to do. After an error, the session is in
     /// [`SessionState::Stopping`], and this may be called again; or the device is gone.
@@ -250,9 +250,10 @@ impl Session {
         self.end(cqs, each, false)
     }
 
-    /// Ends the connection as [`Session::stop`] does, but does not wait for the device: it resets the
-    /// queue pair, which makes the device forget what is posted. Requests without a completion are told
-    /// as [`WhyNotDone::Unknown`]. For a device that does not complete them in time.
+    /// Ends the connection as [`Session::stop`] does, but does not wait for the device: it resets
+    /// the queue pair, which makes the device forget the posted requests. Requests without a
+    /// completion are reported as [`WhyNotDone::Unknown`]. It is for a device that does not
+    /// complete them in time.
     pub fn stop_now(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
@@ -280,13 +281,14 @@ impl Session {
             State::Stopping(qp) => qp,
             State::Connected(connection) => {
                 let (qp, id, _channel) = connection.into_parts();
-                // The peer hears of the end before this side waits. It fails if the connection has
+                // The peer learns of the end before this side waits. It fails if the connection has
                 // ended already; dropping the identifier ends it in any case.
                 let _ = id.disconnect();
                 qp
             }
         };
-        // A device that is gone is found out by quiescing, which tells what is not known.
+        // Quiescing detects a device that is gone, and returns the requests with an unknown
+        // outcome.
         let reset = if now { qp.reset() } else { Ok(()) };
         let reset = reset.or_else(|error| match error.kind() {
             DriverErrorKind::DeviceGone => Ok(()),
@@ -296,13 +298,13 @@ impl Session {
         let failed = match quiesced {
             Ok(not_done) => {
                 self.not_done.extend(not_done);
-                // What a reset left unknown is told each time: after that, no call may fail.
+                // A reset reports unknown requests each time: after that, no call may fail.
                 let reset = if qp.state() == QueueState::Reset { Ok(()) } else { qp.reset() };
                 reset.and_then(|()| qp.forget()).err().map(QuiesceFault::Call)
             }
             Err(QuiesceError { error, not_done }) => {
                 let is_lost = is_lost(&error);
-                // Without an answer of the device, the unknown ones may complete yet.
+                // If the device did not answer, the unknown requests may still complete.
                 let known = |one: &NotDone| is_lost || one.why != WhyNotDone::Unknown;
                 self.not_done.extend(not_done.into_iter().filter(known));
                 Some(error)
@@ -336,21 +338,22 @@ impl Session {
         Err(StopFailed { error, not_done })
     }
 
-    /// Stops what is left of the former connection, and connects anew: `attempt` gets the listener at
-    /// `address` and the queue pair, and connects them. It is called again, after a pause that grows to
-    /// 200 ms, until it succeeds or `patience` is over, which counts from when the former connection is
-    /// stopped. An attempt takes [`DEFAULT_TIMEOUT`] at most to resolve each address, as long to connect
-    /// unless [`Resolved::timeout`] says otherwise, and no longer than what is left of `patience`. Beside
-    /// it stand [`Session::stop_timeout`], each time that the queue pair is stopped, and the time limits
-    /// of the resolver that looks up a name.
+    /// Stops the rest of the former connection, and reconnects: `attempt` gets the listener at
+    /// `address` and the queue pair, and connects them. It is called again, after a pause that
+    /// grows to 200 ms, until it succeeds or `patience` is over, which counts from when the former
+    /// connection is stopped. An attempt takes at most [`DEFAULT_TIMEOUT`] to resolve each address,
+    /// as long to connect unless [`Resolved::timeout`] says otherwise, and no longer than the rest
+    /// of `patience`. To this add [`Session::stop_timeout`], each time that the queue pair is
+    /// stopped, and the time limits of the resolver that looks up a name.
     ///
-    /// Returns the requests that were not done since the session was last stopped, including receives
-    /// of attempts that failed. If it fails, a later [`Session::stop`] tells them.
+    /// Returns the requests that were not done since the session was last stopped, including
+    /// receives of attempts that failed. If it fails, a later [`Session::stop`] returns them.
     ///
-    /// It fails at once when another attempt would: the device is gone or does not complete what was
-    /// posted within [`Session::stop_timeout`], the peer's program rejects and
-    /// gives a reason in its private data, an argument is wrong. A rejection without a word may be that
-    /// of a program that was killed before it could answer: its kernel rejects for it.
+    /// It fails at once if another attempt would fail, too: the device is gone or does not complete
+    /// the posted requests within [`Session::stop_timeout`], the peer's program rejects and gives a
+    /// reason in its private data, or an argument is wrong. A rejection without private data is
+    /// retried: the peer's program may have been killed before it could answer, and its kernel
+    /// rejects for it.
     pub fn reconnect(
         &mut self,
         kernel: &Arc<dyn Kernel>,
@@ -363,7 +366,7 @@ impl Session {
         let (mut deadline, mut pause) = (None, PAUSE.0);
         let mut failure = None;
         loop {
-            // What it tells is kept until all of this has succeeded.
+            // Keep the result until all of this has succeeded.
             match self.stop(cqs, &mut each) {
                 Ok(not_done) => self.not_done = not_done,
                 Err(StopFailed { error, not_done }) => {
@@ -390,7 +393,7 @@ impl Session {
                     }
                 }
             };
-            // An attempt that was cut short says less than the one before it.
+            // The error of an attempt that the deadline cut short says less than the one before it.
             let was_cut = deadline.is_over() && error.kind() == ErrorKind::TimedOut;
             let error = failure.take().filter(|_| was_cut).unwrap_or(error);
             if deadline.left().is_some_and(|left| left < pause) || !may_pass(&error) {
@@ -403,7 +406,7 @@ impl Session {
     }
 }
 
-/// Fails if the way to the peer leads over another device than the queue pair's.
+/// Fails if the route to the peer leads over a device other than the queue pair's.
 fn same_device(peer: &Resolved, qp: &QueuePair<Rc>) -> Result<(), Error> {
     let Some(other) = peer.id().other_device(qp)? else { return Ok(()) };
     let what = format!(
@@ -419,7 +422,7 @@ fn gone(operation: &'static str) -> Error {
     Error::new(operation, ErrorKind::DeviceGone, what)
 }
 
-/// Whether the queue pair can never complete anything more.
+/// Whether the queue pair can never complete anything again.
 fn is_lost(fault: &QuiesceFault) -> bool {
     match fault {
         QuiesceFault::Call(error) => error.kind() == DriverErrorKind::DeviceGone,

@@ -1,4 +1,4 @@
-//! What a side that connects or accepts says of itself, and how long it waits.
+//! The parameters of a side that connects or accepts, and its time limit.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,11 +12,11 @@ use crate::error::{Error, ErrorKind};
 use crate::param::ConnectParam;
 use crate::wait::DEFAULT_TIMEOUT;
 
-/// What a side says, and how long it waits.
+/// The parameters of one side, and its time limit.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
-    /// With the number of no queue pair yet.
+    /// The parameters, without the number of a queue pair.
     pub(crate) param: ConnectParam<'static>,
 }
 
@@ -27,13 +27,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The parameters of a queue pair.
+    /// Returns the parameters for a queue pair.
     pub(crate) fn param(&self, qp: &QueuePair<Rc>) -> ConnectParam<'static> {
         self.param.of(qp.number(), qp.is_shared())
     }
 }
 
-/// The setters of what a side says and how long it waits, for the types that connect.
+/// The setters of the parameters and the time limit, for the types that connect.
 macro_rules! setters {
     () => {
         /// Sets the time limit. Default: [`DEFAULT_TIMEOUT`](crate::DEFAULT_TIMEOUT).
@@ -42,15 +42,15 @@ macro_rules! setters {
             self
         }
 
-        /// Sets how many reads and atomics of the peer this end answers at a time, at most: no more
-        /// than the peer wants and the device has. Default: 16.
+        /// Sets the maximum number of the peer's reads and atomics that this end answers at a time:
+        /// no more than the peer wants and the device supports. Default: 16.
         pub fn responder_resources(mut self, most: u8) -> Self {
             self.settings.param = self.settings.param.responder_resources(most);
             self
         }
 
-        /// Sets how many reads and atomics this end starts at a time, at most: no more than the peer
-        /// answers and the device has. Default: 16.
+        /// Sets the maximum number of reads and atomics that this end starts at a time: no more
+        /// than the peer answers and the device supports. Default: 16.
         pub fn initiator_depth(mut self, most: u8) -> Self {
             self.settings.param = self.settings.param.initiator_depth(most);
             self
@@ -63,9 +63,9 @@ macro_rules! setters {
             self
         }
 
-        /// Sets how often this end sends again while the peer has no receive posted, at most. Default:
-        /// what the peer says, which is mostly 7: without limit. With less, a peer that is stopped or
-        /// posts nothing is noticed, by an error of the request.
+        /// Sets how often at most this end sends again while the peer has no receive posted.
+        /// Default: the peer's value, mostly 7: without limit. With a lower value, a request to a
+        /// peer that is stopped or posts nothing fails.
         pub fn own_rnr_retry_count(mut self, most: RetryCount) -> Self {
             self.settings.param = self.settings.param.own_rnr_retry_count(most);
             self
@@ -74,8 +74,8 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// Tries each address that a name has; returns the error of the last. A name that is written wrongly
-/// is an invalid argument. One that is not found may be found later.
+/// Tries each address of a name; returns the last error. A malformed name is an invalid argument. A
+/// name that is not found may be found later.
 pub(crate) fn each<A: ToSocketAddrs, R>(
     operation: &'static str,
     addresses: A,

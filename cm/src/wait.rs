@@ -1,4 +1,4 @@
-//! Waiting for what a channel tells of its one identifier.
+//! Waiting for events of a channel's only identifier.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::event::EventKind;
 /// The time limit of resolving, connecting, accepting and stopping, if none was set.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When a wait ends.
+/// The time at which a wait ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Option<Instant>);
 
@@ -18,7 +18,7 @@ impl Deadline {
         Self(Instant::now().checked_add(timeout))
     }
 
-    /// Without limit for `None`.
+    /// No limit for `None`.
     pub(crate) fn within(timeout: Option<Duration>) -> Self {
         timeout.map_or(Self(None), Self::after)
     }
@@ -40,13 +40,13 @@ impl Deadline {
     }
 }
 
-/// What does not come while a connection is set up.
+/// The error text for an event that did not arrive while a connection is set up.
 pub(crate) fn late(what: &str) -> String {
     format!("{what} did not come in time: try again, or set a longer time limit")
 }
 
-/// Waits for an event of a channel that has one identifier: what `wanted` returns of it. Any other
-/// one that ends the connection is an error. `late` is what to say when none comes in time.
+/// Waits for an event on a channel with one identifier, and returns `wanted`'s result for it. Any
+/// other event that ends the connection is an error. `late` is the error text at the deadline.
 pub(crate) fn wait_for<R>(
     channel: &EventChannel,
     deadline: Deadline,
@@ -66,7 +66,7 @@ pub(crate) fn wait_for<R>(
     }
 }
 
-/// The error that an event stands for.
+/// Converts an event that ends a connection to an error.
 pub(crate) fn failure(operation: &'static str, event: EventKind) -> Option<Error> {
     Some(match event {
         EventKind::AddressError(errno)

@@ -20,17 +20,18 @@ use crate::id::Id;
 use crate::param::Remote;
 use crate::wait::{Deadline, failure};
 
-/// How long the peer may take to agree to the end, before nobody waits for it any more.
+/// Time that the peer has to agree to the end; after it, the thread stops waiting.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const OPERATION: &str = "watch";
 
-/// A connection whose end a thread watches for: when the peer ends it, the queue pair goes to the
-/// error state, so that whoever waits for a completion gets one, which says so.
+/// A connection with a thread that watches for its end: when the peer ends it, the queue pair goes
+/// to the error state, so that a caller that waits for a completion gets a flushed one.
 ///
 /// Dropping it ends the connection, and waits for at most a second until the peer agrees.
 pub struct Watched {
-    // The thread is joined before the rest is dropped. The identifier goes before the queue pair.
+    // The thread is joined before the other fields are dropped, and the identifier is destroyed
+    // before the queue pair.
     watcher: Option<JoinHandle<()>>,
     stop: Option<PipeWriter>,
     inner: Arc<Inner>,
@@ -41,13 +42,14 @@ pub struct Watched {
 struct Inner {
     id: Id,
     channel: EventChannel,
-    /// How the connection ended, once it has.
+    /// The result of the connection, once it has ended.
     end: Mutex<Option<Result<(), Error>>>,
     ended: Condvar,
 }
 
 impl Inner {
-    /// Not for a forked child, where a thread that does not exist may hold the lock.
+    /// Locks the result. It fails in a forked child, where the parent's thread may have held the
+    /// lock during the fork.
     fn end(&self) -> Result<MutexGuard<'_, Option<Result<(), Error>>>, Error> {
         match self.id.left() {
             true => Err(Error::forked(OPERATION)),
@@ -55,12 +57,12 @@ impl Inner {
         }
     }
 
-    /// Whether an event tells of the end. It fails if the connection ended by an error.
+    /// Whether a pending event is the end. Fails if the connection ended by an error.
     fn look(&self) -> Result<bool, Error> {
         while let Some(event) = self.channel.poll()? {
             match event.kind {
                 EventKind::Disconnected(_) => return Ok(true),
-                // The connection works on where it is.
+                // The connection continues on its device.
                 EventKind::AddressChange => {}
                 other => failure(OPERATION, other).map_or(Ok(()), Err)?,
             }
@@ -68,7 +70,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// Waits for the end, or until nobody has the other end of `stop` and the peer has had its time.
+    /// Waits for the end, or until the other end of `stop` is closed and the peer's time is over.
     fn watch(&self, stop: &PipeReader) -> Result<(), Error> {
         let mut last_words: Option<Deadline> = None;
         while !self.look()? {
@@ -91,11 +93,11 @@ impl Inner {
     }
 }
 
-/// No thread watches a connection. The connection is returned.
+/// No thread could be started. The connection is returned.
 pub struct WatchFailed {
     error: Error,
-    // The lock is never contended: it makes the error `Sync`, so that it converts to
-    // `Box<dyn std::error::Error + Send + Sync>`.
+    // Nothing contends for the lock: it makes the error `Sync`, so that it converts to `Box<dyn
+    // std::error::Error + Send + Sync>`.
     connection: Box<Mutex<Connection>>,
 }
 
@@ -105,7 +107,7 @@ impl WatchFailed {
         &self.error
     }
 
-    /// Returns the error and the connection, which is as it was.
+    /// Returns the error and the unchanged connection.
     pub fn into_parts(self) -> (Error, Connection) {
         (self.error, self.connection.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -135,10 +137,10 @@ impl From<WatchFailed> for Error {
     }
 }
 
-/// What a watching thread works on.
+/// A watching thread's work.
 type Task = (Arc<SharedQueuePair<Rc>>, Arc<Inner>);
 
-/// Starts a thread that watches what it is given, until the pipe is closed.
+/// Starts a thread that watches the connection that it receives, until the pipe is closed.
 fn start() -> Result<(JoinHandle<()>, PipeWriter, SyncSender<Task>), Error> {
     let failed = |error: std::io::Error| {
         Error::kernel(OPERATION, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
@@ -148,7 +150,8 @@ fn start() -> Result<(JoinHandle<()>, PipeWriter, SyncSender<Task>), Error> {
     let watch = move || {
         let Ok((qp, inner)) = taken.recv() else { return };
         let how = inner.watch(&stop);
-        // First, so that who gets a flushed completion can ask for the cause.
+        // Set the result first, so that a caller that gets a flushed completion can ask for the
+        // cause.
         if let Ok(mut end) = inner.end() {
             *end = Some(how);
         }
@@ -162,8 +165,8 @@ fn start() -> Result<(JoinHandle<()>, PipeWriter, SyncSender<Task>), Error> {
 }
 
 impl Connection {
-    /// Starts a thread that watches for the end of the connection. The queue pair is shared from now
-    /// on. If no thread can be started, the connection is returned.
+    /// Starts a thread that watches for the end of the connection. From then on the queue pair is
+    /// shared. If no thread can be started, the connection is returned.
     pub fn watched(self) -> Result<Watched, WatchFailed> {
         let started = match self.id().left() {
             true => Err(Error::forked(OPERATION)),
@@ -179,7 +182,7 @@ impl Connection {
         let (qp, id, channel) = self.into_parts();
         let qp = Arc::new(qp.into_shared());
         let inner = Arc::new(Inner { id, channel, end: Mutex::new(None), ended: Condvar::new() });
-        // The thread waits for it.
+        // The thread waits for this.
         let _ = give.send((Arc::clone(&qp), Arc::clone(&inner)));
         Ok(Watched { watcher: Some(watcher), stop: Some(stop), inner, qp, remote })
     }
@@ -191,19 +194,19 @@ impl Watched {
         &self.qp
     }
 
-    /// Returns what the peer said of itself.
+    /// Returns the peer's parameters.
     pub fn remote(&self) -> &Remote {
         &self.remote
     }
 
-    /// Whether the connection has ended. It fails, each time, if it ended by an error: the device is
+    /// Whether the connection has ended. Fails, each time, if it ended by an error: the device is
     /// gone, or the channel failed.
     pub fn has_ended(&self) -> Result<bool, Error> {
         self.wait_ended(Some(Duration::ZERO))
     }
 
-    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. Says
-    /// whether it has. It fails, each time, if it ended by an error.
+    /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit.
+    /// Returns whether it has. Fails, each time, if it ended by an error.
     pub fn wait_ended(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = Deadline::within(timeout);
         let mut end = self.inner.end()?;
@@ -226,11 +229,11 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if self.inner.id.left() {
-            // A forked child has no such thread.
+            // A forked child does not have the thread.
             std::mem::forget(self.watcher.take());
             return;
         }
-        // The peer agrees, which ends the thread. It fails if that one was faster.
+        // The peer agrees, which ends the thread. It fails if the peer ended the connection first.
         let _ = self.inner.id.disconnect();
         drop(self.stop.take());
         if let Some(watcher) = self.watcher.take() {

@@ -13,8 +13,8 @@ use std::mem::ManuallyDrop;
 pub(crate) struct AhObject {
     c: ibv_ah,
     pub(crate) vector: AddressVector,
-    /// On Ethernet, where the kernel knows of it. On InfiniBand it is nothing but the vector, as in C: its
-    /// protection domain may go before it.
+    /// On Ethernet, where the kernel has an object for it. On InfiniBand it is only the address
+    /// vector, as in C: its protection domain may be deallocated before it.
     handle: Option<ManuallyDrop<AddressHandle>>,
 }
 
@@ -22,7 +22,8 @@ impl AhObject {
     /// # Safety
     /// `ah` is an address handle that was not destroyed.
     pub(crate) unsafe fn of<'a>(ah: *mut ibv_ah) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `ah` is an address handle that was not destroyed: it is
+        // the first field of an object of this type.
         unsafe { &*ah.cast() }
     }
 }
@@ -39,7 +40,7 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> AhAttr {
         grh: (attr.is_global != 0).then(|| GlobalRoute {
             // SAFETY: both members of the union are bytes.
             dgid: Gid::from_bytes(unsafe { grh.dgid.raw }),
-            // C leaves out what a header has no bits for, too.
+            // C, too, drops bits that the header has no room for.
             flow_label: grh.flow_label & 0xf_ffff,
             sgid_index: grh.sgid_index,
             hop_limit: grh.hop_limit,
@@ -49,7 +50,7 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> AhAttr {
 }
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
-    // SAFETY: by the contract of `create_ah`.
+    // SAFETY: the caller of `create_ah` promises that `pd` exists and that `attr` is readable.
     let (context, domain) = unsafe { ((*pd).context, &PdObject::of(pd).domain) };
     if attr.port_num == 0 {
         return Err(Refusal::INVALID);
@@ -66,7 +67,7 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Verb<*mut ibv_ah> {
 /// # Safety
 /// `pd` exists, `attr` is readable.
 pub unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists and that `attr` is readable.
     object(create(pd, unsafe { &*attr }))
 }
 
@@ -76,7 +77,8 @@ pub unsafe extern "C" fn create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 /// `ah` was not destroyed. It is used no more.
 pub unsafe extern "C" fn destroy_ah(ah: *mut ibv_ah) -> c_int {
     let this: *mut AhObject = ah.cast();
-    // SAFETY: by the contract; nobody else uses the object.
+    // SAFETY: the caller promises that `ah` was not destroyed and is used no more, so no other code
+    // uses the object.
     status(unsafe {
         match &mut (*this).handle {
             Some(handle) => destroy(this, handle, AddressHandle::destroy),
@@ -118,12 +120,13 @@ unsafe fn to_sender(
     wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Verb<AhAttr> {
-    // SAFETY: by the contract; a GRH has 40 bytes.
+    // SAFETY: the caller promises that `wc` is readable, and so is `grh` if the completion has one;
+    // a GRH has 40 bytes.
     let (wc, grh) = unsafe {
         let has_grh = (*wc).wc_flags & IBV_WC_GRH != 0;
         (&*wc, has_grh.then(|| &*grh.cast::<[u8; 40]>()))
     };
-    // As in C: a header of no protocol that there is.
+    // As in C, the GRH must have the version of IPv6 or IPv4.
     if grh.is_some_and(|grh| grh[0] >> 4 != 6 && grh[20] >> 4 != 4) {
         return Err(Refusal(libc::EPROTONOSUPPORT));
     }
@@ -134,7 +137,8 @@ unsafe fn to_sender(
 /// `ibv_init_ah_from_wc`.
 ///
 /// # Safety
-/// `context` is open; `wc` is readable, and so is `grh` if the completion has one; `attr` is writable.
+/// `context` is open; `wc` is readable, and so is `grh` if the completion has one; `attr` is
+/// writable.
 pub unsafe extern "C" fn init_ah_from_wc(
     context: *mut ibv_context,
     port_num: u8,
@@ -142,9 +146,10 @@ pub unsafe extern "C" fn init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `wc` is readable, and that `grh` is
+    // readable if the completion has one.
     let found = unsafe { to_sender(ContextObject::of(context), port_num, wc, grh) };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is writable.
     zero_or_minus_one(found.map(|path| unsafe { attr.write(attributes(&path)) }))
 }
 
@@ -158,7 +163,8 @@ pub unsafe extern "C" fn create_ah_from_wc(
     grh: *mut ibv_grh,
     port_num: u8,
 ) -> *mut ibv_ah {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists and that `wc` is readable, and so is `grh` if
+    // the completion has one.
     let found = unsafe { to_sender(PdObject::context(pd), port_num, wc, grh) };
     object(found.and_then(|path| create(pd, &attributes(&path))))
 }

@@ -1,11 +1,11 @@
-//! What the firmware can do.
+//! Capabilities of the firmware.
 
 use crate::context::ContextObject;
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::cmd::devx;
 
-/// The firmware's capabilities of a group, if the context may ask for them.
+/// Returns the firmware's capabilities of a group, if the context may query them.
 pub(crate) fn capabilities(
     context: &ContextObject,
     group: CapGroup,

@@ -13,7 +13,7 @@ impl DvState {
         self.clock.get_or_init(|| context.context.clock().ok()).as_ref()
     }
 
-    /// Where the device's clock can be read, if it can.
+    /// Returns the address of the device's clock, if it can be read.
     pub(crate) fn core_clock(&self, context: &ContextObject) -> Option<*mut c_void> {
         let answer = context.context.driver_limits();
         let told = UcontextRespMask::from_bits_retain(answer.comp_mask);
@@ -30,12 +30,12 @@ impl DvState {
     }
 }
 
-/// What the clock shows. Its halves are read one after the other, until the upper one is the same
-/// before and after.
+/// Reads the clock. Its halves are read one after the other, until the upper one is the same before
+/// and after.
 fn cycles(context: &ContextObject) -> Verb<u64> {
     const LOOKS: u32 = 3;
     let clock = context.dv.core_clock(context).ok_or(Refusal::NOT_SUPPORTED)?.cast::<u32>();
-    // SAFETY: the page is mapped as long as the context is open, and has two words there, which the
+    // SAFETY: the page is mapped while the context is open, and has two words there, which the
     // device keeps in network order.
     let half = |index| u32::from_be(unsafe { clock.add(index).read_volatile() });
     for _ in 0..LOOKS {
@@ -47,7 +47,7 @@ fn cycles(context: &ContextObject) -> Verb<u64> {
     Err(Refusal(libc::EBUSY))
 }
 
-/// The operation behind `ibv_query_rt_values_ex`: cycles, which C tells as nanoseconds.
+/// The operation of `ibv_query_rt_values_ex`: cycles, which C returns as nanoseconds.
 ///
 /// # Safety
 /// `context` is open, `values` readable and writable.
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn query_rt_values(
     values: *mut ibv_values_ex,
 ) -> c_int {
     const RAW_CLOCK: u32 = IBV_VALUES_MASK_RAW_CLOCK;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `values` is readable and
+    // writable.
     let (context, values) = unsafe { (ContextObject::of(context), &mut *values) };
     let asked = std::mem::take(&mut values.comp_mask);
     if asked & RAW_CLOCK == 0 {

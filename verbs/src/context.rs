@@ -1,4 +1,4 @@
-//! What the objects of an open device share.
+//! The state that the objects of an open device share.
 
 use crate::abi::*;
 use crate::channels::Channels;
@@ -14,23 +14,23 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Objects of C by the identifier that events have. An object that was removed gets no event.
+/// C's objects by the identifier that events carry. A removed object gets no event.
 pub(crate) struct ById<I, T>(Mutex<Table<I, T>>);
 
 type Table<I, T> = HashMap<I, Counted<T>, BuildHasherDefault<Spread>>;
 
-/// A hash of identifiers, which the provider counts up: no program chooses them.
+/// A hash of identifiers. The provider counts them up, so no program chooses them.
 #[derive(Default)]
 struct Spread(u64);
 
 impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
-        // No identifier comes here: each is one number. A zero counts too.
+        // Identifiers do not use this: each is one number. A zero must change the hash, too.
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte) + 1));
     }
 
     fn write_u64(&mut self, number: u64) {
-        // By the golden ratio: numbers that follow each other differ in all bits that are used.
+        // Multiply by the golden ratio: consecutive numbers then differ in all bits that are used.
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
@@ -39,15 +39,15 @@ impl Hasher for Spread {
     }
 }
 
-/// An object, and how many of its events were handed out.
+/// An object, and the number of its events that were returned.
 struct Counted<T> {
     object: *mut T,
     told: u32,
 }
 
-// SAFETY: the pointers are only handed on, under the lock.
+// SAFETY: the pointers are stored and copied under the lock, and never dereferenced here.
 unsafe impl<I: Send, T> Send for ById<I, T> {}
-// SAFETY: as above.
+// SAFETY: the pointers are stored and copied under the lock, and never dereferenced here.
 unsafe impl<I: Send, T> Sync for ById<I, T> {}
 
 impl<I: Eq + Hash, T> ById<I, T> {
@@ -63,7 +63,7 @@ impl<I: Eq + Hash, T> ById<I, T> {
         self.lock().insert(id, Counted { object, told: 0 });
     }
 
-    /// The object that an event is about, which was told of it once more.
+    /// Returns the object of an event, and counts the event for it.
     pub(crate) fn tell(&self, id: &I) -> Option<*mut T> {
         let mut objects = self.lock();
         let found = objects.get_mut(id)?;
@@ -71,7 +71,7 @@ impl<I: Eq + Hash, T> ById<I, T> {
         Some(found.object)
     }
 
-    /// How many events the object was told, after which it gets no more.
+    /// Removes an object, and returns the number of its events; it gets no more.
     pub(crate) fn remove(&self, id: &I) -> u32 {
         self.lock().remove(id).map_or(0, |object| object.told)
     }
@@ -81,7 +81,7 @@ impl<I: Eq + Hash, T> ById<I, T> {
 #[repr(C)]
 pub(crate) struct ContextObject {
     pub(crate) verbs: verbs_context,
-    /// Before the context: see there.
+    /// Dropped before the context: see `DvState`.
     pub(crate) dv: DvState,
     pub(crate) context: InProcess<Context>,
     pub(crate) environment: Environment,
@@ -89,8 +89,8 @@ pub(crate) struct ContextObject {
     pub(crate) watched: Watched,
 }
 
-/// The objects of a device that events are about. A thread that was told of an event has them too: another
-/// one may close the device meanwhile.
+/// The objects of a device that events are about. A thread that got an event shares them, because
+/// another thread may close the device meanwhile.
 pub(crate) struct Objects {
     pub(crate) qps: ById<QpId, ibv_qp>,
     pub(crate) cqs: ById<CqId, ibv_cq>,
@@ -111,7 +111,7 @@ impl Objects {
     }
 }
 
-/// What a thread that waits for an event of a device finds again: what the event is about.
+/// The state that a thread needs after it waited for an event: the objects of the device.
 pub(crate) struct Events {
     pub(crate) of: DetachedEvents,
     pub(crate) objects: Arc<Objects>,
@@ -119,7 +119,8 @@ pub(crate) struct Events {
 
 static EVENTS: Places<Events> = Places::new();
 
-/// Where threads that wait for events of a context find it again. A child has events of its own.
+/// The entry by which threads that wait for events of a context find its state. A child has its own
+/// events.
 #[derive(Default)]
 pub(crate) struct Watched(Mutex<Option<(Origin, Shown<Events>)>>);
 
@@ -140,7 +141,8 @@ impl ContextObject {
     /// # Safety
     /// `context` is an open context.
     pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a Self {
-        // SAFETY: by the contract, the context is that field of an object of this type.
+        // SAFETY: the caller promises that `context` is open: it is that field of an object of this
+        // type.
         unsafe { &*context.byte_sub(offset_of!(verbs_context, context)).cast() }
     }
 
@@ -148,21 +150,22 @@ impl ContextObject {
         this.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
     }
 
-    /// A handle that keeps the context if the program closes it before an object that is the kernel's
-    /// alone.
+    /// A handle that keeps the context if the program closes it before an object that exists only
+    /// in the kernel.
     pub(crate) fn kept(&self) -> Context {
         Context::clone(&self.context)
     }
 
     pub(crate) fn file(&self) -> &dyn DeviceFile {
-        // SAFETY: by it the library makes and ends what `mlx5` does not know (rules, counters, objects of
-        // DEVX), and asks about the rest. An object that `mlx5` made is changed by it only with a command of
-        // the program's, which owns the object and promises that the command does no harm.
+        // SAFETY: the library uses it to create and destroy objects that `mlx5` does not have
+        // (rules, counters, objects of DEVX), and otherwise only to query. It changes an object of
+        // `mlx5` only by a command of the program, which owns the object and promises that the
+        // command does no harm.
         &**unsafe { self.context.device_file() }
     }
 }
 
-/// Waits until as many events were acknowledged as the object was told.
+/// Waits until the program has acknowledged all events of the object.
 ///
 /// # Safety
 /// `mutex` and `cond` are the object's, `completed` the counter that they guard.
@@ -172,7 +175,8 @@ pub(crate) unsafe fn wait_for_acks(
     completed: *const u32,
     told: u32,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mutex` and `cond` are the object's, and that they guard
+    // `completed`.
     unsafe {
         libc::pthread_mutex_lock(mutex);
         while completed.read_volatile() != told {
@@ -182,7 +186,7 @@ pub(crate) unsafe fn wait_for_acks(
     }
 }
 
-/// Counts acknowledged events, and wakes who waits to destroy the object.
+/// Counts acknowledged events, and wakes the thread that waits to destroy the object.
 ///
 /// # Safety
 /// As for [`wait_for_acks`]; the counter is writable.
@@ -192,7 +196,8 @@ pub(crate) unsafe fn acknowledge(
     completed: *mut u32,
     events: u32,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mutex` and `cond` are the object's, and that they guard
+    // `completed`.
     unsafe {
         libc::pthread_mutex_lock(mutex);
         completed.write_volatile(completed.read_volatile().wrapping_add(events));

@@ -10,17 +10,17 @@ use mlx5_uapi::cmd::counters as command;
 use mlx5_uapi::mlx5::FlowCountersDesc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is counted.
+/// The counters' configuration.
 #[derive(Default)]
 pub(crate) struct Counted {
-    /// In the order in which C tells the kernel: the last that was attached first.
+    /// In the order in which C passes it to the kernel: the last attached entry first.
     list: Vec<FlowCountersDesc>,
-    /// Rules that count.
+    /// Number of rules that count.
     rules: u32,
 }
 
-/// What counters share with the rules that count: another thread may destroy them as soon as the kernel has
-/// ended the last rule.
+/// The state that counters share with their rules: another thread may destroy the counters as soon
+/// as the kernel has destroyed the last rule.
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Counted>);
 
@@ -29,7 +29,8 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a rule that counts, with what is counted if no other one has told the kernel.
+    /// Creates a rule that counts. It passes the configuration to the kernel, unless another rule
+    /// did.
     pub(crate) fn count<R>(
         &self,
         make: impl FnOnce(Option<&[FlowCountersDesc]>) -> Verb<R>,
@@ -44,7 +45,8 @@ impl Shared {
         Ok(made)
     }
 
-    /// Ends a rule that counts. No other is made before the kernel has forgotten what the last one counted.
+    /// Destroys a rule that counts. No other rule is created before the kernel has forgotten the
+    /// last one's configuration.
     pub(crate) fn end_rule(&self, end: impl FnOnce() -> Verb) -> Verb {
         let mut counted = self.lock();
         end()?;
@@ -59,7 +61,7 @@ pub(crate) struct CountersObject {
     c: ibv_counters,
     pub(crate) handle: u32,
     counted: Arc<Shared>,
-    /// The context may be closed before they are destroyed.
+    /// Keeps the context, which may be closed before the counters are destroyed.
     _kept: Context,
 }
 
@@ -67,7 +69,8 @@ impl CountersObject {
     /// # Safety
     /// `counters` were not destroyed.
     pub(crate) unsafe fn of<'a>(counters: *mut ibv_counters) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `counters` were not destroyed: they are the first field
+        // of an object of this type.
         unsafe { &*counters.cast() }
     }
 
@@ -76,12 +79,12 @@ impl CountersObject {
     }
 
     fn file(&self) -> &dyn mlx5_uapi::DeviceFile {
-        // SAFETY: counters have a context, which they keep.
+        // SAFETY: the counters keep their context.
         unsafe { ContextObject::of(self.c.context) }.file()
     }
 }
 
-/// The operation behind `ibv_create_counters`.
+/// The operation of `ibv_create_counters`.
 ///
 /// # Safety
 /// `context` is open, `init` readable.
@@ -89,7 +92,7 @@ pub unsafe extern "C" fn create_counters(
     context: *mut ibv_context,
     init: *mut ibv_counters_init_attr,
 ) -> *mut ibv_counters {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `init` is readable.
     let made = unsafe {
         match (*init).comp_mask {
             0 => command::create(ContextObject::of(context).file()).map_err(Into::into),
@@ -98,18 +101,19 @@ pub unsafe extern "C" fn create_counters(
     };
     object(made.map(|handle| {
         let c = ibv_counters { context };
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `context` is open.
         let _kept = unsafe { ContextObject::of(context) }.kept();
         boxed(CountersObject { c, handle, counted: Arc::default(), _kept })
     }))
 }
 
-/// The operation behind `ibv_destroy_counters`: EBUSY as long as a rule counts.
+/// The operation of `ibv_destroy_counters`: EBUSY while a rule counts.
 ///
 /// # Safety
 /// `counters` were not destroyed. If the call succeeds, they are used no more.
 pub unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
-    // SAFETY: by the contract; the box was made by `create_counters`.
+    // SAFETY: the caller promises that `counters` were not destroyed, and uses them no more if the
+    // call succeeds; `create_counters` boxed them.
     status(unsafe {
         let this = CountersObject::of(counters);
         ended(command::destroy(this.file(), this.handle).map_err(Into::into)).map(|()| {
@@ -119,7 +123,7 @@ pub unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int 
     })
 }
 
-/// The operation behind `ibv_attach_counters_point_flow`: what rules count that are made later.
+/// The operation of `ibv_attach_counters_point_flow`: sets what later rules count.
 ///
 /// # Safety
 /// `counters` were not destroyed, `attr` is readable.
@@ -128,7 +132,7 @@ pub unsafe extern "C" fn attach_counters_point_flow(
     attr: *mut ibv_counter_attach_attr,
     flow: *mut ibv_flow,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `counters` were not destroyed and that `attr` is readable.
     let (this, attr) = unsafe { (CountersObject::of(counters), &*attr) };
     let attach = || {
         if !flow.is_null()
@@ -148,7 +152,7 @@ pub unsafe extern "C" fn attach_counters_point_flow(
     status(attach())
 }
 
-/// The operation behind `ibv_read_counters`.
+/// The operation of `ibv_read_counters`.
 ///
 /// # Safety
 /// `counters` were not destroyed; `values` is writable for `count` numbers.
@@ -163,7 +167,8 @@ pub unsafe extern "C" fn read_counters(
     if flags & !CACHED != 0 || values.is_null() {
         return status(Err(Refusal::INVALID));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `counters` were not destroyed and that `values` is writable
+    // for `count` numbers.
     let (this, values) = unsafe {
         let values = std::slice::from_raw_parts_mut(values, count as usize);
         (CountersObject::of(counters), values)

@@ -1,4 +1,4 @@
-//! Devices: the list, and what it tells of each.
+//! Devices: the list, and the properties of each.
 
 use crate::abi::*;
 use crate::fork;
@@ -11,16 +11,17 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-/// A device, as long as the process lives: programs keep the pointer, and compare pointers.
+/// A device. It lives as long as the process, because programs keep the pointer and compare
+/// pointers.
 #[repr(C)]
 pub(crate) struct DeviceObject {
     c: ibv_device,
     pub(crate) device: Device,
 }
 
-// SAFETY: nothing writes to a device once it is in the list.
+// SAFETY: a device in the list is never written.
 unsafe impl Send for DeviceObject {}
-// SAFETY: as above.
+// SAFETY: a device in the list is never written.
 unsafe impl Sync for DeviceObject {}
 
 /// Every device that was ever listed.
@@ -58,7 +59,8 @@ impl DeviceObject {
     /// # Safety
     /// `device` is from a device list.
     pub(crate) unsafe fn of(device: *mut ibv_device) -> &'static Self {
-        // SAFETY: by the contract it is the first field of an object that is never freed.
+        // SAFETY: the caller promises that `device` is from a device list: it is the first field of
+        // an object that is never freed.
         unsafe { &*device.cast() }
     }
 
@@ -73,7 +75,7 @@ impl DeviceObject {
     }
 }
 
-/// The object of a device: the one that it was listed with before.
+/// Returns the object of a device: the same one each time that it is listed.
 fn known(device: Device) -> &'static DeviceObject {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known.iter().find(|other| other.is(&device)) {
@@ -92,7 +94,8 @@ fn list(kernel: Arc<dyn Kernel>, count: *mut c_int) -> Verb<*mut *mut ibv_device
         // Without ib_uverbs C has no list, not an empty one.
         return Err(Refusal(libc::ENOSYS));
     }
-    // SAFETY: one place more than there are devices.
+    // SAFETY: no precondition; the array has one entry more than there are devices, which stays
+    // NULL.
     let array = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) };
     let array = array.cast::<*mut ibv_device>();
     if array.is_null() {
@@ -104,7 +107,7 @@ fn list(kernel: Arc<dyn Kernel>, count: *mut c_int) -> Verb<*mut *mut ibv_device
         unsafe { array.add(place).write(known(device).as_c()) };
     }
     if !count.is_null() {
-        // SAFETY: the caller's variable.
+        // SAFETY: the caller promises that `count` is writable; it is not NULL here.
         unsafe { count.write(found) };
     }
     Ok(array)
@@ -115,21 +118,22 @@ fn list(kernel: Arc<dyn Kernel>, count: *mut c_int) -> Verb<*mut *mut ibv_device
 /// # Safety
 /// `num_devices` is NULL or writable.
 pub unsafe extern "C" fn get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `num_devices` is NULL or writable.
     unsafe { get_device_list_on(Arc::new(BlockingKernel::new()), num_devices) }
 }
 
-/// As [`get_device_list`], of the devices of another kernel, such as a simulated one. Two devices that the
-/// process lists differ in name, node or GUID.
+/// As [`get_device_list`], for the devices of another kernel, such as a simulated one. Two devices
+/// that the process lists differ in name, node or GUID.
 ///
 /// # Safety
-/// As for [`get_device_list`]. A `read` of the descriptor of an event file of the kernel returns one event.
+/// As for [`get_device_list`]. A `read` of the descriptor of an event file of the kernel returns
+/// one event.
 pub unsafe fn get_device_list_on(
     kernel: Arc<dyn Kernel>,
     num_devices: *mut c_int,
 ) -> *mut *mut ibv_device {
     if !num_devices.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `num_devices` is NULL or writable; it is not NULL here.
         unsafe { num_devices.write(0) };
     }
     object(list(kernel, num_devices))
@@ -140,7 +144,7 @@ pub unsafe fn get_device_list_on(
 /// # Safety
 /// `list` is from [`get_device_list`], and was not freed.
 pub unsafe extern "C" fn free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `list` is from `get_device_list`, and was not freed.
     unsafe { libc::free(list.cast()) };
 }
 
@@ -149,7 +153,7 @@ pub unsafe extern "C" fn free_device_list(list: *mut *mut ibv_device) {
 /// # Safety
 /// `device` is from a device list.
 pub unsafe extern "C" fn get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `device` is from a device list.
     unsafe { DeviceObject::of(device) }.c.name.as_ptr()
 }
 
@@ -158,17 +162,17 @@ pub unsafe extern "C" fn get_device_name(device: *mut ibv_device) -> *const c_ch
 /// # Safety
 /// `device` is from a device list.
 pub unsafe extern "C" fn get_device_guid(device: *mut ibv_device) -> Be64 {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `device` is from a device list.
     let guid = unsafe { DeviceObject::of(device) }.device.guid();
     guid.0.to_be()
 }
 
-/// `ibv_get_device_index`: −1 if the kernel does not tell.
+/// `ibv_get_device_index`: −1 if the kernel does not report it.
 ///
 /// # Safety
 /// `device` is from a device list.
 pub unsafe extern "C" fn get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `device` is from a device list.
     let device = unsafe { &DeviceObject::of(device).device };
     netlink::device_index(device.name()).map_or(-1, |index| index as c_int)
 }

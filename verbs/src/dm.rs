@@ -21,7 +21,8 @@ impl DmObject {
     /// # Safety
     /// `dm` was not freed.
     pub(crate) unsafe fn of<'a>(dm: *mut ibv_dm) -> &'a Self {
-        // SAFETY: by the callers' contracts, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `dm` was not freed: it is the first field of an object
+        // of this type.
         unsafe { &*dm.cast() }
     }
 
@@ -29,7 +30,7 @@ impl DmObject {
         &self.memory
     }
 
-    /// The numbers of a copy. What is outside of the memory is EFAULT, as in C.
+    /// Checks the range of a copy. A range outside of the memory is EFAULT, as in C.
     fn check(&self, offset: u64, length: usize) -> Verb<usize> {
         let offset = usize::try_from(offset).map_err(|_| Refusal(libc::EFAULT))?;
         let end = offset.checked_add(length).ok_or(Refusal(libc::EFAULT))?;
@@ -41,12 +42,12 @@ fn alloc(context: *mut ibv_context, attr: &ibv_alloc_dm_attr) -> Verb<*mut ibv_d
     if attr.comp_mask != 0 {
         return Err(Refusal::NOT_SUPPORTED);
     }
-    // SAFETY: by the contract of `alloc_dm`.
+    // SAFETY: the caller of `alloc_dm` promises that `context` is open and that `attr` is readable.
     let this = unsafe { ContextObject::of(context) };
     Ok(make(context, this.context.alloc_dm(attr.length, attr.log_align_req)?))
 }
 
-/// The object of memory.
+/// Makes the object of a memory.
 pub(crate) fn make(context: *mut ibv_context, memory: DeviceMemory) -> *mut ibv_dm {
     let c = ibv_dm {
         context,
@@ -58,18 +59,18 @@ pub(crate) fn make(context: *mut ibv_context, memory: DeviceMemory) -> *mut ibv_
     boxed(DmObject { c, memory: ManuallyDrop::new(memory) })
 }
 
-/// Drops the object of memory that is another part's.
+/// Frees the object of imported memory, and leaves the memory to its owner.
 ///
 /// # Safety
 /// `dm` is from [`make`], and used no more.
 pub(crate) unsafe fn forget(dm: *mut ibv_dm) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `dm` is from `make`, and used no more.
     let mut this = unsafe { Box::<DmObject>::from_raw(dm.cast()) };
-    // SAFETY: the object is not used any more.
+    // SAFETY: the caller promises that the object is used no more.
     unsafe { ManuallyDrop::drop(&mut this.memory) };
 }
 
-/// The operation behind `ibv_alloc_dm`.
+/// The operation of `ibv_alloc_dm`.
 ///
 /// # Safety
 /// `context` is open, `attr` is readable.
@@ -77,21 +78,22 @@ pub unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is readable.
     object(alloc(context, unsafe { &*attr }))
 }
 
-/// The operation behind `ibv_free_dm`.
+/// The operation of `ibv_free_dm`.
 ///
 /// # Safety
 /// `dm` was not freed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     let this: *mut DmObject = dm.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `dm` was not freed, and no longer uses it if the call
+    // succeeds.
     status(unsafe { destroy(this, &raw mut (*this).memory, DeviceMemory::free) })
 }
 
-/// The operation behind `ibv_reg_dm_mr`.
+/// The operation of `ibv_reg_dm_mr`.
 ///
 /// # Safety
 /// `pd` and `dm` exist.
@@ -102,7 +104,7 @@ pub unsafe extern "C" fn reg_dm_mr(
     length: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` and `dm` exist.
     let (domain, this) = unsafe { (&PdObject::of(pd).domain, DmObject::of(dm)) };
     let register = || {
         let start = usize::try_from(dm_offset).map_err(|_| Refusal::INVALID)?;
@@ -116,39 +118,41 @@ pub unsafe extern "C" fn reg_dm_mr(
     )
 }
 
-/// What `ibv_memcpy_to_dm` calls.
+/// The implementation of `ibv_memcpy_to_dm`.
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     dm_offset: u64,
     host_addr: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's contract: the memory exists.
+    // SAFETY: the caller of `ibv_memcpy_to_dm` passes memory that was not freed.
     let this = unsafe { DmObject::of(dm) };
     status(this.check(dm_offset, length).and_then(|offset| {
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: C's contract: `host_addr` is readable for `length` bytes, of which there are some.
+        // SAFETY: the caller of `ibv_memcpy_to_dm` passes `length` readable bytes at `host_addr`;
+        // `length` is not 0 here.
         let bytes = unsafe { std::slice::from_raw_parts(host_addr.cast(), length) };
         Ok(this.memory.write_at(offset, bytes)?)
     }))
 }
 
-/// What `ibv_memcpy_from_dm` calls.
+/// The implementation of `ibv_memcpy_from_dm`.
 unsafe extern "C" fn memcpy_from_dm(
     host_addr: *mut c_void,
     dm: *mut ibv_dm,
     dm_offset: u64,
     length: usize,
 ) -> c_int {
-    // SAFETY: C's contract: the memory exists.
+    // SAFETY: the caller of `ibv_memcpy_from_dm` passes memory that was not freed.
     let this = unsafe { DmObject::of(dm) };
     status(this.check(dm_offset, length).and_then(|offset| {
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: C's contract: `host_addr` is writable for `length` bytes, of which there are some.
+        // SAFETY: the caller of `ibv_memcpy_from_dm` passes `length` writable bytes at `host_addr`;
+        // `length` is not 0 here.
         let bytes = unsafe { std::slice::from_raw_parts_mut(host_addr.cast(), length) };
         Ok(this.memory.read_at(offset, bytes)?)
     }))

@@ -1,4 +1,4 @@
-//! Thread domains and parent domains, and deallocating domains of either kind.
+//! Thread domains and parent domains, and deallocating both kinds of domain.
 
 use crate::abi::*;
 use crate::close;
@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The operation behind `ibv_alloc_td`.
+/// The operation of `ibv_alloc_td`.
 ///
 /// # Safety
 /// `context` is open, `attr` is readable.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is readable.
     let (this, attr) = unsafe { (ContextObject::of(context), &*attr) };
     object(if attr.comp_mask != 0 {
         Err(Refusal::INVALID)
@@ -33,12 +33,13 @@ pub unsafe extern "C" fn alloc_td(
     })
 }
 
-/// The operation behind `ibv_dealloc_td`: EBUSY as long as a parent domain has it.
+/// The operation of `ibv_dealloc_td`: EBUSY while a parent domain has it.
 ///
 /// # Safety
 /// `td` was not deallocated. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `td` was not deallocated, and no longer uses it if the call
+    // succeeds.
     unsafe {
         if TdObject::of(td).users.load(Relaxed) != 0 {
             return status(Err(Refusal(libc::EBUSY)));
@@ -58,7 +59,7 @@ unsafe fn alloc_parent(
     if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 || attr.pd.is_null() {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract of `alloc_parent_domain`.
+    // SAFETY: the caller of `alloc_parent_domain` promises that the domains of `attr` exist.
     let of = unsafe { PdObject::of(attr.pd) };
     if of.parent.is_some() {
         return Err(Refusal::INVALID);
@@ -69,7 +70,7 @@ unsafe fn alloc_parent(
         (false, ..) => None,
     };
     let thread_domain = (!attr.td.is_null()).then(|| {
-        // SAFETY: by the contract of `alloc_parent_domain`.
+        // SAFETY: the caller of `alloc_parent_domain` promises that the domains of `attr` exist.
         let td = unsafe { TdObject::of(attr.td) };
         td.users.fetch_add(1, Relaxed);
         td.domain.clone()
@@ -88,7 +89,7 @@ unsafe fn alloc_parent(
         let pd_context =
             if attr.comp_mask & PD_CONTEXT != 0 { attr.pd_context } else { ptr::null_mut() };
         let allocators = CAllocators { pd: made.cast(), pd_context, allocate, free };
-        // SAFETY: the object was just made, and nobody else has it.
+        // SAFETY: the object was just made, and no other code has a pointer to it.
         if let Some(parent) = unsafe { &mut (*made).parent } {
             parent.allocators = Some(allocators);
         }
@@ -96,7 +97,7 @@ unsafe fn alloc_parent(
     Ok(made.cast())
 }
 
-/// The operation behind `ibv_alloc_parent_domain`.
+/// The operation of `ibv_alloc_parent_domain`.
 ///
 /// # Safety
 /// `context` is open, `attr` is readable; domains that it names exist. The functions that it names
@@ -105,11 +106,12 @@ pub unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, `attr` is readable, and its domains
+    // exist.
     object(unsafe { alloc_parent(context, &*attr) })
 }
 
-/// Frees a parent domain: EBUSY as long as a queue was made from it.
+/// Frees a parent domain: EBUSY while a queue made from it exists.
 ///
 /// # Safety
 /// `this` is a parent domain. If the call succeeds, it is used no more.
@@ -118,7 +120,8 @@ pub(crate) unsafe fn dealloc_parent(this: *mut PdObject, parent: &Parent) -> Ver
         return Err(Refusal(libc::EBUSY));
     }
     parent.release();
-    // SAFETY: by the contract. The domain itself is another object's.
+    // SAFETY: the caller promises that `this` is a parent domain, and uses it no more if the call
+    // succeeds. The protection domain itself belongs to another object.
     unsafe {
         destroy(this, &raw mut (*this).domain, |domain| {
             drop(domain.into_inner());
@@ -133,12 +136,13 @@ pub(crate) unsafe fn dealloc_parent(this: *mut PdObject, parent: &Parent) -> Ver
 /// `pd` was not deallocated. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let this: *mut PdObject = pd.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` was not deallocated, and no longer uses it if the call
+    // succeeds.
     status(unsafe {
         match &(*this).parent {
             Some(parent) => dealloc_parent(this, parent),
             None if (*this).domain.left() => {
-                // A child's part of it ends; the domain is its parent's.
+                // Only the child's part of it ends; the domain belongs to the parent.
                 drop(ManuallyDrop::take(&mut (*this).domain).into_inner());
                 drop(Box::from_raw(this));
                 close::again();

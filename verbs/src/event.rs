@@ -9,7 +9,7 @@ use mlx5::{AsyncEvent, Errno};
 use mlx5_uapi::cmd::event;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The event as C tells it, or nothing if it is about an object that was destroyed.
+/// Converts an event to C's form; none if its object was destroyed.
 fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
     use AsyncEvent as Event;
     let qp = |qp| Some(ibv_async_event_element { qp: objects.qps.tell(&qp)? });
@@ -50,21 +50,21 @@ fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
     Some(ibv_async_event { element: element?, event_type })
 }
 
-/// The next event. Another thread may close the device while this one waits, so nothing of the context is used
-/// after.
+/// Returns the next event. Another thread may close the device while this one waits, so the
+/// function uses nothing of the context after waiting.
 ///
 /// # Safety
 /// As for [`get_async_event`].
 unsafe fn next(context: *mut ibv_context) -> Verb<ibv_async_event> {
     let (fd, events) = {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `context` is open.
         let context = unsafe { ContextObject::of(context) };
         let of = context.context.async_events();
         of.detach().check()?;
         (of.as_fd().as_raw_fd(), context.watched.events(&context.objects, &of))
     };
     loop {
-        // The thread may be cancelled here: it has numbers alone.
+        // The thread may be cancelled here: it holds only numbers.
         let read = event::async_by(|to| kernel::read(fd, to));
         let Some(events) = events.find() else {
             return Err(read.err().unwrap_or(Errno::EBADF).into());
@@ -76,7 +76,7 @@ unsafe fn next(context: *mut ibv_context) -> Verb<ibv_async_event> {
     }
 }
 
-/// `ibv_get_async_event`: waits for one unless the descriptor says otherwise.
+/// `ibv_get_async_event`: waits for one unless the descriptor is non-blocking.
 ///
 /// # Safety
 /// `context` is open, `event` writable.
@@ -84,11 +84,11 @@ pub unsafe extern "C" fn get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let found = unsafe { next(context) };
-    // The device may have been closed while the event was looked at.
+    // The device may have been closed while this thread handled the event.
     close::again();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `event` is writable.
     zero_or_minus_one(found.map(|found| unsafe { event.write(found) }))
 }
 
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn get_async_event(
 /// # Safety
 /// `event` is from [`get_async_event`], and was not acknowledged.
 pub unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: by the contract, the object that the event is about is there until it is acknowledged.
+    // SAFETY: the caller promises that `event` was not acknowledged, so its object still exists.
     unsafe {
         let element = (*event).element;
         match (*event).event_type {

@@ -1,4 +1,4 @@
-//! Flow rules: which packets a queue pair receives. The kernel and the device judge them.
+//! Flow rules: the packets that a queue pair receives. The kernel and the device validate them.
 
 use crate::abi::*;
 use crate::close;
@@ -13,17 +13,17 @@ use mlx5_uapi::flow::{FlowFlags, FlowType, INNER};
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
-/// A rule in force.
+/// An active rule.
 #[repr(C)]
 pub(crate) struct FlowObject {
     c: ibv_flow,
-    /// What its counters share with it, if it counts.
+    /// The shared state of its counters, if it counts.
     counters: Option<Arc<Shared>>,
-    /// The context may be closed before it is destroyed.
+    /// Keeps the context, which may be closed before the rule is destroyed.
     _kept: Context,
 }
 
-/// The object of a rule.
+/// Makes the object of a rule.
 ///
 /// # Safety
 /// `context` is open.
@@ -32,7 +32,7 @@ pub(crate) unsafe fn wrap(
     handle: u32,
     counters: Option<Arc<Shared>>,
 ) -> *mut ibv_flow {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let _kept = unsafe { ContextObject::of(context) }.kept();
     boxed(FlowObject { c: ibv_flow { comp_mask: 0, context, handle }, counters, _kept })
 }
@@ -48,7 +48,7 @@ struct Specs {
 }
 
 impl Specs {
-    /// Adds a specification of this kind: bytes behind its header.
+    /// Adds a specification of this kind: the bytes after its header.
     fn add(&mut self, kind: u32, parts: &[&[u8]]) {
         let size = HEADER + parts.iter().map(|part| part.len()).sum::<usize>();
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -58,8 +58,8 @@ impl Specs {
     }
 }
 
-/// Value and mask of a header whose structure in C has grown, or may: as many bytes of each as the kernel
-/// knows. What it does not know must not be asked for.
+/// Value and mask of a header whose structure has grown in C, or may grow: the bytes of each that
+/// the kernel supports. The rest of the mask must be zero.
 fn grown(spec: &[u8], known: usize) -> Verb<(&[u8], &[u8])> {
     let filters = spec.get(HEADER..).ok_or(Refusal::INVALID)?;
     let (value, mask) = filters.split_at(filters.len() / 2);
@@ -88,22 +88,23 @@ macro_rules! fixed {
     }};
 }
 
-/// A pointer in a specification, which may lie at any address.
+/// A pointer in a specification, which may have any alignment.
 ///
 /// # Safety
 /// The specification has a pointer there.
 unsafe fn pointer<T>(spec: &[u8], at: usize) -> Verb<*mut T> {
     let bytes = piece(spec, at, size_of::<*mut T>())?;
-    // SAFETY: the bytes are there, and by the contract a pointer.
+    // SAFETY: `piece` checked that the bytes exist; the caller promises that they are a pointer.
+    // The read needs no alignment.
     Ok(unsafe { bytes.as_ptr().cast::<*mut T>().read_unaligned() })
 }
 
-/// Adds one of C's specifications, whose bytes are these, in the kernel's form.
+/// Adds one of C's specifications, given by its bytes, in the kernel's form.
 ///
 /// # Safety
 /// The objects that the specification names exist.
 unsafe fn add(to: &mut Specs, kind: u32, spec: &[u8]) -> Verb {
-    /// What the kernel knows of these headers.
+    /// Sizes that the kernel supports of these headers.
     const IPV4: usize = 12;
     const IPV6: usize = 39;
     const TUNNEL: usize = 4;
@@ -132,11 +133,11 @@ unsafe fn add(to: &mut Specs, kind: u32, spec: &[u8]) -> Verb {
         }
         IBV_FLOW_SPEC_ACTION_DROP if inner == 0 => (kind, (&[][..], &[][..])),
         IBV_FLOW_SPEC_ACTION_COUNT if inner == 0 => {
-            // One object counts, as in C.
+            // A rule has at most one counters object, as in C.
             if to.counters.is_some() {
                 return Err(Refusal::INVALID);
             }
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises that the objects that the specification names exist.
             let handle = unsafe {
                 let at = offset_of!(ibv_flow_spec_counter_action, counters);
                 let counters = pointer::<ibv_counters>(spec, at)?;
@@ -159,7 +160,8 @@ unsafe fn add(to: &mut Specs, kind: u32, spec: &[u8]) -> Verb {
 /// As for [`create_flow`].
 unsafe fn specs(attr: *const ibv_flow_attr) -> Verb<Specs> {
     let mut to = Specs::default();
-    // SAFETY: by the contract, the specifications lie behind the attributes, each of the size that it says.
+    // SAFETY: the caller promises that `num_of_specs` specifications follow the attributes, each
+    // with the size that it states.
     unsafe {
         let mut next: *const u8 = attr.add(1).cast();
         for _ in 0..attr.read_unaligned().num_of_specs {
@@ -175,7 +177,8 @@ unsafe fn specs(attr: *const ibv_flow_attr) -> Verb<Specs> {
 /// # Safety
 /// As for [`create_flow`].
 unsafe fn create(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> Verb<*mut ibv_flow> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed, and that `attr` is readable with its
+    // specifications, whose objects exist.
     let (this, wanted, specs) = unsafe { (QpObject::of(qp), attr.read_unaligned(), specs(attr)?) };
     let kind = FlowType::from_raw(wanted.r#type).ok_or(Refusal::INVALID)?;
     let make = |counted: Option<&[_]>| {
@@ -191,33 +194,35 @@ unsafe fn create(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> Verb<*mut ibv_flo
         };
         Ok(command::create(this.context().file(), &request)?)
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the objects that the specifications name exist.
     let counters = specs.counters.map(|counters| unsafe { CountersObject::of(counters) }.shared());
     let handle = match &counters {
         Some(counters) => counters.count(make)?,
         None => make(None)?,
     };
-    // SAFETY: the queue pair has a context.
+    // SAFETY: the queue pair's context is open while the queue pair exists.
     Ok(unsafe { wrap((*qp).context, handle, counters) })
 }
 
-/// The operation behind `ibv_create_flow`.
+/// The operation of `ibv_create_flow`.
 ///
 /// # Safety
-/// `qp` was not destroyed; `attr` is readable, with as many specifications behind it as it says; what they
-/// name exists.
+/// `qp` was not destroyed; `attr` is readable and followed by as many specifications as it says,
+/// whose objects exist.
 pub unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut ibv_flow_attr) -> *mut ibv_flow {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed, and that `attr` is readable with its
+    // specifications, whose objects exist.
     object(unsafe { create(qp, attr) })
 }
 
-/// The operation behind `ibv_destroy_flow`.
+/// The operation of `ibv_destroy_flow`.
 ///
 /// # Safety
 /// `flow` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
     let this: *mut FlowObject = flow.cast();
-    // SAFETY: by the contract; the box was made by `wrap`.
+    // SAFETY: the caller promises that `flow` was not destroyed, and no longer uses it if the call
+    // succeeds; `wrap` boxed it.
     status(unsafe {
         let FlowObject { c, counters, .. } = &*this;
         let destroy = || command::destroy(ContextObject::of(c.context).file(), c.handle);

@@ -1,9 +1,10 @@
 //! Forked children, and memory that the device uses.
 //!
-//! A kernel before 5.12 shares such pages with a child, and gives the *parent* a copy when it writes: then
-//! the device and the parent use different pages. A program that forks says so in advance
-//! (`ibv_fork_init`, `RDMAV_FORK_SAFE`), and from then on registered pages are kept from children. Newer
-//! kernels copy them for the child at once, and nothing is to be done.
+//! A kernel before 5.12 shares such pages with a child, and when the *parent* writes to a page, it
+//! gets a copy: then the device and the parent use different pages. A program that forks announces
+//! that in advance (`ibv_fork_init`, `RDMAV_FORK_SAFE`), and from then on children do not get
+//! registered pages. Newer kernels copy the pages for the child at once, and nothing needs to be
+//! done.
 
 use crate::abi::*;
 use crate::environment::says;
@@ -14,11 +15,11 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs, io};
 
-/// What is done about forks.
+/// The handling of forks.
 enum Policy {
-    /// Nothing so far.
+    /// None so far.
     None,
-    /// Nothing, and memory was registered, so it cannot be changed any more.
+    /// None, and memory was registered, so it is too late to change that.
     TooLate,
     /// Registered pages are kept from children.
     Kept(Pages),
@@ -30,9 +31,9 @@ fn policy() -> MutexGuard<'static, Policy> {
     POLICY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often each page is registered.
+/// Number of registrations of each page.
 struct Pages {
-    /// From each address to the next, so often. Neighbours may be equal.
+    /// The count from each address to the next. Neighbours may be equal.
     counts: BTreeMap<usize, u32>,
     /// The size of a page of ordinary memory.
     size: usize,
@@ -42,25 +43,26 @@ struct Pages {
 
 impl Pages {
     fn new() -> Self {
-        // SAFETY: only answers a number.
+        // SAFETY: the call only returns a number.
         let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let size = usize::try_from(size).unwrap_or(4096);
         Self { counts: BTreeMap::new(), size, large: env::var_os("RDMAV_HUGEPAGES_SAFE").is_some() }
     }
 
-    /// The pages that have a part of the range, and their size.
+    /// The pages that overlap the range, and their size.
     fn around(&self, address: usize, length: usize) -> (Range<usize>, usize) {
         let size = if self.large { page_size(address).unwrap_or(self.size) } else { self.size };
         let end = address.saturating_add(length);
         (address & !(size - 1)..end.checked_next_multiple_of(size).unwrap_or(end), size)
     }
 
-    /// How often the page at an address is registered.
+    /// Number of registrations of the page at an address.
     fn count(&self, at: usize) -> u32 {
         self.counts.range(..=at).next_back().map_or(0, |(_, count)| *count)
     }
 
-    /// Counts the pages of a range, and answers which parts of it were or are registered by nobody else.
+    /// Changes the counts of the pages of a range. Returns the parts that no other registration
+    /// covered or covers.
     fn change(&mut self, range: &Range<usize>, by: impl Fn(u32) -> u32) -> Vec<Range<usize>> {
         for edge in [range.start, range.end] {
             let count = self.count(edge);
@@ -84,7 +86,7 @@ impl Pages {
         changed
     }
 
-    /// Forgets the edges in a range and at its ends at which nothing changes.
+    /// Removes the edges in a range and at its ends at which the count does not change.
     fn forget(&mut self, range: &Range<usize>) {
         let mut before =
             self.counts.range(..range.start).next_back().map_or(0, |(_, count)| *count);
@@ -105,7 +107,7 @@ impl Pages {
         for (index, part) in changed.iter().enumerate() {
             if let Err(refusal) = advise(part, libc::MADV_DONTFORK) {
                 self.change(&range, |count| count.saturating_sub(1));
-                // The kernel may have kept a part of the one that it refused.
+                // The kernel may have kept some pages of the part that it refused.
                 changed[..=index].iter().for_each(|part| give(part, size));
                 return Err(refusal);
             }
@@ -113,7 +115,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Gives pages that nobody else has registered to children again.
+    /// Gives pages without another registration to children again.
     fn release(&mut self, address: usize, length: usize) {
         let (range, size) = self.around(address, length);
         for part in self.change(&range, |count| count.saturating_sub(1)) {
@@ -122,7 +124,7 @@ impl Pages {
     }
 }
 
-/// Gives pages to children again, as far as they are still there.
+/// Gives pages to children again, if they still exist.
 fn give(range: &Range<usize>, size: usize) {
     if advise(range, libc::MADV_DOFORK).is_err() {
         // The program has unmapped some of it already.
@@ -134,14 +136,14 @@ fn give(range: &Range<usize>, size: usize) {
 
 fn advise(range: &Range<usize>, advice: c_int) -> Verb {
     let address = std::ptr::without_provenance_mut(range.start);
-    // SAFETY: changes what a later child has, and no memory of this process.
+    // SAFETY: this changes the memory of later children, and none of this process.
     match unsafe { libc::madvise(address, range.len(), advice) } {
         0 => Ok(()),
         _ => Err(Refusal(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))),
     }
 }
 
-/// The size of the page at an address, if the kernel tells.
+/// The size of the page at an address, if the kernel reports it.
 fn page_size(address: usize) -> Option<usize> {
     page_size_in(&fs::read_to_string("/proc/self/smaps").ok()?, address)
 }
@@ -169,15 +171,15 @@ fn init() -> Verb {
     Ok(())
 }
 
-/// Does what the environment says. Programs rely on `RDMAV_FORK_SAFE` and `IBV_FORK_SAFE`.
+/// Applies the environment's settings. Programs rely on `RDMAV_FORK_SAFE` and `IBV_FORK_SAFE`.
 pub(crate) fn init_by_environment() {
     if says("RDMAV_FORK_SAFE") || says("IBV_FORK_SAFE") {
-        // What is too late is not changed, and C's library goes on as well.
+        // If it is too late, nothing changes, and the process continues, as with C's library.
         let _ = init();
     }
 }
 
-/// Memory that is kept from children, if the program forks, as long as this lives.
+/// Memory that is kept from children while this exists, if the program forks.
 #[derive(Debug)]
 pub(crate) struct Kept {
     address: usize,
@@ -185,7 +187,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// For memory that is going to be registered.
+    /// For memory that will be registered.
     pub(crate) fn new(address: usize, length: usize) -> Verb<Self> {
         keep(address, length).map(|()| Self { address, length })
     }

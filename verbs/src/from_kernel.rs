@@ -1,5 +1,5 @@
-//! Attributes as the kernel's connection manager has them, and as programs have them. librdmacm calls
-//! these. What is written to may be uninitialized, so it is never referred to.
+//! Converts attributes between the forms of the kernel's connection manager and of programs, for
+//! librdmacm. The target may be uninitialized, so no reference to it is ever made.
 
 use crate::abi::*;
 
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn copy_ah_attr_from_kern(
     to: *mut ibv_ah_attr,
     from: *const ib_uverbs_ah_attr,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `from` is valid and that `to` is writable.
     unsafe {
         let (route, kernels) = (&raw mut (*to).grh, &raw const (*from).grh);
         (*route).dgid = ibv_gid { raw: (*kernels).dgid };
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn copy_ah_attr_from_kern(
     }
 }
 
-/// `ibv_copy_qp_attr_from_kern`: all but the state, which the caller knows.
+/// `ibv_copy_qp_attr_from_kern`: all fields but the state, which the caller knows.
 ///
 /// # Safety
 /// `from` is valid, `to` is writable.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn copy_qp_attr_from_kern(
     to: *mut ibv_qp_attr,
     from: *const ib_uverbs_qp_attr,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `from` is valid and that `to` is writable.
     unsafe {
         assign!(to, from;
             cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn copy_path_rec_from_kern(
     to: *mut ibv_sa_path_rec,
     from: *const ib_user_path_rec,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `from` is valid and that `to` is writable.
     unsafe {
         (*to).dgid = ibv_gid { raw: (*from).dgid };
         (*to).sgid = ibv_gid { raw: (*from).sgid };
@@ -78,7 +78,8 @@ pub unsafe extern "C" fn copy_path_rec_to_kern(
     to: *mut ib_user_path_rec,
     from: *const ibv_sa_path_rec,
 ) {
-    // SAFETY: by the contract. A GID is bytes in either of its forms.
+    // SAFETY: the caller promises that `from` is valid and that `to` is writable. A GID is bytes in
+    // either of its forms.
     unsafe {
         (*to).dgid = (*from).dgid.raw;
         (*to).sgid = (*from).sgid.raw;

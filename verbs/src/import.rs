@@ -1,4 +1,4 @@
-//! Taking part in contexts and objects that exist already.
+//! Sharing contexts and objects that exist already.
 
 use crate::abi::*;
 use crate::close;
@@ -19,11 +19,13 @@ fn device(cmd_fd: c_int) -> Verb<*mut ibv_context> {
     if cmd_fd < 0 {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract of `import_device`.
+    // SAFETY: the caller of `import_device` promises that `cmd_fd` is open, and used no more by
+    // others.
     let number = LinuxKernel::node_number(unsafe { BorrowedFd::borrow_raw(cmd_fd) });
     let number = number.map_err(|_| Refusal::INVALID)?;
     let device = DeviceObject::with_number(number)?.ok_or(Refusal(libc::ENODEV))?;
-    // SAFETY: by the contract; from here on it is the context's, also if the import fails.
+    // SAFETY: the caller of `import_device` promises that `cmd_fd` is open and used no more by
+    // others; from here on the context owns it, even if the import fails.
     open::import(device, LinuxKernel::adopt(unsafe { OwnedFd::from_raw_fd(cmd_fd) }))
 }
 
@@ -36,9 +38,10 @@ pub unsafe extern "C" fn import_device(cmd_fd: c_int) -> *mut ibv_context {
 }
 
 fn pd(context: *mut ibv_context, handle: u32) -> Verb<*mut ibv_pd> {
-    // SAFETY: by the contract of `import_pd`.
+    // SAFETY: the caller of `import_pd` promises that `context` is open.
     let context_object = unsafe { ContextObject::of(context) };
-    // SAFETY: by the contract of `import_pd`, which is the program's affair.
+    // SAFETY: the caller of `import_pd` promises that no code relies on exclusive use of the
+    // domain's memory.
     let domain = unsafe { context_object.context.import_pd(handle) }?;
     let c = ibv_pd { context, handle };
     let domain = ManuallyDrop::new(in_process(context, domain));
@@ -48,7 +51,7 @@ fn pd(context: *mut ibv_context, handle: u32) -> Verb<*mut ibv_pd> {
 /// `ibv_import_pd`.
 ///
 /// # Safety
-/// `context` is open. Nobody relies on the domain's memory being used by nobody else.
+/// `context` is open. No code relies on exclusive use of the domain's memory.
 pub unsafe extern "C" fn import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
     object(pd(context, pd_handle))
 }
@@ -58,9 +61,9 @@ pub unsafe extern "C" fn import_pd(context: *mut ibv_context, pd_handle: u32) ->
 /// # Safety
 /// `pd` is from [`import_pd`]; nothing of it is used any more.
 pub unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` is from `import_pd` and is used no more.
     let mut this = unsafe { Box::<PdObject>::from_raw(pd.cast()) };
-    // SAFETY: the object is not used any more.
+    // SAFETY: the object is not used any more, so its domain is taken once.
     drop(unsafe { ManuallyDrop::take(&mut this.domain) }.into_inner());
     drop(this);
     close::again();
@@ -69,11 +72,12 @@ pub unsafe extern "C" fn unimport_pd(pd: *mut ibv_pd) {
 /// `ibv_import_mr`.
 ///
 /// # Safety
-/// `pd` exists. Nobody relies on the region's memory being used by nobody else.
+/// `pd` exists. No code relies on exclusive use of the region's memory.
 pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists.
     let domain = unsafe { &PdObject::of(pd).domain };
-    // SAFETY: by the contract; who deregisters the region is the program's affair, too.
+    // SAFETY: the caller promises that no code relies on exclusive use of the region's memory; the
+    // program decides which process deregisters the region.
     let found = unsafe { domain.import_mr(mr_handle) }.map_err(Into::into);
     object(found.map(|region| {
         let length = region.len();
@@ -86,9 +90,9 @@ pub unsafe extern "C" fn import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_
 /// # Safety
 /// `mr` is from [`import_mr`], and used no more.
 pub unsafe extern "C" fn unimport_mr(mr: *mut ibv_mr) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mr` is from `import_mr`, and used no more.
     let mut this = unsafe { Box::<MrObject>::from_raw(mr.cast()) };
-    // SAFETY: the object is not used any more.
+    // SAFETY: the object is not used any more, so its region is dropped once.
     unsafe { ManuallyDrop::drop(&mut this.region) };
     drop(this);
     close::again();
@@ -99,7 +103,7 @@ pub unsafe extern "C" fn unimport_mr(mr: *mut ibv_mr) {
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let found = unsafe { ContextObject::of(context) }.context.import_dm(dm_handle);
     object(found.map(|memory| dm::make(context, memory)).map_err(Into::into))
 }
@@ -109,7 +113,7 @@ pub unsafe extern "C" fn import_dm(context: *mut ibv_context, dm_handle: u32) ->
 /// # Safety
 /// `dm` is from [`import_dm`], and used no more.
 pub unsafe extern "C" fn unimport_dm(dm: *mut ibv_dm) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `dm` is from `import_dm`, and used no more.
     unsafe { dm::forget(dm) };
     close::again();
 }

@@ -1,5 +1,5 @@
-//! The kernel, as programs of libibverbs see it: they read event files by the flags that they set
-//! themselves.
+//! The kernel as programs of libibverbs expect it: they choose themselves whether event files
+//! block.
 
 use mlx5_uapi::ioctl::IoctlHeader;
 use mlx5_uapi::{
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::sync::Arc;
 
-/// Linux, whose event files block until the program says otherwise.
+/// Linux, with event files that block until the program changes that.
 #[derive(Debug)]
 pub(crate) struct BlockingKernel(LinuxKernel);
 
@@ -46,7 +46,7 @@ impl Kernel for BlockingKernel {
     }
 }
 
-/// A device file whose event files block until the program says otherwise.
+/// A device file with event files that block until the program changes that.
 pub(crate) struct BlockingFile(Arc<dyn DeviceFile>);
 
 impl BlockingFile {
@@ -57,7 +57,8 @@ impl BlockingFile {
 
 impl DeviceFile for BlockingFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: by the caller's contract, which is the same.
+        // SAFETY: the caller promises a valid `header` and attributes, which are passed on
+        // unchanged.
         unsafe { self.0.ioctl(header) }
     }
 
@@ -73,7 +74,8 @@ impl DeviceFile for BlockingFile {
         if fd < 0 {
             return Err(Errno::EBADF);
         }
-        // SAFETY: by the contract, the descriptor is new, and nothing else owns it.
+        // SAFETY: the caller promises that an ioctl just created `fd`, and that nothing else owns
+        // it.
         Ok(Box::new(Events(unsafe { File::from_raw_fd(fd) })))
     }
 
@@ -82,15 +84,17 @@ impl DeviceFile for BlockingFile {
     }
 }
 
-/// Reads from a descriptor, and may wait there. The caller owns nothing meanwhile: see [`crate::waiting`].
+/// Reads from a descriptor, and may wait. The caller must own nothing meanwhile: see
+/// [`crate::waiting`].
 pub(crate) fn read(fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
-    // SAFETY: so many bytes are writable. Another thread may close the descriptor before or meanwhile: then the
-    // kernel refuses the call, or ends it, or it waits on.
+    // SAFETY: `to` is writable for its length. Another thread may close the descriptor before or
+    // during the call: then the kernel refuses the call, or ends it, or it keeps waiting.
     let length = unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) };
     usize::try_from(length).map_err(|_| Errno::last())
 }
 
-/// An event file as the kernel made it. A signal ends a read with `EINTR`: programs wait for that.
+/// An event file as the kernel created it. A signal ends a read with `EINTR`, which programs rely
+/// on.
 struct Events(File);
 
 impl AsFd for Events {

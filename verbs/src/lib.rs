@@ -1,9 +1,8 @@
 //! The C ABI of libibverbs and libmlx5, over the mlx5 provider.
 //!
-//! [`abi`] declares what the headers of rdma-core promise to programs that were compiled with them:
-//! structures, function tables, constants. The other modules have the verbs, a function each, named
-//! as in C without `ibv_`. Programs call them through the tables of a context, or by the symbols of
-//! the library.
+//! [`abi`] declares the ABI of rdma-core's headers: structures, function tables, constants. The
+//! other modules have the verbs, each a function, named as in C without `ibv_`. Programs call them
+//! through the tables of a context, or by the symbols of the library.
 
 #![cfg(target_pointer_width = "64")]
 

@@ -1,5 +1,4 @@
-//! Why a call was refused, for who asks: `VERBS_LOG_LEVEL=4`, with `VERBS_LOG_FILE` for a file in
-//! place of standard error.
+//! Logs why a call was refused, with `VERBS_LOG_LEVEL=4`, to standard error or to `VERBS_LOG_FILE`.
 
 use std::env;
 use std::fmt::Display;
@@ -10,7 +9,7 @@ use std::sync::OnceLock;
 /// `VERBS_LOG_DEBUG`, of rdma-core's levels.
 const DEBUG: u32 = 4;
 
-/// Where the log goes.
+/// The destination of the log.
 enum Log {
     Nowhere,
     Stderr,
@@ -29,11 +28,11 @@ impl Log {
     }
 }
 
-/// Notes why a call was refused, if the program is asked to.
+/// Logs why a call was refused, if the log is on.
 #[cold]
 pub(crate) fn refused(why: &impl Display) {
     static LOG: OnceLock<Log> = OnceLock::new();
-    // What cannot be written is lost: the call has its errno.
+    // A failed write is ignored: the call has its errno.
     let _ = match LOG.get_or_init(Log::open) {
         Log::Nowhere => Ok(()),
         Log::Stderr => writeln!(stderr(), "libibverbs: {why}"),

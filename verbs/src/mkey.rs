@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(crate) struct MkeyObject {
     c: mlx5dv_mkey,
     key: ManuallyDrop<Mkey>,
-    /// An error that C has no word for was found, and the key was not configured since.
+    /// An error that C cannot express was found, and the key was not configured since.
     untold: AtomicBool,
 }
 
@@ -23,25 +23,27 @@ impl MkeyObject {
     /// # Safety
     /// `mkey` was not destroyed.
     unsafe fn of<'a>(mkey: *mut mlx5dv_mkey) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `mkey` was not destroyed: it is the first field of an
+        // object of this type.
         unsafe { &*mkey.cast() }
     }
 
-    /// The key, and its lowest byte as the program wants it from now on: it sets it in the structure.
+    /// Returns the key, and the lowest byte that the program wants for it: it sets this in the
+    /// structure.
     ///
     /// # Safety
     /// `mkey` was not destroyed.
     pub(crate) unsafe fn key<'a>(mkey: *mut mlx5dv_mkey) -> (&'a Mkey, u8) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `mkey` was not destroyed.
         unsafe { (&Self::of(mkey).key, (*mkey).lkey as u8) }
     }
 
-    /// The key is configured anew: what was not told of its transfers does not matter any more.
+    /// The key is configured again: unreported errors of its earlier transfers no longer matter.
     ///
     /// # Safety
     /// `mkey` was not destroyed.
     pub(crate) unsafe fn forget_untold(mkey: *mut mlx5dv_mkey) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `mkey` was not destroyed.
         let untold = unsafe { &Self::of(mkey).untold };
         if untold.load(Relaxed) {
             untold.store(false, Relaxed);
@@ -54,7 +56,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
         | MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE
         | MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG
         | MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE;
-    // SAFETY: by the contract of `create_mkey`.
+    // SAFETY: the caller of `create_mkey` promises that `init` is readable, its number of entries
+    // is writable, and its domain exists.
     let (context, pd) = unsafe { (PdObject::context(init.pd), PdObject::of(init.pd)) };
     let told = UcontextRespMask::from_bits_retain(context.context.driver_limits().comp_mask);
     let updates = told.contains(UcontextRespMask::MKEY_UPDATE_TAG);
@@ -66,7 +69,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
         return Err(Refusal::NOT_SUPPORTED);
     }
     let entries = u32::from(init.max_entries).next_multiple_of(4);
-    // A request configures no more; who asks for more gets a key that has them.
+    // A request configures at most this many entries; a caller that asks for more gets a key with
+    // room for them.
     let configured = entries.clamp(4, MAX_MKEY_ENTRIES as u32);
     let mut builder = pd.domain.create_mkey(configured).room(entries);
     if has(MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE) {
@@ -90,7 +94,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
 /// # Safety
 /// `init` is readable, its number of entries is writable, and its domain exists.
 pub unsafe extern "C" fn create_mkey(init: *mut mlx5dv_mkey_init_attr) -> *mut mlx5dv_mkey {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `init` is readable, its number of entries is writable, and
+    // its domain exists.
     object(create(unsafe { &mut *init }))
 }
 
@@ -100,7 +105,8 @@ pub unsafe extern "C" fn create_mkey(init: *mut mlx5dv_mkey_init_attr) -> *mut m
 /// `mkey` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     let this: *mut MkeyObject = mkey.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mkey` was not destroyed, and no longer uses it if the call
+    // succeeds.
     status(unsafe { destroy(this, &raw mut (*this).key, Mkey::destroy) })
 }
 
@@ -117,8 +123,8 @@ fn check(MkeyObject { key, untold, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
         SignatureErrorKind::Guard => MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD,
         SignatureErrorKind::ReferenceTag => MLX5DV_MKEY_SIG_BLOCK_BAD_REFTAG,
         SignatureErrorKind::ApplicationTag => MLX5DV_MKEY_SIG_BLOCK_BAD_APPTAG,
-        // C has no word for a transfer that was not checked, or for an unknown part. As in C, it is said
-        // again until the key is configured: it is no sign that the data is good.
+        // C cannot express an unchecked transfer, or an unknown part. As in C, the call then fails
+        // until the key is configured: the data must not look good.
         _ => {
             untold.store(true, Relaxed);
             return Err(Refusal::INVALID);
@@ -132,7 +138,8 @@ fn check(MkeyObject { key, untold, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
     Ok(mlx5dv_mkey_err { err_type, err: mlx5dv_mkey_err_err { sig } })
 }
 
-/// `_mlx5dv_mkey_check`: an error that no earlier call told. Without one, only its type is written.
+/// `_mlx5dv_mkey_check`: returns an error that no earlier call returned. Without one, only its type
+/// is written.
 ///
 /// # Safety
 /// `mkey` was not destroyed, `info` is writable for `size` bytes.
@@ -141,14 +148,14 @@ pub unsafe extern "C" fn mkey_check(
     info: *mut mlx5dv_mkey_err,
     size: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mkey` was not destroyed.
     let found = check(unsafe { MkeyObject::of(mkey) });
     status(found.map(|found| {
         let written = match found.err_type {
             MLX5DV_MKEY_NO_ERR => size_of_val(&found.err_type),
             _ => size_of_val(&found),
         };
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `info` is writable for `size` bytes.
         unsafe {
             let from = std::ptr::from_ref(&found).cast::<u8>();
             info.cast::<u8>().copy_from_nonoverlapping(from, written.min(size));

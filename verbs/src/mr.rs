@@ -17,20 +17,20 @@ use std::ptr;
 #[repr(C)]
 pub(crate) struct MrObject {
     pub(crate) c: ibv_mr,
-    /// None of a null region.
+    /// None for a null region.
     pub(crate) region: ManuallyDrop<Option<MemoryRegion>>,
     of: Of,
-    /// Its memory, as far as that has to be kept from children. Given back with the object.
+    /// Its memory, if that is kept from children; released with the object.
     kept: Option<Kept>,
 }
 
-/// What a region is of, as far as windows are concerned.
+/// The memory of a region, as far as windows are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     Memory,
     /// Memory whose addresses count from zero.
     ZeroBased,
-    /// A dma-buf, another part's memory, or none: such a region stays as it is.
+    /// A dma-buf, an imported region, or none: such a region cannot be changed.
     Other,
 }
 
@@ -46,7 +46,8 @@ impl MrObject {
     /// # Safety
     /// `mr` was not deregistered.
     pub(crate) unsafe fn check_bind(mr: *mut ibv_mr) -> Verb {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `mr` was not deregistered: it is the first field of an
+        // object of this type.
         match unsafe { &*mr.cast::<Self>() }.of {
             Of::Memory => Ok(()),
             Of::ZeroBased => Err(Refusal::INVALID),
@@ -62,7 +63,7 @@ impl MrObject {
         kept: Option<Kept>,
         of: Of,
     ) -> *mut ibv_mr {
-        // SAFETY: by the verbs' contract.
+        // SAFETY: the callers of the verbs promise that `pd` exists.
         let context = unsafe { (*pd).context };
         let c = ibv_mr {
             context,
@@ -87,8 +88,9 @@ unsafe fn reg(
     // Pages that are not pinned follow the process.
     let pinned = access & IBV_ACCESS_ON_DEMAND == 0;
     let kept = if pinned { Some(Kept::new(addr.addr(), length)?) } else { None };
-    // SAFETY: by the verb's contract the domain exists. C's contract of registered memory is that
-    // of `reg_mr_raw`.
+    // SAFETY: the caller of the verb promises that the domain exists, and that the device may
+    // access the memory as `access` says until the region is deregistered, as `reg_mr_raw`
+    // requires.
     let region = unsafe {
         let domain = &PdObject::of(pd).domain;
         domain.reg_mr_raw(addr.cast(), length, iova, Access::from_bits_retain(access))?
@@ -107,7 +109,8 @@ pub unsafe extern "C" fn reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists, and that the device may access the memory as
+    // `access` says.
     object(unsafe { reg(pd, addr, length, addr.expose_provenance() as u64, access as c_uint) })
 }
 
@@ -122,7 +125,8 @@ pub unsafe extern "C" fn reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists, and that the device may access the memory as
+    // `access` says.
     object(unsafe { reg(pd, addr, length, iova, access as c_uint) })
 }
 
@@ -137,7 +141,8 @@ pub unsafe extern "C" fn reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: by the contract. `reg_mr_raw` leaves out what the kernel does not know.
+    // SAFETY: the caller promises that `pd` exists, and that the device may access the memory as
+    // `access` says. `reg_mr_raw` leaves out flags that the kernel does not know.
     object(unsafe { reg(pd, addr, length, iova, access) })
 }
 
@@ -154,11 +159,12 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     let access = Access::from_bits_retain(access as c_uint);
-    // SAFETY: by the contract. Programs ask with a descriptor that is none whether the kernel has dma-bufs:
-    // one that has not says so, and looks at no descriptor.
+    // SAFETY: the caller promises that `pd` exists, and that the device may access the buffer as
+    // `access` says. Programs pass an invalid descriptor to find out whether the kernel has
+    // dma-bufs: one without them refuses the call before it reads the descriptor.
     let made =
         unsafe { PdObject::of(pd).domain.reg_dmabuf_mr_raw(fd, offset, length, iova, access) };
-    // As C's, its address is the offset.
+    // As in C, its address is the offset.
     let addr = ptr::without_provenance_mut(offset as usize);
     object(
         made.map(|region| MrObject::make(pd, addr, length, region, None, Of::Other))
@@ -167,7 +173,7 @@ pub unsafe extern "C" fn reg_dmabuf_mr(
 }
 
 fn null(pd: *mut ibv_pd) -> Verb<*mut ibv_mr> {
-    // SAFETY: by the contract of `alloc_null_mr`.
+    // SAFETY: the caller of `alloc_null_mr` promises that `pd` exists.
     let (context, of) = unsafe { ((*pd).context, PdObject::context(pd)) };
     let limits = of.context.driver_limits();
     let told = UcontextRespMask::from_bits_retain(limits.comp_mask);
@@ -186,7 +192,7 @@ fn null(pd: *mut ibv_pd) -> Verb<*mut ibv_mr> {
     Ok(boxed(MrObject { c, region: ManuallyDrop::new(None), of: Of::Other, kept: None }))
 }
 
-/// The operation behind `ibv_alloc_null_mr`: what is written there is dropped, and zeros are read.
+/// The operation of `ibv_alloc_null_mr`: writes to the region are dropped, and reads return zeros.
 ///
 /// # Safety
 /// `pd` exists.
@@ -200,7 +206,8 @@ pub unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
 /// `mr` was not deregistered. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     let this: *mut MrObject = mr.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mr` was not deregistered, and no longer uses it if the call
+    // succeeds.
     status(unsafe {
         destroy(this, &raw mut (*this).region, |region| match region {
             Some(region) => region.deregister().map_err(|error| error.map(Some)),
@@ -209,10 +216,10 @@ pub unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// `ibv_rereg_mr`: zero, or which step failed.
+/// `ibv_rereg_mr`: zero, or the step that failed.
 ///
 /// # Safety
-/// As for [`reg_mr`], of the new memory; `mr` was not deregistered. Where the command failed, the
+/// As for [`reg_mr`], of the new memory; `mr` was not deregistered. If the command failed, the
 /// region can only be deregistered.
 pub unsafe extern "C" fn rereg_mr(
     mr: *mut ibv_mr,
@@ -225,9 +232,9 @@ pub unsafe extern "C" fn rereg_mr(
     let this: *mut MrObject = mr.cast();
     let has = |flag: c_uint| flags as c_uint & flag != 0;
     let moves = has(IBV_REREG_MR_CHANGE_TRANSLATION);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mr` was not deregistered.
     let of = unsafe { (*this).of };
-    // C's library refuses these. The kernel judges the rest.
+    // C's library refuses these, too. The kernel validates the rest.
     if of == Of::Other
         || flags as c_uint & !IBV_REREG_MR_FLAGS_SUPPORTED != 0
         || moves && (length == 0 || addr.is_null())
@@ -244,7 +251,8 @@ pub unsafe extern "C" fn rereg_mr(
             return IBV_REREG_MR_ERR_DONT_FORK_NEW;
         }
     };
-    // SAFETY: by the contract. The region is put back, whatever happens to it.
+    // SAFETY: the caller promises that `mr` was not deregistered, that its domain exists, and that
+    // the device may access the new memory. The region is put back in every case.
     let refused = unsafe {
         let Some(region) = ManuallyDrop::take(&mut (*this).region) else {
             (*this).region = ManuallyDrop::new(None);
@@ -277,7 +285,7 @@ pub unsafe extern "C" fn rereg_mr(
         set_errno(refusal.0);
         return IBV_REREG_MR_ERR_CMD;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mr` was not deregistered.
     let MrObject { c, kept: before, .. } = unsafe { &mut *this };
     if moves {
         *before = kept;
@@ -289,7 +297,7 @@ pub unsafe extern "C" fn rereg_mr(
     0
 }
 
-/// The operation behind `ibv_advise_mr`.
+/// The operation of `ibv_advise_mr`.
 ///
 /// # Safety
 /// `pd` exists, `list` has `count` entries.
@@ -308,7 +316,7 @@ pub unsafe extern "C" fn advise_mr(
             return Err(Refusal::NOT_SUPPORTED);
         }
         let count = if list.is_null() { 0 } else { count as usize };
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `pd` exists and that `list` has `count` entries.
         let (context, handle, list) =
             unsafe { (PdObject::context(pd), (*pd).handle, entries(list, count)) };
         let ranges: Vec<_> = list

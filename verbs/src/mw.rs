@@ -30,17 +30,17 @@ impl Window {
 pub(crate) struct MwObject {
     c: ibv_mw,
     window: ManuallyDrop<Window>,
-    /// Of `ibv_bind_mw`.
+    /// The keys of `ibv_bind_mw`.
     pub(crate) keys: BindKeys,
     place: Arc<Place>,
 }
 
-/// Where a window is, as long as it is there. Requests that bind it may outlive it.
+/// The address of a window while it exists. Requests that bind it may outlive it.
 struct Place(Mutex<*mut ibv_mw>);
 
-// SAFETY: the pointer is only used with the lock held, and is NULL when the window is gone.
+// SAFETY: the pointer is used only with the lock held, and is NULL once the window is deallocated.
 unsafe impl Send for Place {}
-// SAFETY: as above.
+// SAFETY: the pointer is used only with the lock held, and is NULL once the window is deallocated.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -48,10 +48,10 @@ impl Place {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the key that programs read: a bind was cancelled.
+    /// Sets the key that programs read, when a bind was cancelled.
     fn set_key(&self, rkey: u32) {
         let window = self.lock();
-        // SAFETY: it is NULL, or the window is there as long as the lock is held.
+        // SAFETY: it is NULL, or the window exists while the lock is held.
         if let Some(window) = unsafe { window.as_mut() } {
             window.rkey = rkey;
         }
@@ -62,13 +62,14 @@ impl MwObject {
     /// # Safety
     /// `mw` was not deallocated.
     pub(crate) unsafe fn of<'a>(mw: *mut ibv_mw) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `mw` was not deallocated: it is the first field of an
+        // object of this type.
         unsafe { &*mw.cast() }
     }
 }
 
 fn alloc(pd: *mut ibv_pd, kind: c_uint) -> Verb<*mut ibv_mw> {
-    // SAFETY: by the contract of `alloc_mw`.
+    // SAFETY: the caller of `alloc_mw` promises that `pd` exists.
     let (context, domain) = unsafe { ((*pd).context, &PdObject::of(pd).domain) };
     let make = || -> Result<_, Error> {
         Ok(match kind {
@@ -96,7 +97,7 @@ fn alloc(pd: *mut ibv_pd, kind: c_uint) -> Verb<*mut ibv_mw> {
     Ok(made)
 }
 
-/// The operation behind `ibv_alloc_mw`.
+/// The operation of `ibv_alloc_mw`.
 ///
 /// # Safety
 /// `pd` exists.
@@ -104,13 +105,14 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_uint) -> *mut ibv_mw 
     object(alloc(pd, kind))
 }
 
-/// The operation behind `ibv_dealloc_mw`.
+/// The operation of `ibv_dealloc_mw`.
 ///
 /// # Safety
 /// `mw` was not deallocated. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     let this: *mut MwObject = mw.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `mw` was not deallocated, and no longer uses it if the call
+    // succeeds.
     status(unsafe {
         let place = Arc::clone(&(*this).place);
         let mut place = place.lock();
@@ -122,7 +124,7 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     })
 }
 
-/// The rights of a window in the form of a memory key.
+/// The access rights of a window in the form of a memory key.
 fn rights(access: c_uint) -> u8 {
     use mlx5_prm::umr::mkey_access;
     [
@@ -136,12 +138,13 @@ fn rights(access: c_uint) -> u8 {
     .fold(0, |all, (_, bit)| all | bit)
 }
 
-/// What a request to bind a window says to the device.
+/// Converts a request that binds a window.
 ///
 /// # Safety
 /// Window and region exist; the region may be NULL.
 pub(crate) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Binding {
-    // SAFETY: by the contract. The device checks domain, extent and rights of the region.
+    // SAFETY: the caller promises that the window exists, and that the region exists or is NULL.
+    // The device checks domain, range and rights of the region.
     unsafe {
         Binding::new(BindParts {
             window_type: match (*mw).r#type {

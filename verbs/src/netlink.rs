@@ -1,5 +1,6 @@
-//! What the kernel tells of RDMA by netlink only (`rdma/rdma_netlink.h`): whether it copies pinned pages when
-//! a process forks, and the index of a device. A kernel or a sandbox may refuse it: then nothing is known.
+//! Information of the kernel that only RDMA netlink has (`rdma/rdma_netlink.h`): whether it copies
+//! pinned pages when a process forks, and the index of a device. A kernel or a sandbox may refuse
+//! the call: then the answer is unknown.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -11,10 +12,11 @@ const RDMA_NLDEV_ATTR_DEV_INDEX: u16 = 1;
 const RDMA_NLDEV_ATTR_DEV_NAME: u16 = 2;
 const RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK: u16 = 93;
 
-/// The header of a message, and of an attribute. What follows is padded to four bytes.
+/// Sizes of the header of a message, and of an attribute. The data after them is padded to four
+/// bytes.
 const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// The flags that an attribute's type may have besides.
+/// Mask of an attribute's type, without its flags.
 const TYPE: u16 = 0x3fff;
 
 /// Whether a child of this process gets its own copy of pages that the device uses (Linux 5.12).
@@ -27,7 +29,7 @@ pub(crate) fn copies_on_fork() -> bool {
     copies
 }
 
-/// The number by which the kernel knows the device of this name.
+/// The kernel's index of the device with this name.
 pub(crate) fn device_index(name: &str) -> Option<u32> {
     let mut index = None;
     ask(RDMA_NLDEV_CMD_GET, libc::NLM_F_DUMP as u16, |attributes| {
@@ -40,12 +42,12 @@ pub(crate) fn device_index(name: &str) -> Option<u32> {
     index
 }
 
-/// Sends a command, and shows the attributes of each message of the answer.
+/// Sends a command, and passes the attributes of each message of the answer to `each`.
 fn ask(command: u16, flags: u16, mut each: impl FnMut(&[u8])) {
     let Some(socket) = socket() else { return };
     let kind = RDMA_NL_NLDEV << 10 | command;
     let request = header(MESSAGE as u32, kind, libc::NLM_F_REQUEST as u16 | flags);
-    // SAFETY: the request is valid for its length.
+    // SAFETY: `request` is readable for the length that is passed.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), MESSAGE, 0) };
     if sent != MESSAGE as isize {
         return;
@@ -53,7 +55,7 @@ fn ask(command: u16, flags: u16, mut each: impl FnMut(&[u8])) {
     let mut answer = vec![0_u8; 1 << 16];
     loop {
         let (place, room) = (answer.as_mut_ptr().cast(), answer.len());
-        // SAFETY: the place is writable for its length.
+        // SAFETY: `place` is writable for `room` bytes.
         let length = unsafe { libc::recv(socket.as_raw_fd(), place, room, 0) };
         let Ok(length @ 1..) = usize::try_from(length) else { return };
         let more = messages(&answer[..length], kind, &mut each);
@@ -65,9 +67,9 @@ fn ask(command: u16, flags: u16, mut each: impl FnMut(&[u8])) {
 
 fn socket() -> Option<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: makes a descriptor.
+    // SAFETY: the call has no precondition; it creates a descriptor.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, NETLINK_RDMA) };
-    // SAFETY: it is new.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -79,8 +81,8 @@ fn header(length: u32, kind: u16, flags: u16) -> [u8; MESSAGE] {
     header
 }
 
-/// Shows the attributes of each message of this kind. Whether more may follow: neither the end of a list
-/// nor an error was among them.
+/// Passes the attributes of each message of this kind to `each`. Returns whether more messages may
+/// follow: neither the end of a list nor an error was among them.
 fn messages(mut bytes: &[u8], kind: u16, each: &mut impl FnMut(&[u8])) -> bool {
     while let Some(length) = bytes.first_chunk().map(|length| u32::from_ne_bytes(*length) as usize)
     {

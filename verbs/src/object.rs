@@ -1,4 +1,4 @@
-//! Objects that C has pointers to: made, blank, destroyed.
+//! Objects that C has pointers to: creating, zeroing and destroying them.
 
 use crate::abi::mlx5dv::mlx5dv_qp_ex;
 use crate::abi::*;
@@ -13,8 +13,8 @@ pub(crate) fn boxed<T, C>(object: T) -> *mut C {
     Box::into_raw(Box::new(object)).cast()
 }
 
-/// Whether an object counts as destroyed: it was, or its device is gone, and the program wants no error of
-/// that.
+/// Converts the result of a destruction: if the device is gone and the program wants no error for
+/// that, the object counts as destroyed.
 pub(crate) fn ended(done: Verb) -> Verb {
     if is_gone(done) && environment::ends_with_device() { Ok(()) } else { done }
 }
@@ -24,7 +24,7 @@ fn is_gone(done: Verb) -> bool {
     done == Err(Refusal(libc::EIO))
 }
 
-/// The same, of what an object holds. What is gone with its device is dropped.
+/// The same for an object's inner value. If its device is gone, the value is dropped.
 pub(crate) fn destroyed<T>(
     done: Result<(), DestroyError<T>>,
 ) -> Result<(), (Refusal, DestroyError<T>)> {
@@ -32,7 +32,8 @@ pub(crate) fn destroyed<T>(
     ended(Err(error.error().into())).map_err(|refusal| (refusal, error))
 }
 
-/// Destroys what an object holds, and frees the object. If that is refused, the object keeps it.
+/// Destroys an object's inner value, and frees the object. If that is refused, the object keeps the
+/// value.
 ///
 /// # Safety
 /// `object` is from [`boxed`], and `held` is its field, which has a value. If the call succeeds,
@@ -42,7 +43,8 @@ pub(crate) unsafe fn destroy<O, T>(
     held: *mut ManuallyDrop<T>,
     destroy: impl FnOnce(T) -> Result<(), DestroyError<T>>,
 ) -> Verb {
-    // SAFETY: by the contract. A value that comes back is put where it was.
+    // SAFETY: the caller promises that `object` is from `boxed`, and that `held` is its field and
+    // has a value; neither is used after success. A value that is returned is put back.
     unsafe {
         match destroyed(destroy(ManuallyDrop::take(&mut *held))) {
             Ok(()) => {
@@ -64,7 +66,7 @@ pub(crate) unsafe fn destroy<O, T>(
 /// Zeros are a valid value.
 pub(crate) unsafe trait Blank: Sized {
     fn blank() -> Self {
-        // SAFETY: the trait's contract.
+        // SAFETY: the implementor of the trait promises that zeros are a valid value.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -72,7 +74,8 @@ pub(crate) unsafe trait Blank: Sized {
 macro_rules! blank {
     ($($name:ident)*) => {
         $(
-            // SAFETY: numbers, pointers, pthread's types and functions that may be absent.
+            // SAFETY: its fields are numbers, pointers, pthread's types and optional functions:
+            // zeros are valid.
             unsafe impl Blank for $name {}
         )*
     };

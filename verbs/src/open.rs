@@ -15,7 +15,7 @@ use mlx5_uapi::{DeviceFile, LinuxKernel};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// The functions that inline functions of the header call by the context.
+/// The table of functions that the header's inline functions call through the context.
 fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     let mut verbs = verbs_context::blank();
     verbs.sz = size_of::<verbs_context>();
@@ -53,12 +53,13 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.read_counters = Some(counters::read_counters);
     let c = &mut verbs.context;
     c.device = device;
-    // SAFETY: what a C program does with the descriptor is its own affair, as with libibverbs.
+    // SAFETY: only the number is used here; the C program is responsible for its use of the
+    // descriptor, as with libibverbs.
     c.cmd_fd = unsafe { context.device_file() }.as_fd().map_or(-1, |fd| fd.as_raw_fd());
     c.async_fd = context.async_events().as_fd().as_raw_fd();
     c.num_comp_vectors = context.num_comp_vectors() as c_int;
     c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
-    // In front of the context is a table.
+    // A table precedes the context.
     c.abi_compat = usize::MAX as *mut c_void;
     c.ops._compat_query_device = Some(query::query_device);
     c.ops._compat_query_port = Some(query::query_port_compat);
@@ -78,21 +79,21 @@ pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context
     let environment = Environment::read();
     let options = OpenOptions::new().blueflame(environment.blueflame).devx(devx);
     close::again();
-    // SAFETY: by the contract of `open_device`.
+    // SAFETY: the caller of `open_device` promises that `device` is from a device list.
     let device = unsafe { DeviceObject::of(device) };
     let context = device.device.open_with(&options)?;
     Ok(make(device, context, environment))
 }
 
-/// The context of a child process: it takes part in its parent's.
+/// The context of a child process, which shares that of its parent.
 fn in_child(device: &'static DeviceObject, parents: &Context) -> Option<Context> {
-    // SAFETY: the child's context ends no object of the parent's.
+    // SAFETY: the child's context destroys no object of the parent.
     let fd = unsafe { parents.device_file() }.as_fd()?.try_clone_to_owned().ok()?;
     let options = OpenOptions::new().blueflame(Environment::read().blueflame);
     device.device.import(BlockingFile::over(LinuxKernel::adopt(fd)), &options).ok()
 }
 
-/// Takes part in a context that is open already.
+/// Shares a context that is open already.
 pub(crate) fn import(
     device: &'static DeviceObject,
     file: Arc<dyn DeviceFile>,

@@ -1,5 +1,5 @@
-//! What a parent domain adds to a protection domain: a thread domain, and who provides the memory of
-//! queues.
+//! The additions of a parent domain to a protection domain: a thread domain, and functions that
+//! provide the memory of queues.
 
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
@@ -16,27 +16,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct TdObject {
     pub(crate) c: ibv_td,
     pub(crate) domain: ThreadDomain,
-    /// Parent domains that have it.
+    /// Number of parent domains that have it.
     pub(crate) users: AtomicUsize,
 }
 
 impl TdObject {
     pub(crate) unsafe fn of<'a>(td: *mut ibv_td) -> &'a Self {
-        // SAFETY: by the callers' contracts, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `td` was not deallocated: it is the first field of an
+        // object of this type.
         unsafe { &*td.cast() }
     }
 }
 
-/// What a parent domain adds to its protection domain.
+/// The additions of a parent domain to its protection domain.
 pub(crate) struct Parent {
     pub(crate) td: *mut ibv_td,
     pub(crate) thread_domain: Option<ThreadDomain>,
     pub(crate) allocators: Option<CAllocators>,
-    /// Queues that were made from it.
+    /// Number of queues that were made from it.
     pub(crate) users: AtomicUsize,
 }
 
-/// What memory is for, as the functions of a parent domain are told.
+/// The purpose of memory, as it is passed to the functions of a parent domain.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -51,7 +52,7 @@ pub(crate) type Allocate =
     unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void;
 pub(crate) type Free = unsafe extern "C" fn(*mut ibv_pd, *mut c_void, *mut c_void, u64);
 
-/// The functions of a program that provide the memory of queues.
+/// The program's functions that provide the memory of queues.
 #[derive(Clone, Copy)]
 pub(crate) struct CAllocators {
     pub(crate) pd: *mut ibv_pd,
@@ -60,43 +61,44 @@ pub(crate) struct CAllocators {
     pub(crate) free: Free,
 }
 
-/// The functions of a program, for one purpose.
+/// The program's functions for one purpose.
 struct CAllocator {
     functions: CAllocators,
     purpose: Purpose,
-    /// Where memory is that the library provides itself.
+    /// Addresses of memory that the library provides itself.
     own: Mutex<Vec<usize>>,
 }
 
-// SAFETY: C's contract is that any thread may call the functions.
+// SAFETY: the program that passed the functions allows any thread to call them.
 unsafe impl Send for CAllocator {}
-// SAFETY: as above.
+// SAFETY: the program that passed the functions allows any thread to call them.
 unsafe impl Sync for CAllocator {}
 
-/// `IBV_ALLOCATOR_USE_DEFAULT`: what the function answers for memory that the library is to provide.
+/// `IBV_ALLOCATOR_USE_DEFAULT`: the function's result if the library is to provide the memory.
 const USE_DEFAULT: usize = usize::MAX;
 
-/// Maps memory that a child does not get.
+/// Maps memory that children do not get.
 fn map(len: usize) -> Option<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: an anonymous mapping at an address that the kernel chooses.
+    // SAFETY: the mapping is anonymous, at an address that the kernel chooses.
     let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the range is the mapping, which nobody has yet.
+    // SAFETY: the range is the new mapping, to which no reference exists yet.
     unsafe { libc::madvise(start, len, libc::MADV_DONTFORK) };
     NonNull::new(start.cast())
 }
 
-// SAFETY: the functions return as many writable bytes as they are asked for, with the alignment, by C's
-// contract, which gives them to the queue until they are freed; or the memory is the library's own mapping,
-// of whole pages.
+// SAFETY: the caller of `alloc_parent_domain` promises that the functions return memory of the
+// requested size and alignment, which belongs to the queue until it is freed; or the memory is the
+// library's own mapping of whole pages.
 unsafe impl QueueAllocator for CAllocator {
     fn allocate(&self, len: usize, align: usize) -> Option<NonNull<u8>> {
         let CAllocators { pd, pd_context, allocate, .. } = self.functions;
-        // SAFETY: C's contract of the function.
+        // SAFETY: the caller of `alloc_parent_domain` passed the function together with `pd` and
+        // `pd_context`.
         let start = unsafe { allocate(pd, pd_context, len, align, self.purpose as u64) };
         if start.addr() != USE_DEFAULT {
             return NonNull::new(start.cast());
@@ -117,7 +119,7 @@ unsafe impl QueueAllocator for CAllocator {
             return;
         }
         let CAllocators { pd, pd_context, free, .. } = self.functions;
-        // SAFETY: C's contract of the function; the other one allocated the memory.
+        // SAFETY: the program's `allocate` returned `start`, and `free` accepts it once.
         unsafe { free(pd, pd_context, start.as_ptr().cast(), self.purpose as u64) };
     }
 
@@ -125,7 +127,8 @@ unsafe impl QueueAllocator for CAllocator {
         const SIZE: usize = 8;
         let CAllocators { pd, pd_context, allocate, .. } = self.functions;
         let purpose = Purpose::DoorbellRecord as u64;
-        // SAFETY: C's contract of the function.
+        // SAFETY: the caller of `alloc_parent_domain` passed the function together with `pd` and
+        // `pd_context`.
         let record = unsafe { allocate(pd, pd_context, SIZE, SIZE, purpose) };
         if record.addr() == USE_DEFAULT {
             return RecordMemory::Driver;
@@ -136,24 +139,24 @@ unsafe impl QueueAllocator for CAllocator {
     unsafe fn free_record(&self, record: NonNull<u8>) {
         let CAllocators { pd, pd_context, free, .. } = self.functions;
         let purpose = Purpose::DoorbellRecord as u64;
-        // SAFETY: C's contract of the function; the other one allocated the record.
+        // SAFETY: the program's `allocate` returned `record`, and `free` accepts it once.
         unsafe { free(pd, pd_context, record.as_ptr().cast(), purpose) };
     }
 }
 
 impl Parent {
-    /// A queue that was counted is destroyed, and its memory given back: the domain may go.
+    /// A counted queue was destroyed, and its memory given back: the domain may be freed.
     pub(crate) fn release_queue(&self) {
-        // What was done with the domain before happens before it is freed.
+        // Earlier uses of the domain happen before it is freed.
         self.users.fetch_sub(1, Release);
     }
 
-    /// Whether a queue was made from it that is still there.
+    /// Whether a queue made from it still exists.
     pub(crate) fn has_queues(&self) -> bool {
         self.users.load(Acquire) != 0
     }
 
-    /// Who provides the memory of a queue, if the program does.
+    /// The program's functions for the memory of a queue, if it has any.
     pub(crate) fn allocator(&self, purpose: Purpose) -> Option<Arc<dyn QueueAllocator>> {
         let functions = self.allocators?;
         Some(Arc::new(CAllocator { functions, purpose, own: Mutex::default() }))
@@ -161,7 +164,7 @@ impl Parent {
 
     pub(crate) fn release(&self) {
         if !self.td.is_null() {
-            // SAFETY: the thread domain is there as long as a parent domain has it.
+            // SAFETY: a thread domain exists while a parent domain has it.
             unsafe { TdObject::of(self.td) }.users.fetch_sub(1, Relaxed);
         }
     }

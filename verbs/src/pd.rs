@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) struct PdObject {
     pub(crate) c: ibv_pd,
     pub(crate) domain: ManuallyDrop<InProcess<ProtectionDomain>>,
-    /// What a parent domain adds.
+    /// The additions of a parent domain.
     pub(crate) parent: Option<Parent>,
 }
 
@@ -25,7 +25,8 @@ impl PdObject {
     /// # Safety
     /// `pd` is a protection domain that was not deallocated.
     pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `pd` is a protection domain that was not deallocated: it
+        // is the first field of an object of this type.
         unsafe { &*pd.cast() }
     }
 
@@ -34,12 +35,12 @@ impl PdObject {
         self.parent.is_some()
     }
 
-    /// Who provides the memory of a queue, if the program does.
+    /// The program's functions for the memory of a queue, if it has any.
     pub(crate) fn allocator(&self, purpose: Purpose) -> Option<Arc<dyn QueueAllocator>> {
         self.parent.as_ref()?.allocator(purpose)
     }
 
-    /// The thread domain of queues, which need no lock then.
+    /// The thread domain of queues; with one they need no lock.
     pub(crate) fn thread_domain(&self) -> Option<&ThreadDomain> {
         self.parent.as_ref()?.thread_domain.as_ref()
     }
@@ -51,24 +52,25 @@ impl PdObject {
         }
     }
 
-    /// The parent domain that counts a queue made from `pd`, if it is one.
+    /// The parent domain that counts a queue made from `pd`, if `pd` is a parent domain.
     ///
     /// # Safety
     /// `pd` is NULL, or as for [`PdObject::of`].
     pub(crate) unsafe fn counting<'a>(pd: *mut ibv_pd) -> Option<&'a Parent> {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `pd` is NULL, or a protection domain that was not
+        // deallocated.
         unsafe { pd.cast::<Self>().as_ref() }?.parent.as_ref()
     }
 
     /// # Safety
     /// As for [`PdObject::of`].
     pub(crate) unsafe fn context<'a>(pd: *mut ibv_pd) -> &'a ContextObject {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `pd` is a protection domain that was not deallocated.
         unsafe { ContextObject::of((*pd).context) }
     }
 }
 
-/// A domain that a child process reaches as well.
+/// A domain that a child process can use as well.
 pub(crate) fn in_process(
     context: *mut ibv_context,
     domain: ProtectionDomain,
@@ -77,17 +79,17 @@ pub(crate) fn in_process(
     InProcess::new(
         domain,
         Arc::new(move |parents| {
-            // SAFETY: the context is there as long as a domain of it.
+            // SAFETY: the context exists while it has a domain.
             let context = unsafe { ContextObject::of(ptr::with_exposed_provenance_mut(context)) };
-            // SAFETY: the domain is of this library, which makes no `EthernetQueue`: what uses its memory is the
-            // program's affair.
+            // SAFETY: the domain belongs to this library, which makes no `EthernetQueue`; the
+            // program decides which objects use its memory.
             unsafe { context.context.import_pd(parents.kernel_handle()) }.ok()
         }),
     )
 }
 
 fn alloc(context: *mut ibv_context) -> Verb<*mut ibv_pd> {
-    // SAFETY: by the contract of `alloc_pd`.
+    // SAFETY: the caller of `alloc_pd` promises that `context` is open.
     let domain = unsafe { ContextObject::of(context) }.context.alloc_pd()?;
     let c = ibv_pd { context, handle: domain.kernel_handle() };
     let domain = ManuallyDrop::new(in_process(context, domain));

@@ -1,24 +1,24 @@
-//! Objects that a forked child has too.
+//! Objects that a forked child can use, too.
 //!
-//! Memory of queues and mapped device pages stay with the process that made them, so a provider's
-//! context does nothing in a child. C lets a child go on with the context, as `daemon()` makes
-//! programs do: what it creates is its own. So a child takes part in the same context of the kernel
-//! by a context of the provider of its own, made when it is first needed.
+//! Memory of queues and mapped device pages stay with the process that created them, so a context
+//! of the provider does nothing in a child. C lets a child continue with the context, as programs
+//! that call `daemon()` do: the child owns what it creates. So a child shares the kernel's context
+//! through its own context of the provider, which is created when it is first needed.
 
 use mlx5_uapi::process::Origin;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// Makes the value of a child out of its parent's.
+/// Makes the value of a child from its parent's.
 pub(crate) type Remake<T> = Arc<dyn Fn(&T) -> Option<T> + Send + Sync>;
 
-/// A value of each process that has it.
+/// A value of which each process has its own.
 pub(crate) struct InProcess<T> {
     origin: Origin,
     value: ManuallyDrop<T>,
     remake: Remake<T>,
-    /// The value of a child, or that it cannot have one.
+    /// The value of a child; none if it cannot have one.
     child: OnceLock<Option<Box<InProcess<T>>>>,
 }
 
@@ -28,12 +28,12 @@ impl<T> InProcess<T> {
         Self { origin: Origin::here(), value, remake, child: OnceLock::new() }
     }
 
-    /// How a child gets a value of its own.
+    /// Returns the function that makes the value of a child.
     pub(crate) fn remake(&self) -> &Remake<T> {
         &self.remake
     }
 
-    /// Whether this process is a child of the one that made it.
+    /// Whether this process is a child of the one that made the value.
     pub(crate) fn left(&self) -> bool {
         self.origin.left()
     }
@@ -47,12 +47,12 @@ impl<T> InProcess<T> {
         });
         match child {
             Some(child) => child,
-            // Each call of the parent's value says that it is in a child.
+            // Each call on the parent's value reports that it is in a child.
             None => &self.value,
         }
     }
 
-    /// Ends the value: that of a child, if this is one. A parent's is left to the parent.
+    /// Ends the value: that of the child, if this is one. A parent's value stays with the parent.
     pub(crate) fn into_inner(self) -> Option<T> {
         if !self.left() {
             return Some(ManuallyDrop::into_inner(self.value));
@@ -62,19 +62,21 @@ impl<T> InProcess<T> {
 }
 
 impl<T> InProcess<T> {
-    /// Ends the value as [`InProcess::into_inner`] does, unless `end` gives it back. Whether it ended.
+    /// Ends the value as [`InProcess::into_inner`] does, unless `end` returns it. Returns whether
+    /// the value ended.
     ///
     /// # Safety
-    /// Once it ended, it is not used any more.
+    /// Once it has ended, it is not used any more.
     pub(crate) unsafe fn end(&mut self, end: impl FnOnce(T) -> Result<(), T>) -> bool {
         if self.left() {
             return match self.child.get_mut() {
-                // SAFETY: by the contract.
+                // SAFETY: the caller promises that the value is not used after it has ended.
                 Some(Some(child)) => unsafe { child.end(end) },
                 _ => true,
             };
         }
-        // SAFETY: by the contract. A value that comes back is put where it was.
+        // SAFETY: the caller promises that the value is not used after it has ended. A value that
+        // `end` returns is put back.
         match end(unsafe { ManuallyDrop::take(&mut self.value) }) {
             Ok(()) => true,
             Err(value) => {

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 
 fn attributes(of: &write_cmd::QueryDeviceResp, file_version: &str) -> ibv_device_attr {
-    // Zero where C has a word that the kernel does not fill.
+    // Fields that the kernel does not report are zero.
     let mut to = ibv_device_attr::blank();
     to.fw_ver = text(file_version);
     to.node_guid = Be64::from_ne_bytes(of.node_guid);
@@ -55,7 +55,7 @@ fn device_ex(context: &ContextObject) -> Verb<ibv_device_attr_ex> {
         max_tso: driver.tso_caps.max_tso,
         supported_qpts: driver.tso_caps.supported_qpts,
     };
-    // By field: a whole structure would bring what lies in its holes.
+    // Field by field: a copy of the whole structure would include its padding.
     to.rss_caps.supported_qpts = of.rss_caps.supported_qpts;
     to.rss_caps.max_rwq_indirection_tables = of.rss_caps.max_rwq_indirection_tables;
     to.rss_caps.max_rwq_indirection_table_size = of.rss_caps.max_rwq_indirection_table_size;
@@ -85,8 +85,8 @@ fn device_ex(context: &ContextObject) -> Verb<ibv_device_attr_ex> {
     Ok(to)
 }
 
-/// The atomic operations of PCI that reach the host's memory, and whether they make those of the device
-/// atomic to the host's processors too.
+/// The atomic operations of PCI that reach the host's memory, and whether they make those of the
+/// device atomic for the host's processors, too.
 fn pci_atomics(to: &mut ibv_device_attr_ex, of: &AtomicCaps) {
     let caps = ibv_pci_atomic_caps {
         fetch_add: of.fetch_add_pci_atomic() as u16,
@@ -102,13 +102,13 @@ fn pci_atomics(to: &mut ibv_device_attr_ex, of: &AtomicCaps) {
     to.pci_atomic_caps = caps;
 }
 
-/// Copies as much of `value` as the caller has room for, and zeros into the room behind it.
+/// Copies as much of `value` as the caller has room for, and fills the rest of the room with zeros.
 ///
 /// # Safety
 /// `to` is writable for `room` bytes.
 unsafe fn copy_out<T: Copy>(value: &T, to: *mut c_void, room: usize) {
     let size = size_of::<T>().min(room);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `to` is writable for `room` bytes.
     unsafe {
         to.cast::<u8>().copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), size);
         to.cast::<u8>().add(size).write_bytes(0, room - size);
@@ -123,13 +123,13 @@ pub unsafe extern "C" fn query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is writable.
     let found = device_ex(unsafe { ContextObject::of(context) });
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is writable.
     status(found.map(|found| unsafe { attr.write(found.orig_attr) }))
 }
 
-/// The operation behind `ibv_query_device_ex`: writes `attr_size` bytes.
+/// The operation of `ibv_query_device_ex`: writes `attr_size` bytes.
 ///
 /// # Safety
 /// `context` is open, `input` NULL or readable, `attr` writable for `attr_size` bytes.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     attr_size: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `input` is NULL or readable; it is not NULL here.
     if !input.is_null() && unsafe { (*input).comp_mask } != 0 {
         return status(Err(Refusal::INVALID));
     }
@@ -148,10 +148,11 @@ pub unsafe extern "C" fn query_device_ex(
     }
     const PCI_ATOMICS: usize =
         offset_of!(ibv_device_attr_ex, pci_atomic_caps) + size_of::<ibv_pci_atomic_caps>();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is writable for
+    // `attr_size` bytes.
     let context = unsafe { ContextObject::of(context) };
     let found = device_ex(context).map(|mut found| {
-        // The firmware is asked for who has room for its answer.
+        // Ask the firmware only if the caller has room for the answer.
         if attr_size >= PCI_ATOMICS
             && let Some(answer) = capabilities(context, CapGroup::ATOMIC)
         {
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn query_device_ex(
         }
         found
     });
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is writable for `attr_size` bytes.
     status(found.map(|found| unsafe { copy_out(&found, attr.cast(), attr_size) }))
 }
 
@@ -179,7 +180,7 @@ fn port(context: &ContextObject, port_num: u8) -> Verb<ibv_port_attr> {
     Ok(to)
 }
 
-/// The operation behind `ibv_query_port` of the header: writes `size` bytes.
+/// The operation of the header's `ibv_query_port`: writes `size` bytes.
 ///
 /// # Safety
 /// `context` is open, `attr` writable for `size` bytes.
@@ -189,9 +190,10 @@ pub unsafe extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is writable for `size`
+    // bytes.
     let found = port(unsafe { ContextObject::of(context) }, port_num);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is writable for `size` bytes.
     status(found.map(|found| unsafe { copy_out(&found, attr.cast(), size) }))
 }
 
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn query_port_compat(
     attr: *mut ibv_port_attr,
 ) -> c_int {
     const OLD: usize = offset_of!(ibv_port_attr, port_cap_flags2);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is writable for 48 bytes.
     unsafe { query_port(context, port_num, attr, OLD) }
 }
 
@@ -234,14 +236,14 @@ pub unsafe extern "C" fn query_gid(
     index: c_int,
     gid: *mut ibv_gid,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `gid` is writable.
     let found = gid_entry(unsafe { ContextObject::of(context) }, port_num.into(), index as u32);
     let found = match found {
         Ok(entry) => entry.gid,
         Err(Refusal(libc::ENODATA)) => ibv_gid { raw: [0; 16] },
         Err(refusal) => return number(Err(refusal)),
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `gid` is writable.
     unsafe { gid.write(found) };
     0
 }
@@ -261,9 +263,10 @@ pub unsafe extern "C" fn query_gid_ex(
     if flags != 0 || entry_size != size_of::<ibv_gid_entry>() {
         return status(Err(Refusal(if flags != 0 { libc::EOPNOTSUPP } else { libc::EINVAL })));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `entry` is writable for
+    // `entry_size` bytes.
     let found = gid_entry(unsafe { ContextObject::of(context) }, port_num, gid_index);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `entry` is writable for `entry_size` bytes.
     status(found.map(|found| unsafe { entry.write(found) }))
 }
 
@@ -284,7 +287,8 @@ pub unsafe extern "C" fn query_gid_table(
     if max_entries == 0 {
         return -libc::EINVAL as isize;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `entries` is writable for
+    // `max_entries` entries.
     let context = unsafe { ContextObject::of(context) };
     let table = match query::gid_table(context.file(), max_entries) {
         Ok(table) => table,
@@ -295,13 +299,13 @@ pub unsafe extern "C" fn query_gid_table(
     };
     let table = &table[..table.len().min(max_entries)];
     for (place, entry) in table.iter().enumerate() {
-        // SAFETY: `place` is below `max_entries`.
+        // SAFETY: `place` is below `max_entries`, for which the caller promises room.
         unsafe { entries.add(place).write(to_entry(entry)) };
     }
     table.len() as isize
 }
 
-/// `ibv_query_gid_type`, which knows two: RoCE v2, and the other.
+/// `ibv_query_gid_type`, which has two types: RoCE v2, and the other.
 ///
 /// # Safety
 /// `context` is open, `gid_type` writable.
@@ -313,14 +317,14 @@ pub unsafe extern "C" fn query_gid_type(
 ) -> c_int {
     const OTHER: c_uint = 0;
     const ROCE_V2: c_uint = 1;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `gid_type` is writable.
     let found = gid_entry(unsafe { ContextObject::of(context) }, port_num.into(), index);
     let found = match found {
         Ok(entry) if entry.gid_type == IBV_GID_TYPE_ROCE_V2 => ROCE_V2,
         Ok(_) | Err(Refusal(libc::ENODATA)) => OTHER,
         Err(refusal) => return number(Err(refusal)),
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `gid_type` is writable.
     unsafe { gid_type.write(found) };
     0
 }
@@ -340,13 +344,13 @@ pub unsafe extern "C" fn query_pkey(
     index: c_int,
     to: *mut Be16,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `to` is writable.
     let found = pkey(unsafe { ContextObject::of(context) }, port_num, index);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `to` is writable.
     number(found.map(|pkey| unsafe { to.write(pkey.to_be()) }).map(|()| 0))
 }
 
-/// `ibv_get_pkey_index`: the place of a P_Key, full membership before partial.
+/// `ibv_get_pkey_index`: the index of a P_Key; full membership takes precedence over partial.
 ///
 /// # Safety
 /// `context` is open.
@@ -355,7 +359,7 @@ pub unsafe extern "C" fn get_pkey_index(
     port_num: u8,
     wanted: Be16,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let context = unsafe { ContextObject::of(context) };
     let wanted = u16::from_be(wanted);
     let mut index = 0;

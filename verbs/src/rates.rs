@@ -2,10 +2,10 @@
 
 use crate::abi::*;
 
-/// A rate: its number, how many times 2.5 Gbit/s it is if C knows a multiple for it, and its Mbit/s.
+/// A rate: its number, its multiple of 2.5 Gbit/s if C has one, and its Mbit/s.
 ///
-/// The rates of 14 Gbit/s and its multiples, and of 25, are not those multiples. Two newer ones
-/// (28 and 50) have the nearest multiple below.
+/// The rates of 14 Gbit/s and its multiples, and of 25, are not such multiples. Two newer ones (28
+/// and 50) have the nearest multiple below.
 type Rate = (c_uint, Option<c_int>, c_int);
 
 const RATES: [Rate; 23] = [

@@ -1,4 +1,4 @@
-//! How a verb tells its caller that it failed: errno, and NULL, the number itself, or −1.
+//! Reports failures of verbs to their callers: errno, and NULL, the number itself, or −1.
 
 use crate::abi::c_int;
 use crate::log;
@@ -28,7 +28,7 @@ impl From<Error> for Refusal {
 }
 
 impl From<&Error> for Refusal {
-    /// The kernel's number, or the one that C's provider has for the same reason.
+    /// The kernel's number, or the one that C's provider uses for the same reason.
     fn from(error: &Error) -> Self {
         log::refused(error);
         if let Some(errno) = error.errno() {
@@ -57,7 +57,7 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
-/// A verb that returns an object: NULL and errno if it is refused.
+/// For a verb that returns an object: NULL and errno if it is refused.
 pub(crate) fn object<T>(made: Verb<*mut T>) -> *mut T {
     made.unwrap_or_else(|refusal| {
         set_errno(refusal.0);
@@ -65,7 +65,7 @@ pub(crate) fn object<T>(made: Verb<*mut T>) -> *mut T {
     })
 }
 
-/// A verb that returns zero, or the errno. Programs look at either, so errno is set too.
+/// For a verb that returns zero, or the errno. Programs read either, so errno is set, too.
 pub(crate) fn status(done: Verb) -> c_int {
     match done {
         Ok(()) => 0,
@@ -76,7 +76,7 @@ pub(crate) fn status(done: Verb) -> c_int {
     }
 }
 
-/// A verb that returns a number, or −1 and errno.
+/// For a verb that returns a number, or −1 and errno.
 pub(crate) fn number(found: Verb<c_int>) -> c_int {
     found.unwrap_or_else(|refusal| {
         set_errno(refusal.0);
@@ -84,7 +84,7 @@ pub(crate) fn number(found: Verb<c_int>) -> c_int {
     })
 }
 
-/// A verb that returns zero, or −1 and errno.
+/// For a verb that returns zero, or −1 and errno.
 pub(crate) fn zero_or_minus_one(done: Verb) -> c_int {
     number(done.map(|()| 0))
 }

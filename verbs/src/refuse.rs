@@ -1,7 +1,7 @@
-//! What there is not: functions that stand for a verb and refuse it, whatever its parameters are.
+//! Functions for unsupported verbs: each refuses the call, whatever its parameters are.
 //!
-//! Each has the result that the verbs that go to it have when they fail. None says success. A caller of C's
-//! passes parameters to them; with the C calling convention of Linux, who does not look at them is not disturbed.
+//! Each returns the failure result of the verbs that it stands for, never success. A C caller
+//! passes parameters that the function does not have; Linux' C calling convention permits that.
 
 use crate::refusal::set_errno;
 use core::ffi::{c_int, c_void};
@@ -35,7 +35,7 @@ pub extern "C" fn minus_one() -> isize {
     -1
 }
 
-/// For a verb that returns how many there are, or whether there is something: none, no.
+/// For a verb that returns a count or a truth value: zero, that is, none or no.
 pub extern "C" fn zero() -> u64 {
     not_supported();
     0

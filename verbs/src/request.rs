@@ -1,15 +1,15 @@
-//! C's lists of requests, and what they have in common.
+//! C's lists of requests, and their common parts.
 
 use crate::abi::*;
 use mlx5::{ListError, PostError, ReceiveWr, Sge};
 
-/// C's list of SGEs: the same structure. A negative count is none.
+/// C's list of SGEs: the same structure. A negative count is treated as zero.
 ///
 /// # Safety
 /// As for [`entries`].
 #[inline(always)]
 pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `list` has `count` entries.
     unsafe { entries(list, usize::try_from(count).unwrap_or(0)) }
 }
 
@@ -23,7 +23,8 @@ pub(crate) unsafe fn entries<'a>(list: *const ibv_sge, count: usize) -> &'a [Sge
     if count == 0 {
         return &[];
     }
-    // SAFETY: by the contract; both structures have the same fields at the same offsets.
+    // SAFETY: the caller promises that `list` has `count` entries; both structures have the same
+    // fields at the same offsets.
     unsafe { std::slice::from_raw_parts(list.cast(), count) }
 }
 
@@ -60,8 +61,8 @@ pub(crate) struct Requests<W>(*mut W);
 
 impl<W> Requests<W> {
     /// # Safety
-    /// `list` is NULL or a request; so is what each of them names as the next. They are there as
-    /// long as the value is used.
+    /// `list` is NULL or a request, and so is the next entry that each of them names. They exist
+    /// while the value is used.
     pub(crate) unsafe fn of(list: *mut W) -> Self {
         Self(list)
     }
@@ -76,13 +77,14 @@ impl<W: Linked> Iterator for Requests<W> {
         if this.is_null() {
             return None;
         }
-        // SAFETY: by the contract of `of`.
+        // SAFETY: the caller of `of` promises that each entry of the list is a request, which
+        // exists while this value is used.
         self.0 = unsafe { &*this }.next();
         Some(this)
     }
 }
 
-/// Tells the caller which request was refused, and why.
+/// Reports to the caller which request was refused, and why.
 ///
 /// # Safety
 /// `list` as for [`Requests::of`]; `bad` is writable.
@@ -94,25 +96,25 @@ pub(crate) unsafe fn refused<W: Linked>(
     refused: ListError,
     errno: fn(PostError) -> c_int,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `list` is a list of requests and that `bad` is writable.
     unsafe { bad.write(Requests::of(list).nth(refused.index() as usize).unwrap_or(list)) };
     errno(refused.error())
 }
 
-/// The only request of a list, if it names one piece of memory.
+/// The only request of a list, if it has one SGE.
 ///
 /// # Safety
 /// As for [`Requests::of`].
 #[inline(always)]
 pub(crate) unsafe fn single_receive(list: *mut ibv_recv_wr) -> Option<(u64, Sge)> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `list` is NULL or a request, whose SGEs are readable.
     unsafe {
         let wr = list.as_ref()?;
         (wr.next.is_null() && wr.num_sge == 1).then(|| (wr.wr_id, *wr.sg_list.cast()))
     }
 }
 
-/// What is refused of a list of one request.
+/// The error for a list of one request.
 pub(crate) fn only(error: PostError) -> ListError {
     ListError::new(0, error)
 }
@@ -123,9 +125,11 @@ pub(crate) fn only(error: PostError) -> ListError {
 /// As for [`Requests::of`].
 #[inline(always)]
 pub(crate) unsafe fn receives<'a>(list: *mut ibv_recv_wr) -> impl Iterator<Item = ReceiveWr<'a>> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `list` is NULL or a list of requests, which exist while the
+    // iterator is used.
     unsafe { Requests::of(list) }.map(|wr| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that each entry of the list is a request, whose SGEs are
+        // readable.
         unsafe { ReceiveWr { wr_id: (*wr).wr_id, sges: sges((*wr).sg_list, (*wr).num_sge) } }
     })
 }

@@ -1,33 +1,33 @@
-//! Memory of queue pairs that were destroyed, for those that are created next.
+//! Memory of destroyed queue pairs, for the next ones.
 //!
-//! A queue pair is larger than what an allocator keeps at hand, and begins at a cache line: to allocate and
-//! free one took a third of the instructions that creating and destroying it takes.
+//! A queue pair is larger than an allocator's cached sizes, and starts at a cache line: allocating
+//! and freeing one took a third of the instructions that creating and destroying it takes.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// How many are kept.
+/// Number of blocks that are kept.
 const SPARES: usize = 4;
 
-/// Memory that nothing uses, from the allocator.
+/// Unused memory from the allocator.
 struct Block {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it is memory, which belongs to no thread.
+// SAFETY: the block owns its memory, which belongs to no thread.
 unsafe impl Send for Block {}
 
 impl Block {
     fn new(layout: Layout) -> Self {
-        // SAFETY: no object that is kept here is empty.
+        // SAFETY: the layout is not empty: `put` refuses types of size 0.
         let start = NonNull::new(unsafe { alloc(layout) });
         Self { start: start.unwrap_or_else(|| handle_alloc_error(layout)), layout }
     }
 
     fn free(self) {
-        // SAFETY: it is from the allocator, with this layout, and nothing uses it.
+        // SAFETY: the block is from the allocator, with this layout, and nothing uses it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
@@ -35,7 +35,8 @@ impl Block {
 /// The memory of the last few objects that were dropped.
 pub(crate) struct Spares(Mutex<Vec<Block>>);
 
-/// Not of a context: another thread may free that as soon as the last of its queue pairs was dropped.
+/// Not part of a context: another thread may free the context as soon as its last queue pair is
+/// dropped.
 pub(crate) static QUEUE_PAIRS: Spares = Spares::new();
 
 impl Spares {
@@ -43,7 +44,8 @@ impl Spares {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// The blocks, unless another thread is at them: in a forked child it may be so for ever.
+    /// Locks the blocks, unless another thread has the lock: in a forked child that may last
+    /// forever.
     fn blocks(&self) -> Option<MutexGuard<'_, Vec<Block>>> {
         match self.0.try_lock() {
             Ok(blocks) => Some(blocks),
@@ -52,7 +54,7 @@ impl Spares {
         }
     }
 
-    /// Puts an object into memory of its own.
+    /// Moves an object into its own memory.
     pub(crate) fn put<T>(&self, object: T) -> *mut T {
         const { assert!(size_of::<T>() != 0) };
         let layout = Layout::new::<T>();
@@ -72,7 +74,7 @@ impl Spares {
     /// # Safety
     /// It is from [`Spares::put`], and used no more.
     pub(crate) unsafe fn drop<T>(&self, object: *mut T) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `object` is from `put` and is used no more.
         let start = unsafe {
             object.drop_in_place();
             NonNull::new_unchecked(object.cast())
@@ -108,7 +110,7 @@ mod tests {
     fn an_object_takes_the_memory_of_one_like_it_that_is_gone() {
         let (spares, owner) = (Spares::new(), Rc::new(()));
         let former = spares.put(Large(Rc::clone(&owner), [1; 100]));
-        // SAFETY: each object is used until it is dropped.
+        // SAFETY: each object is used only until it is dropped.
         unsafe {
             spares.drop(former);
             assert_eq!((Rc::strong_count(&owner), kept(&spares)), (1, 1));
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(kept(&spares), SPARES);
     }
 
-    /// A child may have the lock as a thread of its parent left it.
+    /// In a child, the lock may be held as a thread of its parent left it.
     #[test]
     fn nobody_waits_for_the_lock() {
         let spares = Spares::new();

@@ -6,17 +6,17 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A waiter pauses so many times between two looks at most, as a power of two. With 6, sixteen threads that
-/// share a queue do half as much in all; with 10, not more.
+/// Maximum number of pauses between two checks of a waiter, as a power of two. With 6, sixteen
+/// threads that share a queue have half the throughput in total; 10 adds nothing.
 const LONGEST: u32 = 8;
-/// So many looks that find the lock taken, and the waiter gives up its core for once.
+/// Number of checks after which a waiter yields its core once.
 const PATIENCE: u32 = 16;
 
 /// A spin lock that a thread domain or `MLX5_SINGLE_THREADED` turns off.
 pub(crate) struct Spin {
-    /// The number of the thread that has it, or zero.
+    /// The number of the thread that holds the lock, or zero.
     holder: AtomicUsize,
-    /// Without it, the caller has promised that one thread at a time uses the queue.
+    /// False if the caller has promised that one thread at a time uses the queue.
     needed: bool,
 }
 
@@ -42,12 +42,12 @@ impl Spin {
         true
     }
 
-    /// Whether it keeps other threads out: a program may have said that there are none.
+    /// Whether it keeps other threads out; without one the program promised that there are none.
     pub(crate) fn is_needed(&self) -> bool {
         self.needed
     }
 
-    /// Whether this thread has the lock, from an earlier call.
+    /// Whether this thread took the lock in an earlier call.
     pub(crate) fn is_mine(&self) -> bool {
         self.holder.load(Relaxed) == this_thread()
     }
@@ -57,7 +57,8 @@ impl Spin {
     fn wait(&self) {
         let mut waits = 0_u32;
         loop {
-            // Reading leaves the line to the holder, and the longer the wait, the more rarely it is read.
+            // Reads leave the cache line with the holder, and become rarer the longer the wait
+            // lasts.
             while self.holder.load(Relaxed) != 0 {
                 for _ in 0..1_u32 << waits.min(LONGEST) {
                     std::hint::spin_loop();
@@ -76,7 +77,7 @@ impl Spin {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        // Also if it is not needed: that costs less than to ask.
+        // Even if the lock is not needed: the store costs less than a check.
         self.holder.store(0, Release);
     }
 
@@ -90,11 +91,12 @@ impl Spin {
     }
 }
 
-/// A number that this thread has, and no other that runs. It is not zero.
+/// A number that no other running thread has. It is not zero.
 #[inline(always)]
 pub(crate) fn this_thread() -> usize {
     let number: usize;
-    // SAFETY: reads where the thread's own memory is, which stays as long as the thread runs.
+    // SAFETY: it only reads the address of the thread's own memory, which stays the same as long as
+    // the thread runs.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) number, options(nostack, preserves_flags, readonly));

@@ -1,9 +1,9 @@
-//! What numbers of the ABI are called, in words. Programs print them, so they are those of C's library.
+//! Names of the ABI's numbers. Programs print them, so they equal those of C's library.
 
 use crate::abi::*;
 use core::ffi::CStr;
 
-/// Functions from a number to its name; a number without one is unknown.
+/// Functions from a number to its name; a number without a name is unknown.
 macro_rules! texts {
     ($($(#[$doc:meta])* $function:ident ($ty:ty) { $($number:ident $text:literal)* })*) => {
         $(

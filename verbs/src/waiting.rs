@@ -1,16 +1,17 @@
-//! What a thread that waits for an event finds again afterwards.
+//! State that a thread finds again after it waited for an event.
 //!
-//! While it waits it has numbers of the library's, and nothing else: another thread may destroy what it waits
-//! at, and it may be cancelled there (`pthread_cancel`). Then nothing is dropped on the way, as no panic
-//! unwinds here, so what it owned would never go: neither memory nor descriptors.
+//! While it waits it holds only numbers: another thread may destroy the object that it waits on,
+//! and it may be cancelled there (`pthread_cancel`). Cancelling drops nothing on the way, because
+//! no panic unwinds here, so memory or descriptors that it owned would leak.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A place for a value, which others get in turn. It is never freed, so that who has only its number may look.
+/// A place for a value, reused by later values. It is never freed, so a thread that has only its
+/// number may read it.
 struct Place<T>(Mutex<Turn<T>>);
 
 struct Turn<T> {
-    /// Which value of this place it is.
+    /// Number of the value in this place.
     number: u64,
     value: Option<Arc<T>>,
 }
@@ -21,7 +22,7 @@ impl<T> Place<T> {
     }
 }
 
-/// The places without a value, of which there are as many as there were values at once.
+/// The places without a value; there are as many places as there were values at once.
 pub(crate) struct Places<T: 'static>(Mutex<Vec<&'static Place<T>>>);
 
 impl<T> Places<T> {
@@ -33,7 +34,7 @@ impl<T> Places<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a value to who waits, until what is returned is dropped.
+    /// Shows a value to waiting threads, until the result is dropped.
     pub(crate) fn show(&'static self, value: T) -> Shown<T> {
         let free = self.lock().pop();
         let place = free.unwrap_or_else(|| {
@@ -45,14 +46,14 @@ impl<T> Places<T> {
     }
 }
 
-/// A value that those who wait find. Dropping it hides it from them.
+/// A value that waiting threads find. Dropping it hides it from them.
 pub(crate) struct Shown<T: 'static> {
     places: &'static Places<T>,
     waited: Waited<T>,
 }
 
 impl<T> Shown<T> {
-    /// The number by which it is found.
+    /// The number under which the value is found.
     pub(crate) fn waited(&self) -> Waited<T> {
         self.waited
     }
@@ -70,7 +71,7 @@ impl<T> Drop for Shown<T> {
     }
 }
 
-/// The number of a value: to forget it, as a thread does that is cancelled, leaves nothing behind.
+/// The number of a value. A cancelled thread forgets it, which leaks nothing.
 pub(crate) struct Waited<T: 'static> {
     place: &'static Place<T>,
     number: u64,
@@ -85,7 +86,7 @@ impl<T> Clone for Waited<T> {
 impl<T> Copy for Waited<T> {}
 
 impl<T> Waited<T> {
-    /// The value, unless it is gone.
+    /// Returns the value, unless it was dropped.
     pub(crate) fn find(self) -> Option<Arc<T>> {
         let turn = self.place.lock();
         if turn.number == self.number { turn.value.clone() } else { None }
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(two.find().as_deref(), Some(&"second"));
         drop(first);
         assert!(one.find().is_none());
-        // The place is used again, and who had the number of the former value does not find the new one.
+        // The place is reused, and the number of the former value does not find the new one.
         let third = PLACES.show("third");
         assert!(std::ptr::eq(third.waited().place, one.place));
         assert!(one.find().is_none());

@@ -20,12 +20,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A receive work queue.
 #[repr(C)]
 pub(crate) struct WqObject {
-    /// Written by who acknowledges events, and by who changes the state.
+    /// Written by threads that acknowledge events or change the state.
     c: UnsafeCell<ibv_wq>,
-    /// Of the requests.
+    /// The lock of the requests.
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<WorkQueue>>,
-    /// Held while the state changes: the other lock is not, as posting threads spin on it.
+    /// Held while the state changes: the other lock is not, because posting threads spin on it.
     control: Mutex<WorkQueueTarget>,
 }
 
@@ -34,7 +34,8 @@ impl WqObject {
     /// `wq` is a work queue that was not destroyed.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(wq: *mut ibv_wq) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `wq` is a work queue that was not destroyed: it is the
+        // first field of an object of this type.
         unsafe { &*wq.cast() }
     }
 
@@ -53,28 +54,29 @@ impl WqObject {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the completions from before a reset, as the queue becomes ready.
+    /// Removes the completions from before a reset, when the queue becomes ready.
     ///
     /// # Safety
     /// The completion queue exists.
     unsafe fn purge(&self) -> Verb {
-        // No lock of the work queue is held: a thread that polls in steps has that of the completion queue,
-        // and may post or change the state meanwhile.
+        // The work queue's locks are not held: a thread that polls in steps has the lock of the
+        // completion queue, and may post or change the state meanwhile.
         let target = self.target();
         if target.state() == WqState::Reset {
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises that the completion queue exists.
             unsafe { CqObject::of((*self.c.get()).cq) }.with_mut(|cq| target.purge(cq))?;
         }
         Ok(())
     }
 
-    /// The queue is in this state now, whose change holds the lock.
+    /// Publishes the state. The caller, which changes it, holds the lock.
     fn set_state(&self, state: WqState) {
         // SAFETY: the field is valid. Programs only read it.
         unsafe { (&raw mut (*self.c.get()).state).write_volatile(state.raw()) };
     }
 
-    /// Runs `change`, which brings the queue to a state by a firmware command, and notes the state.
+    /// Runs `change`, which brings the queue to a state by a firmware command, and records the
+    /// state.
     ///
     /// # Safety
     /// The completion queue exists.
@@ -84,7 +86,7 @@ impl WqObject {
         change: impl FnOnce() -> Verb,
     ) -> Verb {
         if to == Some(WqState::Ready) {
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises that the completion queue exists.
             unsafe { self.purge() }?;
         }
         let control = self.control();
@@ -98,7 +100,7 @@ impl WqObject {
         Ok(())
     }
 
-    /// The parts of the queue in memory.
+    /// Returns the parts of the queue in memory.
     pub(crate) fn raw_parts(&self) -> Verb<RawWorkQueue> {
         Ok(self.with(|queue| {
             let parts = queue.raw_parts()?;
@@ -108,8 +110,8 @@ impl WqObject {
     }
 }
 
-/// Makes a work queue. If packets share its requests, `striding` has the bytes of a stride and the strides of
-/// a request.
+/// Makes a work queue. If packets share its requests, `striding` has the bytes of a stride and the
+/// strides of a request.
 ///
 /// # Safety
 /// As for [`create_wq`].
@@ -118,7 +120,7 @@ pub(crate) unsafe fn make(
     init: *mut ibv_wq_init_attr,
     striding: Option<(u32, u32)>,
 ) -> Verb<*mut ibv_wq> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `init` is readable with writable sizes.
     let wanted = unsafe { &mut *init };
     if wanted.wq_type != IBV_WQT_RQ
         || wanted.comp_mask >= IBV_WQ_INIT_ATTR_RESERVED
@@ -131,9 +133,10 @@ pub(crate) unsafe fn make(
     let has_flags = wanted.comp_mask & IBV_WQ_INIT_ATTR_FLAGS != 0;
     let flags = if has_flags { wanted.create_flags } else { 0 };
     let flags = WqFlags::from_bits(flags).ok_or(Refusal::NOT_SUPPORTED)?;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that the domain exists.
     let (this, pd) = unsafe { (ContextObject::of(context), PdObject::of(wanted.pd)) };
-    // SAFETY: by the contract. No lock is held while the program's functions are called.
+    // SAFETY: the caller promises that the completion queue exists. No lock is held while the
+    // program's functions are called.
     let cq = unsafe { CqObject::of(wanted.cq) }.target();
     let allocator = pd.allocator(Purpose::ReceiveWorkQueue).or_else(|| this.dv.allocator());
     let builder = pd
@@ -181,7 +184,7 @@ pub(crate) unsafe fn make(
     Ok(made)
 }
 
-/// The operation behind `ibv_create_wq`.
+/// The operation of `ibv_create_wq`.
 ///
 /// # Safety
 /// `context` is open; `init` is readable, its sizes are writable; what it names exists.
@@ -189,11 +192,12 @@ pub unsafe extern "C" fn create_wq(
     context: *mut ibv_context,
     init: *mut ibv_wq_init_attr,
 ) -> *mut ibv_wq {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `init` is readable with writable
+    // sizes, and that its objects exist.
     object(unsafe { make(context, init, None) })
 }
 
-/// Whether `attr` has tags stripped, if it says so.
+/// Whether `attr` turns the stripping of tags on or off, if it changes it.
 fn strips(attr: &ibv_wq_attr) -> Verb<Option<bool>> {
     const KNOWN: u32 = IBV_WQ_FLAGS_RESERVED - 1;
     const REFUSED: u32 = !KNOWN | IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
@@ -203,13 +207,14 @@ fn strips(attr: &ibv_wq_attr) -> Verb<Option<bool>> {
     if attr.flags_mask & REFUSED != 0 {
         return Err(Refusal::NOT_SUPPORTED);
     }
-    // The kernel passes over the others.
+    // The kernel ignores the others.
     let changed = attr.flags_mask & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0;
     Ok(changed.then_some(attr.flags & IBV_WQ_FLAGS_CVLAN_STRIPPING != 0))
 }
 
 unsafe fn modify(wq: *mut ibv_wq, attr: &ibv_wq_attr) -> Verb {
-    // SAFETY: by the contract of `modify_wq`.
+    // SAFETY: the caller of `modify_wq` promises that `wq` was not destroyed and that `attr` is
+    // readable.
     let this = unsafe { WqObject::of(wq) };
     let has = |bit: c_uint| attr.attr_mask & bit != 0;
     if attr.attr_mask == 0 || attr.attr_mask >= IBV_WQ_ATTR_RESERVED {
@@ -242,25 +247,26 @@ unsafe fn modify(wq: *mut ibv_wq, attr: &ibv_wq_attr) -> Verb {
     Ok(())
 }
 
-/// The operation behind `ibv_modify_wq`.
+/// The operation of `ibv_modify_wq`.
 ///
 /// # Safety
 /// `wq` was not destroyed, `attr` is readable.
 pub unsafe extern "C" fn modify_wq(wq: *mut ibv_wq, attr: *mut ibv_wq_attr) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wq` was not destroyed and that `attr` is readable.
     status(unsafe { modify(wq, &*attr) })
 }
 
-/// The operation behind `ibv_destroy_wq`: EBUSY as long as a table has it; waits until its events are
+/// The operation of `ibv_destroy_wq`: EBUSY while a table has it; waits until its events are
 /// acknowledged.
 ///
 /// # Safety
 /// `wq` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
     let this: *mut WqObject = wq.cast();
-    // SAFETY: by the contract. Other threads may post to a queue that is in use, and until they have
-    // acknowledged its events also to one that is not: so its memory goes last. After its kernel object is
-    // gone no event of it is told any more, so the count that is waited for is final.
+    // SAFETY: the caller promises that `wq` was not destroyed, and uses it no more if the call
+    // succeeds. Other threads may post to a queue in use, and acknowledge events of one that is
+    // not: so its memory is freed last. After its kernel object is destroyed no event of it is
+    // returned, so the count that this waits for is final.
     status(unsafe {
         let context = ContextObject::of((*wq).context);
         let target = (*this).target();
@@ -279,7 +285,7 @@ pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
     })
 }
 
-/// The operation behind `ibv_post_wq_recv`.
+/// The operation of `ibv_post_wq_recv`.
 ///
 /// # Safety
 /// `wq` was not destroyed; `wr` is a list of requests; `bad_wr` is writable.
@@ -288,17 +294,18 @@ pub unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wq` was not destroyed and that `wr` is a list of requests.
     let this = unsafe { WqObject::of(wq) };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wr` is a list of requests.
     let posted = this.with(|queue| match unsafe { single_receive(wr) } {
         Some((wr_id, sge)) => queue.recv(wr_id, sge).map_err(only),
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is a list of requests.
         None => queue.post_recv_iter(unsafe { receives(wr) }).map(drop),
     });
     match posted {
         Ok(()) => 0,
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is a list of requests and that `bad_wr` is
+        // writable.
         Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }
@@ -311,17 +318,18 @@ pub(crate) struct TableObject {
 }
 
 impl TableObject {
-    /// The table.
+    /// Returns the table.
     ///
     /// # Safety
     /// `table` was not destroyed.
     pub(crate) unsafe fn table(table: *mut ibv_rwq_ind_table) -> IndirectionTable {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `table` was not destroyed: it is the first field of an
+        // object of this type.
         unsafe { IndirectionTable::clone(&*(*table.cast::<Self>()).table.get()) }
     }
 }
 
-/// The largest table that is looked at; the device has less.
+/// The largest table that is read; the device supports less.
 const MAX_LOG_TABLE: u32 = 24;
 
 unsafe fn make_table(
@@ -331,7 +339,8 @@ unsafe fn make_table(
     if init.comp_mask != 0 || init.log_ind_tbl_size > MAX_LOG_TABLE {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract of `create_rwq_ind_table`, there are as many work queues.
+    // SAFETY: the caller of `create_rwq_ind_table` promises that `init` has as many work queues as
+    // it says, which exist.
     let table = unsafe {
         let entries = std::slice::from_raw_parts(init.ind_tbl, 1 << init.log_ind_tbl_size);
         let targets = entries.iter().map(|wq| WqObject::of(*wq).target());
@@ -346,7 +355,7 @@ unsafe fn make_table(
     Ok(boxed(TableObject { c, table: UnsafeCell::new(ManuallyDrop::new(table)) }))
 }
 
-/// The operation behind `ibv_create_rwq_ind_table`.
+/// The operation of `ibv_create_rwq_ind_table`.
 ///
 /// # Safety
 /// `context` is open; `init` is readable, and has as many work queues as it says, which exist.
@@ -354,16 +363,18 @@ pub unsafe extern "C" fn create_rwq_ind_table(
     context: *mut ibv_context,
     init: *mut ibv_rwq_ind_table_init_attr,
 ) -> *mut ibv_rwq_ind_table {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `init` is readable, and has as
+    // many work queues as it says, which exist.
     object(unsafe { make_table(context, &*init) })
 }
 
-/// The operation behind `ibv_destroy_rwq_ind_table`: EBUSY as long as a queue pair has it.
+/// The operation of `ibv_destroy_rwq_ind_table`: EBUSY while a queue pair has it.
 ///
 /// # Safety
 /// `table` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_rwq_ind_table(table: *mut ibv_rwq_ind_table) -> c_int {
     let this: *mut TableObject = table.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `table` was not destroyed, and no longer uses it if the call
+    // succeeds.
     status(unsafe { destroy(this, (*this).table.get(), IndirectionTable::destroy) })
 }

@@ -1,4 +1,5 @@
-//! Functions that need no device, beside those of rdma-core's library, where that is installed.
+//! Compares functions that need no device with those of rdma-core's library, where that is
+//! installed.
 
 use mlx5_verbs::abi::*;
 use mlx5_verbs::{ece, fork, from_kernel, rates, sysfs, texts};
@@ -7,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::mem::{MaybeUninit, size_of, transmute_copy};
 
-/// Where distributions have the library.
+/// The library's paths in distributions.
 const PATHS: [&CStr; 3] = [
     c"/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
     c"/usr/lib/aarch64-linux-gnu/libibverbs.so.1",
@@ -17,14 +18,14 @@ const PATHS: [&CStr; 3] = [
 /// Functions that release 44 of the library does not have.
 const NEWER: [&CStr; 1] = [c"ibv_wr_opcode_str"];
 
-/// C's function of a name; nothing, and a line that says so, where the library is not installed, or is older
-/// than the function. With `MLX5_NEED_C` the library must be there.
+/// C's function of a name. Returns nothing, and prints why, if the library is not installed or is
+/// older than the function. With `MLX5_NEED_C` the library must exist.
 ///
 /// # Safety
 /// `F` is the type of a pointer to that function.
 unsafe fn c<F: Copy>(name: &CStr) -> Option<F> {
     let open = |path: &&CStr| {
-        // SAFETY: the library's constructors have no demands.
+        // SAFETY: the library's constructors have no precondition.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         (!library.is_null()).then_some(library)
     };
@@ -41,16 +42,17 @@ unsafe fn c<F: Copy>(name: &CStr) -> Option<F> {
         return None;
     }
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
-    // SAFETY: by the contract; a pointer to a function is as large as one to data.
+    // SAFETY: the caller promises that `F` is the function's type; a pointer to a function is as
+    // large as one to data.
     Some(unsafe { transmute_copy(&function) })
 }
 
 fn said(text: *const c_char) -> Option<String> {
-    // SAFETY: the texts are constants. C's tables have holes.
+    // SAFETY: the texts are constants. C's tables have NULL entries.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().expect("a text").to_owned())
 }
 
-/// Compares the texts of all numbers about which C's library has one.
+/// Compares the texts of all numbers for which C's library has one.
 fn same_texts(name: &CStr, ours: impl Fn(c_uint) -> *const c_char, newer: &[c_uint]) {
     // SAFETY: the functions of these names take an enumeration.
     let c: Option<extern "C" fn(c_uint) -> *const c_char> = unsafe { c(name) };
@@ -58,7 +60,7 @@ fn same_texts(name: &CStr, ours: impl Fn(c_uint) -> *const c_char, newer: &[c_ui
     for number in (0..64).chain([u32::MAX, u32::MAX / 2]) {
         let (theirs, ours) = (said(c(number)), said(ours(number)).expect("a text"));
         match theirs.as_deref() {
-            // C's table has a hole, or this number is of a release after C's.
+            // C's table has no entry, or this number is newer than C's release.
             None => assert_eq!(ours, "unknown", "{name:?} {number}"),
             Some("unknown") if newer.contains(&number) => assert_ne!(ours, "unknown"),
             Some(theirs) => assert_eq!(ours, theirs, "{name:?} {number}"),
@@ -97,7 +99,7 @@ fn every_rate_is_the_one_that_c_says() {
     same(c"mbps_to_ibv_rate", &|mbps| rates::mbps_to_rate(mbps) as c_int, &mut (-2..1_300_000));
 }
 
-/// Copies random bytes by C's function and by ours, over the same bytes, and compares all.
+/// Copies random bytes by C's function and by ours, over the same bytes, and compares the results.
 fn same_copy<To, From>(
     name: &CStr,
     ours: unsafe extern "C" fn(*mut To, *const From),
@@ -108,11 +110,11 @@ fn same_copy<To, From>(
     let Some(c) = c else { return };
     for _ in 0..100 {
         let mut from = MaybeUninit::<From>::uninit();
-        // SAFETY: the bytes of the structure, which has numbers only.
+        // SAFETY: the bytes are those of the structure, which consists of numbers.
         unsafe { fill(from.as_mut_ptr().cast(), size_of::<From>(), &mut *random) };
         let [first, second] = [c, ours].map(|copy| {
             let mut to = MaybeUninit::<To>::uninit();
-            // SAFETY: as above; both structures are valid.
+            // SAFETY: the function of this name takes these structures, and both are valid.
             unsafe {
                 to.as_mut_ptr().cast::<u8>().write_bytes(0xa5, size_of::<To>());
                 copy(to.as_mut_ptr(), from.as_ptr());
@@ -125,7 +127,7 @@ fn same_copy<To, From>(
 
 unsafe fn fill(place: *mut u8, length: usize, random: &mut impl FnMut() -> u8) {
     for at in 0..length {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises that the bytes from `place` on are writable.
         unsafe { place.add(at).write(random()) };
     }
 }
@@ -148,7 +150,7 @@ fn attributes_of_the_kernel_are_copied_as_c_copies_them() {
 #[test]
 fn a_file_of_sysfs_is_read_as_c_reads_it() {
     type Read = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int;
-    // SAFETY: this is its type.
+    // SAFETY: `Read` is the function's type.
     let Some(theirs) = (unsafe { c::<Read>(c"ibv_read_sysfs_file") }) else { return };
     let folder = env::temp_dir().join(format!("mlx5-sysfs-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
@@ -179,7 +181,7 @@ fn a_file_of_sysfs_is_read_as_c_reads_it() {
             assert!(ours.1[size..].iter().all(|&byte| byte == 0x5a), "{text:?} into {size} bytes");
         }
     }
-    // SAFETY: texts.
+    // SAFETY: both are texts, and no byte is written to a buffer of size 0.
     let absent = unsafe {
         sysfs::read_sysfs_file(name.as_ptr(), c"absent".as_ptr(), std::ptr::null_mut(), 0)
     };
@@ -190,7 +192,7 @@ fn a_file_of_sysfs_is_read_as_c_reads_it() {
 
 #[test]
 fn sysfs_is_where_c_has_it() {
-    // SAFETY: this is its type.
+    // SAFETY: this is the function's type.
     let theirs: Option<extern "C" fn() -> *const c_char> = unsafe { c(c"ibv_get_sysfs_path") };
     let Some(theirs) = theirs else { return };
     assert_eq!(said(sysfs::get_sysfs_path()), said(theirs()));
@@ -198,7 +200,7 @@ fn sysfs_is_where_c_has_it() {
 
 #[test]
 fn whether_the_kernel_copies_pages_for_children_is_what_c_says() {
-    // SAFETY: this is its type.
+    // SAFETY: this is the function's type.
     let theirs: Option<extern "C" fn() -> c_uint> = unsafe { c(c"ibv_is_fork_initialized") };
     let Some(theirs) = theirs else { return };
     let needless = |status| status == IBV_FORK_UNNEEDED;
@@ -208,7 +210,7 @@ fn whether_the_kernel_copies_pages_for_children_is_what_c_says() {
 #[test]
 fn no_option_of_connection_establishment_is_taken_and_none_is_offered() {
     let mut given = ibv_ece { vendor_id: 1, options: 2, comp_mask: 3 };
-    // SAFETY: the queue pair is not looked at.
+    // SAFETY: the function does not read the queue pair.
     let answer = unsafe { ece::query_ece(std::ptr::null_mut(), &mut given) };
     assert_eq!((answer, given.vendor_id, given.options, given.comp_mask), (0, 0x15b3, 0, 0));
     for (vendor_id, comp_mask, expected) in [
@@ -218,7 +220,7 @@ fn no_option_of_connection_establishment_is_taken_and_none_is_offered() {
         (0x15b3, 1, libc::EINVAL),
     ] {
         let mut offered = ibv_ece { vendor_id, options: 0xf0, comp_mask };
-        // SAFETY: as above.
+        // SAFETY: the function does not read the queue pair.
         let answer = unsafe { ece::set_ece(std::ptr::null_mut(), &mut offered) };
         assert_eq!(answer, expected, "vendor {vendor_id:#x}, mask {comp_mask}");
     }

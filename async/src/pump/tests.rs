@@ -1,4 +1,4 @@
-//! The order in which the pump looks, arms and sleeps.
+//! The order in which the pump polls, arms and sleeps.
 
 use std::future::Future;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A queue pair that is connected to itself, on a device that moves when it is told.
+    /// A queue pair that is connected to itself, on a device that runs only when the test steps it.
     fn new() -> Self {
         let simulator = Simulator::new(SimConfig::new().step(true));
         let context = mlx5::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
@@ -40,7 +40,7 @@ impl Rig {
         Self { simulator, pd, hub, pump, qp, memory }
     }
 
-    /// Something that completes when the device moves.
+    /// Posts requests that complete when the device runs.
     fn message(&self) {
         self.qp.try_post_recv((), Sge::default()).unwrap();
         let sge = self.memory.sge(..0).unwrap();
@@ -70,7 +70,7 @@ fn what_completes_between_the_last_look_and_arming_does_not_let_the_pump_sleep()
     assert!(rig.pump.turn().unwrap() > 0);
     rig.take();
 
-    // And what completes after arming makes the descriptor readable.
+    // A completion after arming makes the descriptor readable.
     for _ in 0..3 {
         while rig.pump.step().unwrap() == Step::Again {}
         assert!(!rig.readable(), "the events were taken");
@@ -93,7 +93,7 @@ fn events_of_the_device_are_read_although_there_is_always_something_that_has_com
         let cx = &mut Context::from_waker(Waker::noop());
         std::pin::pin!(events.next()).poll(cx)
     };
-    // What the sleep was for is read at once.
+    // The event that ended the sleep is read at once.
     rig.message();
     rig.simulator.run_until_idle();
     assert_eq!(rig.pump.step().unwrap(), Step::Again);
@@ -144,7 +144,7 @@ fn a_pump_that_always_finds_something_lets_queue_pairs_with_a_shared_receive_que
         assert_eq!(rig.pump.step().unwrap(), Step::Again);
         count(&rig) < before
     });
-    // By then it has found as many completions as the completion queue holds.
+    // By then the pump has polled as many completions as the completion queue holds.
     assert!(turns.is_some_and(|turns| turns >= 16), "{turns:?}");
 }
 
@@ -159,7 +159,7 @@ fn a_queue_pair_that_comes_to_be_drained_during_another_drain_is_drained_without
     let count = |rig: &Rig| rig.simulator.object_counts(0).qps;
     let before = count(&rig);
     while rig.pump.step().unwrap() == Step::Again {}
-    // The first drain goes on for as long as something has completed.
+    // The first drain lasts as long as there are completions.
     let step = |rig: &mut Rig| {
         rig.take();
         rig.message();
@@ -173,7 +173,7 @@ fn a_queue_pair_that_comes_to_be_drained_during_another_drain_is_drained_without
         step(&mut rig);
     }
     assert!(rig.pump.draining.is_some() && rig.pump.registry.has_draining());
-    // The next step takes the nudge for the second one, and finds that the first one is drained.
+    // The next step consumes the nudge for the second one, and completes the first drain.
     while rig.pump.step().unwrap() == Step::Again {}
     assert_eq!(count(&rig), before - 2, "the second one waits for a nudge");
 }

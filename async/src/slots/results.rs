@@ -8,7 +8,7 @@ use crate::error::Ended;
 use crate::wakes::{Place, Wakes, discard, remember};
 
 impl<K> Slots<K> {
-    /// The result of a request, once it has one.
+    /// Returns the result of a request, once it has one.
     pub(crate) fn poll_outcome(
         &self,
         cx: &Context<'_>,
@@ -27,7 +27,7 @@ impl<K> Slots<K> {
                 Poll::Ready(Ok(outcome))
             }
             (_, Some(end)) => {
-                // The device may still use what is kept.
+                // The device may still use the kept value.
                 slot.abandoned = true;
                 Poll::Ready(Err(end))
             }
@@ -40,7 +40,7 @@ impl<K> Slots<K> {
         }
     }
 
-    /// The future of a request is dropped. What is kept stays until the request has completed.
+    /// The future of a request is dropped. The kept value stays until the request has completed.
     pub(crate) fn abandon(&self, number: u32) {
         let mut table = self.table();
         let slot = &mut table.slots[number as usize];
@@ -61,14 +61,14 @@ impl<K> Slots<K> {
         drop(keep);
     }
 
-    /// A stream begins: of one queue pair, or of those that have none of their own.
+    /// Adds a stream: of one queue pair, or of those without a stream.
     pub(crate) fn enter_streams(&self, of: Option<u32>) {
         if let Some(qp_num) = of {
             self.table().ready_of.entry(qp_num).or_default().0 += 1;
         }
     }
 
-    /// The next result for a stream; `None` when the queue has ended and none is left.
+    /// Returns the next result for a stream; `None` when the queue has ended and no result is left.
     pub(crate) fn poll_ready(
         &self,
         cx: &Context<'_>,
@@ -91,7 +91,7 @@ impl<K> Slots<K> {
         Poll::Pending
     }
 
-    /// The next result for a stream, if there is one.
+    /// Returns the next result for a stream, if there is one.
     pub(crate) fn next_ready(&self, of: Option<u32>) -> Option<Outcome<K>> {
         let mut wakes = Wakes::default();
         let outcome = self.table().next_ready(of, &mut wakes);
@@ -99,7 +99,7 @@ impl<K> Slots<K> {
         outcome
     }
 
-    /// A stream is dropped. What the last one of a queue pair has not taken, the others get.
+    /// Removes a stream. If it was the last one of a queue pair, the other streams get its results.
     pub(crate) fn leave_streams(&self, of: Option<u32>, place: &mut Place) {
         let mut wakes = Wakes::default();
         let mut guard = self.table();
@@ -124,7 +124,7 @@ impl<K> Slots<K> {
         wakes.wake();
     }
 
-    /// Ready when no request is with the device.
+    /// Ready when the device has no request.
     pub(crate) fn poll_idle(&self, cx: &Context<'_>, place: &mut Place) -> Poll<Result<(), Ended>> {
         let mut table = self.table();
         if table.is_idle() {
@@ -139,13 +139,13 @@ impl<K> Slots<K> {
         Poll::Pending
     }
 
-    /// Waits no more for [`Slots::poll_idle`].
+    /// Stops waiting for [`Slots::poll_idle`].
     pub(crate) fn leave_idle(&self, place: &mut Place) {
         let left = self.table().idle.leave(place);
         discard(left);
     }
 
-    /// The queue is over only after [`Slots::note_drained`].
+    /// Marks the queue as not over before [`Slots::note_drained`].
     pub(crate) fn need_drain(&self) {
         self.table().is_undrained = true;
     }

@@ -1,4 +1,4 @@
-//! Each transition is one critical section, so all orders of whole calls are all orders there are:
+//! Each transition is one critical section, so the orders of whole calls are all possible orders:
 //! these tests run them all.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{Ended, Full};
 use crate::wakes::{Place, Wakes};
 use mlx5::OwnedCompletion;
 
-/// A task: knows how often it was woken.
+/// A task that counts its wake-ups.
 #[derive(Default)]
 struct Task(AtomicUsize);
 
@@ -20,7 +20,7 @@ impl Wake for Task {
     }
 }
 
-/// What is kept: tells when it is dropped.
+/// A kept value that counts its drops.
 #[derive(Debug)]
 struct Kept(Arc<AtomicUsize>);
 
@@ -30,7 +30,7 @@ impl Drop for Kept {
     }
 }
 
-/// Every order of the steps of several actors, each of whose own steps keep their order.
+/// Every interleaving of the steps of several actors.
 fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     if steps.iter().all(|left| *left == 0) {
         return vec![Vec::new()];
@@ -47,7 +47,7 @@ fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// A task that polls when it was woken, or has not polled yet.
+/// A task that polls first and after each wake-up.
 struct Polling<R> {
     task: Arc<Task>,
     seen: Option<usize>,
@@ -102,7 +102,7 @@ fn a_completion_wakes_its_future_in_any_order() {
                 _ => done(&slots, number),
             }
         }
-        // Once more, if it was woken.
+        // Poll once more, if it was woken.
         future.poll(|cx| slots.poll_outcome(cx, number));
         let outcome = future.result.unwrap_or_else(|| panic!("nobody woke it: {order:?}"));
         assert_eq!(kept(outcome.unwrap()), "mine", "{order:?}");
@@ -169,7 +169,7 @@ fn a_dropped_future_keeps_its_room_and_what_it_keeps_until_the_request_has_compl
 
 #[test]
 fn a_turn_that_is_not_used_is_passed_on() {
-    // Two wait for the one slot; the first gives up at any moment.
+    // Two tasks wait for one slot; the first gives up at any moment.
     for order in orders(&[1, 1, 2]) {
         let slots = Slots::new(1);
         let number = slots.try_take(ONE, &mut Some(0)).unwrap();
@@ -245,7 +245,7 @@ fn tasks_that_are_woken_and_never_poll_again_are_passed_once_the_queue_is_idle()
         after.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some(())));
         let Some(Ok(number)) = after.result else { panic!("{leaked} leaked: it sleeps on") };
         assert_eq!(slots.try_take(ONE, &mut Some(())), Err(Full::Now));
-        // They stay passed.
+        // Later tasks keep passing them.
         done(&slots, number);
         assert!(slots.try_take(ONE, &mut Some(())).is_ok(), "{leaked} leaked");
     }
@@ -394,7 +394,7 @@ fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order
         assert_eq!(waiting.result, Some(Some(Full::Ended(lost))), "{order:?}");
         assert_eq!(stream.result, Some(true), "{order:?}");
         assert_eq!(idle.result, Some(Some(lost)), "{order:?}");
-        // The device may still use it.
+        // The device may still use the kept value.
         assert_eq!(drops.load(SeqCst), 0, "{order:?}");
         drop(slots);
         assert_eq!(drops.load(SeqCst), 2, "{order:?}");
@@ -416,7 +416,7 @@ fn the_parts_of_a_batch_take_room_and_its_first_error_is_told_once() {
     part(false, true);
     future.poll(|cx| slots.poll_outcome(cx, number));
     assert!(future.result.is_none(), "parts of it are still with the device");
-    // A success behind a failure cannot be, and would not hide it.
+    // A success after a failure cannot happen, and would not hide it.
     part(true, false);
     wakes.wake();
     future.poll(|cx| slots.poll_outcome(cx, number));
@@ -435,7 +435,7 @@ fn the_parts_of_a_batch_take_room_and_its_first_error_is_told_once() {
     );
 }
 
-/// Its drop uses the queue that called it.
+/// Its drop uses the queue that dropped it.
 struct Reentrant(Arc<Slots<Reentrant>>);
 
 impl Drop for Reentrant {
@@ -526,7 +526,7 @@ fn who_waits_no_more_is_forgotten() {
     let waker = Waker::from(Arc::clone(&task));
     let count = || Arc::strong_count(&task);
     let [mut stream, mut idle] = [Place::default(), Place::default()];
-    // As often as it likes, and by whatever waker.
+    // Any number of times, and with any waker.
     for _ in 0..10 {
         let other = Waker::from(Arc::new(Task::default()));
         for waker in [&other, &waker, &waker] {
@@ -563,7 +563,7 @@ fn the_waker_of_the_last_poll_is_the_one_that_is_called() {
     done(&slots, other);
     slots.abandon(number);
     assert_eq!(tasks[0].0.load(SeqCst), 0);
-    // Of the future, the stream, who waits for the end, and the line.
+    // Wakers of the future, the stream, the task that waits for the end, and the line.
     assert!(tasks[1].0.load(SeqCst) >= 4);
 }
 
@@ -584,7 +584,7 @@ fn a_waker_that_panics_takes_nothing_from_anybody() {
     let mut other = Polling::new();
     assert!(slots.poll_outcome(&Context::from_waker(&panicking), numbers[0]).is_pending());
     other.poll(|cx| slots.poll_outcome(cx, numbers[1]));
-    // One after the other in the line, the panicking one first.
+    // One after the other in the line, the one that panics first.
     let [mut first, mut second] = [Ticket::default(), Ticket::default()];
     let mut keep = Some("first");
     let poll = |ticket: &mut Ticket, keep: &mut _| {
@@ -603,14 +603,14 @@ fn a_waker_that_panics_takes_nothing_from_anybody() {
         let outcome = slots.poll_outcome(&Context::from_waker(Waker::noop()), number);
         assert!(outcome.is_ready(), "the result is there");
     }
-    // Each taking wakes the next in the line.
+    // Each result that is taken wakes the next in the line.
     for ticket in [&mut first, &mut second] {
         let Poll::Ready(Ok(number)) = poll(ticket, &mut Some("later")) else { panic!("no room") };
         done(&slots, number);
         slots.abandon(number);
     }
     assert!(slots.is_over());
-    // Those that a panic kept from being called are called when they are dropped.
+    // If a panic skipped wakers, their drop calls them.
     let task = Arc::new(Task::default());
     let mut wakes = Wakes::default();
     wakes.add(Some(panicking));
@@ -675,12 +675,12 @@ fn streams_of_one_queue_pair_take_its_results_and_leave_the_rest_to_the_others()
     };
     let woken = |stream: usize| tasks[stream].0.swap(0, SeqCst) > 0;
     [own, own, other].into_iter().for_each(|of| slots.enter_streams(of));
-    // Two of one queue pair, one of another, one of the rest.
+    // Two streams of one queue pair, one of another, one of the rest.
     for (stream, of) in [(0, own), (1, own), (2, other), (3, None)] {
         assert!(!poll(stream, of));
     }
     complete();
-    // The last one was idle, which all hear of.
+    // The last request completed, which wakes all.
     assert!(woken(0) && woken(1));
     let _ = [2, 3].map(woken);
     assert!(!poll(3, None) && !poll(2, other) && poll(1, own) && !poll(0, own));
@@ -688,15 +688,16 @@ fn streams_of_one_queue_pair_take_its_results_and_leave_the_rest_to_the_others()
     complete();
     let _ = [0, 1, 2, 3].map(woken);
     assert!(!poll(3, None));
-    // The first of two is dropped: nothing changes. With the second, the rest goes to the others.
+    // Dropping the first of two changes nothing. After the second, the remaining results go to the
+    // other streams.
     slots.leave_streams(own, &mut Place::default());
     assert!(!woken(3) && slots.next_ready(None).is_none());
     slots.leave_streams(own, &mut Place::default());
     assert!(woken(3) && slots.next_ready(None).is_some() && slots.next_ready(None).is_some());
-    // From now on as well.
+    // Later results go there as well.
     complete();
     assert!(slots.next_ready(other).is_none() && slots.next_ready(None).is_some());
-    // All hear of the end.
+    // The end wakes all.
     let mut wakes = Wakes::default();
     let mut place = Place::default();
     let waker = Waker::from(Arc::clone(&tasks[2]));
@@ -721,7 +722,7 @@ fn result_for_a_stream_has_its_place_until_it_is_read_and_one_for_a_future_has_n
         }
         waiting.poll(|cx| slots.poll_take(cx, &mut ticket, ONE, &mut Some("second")));
         let second = waiting.result.unwrap().unwrap();
-        // One that is never taken neither gets nor gives the result of another.
+        // A request that is never taken neither gets nor gives the result of another.
         assert_eq!(second != number, !has_place, "{want:?}");
         done(&slots, second);
         let mut own = Polling::new();

@@ -1,4 +1,4 @@
-//! How queue pairs, pumps and devices end: everything that waits hears of it.
+//! The ends of queue pairs, pumps and devices: each waiting task learns of them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use mlx5_uapi::wait::wait_readable;
 
 use crate::rig::{Flag, Queue, Rig, poll};
 
-/// How long a test waits for what must come.
+/// Time limit of a test's waits.
 const LIMIT: Duration = Duration::from_secs(60);
 const NONE: SendFlags = SendFlags::empty();
 
@@ -88,7 +88,7 @@ fn when_the_peer_dies_every_request_fails_and_every_task_hears_of_it() {
     let qp: Queue<u32> = rig.hub.adopt(here).unwrap();
     rig.block_on(qp.post_recv(0, Sge::default())).unwrap();
     let mut receives = qp.receives();
-    // The peer's queue pair is gone, and nobody says so.
+    // The peer's queue pair is destroyed, without any notice.
     drop(there);
     let to = rig.memory.remote(4096..).unwrap();
     let sge = rig.memory.sge(..8).unwrap();
@@ -109,7 +109,7 @@ fn a_shutdown_flushes_everything_and_ends_the_pump() {
     let requests: Vec<_> =
         pairs.iter().map(|qp| rig.block_on(qp.submit_recv(7, Sge::default())).unwrap()).collect();
     rig.hub.shutdown();
-    // Before the pump has heard of it, too: nobody would close the queue pair.
+    // This holds even before the pump notices: nothing would close the queue pair.
     let late = rig.hub.adopt::<_, u32>(rig.loopback()).unwrap_err();
     assert_eq!(late, NotAdded::Ended(Ended::Closed));
     for request in requests {
@@ -130,7 +130,7 @@ fn a_device_that_withholds_completions_ends_the_pump_after_its_limit_and_what_wa
     let own = Arc::new(rig.pd.allocate(64).unwrap());
     let sge = own.sge(..).unwrap();
     let mut receive = rig.block_on(qp.submit_recv(Arc::clone(&own), sge)).unwrap();
-    // Whose handles are gone, and which waits for its completions.
+    // A queue pair without handles that waits for its completions.
     let other: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
     rig.block_on(other.post_recv(Arc::clone(&own), sge)).unwrap();
     drop(other);
@@ -138,7 +138,7 @@ fn a_device_that_withholds_completions_ends_the_pump_after_its_limit_and_what_wa
     assert!(poll(&mut receive, &task).is_pending());
     let mut pump = rig.pump.take().unwrap().shutdown_timeout(Duration::from_millis(1));
     rig.hub.shutdown();
-    // The device does nothing. The descriptor says when the limit is over.
+    // The device does nothing. The descriptor becomes readable when the limit is over.
     let mut steps = 0..100;
     let error = loop {
         assert!(steps.next().is_some(), "it goes on after its limit");
@@ -273,7 +273,7 @@ fn a_completion_queue_that_fails_ends_the_pump_with_its_reason() {
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
     let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
     let mut request = qp.try_submit(1, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
-    // The opcode of no completion.
+    // No completion has this opcode.
     let corrupt = Fault::CorruptCqe { cqn: None, patch: vec![(63, 0xb0)] };
     rig.simulator.inject(0, corrupt);
     rig.simulator.run_until_idle();
@@ -312,7 +312,7 @@ fn several_streams_of_events_and_several_of_a_queue_all_end() {
         rig.settle();
         let event = AsyncEvent::PortError(1);
         assert_eq!(poll(&mut events[1], &tasks[1]), Poll::Ready(Some(event)));
-        // The other one was woken too, and waits again.
+        // The other task was woken too, and waits again.
         assert!(tasks[0].is_set() && poll(&mut events[0], &tasks[0]).is_pending());
         let fresh = Flag::new();
         assert!(poll(&mut events[0], &fresh).is_pending());
@@ -346,7 +346,7 @@ fn draining_a_hub_lets_every_send_be_done() {
     let submit = |qp: &Queue<u32>| qp.try_submit(7, NONE, |wr| wr.rdma_write(to).sge(sge));
     let requests: Vec<_> = queues.iter().map(|qp| submit(qp).unwrap()).collect();
     let receive = rig.block_on(queues[0].submit_recv(8, Sge::default())).unwrap();
-    // Given up and begun again.
+    // A drain that is dropped and started again.
     let hub = rig.hub.clone();
     assert!(poll(&mut Box::pin(hub.drain()), &Flag::new()).is_pending());
     rig.block_on(hub.drain()).unwrap();
@@ -366,7 +366,7 @@ fn what_somebody_posts_by_hand_completes_no_request_of_another_queue_pair() {
     let mut rig = Rig::stepped();
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
     let mut receive = rig.block_on(qp.submit_recv(1, Sge::default())).unwrap();
-    // The names of all requests that there may be.
+    // The names of all possible requests.
     let mut other = rig.loopback();
     for queue in 0..2_u64 {
         for slot in 0..4 {
@@ -386,7 +386,7 @@ fn leaked_futures_take_room_from_nobody_and_submit_does_not_wait_for_them() {
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
     let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
     let submit = |number| qp.try_submit(number, NONE, |wr| wr.rdma_write(to).sge(sge));
-    // Three times as many as the queue holds.
+    // Three times as many requests as the queue holds.
     for number in 0..48 {
         let request = rig.block_on(qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)));
         std::mem::forget(request.unwrap());
@@ -468,7 +468,7 @@ fn what_is_kept_for_a_result_that_nobody_takes_may_panic_when_the_pump_drops_it(
     for panics in [Some(Panicking), None] {
         panicking.try_post_recv((Arc::clone(&kept), panics), Sge::default()).unwrap();
     }
-    // They are flushed, for streams that nobody has.
+    // They are flushed, for streams that no task holds.
     drop(panicking);
     assert_eq!((rig.queue_pairs(), Arc::strong_count(&kept)), (before + 1, 3));
     rig.settle();
@@ -521,7 +521,7 @@ fn submit_futures_that_are_leaked_or_held_unpolled_in_the_line_keep_none_from_po
         for (request, number) in posted.into_iter().zip(0..) {
             assert_eq!(rig.block_on(request).unwrap().keep, number);
         }
-        // Those that are held come when they are polled.
+        // The futures that wait post when they are polled.
         for (waits, number) in held.into_iter().flatten().zip(16..) {
             let request = rig.block_on(waits).unwrap();
             assert_eq!(rig.block_on(request).unwrap().keep, number);

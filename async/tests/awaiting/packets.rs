@@ -1,5 +1,5 @@
-//! Raw packet queue pairs: the completion of a frame that is received has a rule's tag where others have
-//! the number of their queue pair.
+//! Raw packet queue pairs: the completion of a received frame has the tag of a rule where other
+//! completions have the number of their queue pair.
 
 use mlx5::flow::{Ethernet, FlowRule, Rule};
 use mlx5::transport::RawPacket;
@@ -10,14 +10,14 @@ use mlx5_sim::{PortConfig, SimConfig};
 use crate::rig::Rig;
 
 const NONE: SendFlags = SendFlags::empty();
-/// An address of a group, so that the device gives frames back.
+/// A group address, so that the device loops frames back.
 const GROUP: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa7];
 
 fn rig() -> Rig {
     Rig::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true))
 }
 
-/// A queue pair that receives what is sent to the group, with a tag.
+/// A queue pair that receives frames to the group, with a tag.
 fn station(rig: &Rig, tag: u32) -> (AsyncQueuePair<RawPacket, u32>, FlowRule) {
     let builder = rig.hub.create_qp::<RawPacket>(&rig.pd).max_send_wr(4).max_recv_wr(4);
     let mut qp = builder.self_loopback(false, true).build().unwrap();

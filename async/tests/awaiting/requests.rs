@@ -74,7 +74,7 @@ fn a_batch_is_one_future_and_one_completion() {
             wr.rdma_write(to).sge(memory.sge(at..at + 1).unwrap());
         });
         batch.await.unwrap().await.unwrap();
-        // All of its room is there again.
+        // All of its room is free again.
         for _ in 0..3 {
             let to = memory.remote(4096..).unwrap();
             let all = qp.submit_batch((), NONE, 16, |_, wr| {
@@ -148,7 +148,7 @@ fn a_full_queue_makes_tasks_wait_and_loses_none_of_them() {
     // It leaves the line before its turn: nothing is posted for it.
     drop(second);
     rig.settle();
-    // All has completed, but each result keeps its place until it is taken.
+    // All requests have completed, but each result keeps its place until it is taken.
     assert!(!task.is_set());
     let mut sends = qp.sends();
     assert_eq!(rig.block_on(sends.next()).unwrap().unwrap().keep, 0);
@@ -241,7 +241,7 @@ fn first_error_is_kept_where_its_request_was_dropped_and_is_part_of_later_errors
             assert!(refused.to_string().ends_with(&said), "{refused}");
         }
     }
-    // The handle that closes it has it, too.
+    // The handle that closes the queue pair has the error, too.
     let other = qp.clone();
     drop(rig.block_on(other.close()).unwrap());
     assert_eq!(qp.first_error(), Some(first));
@@ -257,7 +257,7 @@ fn first_error_is_none_of_a_queue_pair_that_was_closed_and_of_another_one() {
     let request = one.try_submit(1, NONE, |wr| wr.rdma_write(to).sge(sge)).unwrap();
     let failed = rig.block_on(request).unwrap_err();
     assert_eq!(failed.first, one.first_error());
-    // Its own text says it once.
+    // Its own text has the error once.
     assert!(failed.first.is_some() && !failed.to_string().contains("the first error"), "{failed}");
     let receive = rig.block_on(other.submit_recv(1, Sge::default())).unwrap();
     drop(rig.block_on(other.clone().close()).unwrap());

@@ -1,4 +1,5 @@
-//! A simulated device that moves only when it is told, and an executor that sees a lost wake.
+//! A simulated device that runs only when the test steps it, and an executor that detects a lost
+//! wake-up.
 
 use std::future::Future;
 use std::pin::pin;
@@ -28,7 +29,7 @@ pub(crate) const REMOTE: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
 impl Rig {
-    /// A device that moves only in [`Rig::settle`].
+    /// A device that runs only in [`Rig::settle`].
     pub(crate) fn stepped() -> Self {
         Self::new(SimConfig::new().step(true))
     }
@@ -80,7 +81,7 @@ impl Rig {
         }
     }
 
-    /// Lets the device and the pump do all that there is to do.
+    /// Runs the device and the pump until both are idle.
     pub(crate) fn settle(&mut self) {
         loop {
             let moved = self.simulator.run_until_idle() > 0;
@@ -102,8 +103,7 @@ impl Rig {
         }
     }
 
-    /// Runs a future. Panics if it sleeps although there is nothing left to be done: whoever should
-    /// have woken it has not.
+    /// Runs a future. Panics if it sleeps although device and pump are idle: a wake-up was lost.
     pub(crate) fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
         let awake = Arc::new(Flag(AtomicBool::new(true)));
@@ -118,7 +118,7 @@ impl Rig {
         }
     }
 
-    /// The objects that the device still has.
+    /// Number of queue pairs in the device.
     pub(crate) fn queue_pairs(&self) -> u64 {
         self.simulator.object_counts(0).qps as u64
     }

@@ -1,4 +1,4 @@
-//! Queue pairs that are not connected yet: whatever becomes of them, what was posted comes back.
+//! Queue pairs that are not connected yet: their posted requests come back in every case.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -12,10 +12,10 @@ use mlx5_async::{Ended, FailedBecause, RefusedBecause, Seat};
 
 use crate::rig::{Queue, Rig};
 
-/// The longest that a peer may take.
+/// Time limit of a peer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a receive keeps.
+/// The value that a receive keeps.
 type Keep = Arc<MemoryRegion>;
 
 /// A seat with a receive posted.
@@ -52,7 +52,7 @@ fn a_hub_that_is_shut_down_before_a_seat_is_adopted_flushes_it_and_ends() {
         let (mut seat, own) = seat(&rig);
         match lent {
             false => rig.hub.shutdown(),
-            // While it is being connected.
+            // The hub ends while it is being connected.
             true => seat
                 .lend(|qp| {
                     rig.hub.shutdown();
@@ -100,7 +100,7 @@ fn a_queue_pair_that_does_not_come_back_loses_its_requests_and_no_others() {
     }
 }
 
-/// Its requests would be returned while the device may use their memory.
+/// Otherwise its requests would be returned while the device may use their memory.
 #[test]
 fn a_seat_that_gets_another_queue_pair_keeps_both_until_it_gets_its_own() {
     let mut rig = Rig::stepped();
@@ -117,7 +117,7 @@ fn a_seat_that_gets_another_queue_pair_keeps_both_until_it_gets_its_own() {
     let refused = seat.post_recv(Arc::clone(&own), Sge::default()).unwrap_err();
     assert_eq!(refused.because, RefusedBecause::Ended(Ended::Elsewhere));
     drop(refused);
-    // It still has the other one.
+    // The seat still has the other one.
     assert_eq!(seat.with(|qp| assert_eq!(qp.qp_num(), spare)).unwrap_err(), Ended::Elsewhere);
     swap(&mut seat, &mut other).unwrap();
     assert_eq!(other.qp_num(), spare);
@@ -191,7 +191,7 @@ fn a_queue_pair_that_a_panic_leaves_with_the_program_keeps_what_is_posted() {
     assert!(rig.pump.is_none(), "it has stopped");
 }
 
-/// Each device counts its own queue pairs.
+/// Each device numbers its own queue pairs.
 #[test]
 fn queue_pair_of_another_device_with_the_same_number_is_not_taken_back() {
     let (mut rig, other) = (Rig::stepped(), Rig::stepped());
@@ -223,7 +223,7 @@ fn a_queue_pair_that_cannot_be_flushed_is_destroyed_and_its_requests_fail() {
     assert_eq!(failed.because, FailedBecause::Lost(Ended::Destroyed));
     let refused = qp.try_post_recv(2, Sge::default()).unwrap_err();
     assert_eq!(refused.because, RefusedBecause::Ended(Ended::Destroyed));
-    // The others go on, and nothing waits for it.
+    // The others continue, and nothing waits for it.
     let (to, sge) = (rig.memory.remote(4096..).unwrap(), rig.memory.sge(..8).unwrap());
     let request = other.try_submit(3, SendFlags::empty(), |wr| wr.rdma_write(to).sge(sge)).unwrap();
     assert_eq!(rig.block_on(request).unwrap().keep, 3);

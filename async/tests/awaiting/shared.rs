@@ -31,8 +31,8 @@ where
     rig.hub.adopt(qp).unwrap()
 }
 
-/// Queue pairs that are connected: one that receives from the shared queue, and its peer, which does
-/// not.
+/// Queue pairs that are connected: one that receives from the shared queue, and its peer, which
+/// does not.
 fn connected<R: Send + 'static>(
     rig: &Rig,
     srq: &AsyncSharedReceiveQueue<R>,
@@ -64,7 +64,7 @@ fn messages_of_several_queue_pairs_come_by_one_stream_with_their_buffers() {
         srq.try_post_recv(buffer, sge(buffer)).unwrap();
     }
     let small = shared::<usize>(&rig, 4);
-    // It may hold more than was asked for.
+    // It may hold more than requested.
     let full = (0..).find_map(|number| small.try_post_recv(number, Sge::default()).err());
     assert_eq!(full.map(|refused| refused.because), Some(RefusedBecause::Full));
     drop(small);
@@ -116,7 +116,7 @@ fn requests_without_a_message_come_back_when_the_last_of_all_is_gone() {
         drop(srq);
         rig.settle();
         if let Some(qp) = qp {
-            // The queue pair keeps the queue, and what messages need.
+            // The queue pair keeps the queue, and the values of requests for messages.
             assert_eq!((srqs(&rig), Arc::strong_count(&own)), (before.1 + 1, 4));
             let send = |wr: mlx5::Wr<'_, '_, Rc>| wr.send().inline_data(&[]);
             rig.block_on(qp.try_submit((), NONE, send).unwrap()).unwrap();
@@ -190,7 +190,7 @@ fn a_shared_queue_needs_room_and_its_queue_pairs_the_same_hub() {
     let refused = hub.adopt_srq::<()>(make(64)).unwrap_err();
     assert!(matches!(refused, NotAdded::CompletionQueueFull { .. }), "{refused}");
     let srq = hub.adopt_srq::<()>(make(16)).unwrap();
-    // One that the hub does not know, and one of another hub.
+    // A queue that the hub does not have, and one of another hub.
     let foreign = make(16);
     let qp = hub.create_qp::<Rc>(&rig.pd).max_send_wr(4).srq(&foreign).build().unwrap();
     assert_eq!(hub.adopt::<_, ()>(qp).unwrap_err(), NotAdded::OtherSharedReceiveQueue);
@@ -200,7 +200,7 @@ fn a_shared_queue_needs_room_and_its_queue_pairs_the_same_hub() {
     let qp = builder.build().unwrap();
     assert_eq!(rig.hub.adopt::<_, ()>(qp).unwrap_err(), NotAdded::OtherSharedReceiveQueue);
     drop(foreign);
-    // One that completes elsewhere.
+    // A queue that completes on another completion queue.
     let (domain, cq) =
         (rig.context.open_xrcd().unwrap(), rig.context.create_cq(16).build().unwrap());
     let elsewhere = rig.pd.create_srq(16).xrc(&domain, &cq).build().unwrap();
@@ -243,7 +243,7 @@ fn each_queue_pair_may_have_a_stream_of_its_own() {
     };
     assert_eq!(rig.block_on(streams[1].next()).unwrap().unwrap().keep, 2);
     assert_eq!([numbers(&mut streams[0]), numbers(&mut others)], [vec![1, 3], vec![0, 5]]);
-    // What is left goes to the others, and what comes later.
+    // The remaining results, and later ones, go to the other streams.
     let [_first, second] = streams;
     drop(second);
     assert_eq!(numbers(&mut others), [4]);
@@ -252,7 +252,7 @@ fn each_queue_pair_may_have_a_stream_of_its_own() {
     assert_eq!(rig.block_on(others.next()).unwrap().unwrap().keep, 6);
 }
 
-/// How a queue pair ends whose message lies in the completion queue.
+/// The end of a queue pair whose message is in the completion queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum End {
     Close,
@@ -272,7 +272,7 @@ fn a_message_that_lies_in_the_completion_queue_is_taken_before_its_queue_pair_is
         let mut seat = rig.hub.reserve::<_, u32>(here).unwrap();
         let received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
         drop(there.try_submit((), NONE, send).unwrap());
-        // The completions are there, and nobody has polled them.
+        // The completions exist, and the pump has not polled them.
         rig.simulator.run_until_idle();
         let kept = match end {
             End::Close => {
@@ -353,7 +353,7 @@ fn the_pump_keeps_no_shared_queue_whose_handles_are_gone() {
     rig.block_on(there.try_submit((), NONE, send).unwrap()).unwrap();
     assert_eq!(rig.block_on(received).unwrap().keep, 7);
     let spare = rig.loopback();
-    // It is gone at once, without the pump.
+    // The queue pair is destroyed at once, without the pump.
     seat.lend(|qp| {
         drop(qp);
         (spare, ())
@@ -368,7 +368,7 @@ fn a_send_that_somebody_posts_by_hand_completes_no_receive_request() {
     let mut rig = Rig::stepped();
     let srq = shared::<u32>(&rig, 8);
     let mut received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
-    // The names of all receive requests that there may be.
+    // The names of all possible receive requests.
     let mut other = rig.loopback();
     other
         .post(|batch| {
@@ -425,7 +425,7 @@ fn receives_whose_queue_pair_is_destroyed_before_the_pump_polls_come_back_and_ma
     let (task, mut more) =
         (Flag::new(), Box::pin(srq.submit_recv(Arc::clone(&kept), Sge::default())));
     assert!(poll(&mut more, &task).is_pending());
-    // To a future, to none, and to the stream.
+    // A future, a dropped future, and a stream.
     for _ in 0..3 {
         drop(there.try_submit((), NONE, send).unwrap());
     }

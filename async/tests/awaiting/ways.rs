@@ -1,4 +1,4 @@
-//! The ways to run a pump, with the device on a thread of its own.
+//! The ways to run a pump, with the device on its own thread.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use mlx5_sim::{Fault, SimConfig};
 use crate::rig::{Queue, Rig};
 
 const NONE: SendFlags = SendFlags::empty();
-/// Far more than any of this takes: a task that was not woken is told from a slow machine.
+/// Far longer than any test takes: it separates a task that was not woken from a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Unpark(Thread);
@@ -26,7 +26,7 @@ impl Wake for Unpark {
     }
 }
 
-/// An executor in a few lines.
+/// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -40,8 +40,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Sends messages to itself, one after the other, so that the pump sleeps between them; then many at
-/// a time.
+/// Sends messages to itself, first one after the other, so that the pump sleeps between them; then
+/// many at a time.
 async fn traffic(qp: &Queue<u64>, rounds: u64) {
     let mut receives = qp.receives();
     for number in 0..rounds {
@@ -139,7 +139,7 @@ async fn a_task_serves_tasks_of_other_threads() {
     tasks(&mut Rig::new(SimConfig::new())).await;
 }
 
-/// Futures that are dropped at any moment disturb nobody.
+/// Futures that are dropped at any moment do not disturb other tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_given_up_disturb_nobody() {
     let mut rig = Rig::new(SimConfig::new());
@@ -181,7 +181,7 @@ async fn what_a_descriptor_has_is_found() {
             read => read.map(|_| Some(byte[0])),
         }
     };
-    // Given up before anything came: nothing is lost.
+    // Dropped before anything arrived: nothing is lost.
     tokio::select! {
         biased;
         _ = one.found(look) => panic!("nothing was sent"),

@@ -1,4 +1,4 @@
-//! A connection by the calls of identifiers, one step after the other, and messages over it.
+//! A connection made by the calls of identifiers, step by step, and messages over it.
 
 use std::io::{BufRead, stdin};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use mlx5_cm::{ConnectParam, EventChannel, EventKind, Id, PortSpace};
 
 use crate::{LIMIT, Outcome, RECEIVE, SEND, Side, Site, event, expect};
 
-/// A step of a connection. Both sides reach those from [`Step::Connected`] on.
+/// A step of a connection. Both sides reach the steps from [`Step::Connected`] on.
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum)]
 pub(crate) enum Step {
     /// The server listens.
@@ -30,13 +30,13 @@ pub(crate) enum Step {
     Answered,
     /// Both can send.
     Connected,
-    /// A message has come through, and others may be on their way.
+    /// A message has arrived, and others may be in flight.
     Traffic,
     /// The connection is being ended.
     Disconnecting,
 }
 
-/// Where it stops.
+/// The step at which the program stops.
 #[derive(Clone, Copy)]
 struct Stop(Option<Step>);
 
@@ -52,7 +52,7 @@ impl Stop {
 
 /// Bytes of a message.
 const MESSAGE: usize = 64;
-/// Receives that are posted, and sends that are outstanding.
+/// Number of receives that stay posted, and of outstanding sends.
 const DEPTH: u32 = 8;
 
 struct End {
@@ -63,7 +63,8 @@ struct End {
     memory: MemoryRegion,
 }
 
-/// Connects, and passes messages until the peer goes, or until it is told to end the connection.
+/// Connects, and passes messages until the peer ends the connection, or until the user asks for
+/// that.
 pub(crate) fn hold(side: Side, address: SocketAddr, stop_at: Option<Step>) -> Outcome {
     let stop = Stop(stop_at);
     let mut end = match side {
@@ -155,8 +156,8 @@ impl End {
         Ok(batch.complete()?)
     }
 
-    /// The client sends, and the server sends each message back. Says whether this end is to end the
-    /// connection: whoever stops there. Otherwise the peer has.
+    /// The client sends, and the server sends each message back. Returns `true` if this end stopped
+    /// and is to end the connection, `false` if the peer has ended it.
     fn pass_messages(&mut self, side: Side, stop: Stop) -> Outcome<bool> {
         if side == Side::Client {
             self.send()?;

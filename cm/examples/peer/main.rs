@@ -1,14 +1,14 @@
-//! The other end of programs in C: what `rping`, `ucmatose` and `udaddy` of rdma-core say to each
-//! other, over the connection manager.
+//! The other end of rdma-core's `rping`, `ucmatose` and `udaddy`, over the connection manager.
 //!
 //! ```text
 //! peer rping server 10.0.0.1      rping -c -a 10.0.0.1 -C 3
 //! rping -s -a 10.0.0.1            peer rping client 10.0.0.1
 //! ```
 //!
-//! `rping` passes regions to and fro: the server reads the client's, and writes it back. `ucmatose`
-//! sends messages over a connection, `udaddy` datagrams. `hold` connects, and sends messages until the
-//! connection ends; it stops at a step of that until a line comes: to see what becomes of it.
+//! `rping` passes regions back and forth: the server reads the client's, and writes it back.
+//! `ucmatose` sends messages over a connection, `udaddy` datagrams. `hold` connects, and sends
+//! messages until the connection ends; it can stop at a step and wait for a line of input, for
+//! tests that kill it there.
 
 mod hold;
 
@@ -29,7 +29,7 @@ use mlx5_cm::{
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The longest that anything may take.
+/// Time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -46,10 +46,10 @@ enum Side {
     Client,
 }
 
-/// Speaks to a program of rdma-core, or to itself, over the connection manager
+/// Talks to a program of rdma-core, or to itself, over the connection manager
 #[derive(Parser)]
 struct Arguments {
-    /// What the other end runs
+    /// Program at the other end
     program: Program,
     /// Which end this is
     side: Side,
@@ -58,7 +58,7 @@ struct Arguments {
     /// The server's port
     #[arg(long, default_value_t = 7174)]
     port: u16,
-    /// How many pings a client of rping sends
+    /// Number of pings of an rping client
     #[arg(long, default_value_t = 3)]
     count: u32,
     /// The step at which `hold` stops until a line comes
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a queue pair needs besides itself.
+/// The objects that a queue pair needs.
 struct Site {
     pd: ProtectionDomain,
     cq: CompletionQueue,
@@ -104,7 +104,7 @@ impl Site {
         Ok(self.pd.memory(bytes).access(access).register()?)
     }
 
-    /// Takes the next completion, if there is one.
+    /// Polls one completion, if there is one.
     fn poll(&mut self) -> Outcome<Option<OwnedCompletion>> {
         let mut came = None;
         self.cq.poll(1, |completion| came = Some(completion.to_owned()))?;
@@ -126,7 +126,7 @@ impl Site {
         }
     }
 
-    /// Waits for so many completions of receives; those of sends pass by.
+    /// Waits for `count` completions of receives, and skips those of sends.
     fn receives(&mut self, count: u32) -> Outcome<OwnedCompletion> {
         let mut left = count;
         loop {
@@ -147,12 +147,12 @@ impl Site {
     }
 }
 
-/// Identifies receives, and transfers.
+/// `wr_id` of receives, sends and transfers.
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 const TRANSFER: u64 = 3;
 
-/// Connects; the other side has `receives` receives of `inbox` posted before it can be sent to.
+/// Connects. The other side cannot send before `receives` receives of `inbox` are posted.
 fn connected(
     side: Side,
     address: SocketAddr,
@@ -191,7 +191,7 @@ fn connected(
     }
 }
 
-/// Waits for the end that the peer brings, or brings it.
+/// Waits until the peer ends the connection, or ends it.
 fn end(mut connection: Connection, ends: bool) -> Outcome {
     if ends {
         connection.disconnect()?;
@@ -220,7 +220,7 @@ fn described(info: [u8; INFO]) -> (RemoteAddress, u32) {
     (RemoteAddress { addr, rkey: number(8) }, number(12))
 }
 
-/// One end of rping: what passes between both is a description of a region, or the word to go on.
+/// One end of rping: the messages describe a region, or let the other end continue.
 struct Rping {
     connection: Connection,
     site: Site,
@@ -237,8 +237,8 @@ impl Rping {
         Ok(batch.complete()?)
     }
 
-    /// Waits for a message, or for the end of the connection, which the manager tells: a queue pair
-    /// that has nothing to send does not notice.
+    /// Waits for a message, or for the end of the connection. The end arrives through the
+    /// connection manager: a queue pair with nothing to send does not notice it.
     fn heard_or_ended(&mut self) -> Outcome<Option<(RemoteAddress, u32)>> {
         let start = Instant::now();
         loop {
@@ -260,7 +260,7 @@ impl Rping {
         self.read()
     }
 
-    /// Reads the message that has come, and posts the receive again.
+    /// Reads the message that arrived, and posts the receive again.
     fn read(&mut self) -> Outcome<(RemoteAddress, u32)> {
         let mut info = [0; INFO];
         self.inbox.read_at(0, &mut info)?;
@@ -290,7 +290,7 @@ impl Rping {
         Ok(true)
     }
 
-    /// One ping, which comes back to another place.
+    /// Sends one ping; the peer writes it back to another place.
     fn ping(&mut self, number: u32) -> Outcome {
         let mut ping = [0; PING];
         let text = format!("rdma-ping-{number}: ours");
@@ -328,7 +328,7 @@ fn rping(side: Side, address: SocketAddr, count: u32) -> Outcome {
     }
 }
 
-/// Messages and their bytes, of ucmatose and udaddy.
+/// Number of messages of ucmatose and udaddy, and their size.
 const MESSAGES: u32 = 10;
 const MESSAGE: usize = 100;
 
@@ -343,7 +343,7 @@ fn ucmatose(side: Side, address: SocketAddr) -> Outcome {
         }
         Ok(())
     };
-    // The server begins, and ends.
+    // The server sends first, and ends the connection.
     if side == Side::Server {
         send(&mut connection)?;
     }
@@ -357,7 +357,7 @@ fn ucmatose(side: Side, address: SocketAddr) -> Outcome {
 /// Bytes of the header before a datagram.
 const HEADER: usize = 40;
 
-/// A datagram queue pair, and where it receives.
+/// A datagram queue pair, and its objects.
 struct Datagrams {
     site: Site,
     qp: QueuePair<Ud>,

@@ -1,5 +1,5 @@
-//! Reads and atomics that either end has outstanding: no more than the other end answers, and than the
-//! device has.
+//! Reads and atomics that either end has outstanding: no more than the other end answers and the
+//! device supports.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use mlx5_cm::{ConnectParam, EventKind, Id, PortSpace, Remote};
 
 use crate::rig::{LIMIT, Machine, Objects, address, event, resolved};
 
-/// What a queue pair starts, and what it answers.
+/// Number of requests that a queue pair starts, and that it answers.
 fn depths(qp: &QueuePair<Rc>) -> (u8, u8) {
     let now = qp.query().expect("queried");
     (now.max_rd_atomic, now.max_dest_rd_atomic)
@@ -59,7 +59,7 @@ fn whoever_asks_for_more_than_the_device_has_gets_what_it_has() {
     machine.end();
 }
 
-/// Whatever either end wants, it starts no more than the other answers.
+/// Neither end starts more than the other answers, for any request.
 #[test]
 fn no_end_starts_more_than_the_other_answers() {
     let wanted = [(1, 1), (16, 16), (1, 16), (4, 2), (3, 5), (128, 0), (0, 255)];
@@ -87,7 +87,7 @@ fn no_end_starts_more_than_the_other_answers() {
                 (client_starts, client_answers),
                 (server_starts, server_answers)
             );
-            // A depth of zero is queried as one: the device has its logarithm.
+            // A depth of zero reads back as one: the device stores its logarithm.
             assert!(client_starts <= server_answers && server_starts <= client_answers, "{all}");
             assert!(client_starts <= client_wants.0.max(1), "{all}");
             assert!(server_starts <= server_wants.0.max(1), "{all}");

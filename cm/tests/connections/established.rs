@@ -1,4 +1,4 @@
-//! Connections that come about.
+//! Connections that succeed.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn messages_go_both_ways_over_either_kind_of_port() {
         assert!(server.private_data().starts_with(b"hello\0"));
         assert!(client.private_data().starts_with(b"welcome\0"));
         assert_eq!(server.remote().qp_num, client.qp().qp_num());
-        // Both name the vendor, and no option: as the driver's queue pairs have none.
+        // Both name the vendor and no option, because the driver's queue pairs have none.
         let ece = |remote: &mlx5_cm::Remote| (remote.ece_vendor, remote.ece_options);
         assert_eq!([ece(server.remote()), ece(client.remote())], [(0x15b3, 0); 2]);
         ours.send(client.qp_mut(), "ping");
@@ -41,7 +41,7 @@ fn whoever_ends_a_connection_waits_until_the_other_agrees() {
     server.wait_disconnected(Some(LIMIT)).expect("the end");
     assert_eq!(server.qp().state(), QueueState::Error);
     client.wait_disconnected(Some(LIMIT)).expect("agreed");
-    // It stays so.
+    // The result stays.
     server.wait_disconnected(None).expect("the end");
     drop((client, server, ours, theirs));
     machine.end();
@@ -76,7 +76,7 @@ fn a_listener_takes_one_request_after_the_other() {
     machine.end();
 }
 
-/// A server that others wait for goes on while a peer is not ready yet.
+/// A server with several clients continues while one of them is not ready yet.
 #[test]
 fn a_request_is_accepted_without_waiting_for_the_peer() {
     let machine = Machine::roce();
@@ -87,7 +87,7 @@ fn a_request_is_accepted_without_waiting_for_the_peer() {
         id.connect(&ConnectParam::new(qp_num)).expect("asked");
         (channel, id)
     };
-    // Numbers that no queue pair of the device has.
+    // No queue pair of the device has these numbers.
     let clients = [ask(1), ask(2)];
     let [mut first, mut second] = [(); 2].map(|()| {
         let request = listener.next(Some(LIMIT)).expect("a request");
@@ -96,7 +96,7 @@ fn a_request_is_accepted_without_waiting_for_the_peer() {
         (accepting, objects)
     });
     assert!(!first.0.is_settled() && !second.0.is_settled());
-    // The second gets ready, and the first never does.
+    // The second becomes ready, and the first never does.
     for (channel, _) in &clients {
         assert!(matches!(event(channel), EventKind::ConnectResponse(_)));
     }
@@ -150,7 +150,7 @@ fn retries_without_a_receive_are_limited_by_either_end() {
         let server = scope.spawn(|| {
             let request = listener.next(Some(LIMIT)).expect("a request");
             let (objects, qp) = Objects::new(&request.device().expect("a device"));
-            // Whatever the client says: five at most.
+            // At most five, for any number that the client sends.
             let request = request.timeout(LIMIT).own_rnr_retry_count(count(5));
             (request.accept(qp, b"").expect("accepted"), objects)
         });
@@ -199,7 +199,7 @@ fn an_answer_names_the_vendor_that_the_request_named() {
         drop(id);
         assert!(matches!(event(&server), EventKind::Disconnected(None)));
     }
-    // A program that cannot have the options says so.
+    // A program that does not support the options reports that.
     let id = resolved(&client, PortSpace::Tcp, |_| {});
     id.connect(&ConnectParam::new(1)).expect("asked");
     let EventKind::ConnectRequest { id: request, .. } = event(&server) else {
@@ -251,7 +251,7 @@ fn datagram_queue_pairs_find_each_other() {
         panic!("not refused")
     };
     assert!(status == 2 && private_data.starts_with(b"full\0"), "{status} {private_data:?}");
-    // Nobody listens.
+    // No listener is left.
     drop((listener, refused, other));
     let other = resolved(&client, PortSpace::Udp, |_| {});
     other.connect(&ConnectParam::new(here.qp_num())).expect("asked");

@@ -1,4 +1,4 @@
-//! What goes wrong: an error that says so, within the time limit, and nothing left over.
+//! Faults: each leads to the right error, within the time limit, and leaves nothing behind.
 
 use std::env;
 use std::fs::File;
@@ -65,7 +65,7 @@ fn private_data_that_is_too_long_is_refused_before_anything_is_sent() {
         let failed = request.accept(qp, &[2; 197]).expect_err("too long");
         assert_eq!(failed.error().kind(), ErrorKind::PrivateDataTooLong);
         drop((failed, objects));
-        // The request went with the attempt.
+        // The failed attempt dropped the request.
         let failed = client.join().expect("the client").expect_err("rejected");
         assert_eq!(failed.error().kind(), ErrorKind::Rejected);
     });
@@ -78,7 +78,7 @@ fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
     let machine = Machine::roce();
     let error = connect_on(machine.kernel(), "192.168.7.7:1").expect_err("no way");
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Unreachable, Some(Errno::ENETUNREACH)));
-    // `ip route` shows nothing of a simulated machine.
+    // `ip route` does not know a simulated machine.
     assert!(error.to_string().contains("serve two RoCE devices (`devices=2"), "{error}");
     let channel = machine.channel();
     let id = channel.create_id(PortSpace::Tcp).expect("created");
@@ -99,7 +99,7 @@ fn a_request_that_always_gets_lost_is_unreachable_or_out_of_time() {
     let failed = machine.client(b"").expect_err("unreachable");
     assert_eq!(failed.error().kind(), ErrorKind::Unreachable);
     drop(failed);
-    // A program with less patience than the kernel.
+    // The program's time limit is shorter than the kernel's.
     let peer = connect_on(machine.kernel(), ADDRESS).expect("resolved");
     let (objects, qp) = Objects::new(&peer.device().expect("a device"));
     let failed = peer.timeout(Duration::from_millis(1)).connect(qp, b"").expect_err("no time");
@@ -153,7 +153,7 @@ fn a_backlog_that_is_full_delays_and_does_not_refuse() {
 #[test]
 fn a_server_that_is_gone_is_told_of_at_every_step() {
     let machine = Machine::roce();
-    // With the request unread, and read.
+    // The listener has not read the request, and has.
     for is_read in [false, true] {
         let mut listener = machine.listener();
         thread::scope(|scope| {
@@ -171,7 +171,7 @@ fn a_server_that_is_gone_is_told_of_at_every_step() {
             assert_eq!(failed.error().kind(), ErrorKind::Rejected);
         });
     }
-    // Connected, and while it is being disconnected.
+    // Connected, and while disconnecting.
     for disconnects in [false, true] {
         let [(mut client, ours), (server, theirs)] = machine.connected();
         if disconnects {
@@ -203,7 +203,7 @@ fn a_client_that_is_gone_is_told_of_at_every_step() {
     assert_eq!(failed.error().kind(), ErrorKind::WrongState);
     assert!(failed.error().to_string().contains("gone"), "{failed}");
     drop(failed);
-    // Once it has, before the client is ready.
+    // After the server has accepted, before the client is ready.
     let (channel, id) = ask();
     let request = listener.next(Some(LIMIT)).expect("a request");
     let qp = objects.queue_pair();
@@ -215,7 +215,7 @@ fn a_client_that_is_gone_is_told_of_at_every_step() {
         assert_eq!(failed.error().kind(), ErrorKind::Rejected);
     });
     drop((channel, objects, listener));
-    // Connected, and while it is being disconnected.
+    // Connected, and while disconnecting.
     for disconnects in [false, true] {
         let [(client, ours), (mut server, theirs)] = machine.connected();
         if disconnects {
@@ -304,7 +304,7 @@ fn watched_connection_knows_its_end_before_anything_is_flushed() {
     let machine = Machine::roce();
     let [(mut client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");
-    // While this thread has the control half, the other one cannot flush.
+    // While this thread has the control half, the watching thread cannot flush.
     let control = watched.qp().lock_control();
     client.disconnect().expect("disconnected");
     assert!(watched.wait_ended(Some(LIMIT)).expect("the end"), "flushed first, known afterwards");
@@ -320,7 +320,7 @@ fn a_watched_connection_says_by_which_error_it_ended() {
     let machine = Machine::roce();
     let by = |watched: &Watched| {
         let error = watched.wait_ended(Some(LIMIT)).expect_err("an error");
-        // It stays so.
+        // The error stays.
         let again = watched.wait_ended(None).expect_err("an error");
         let asked = watched.has_ended().expect_err("an error");
         assert_eq!([again.kind(), asked.kind()], [error.kind(); 2]);
@@ -328,11 +328,11 @@ fn a_watched_connection_says_by_which_error_it_ended() {
     };
     let [(client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");
-    // The thread looks what the news is, and cannot.
+    // The thread reads the event, and the call fails.
     machine.simulator.fail_call(1, Errno::ENOMEM);
     machine.simulator.move_cm_addresses(0);
     assert_eq!(by(&watched).errno(), Some(Errno::ENOMEM));
-    // Who waits for a completion is told as well.
+    // The queue pair is flushed, so a caller that waits for a completion gets one.
     let start = Instant::now();
     while watched.qp().state() != QueueState::Error {
         assert!(start.elapsed() < LIMIT, "the queue pair is not flushed");
@@ -352,7 +352,7 @@ fn a_watched_connection_says_by_which_error_it_ended() {
 
 #[test]
 fn a_connection_that_cannot_be_watched_is_returned_as_it_was() {
-    // The limit is that of a process, so it is another one.
+    // The limit belongs to a process, so the test runs in another one.
     const IS_OTHER: &str = "CONNECTIONS_WITHOUT_DESCRIPTORS";
     if env::var_os(IS_OTHER).is_none() {
         let name = "faults::a_connection_that_cannot_be_watched_is_returned_as_it_was";
@@ -385,7 +385,7 @@ fn a_watched_connection_is_dropped_in_time_whatever_else_is_told_meanwhile() {
     let machine = Machine::roce();
     let [(client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");
-    // The peer does not hear of the end, and does not agree.
+    // The peer does not learn of the end, so it does not agree.
     machine.simulator.lose_cm_messages(CmMessage::Dreq, u32::MAX);
     let (dropped, is_dropped) = channel();
     let simulator = &machine.simulator;
@@ -414,7 +414,7 @@ fn a_watched_connection_is_dropped_in_time_whatever_else_is_told_meanwhile() {
 fn an_address_that_moves_while_a_connection_is_made_ends_it_with_an_error_that_says_so() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
-    // The asking side, which waits for an answer.
+    // The side that connects waits for an answer.
     machine.simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
     let peer = connect_on(machine.kernel(), ADDRESS).expect("resolved");
     let (objects, qp) = Objects::new(&peer.device().expect("a device"));
@@ -424,7 +424,7 @@ fn an_address_that_moves_while_a_connection_is_made_ends_it_with_an_error_that_s
     assert!(failed.error().to_string().contains("moved"), "{failed}");
     drop((failed, objects));
     machine.simulator.lose_cm_messages(CmMessage::Req, 0);
-    // The side that accepts, which waits until the other is ready.
+    // The side that accepts waits until the other is ready.
     let channel = machine.channel();
     let id = resolved(&channel, PortSpace::Tcp, |_| {});
     id.connect(&ConnectParam::new(1)).expect("asked");
@@ -458,7 +458,7 @@ fn a_connection_without_its_queue_pair_ends_as_a_whole_one_does() {
                 mlx5_uapi::wait::wait_readable(std::os::fd::AsFd::as_fd(&link), Some(LIMIT))
                     .expect("waited");
             }
-            // It stays so, and this side has agreed.
+            // The end stays, and this side has agreed.
             assert!(link.has_ended().expect("asked"));
             server.wait_disconnected(Some(LIMIT)).expect("agreed");
         }
@@ -476,7 +476,7 @@ fn a_device_that_is_pulled_out_ends_connections_and_listeners() {
     for connection in [&mut client, &mut server] {
         let error = connection.wait_disconnected(Some(LIMIT)).expect_err("gone");
         assert_eq!(error.kind(), ErrorKind::DeviceGone);
-        // It stays so, also for who asks without waiting.
+        // The error stays, also for a call that does not wait.
         let error = connection.has_ended().expect_err("gone");
         assert_eq!(error.kind(), ErrorKind::DeviceGone);
         let error = connection.wait_disconnected(None).expect_err("gone");
@@ -490,15 +490,15 @@ fn a_device_that_is_pulled_out_ends_connections_and_listeners() {
     assert_eq!(machine.simulator.cm_counts(), Default::default());
 }
 
-/// A whole connection, by the calls of identifiers, in one thread; and how far it got. In virtual
-/// time: an event is there at once, or it never comes.
+/// A whole connection, by the calls of identifiers, in one thread. Returns the events that arrived.
+/// Time is virtual: an event is pending at once, or it never arrives.
 fn session(machine: &Machine) -> Result<Vec<&'static str>, mlx5_cm::Error> {
     let (server, client) = (
         mlx5_cm::EventChannel::open_on(machine.kernel())?,
         mlx5_cm::EventChannel::open_on(machine.kernel())?,
     );
     let mut heard = Vec::new();
-    // An event that a fault took away ends the session: what was made is dropped.
+    // If a fault suppressed an event, the session ends, and its objects are dropped.
     let mut next = |channel: &mlx5_cm::EventChannel| -> Result<Option<EventKind>, mlx5_cm::Error> {
         let kind = channel.poll()?.map(|event| event.kind);
         heard.extend(kind.as_ref().map(|kind| match kind {
@@ -552,7 +552,7 @@ fn each_call_may_fail_before_or_after_its_work_and_nothing_is_left() {
                 false => machine.simulator.fail_call(k, Errno::ENOMEM),
                 true => machine.simulator.fail_call_late(k, Errno::EFAULT),
             }
-            // Which error it is depends on the call; a failed destruction is not told of.
+            // The error depends on the call, and no caller learns of a failed destruction.
             let _ = session(&machine);
             machine.simulator.fail_no_call();
             let counts = machine.simulator.cm_counts();

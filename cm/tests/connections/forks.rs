@@ -1,4 +1,4 @@
-//! A forked child: what it drops or calls does nothing to its parent's connections. And a kernel of
+//! A forked child: its calls and drops do not affect its parent's connections. Also a kernel of
 //! another version.
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -14,19 +14,19 @@ use nix::unistd::{ForkResult, alarm, fork};
 
 use crate::rig::{ADDRESS, LIMIT, Machine, Objects};
 
-/// How a child ends that made a call on a file of its parent's.
+/// Exit code of a child that made a call on a file of its parent.
 const CALLED: i32 = 3;
 
-/// A kernel whose files no child may call, and which may have another version.
+/// A kernel whose files no child may use, and that may have another version.
 struct Watched {
     kernel: Arc<dyn Kernel>,
     version: Option<&'static str>,
 }
 
-/// A file that only one process may call.
+/// A file that only one process may use.
 ///
-/// The simulated machine is in the memory of a process, so that a child has a copy: the parent's shows
-/// nothing of what the child has done. That it calls at all is what is noticed.
+/// The simulated machine is in the memory of a process, so a child has a copy of it: the parent
+/// does not see the child's calls. The file therefore detects the call itself.
 struct WatchedFile<F: ?Sized> {
     file: Arc<F>,
     process: u32,
@@ -37,10 +37,11 @@ impl<F: ?Sized> WatchedFile<F> {
         Arc::new(Self { file, process: std::process::id() })
     }
 
-    /// The file, for a call.
+    /// Returns the file for a call, and ends a child that makes one.
     fn call(&self) -> &F {
         if std::process::id() != self.process {
-            // SAFETY: ends the child here and now, and with it whatever went wrong.
+            // SAFETY: `_exit` has no precondition; it ends the child without running any
+            // destructor.
             unsafe { _exit(CALLED) }
         }
         &self.file
@@ -84,14 +85,15 @@ impl AsFd for WatchedFile<dyn CmFile> {
 
 impl CmFile for WatchedFile<dyn CmFile> {
     unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the addresses in `call` are valid; the call passes on
+        // unchanged.
         unsafe { self.call().write(call) }
     }
 }
 
 impl DeviceFile for WatchedFile<dyn DeviceFile> {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises a valid `header` and attributes; they pass on unchanged.
         unsafe { self.call().ioctl(header) }
     }
 
@@ -104,22 +106,24 @@ impl DeviceFile for WatchedFile<dyn DeviceFile> {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that an ioctl of this file, which passed on too, created
+        // `fd`.
         unsafe { self.call().event_file(fd) }
     }
 }
 
-/// Runs `child` in a child process, which ends with it. If it hangs, a signal kills it.
+/// Runs `child` in a child process, which ends afterwards. If it hangs, a signal kills it.
 fn in_child(child: impl FnOnce()) -> WaitStatus {
-    // SAFETY: the child takes no lock that another thread of this process may hold but those of the
-    // allocator, which a fork leaves usable, and of the standard library's standard error, if it
-    // fails.
+    // SAFETY: the child takes no lock that another thread of this process may hold, except for
+    // those of the allocator, which a fork leaves usable, and, if it fails, of the standard
+    // library's standard error.
     match unsafe { fork() }.expect("a fork") {
         ForkResult::Parent { child } => waitpid(child, None).expect("a child that ends"),
         ForkResult::Child => {
             alarm::set(LIMIT.as_secs() as u32);
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends the child here and now: nothing else of the parent's is dropped.
+            // SAFETY: `_exit` has no precondition; it ends the child without dropping the parent's
+            // objects.
             unsafe { _exit(i32::from(done.is_err())) }
         }
     }
@@ -152,7 +156,7 @@ fn a_child_that_drops_everything_makes_no_call_on_what_its_parent_has() {
         forked(connection.disconnect().expect_err("the parent's"));
         forked(connection.id().device().map(drop).expect_err("the parent's"));
         forked(listener.next(None).map(drop).expect_err("the parent's"));
-        // The thread that would tell is not here.
+        // The thread that would report the end does not exist here.
         let watched = &server.0;
         forked(watched.wait_ended(None).map(drop).expect_err("the parent's"));
         forked(watched.has_ended().map(drop).expect_err("the parent's"));

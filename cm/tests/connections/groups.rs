@@ -1,4 +1,4 @@
-//! Multicast groups: joined, attached to, and left, in any order of teardown.
+//! Multicast groups: joining, attaching and leaving, in any order of teardown.
 
 use mlx5_cm::{EventChannel, EventKind, Group, Id, JoinFlag, PortSpace};
 
@@ -39,7 +39,7 @@ fn a_group_is_joined_and_a_queue_pair_attached() {
     machine.end();
 }
 
-/// The kernel gives the number of a group that is gone to the next one.
+/// The kernel gives the number of a destroyed group to the next one.
 #[test]
 fn a_group_that_went_with_its_identifier_is_not_left_in_place_of_another() {
     let machine = Machine::roce();

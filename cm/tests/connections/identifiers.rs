@@ -145,14 +145,14 @@ fn a_queue_pair_is_not_connected_before_the_peer_has_answered() {
     let channel = machine.channel();
     let id = resolved(&channel, PortSpace::Tcp, |_| {});
     let (objects, mut qp) = Objects::new(&id.device().expect("a device"));
-    // Nobody has answered: there are no attributes to connect with.
+    // There is no answer yet, so there are no attributes to connect with.
     let error = id.to_rts(&mut qp).expect_err("not connected");
     assert_eq!(error.kind(), ErrorKind::WrongState);
     drop((qp, objects, id, channel));
     machine.end();
 }
 
-/// A kernel all of whose devices have one GUID.
+/// A kernel whose devices all have the same GUID.
 struct Alike(Arc<dyn Kernel>);
 
 impl Kernel for Alike {

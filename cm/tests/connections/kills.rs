@@ -1,6 +1,6 @@
 //! Either side is killed at each step, one after the other: at every call of its program into the
-//! kernel while it connects, and at every step of traffic. The other side hears of it, by an error that
-//! says so or by the end of the connection, and nothing is left.
+//! kernel while it connects, and at every step of traffic. The other side notices, by an error or
+//! by the end of the connection, and nothing is left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use mlx5_cm::{Connection, Error, ErrorKind, Listener, connect_on};
 use crate::mortal::{Life, Mortal};
 use crate::rig::{ADDRESS, LIMIT, Machine, Objects};
 
-/// Who is killed at which step, if it is this side.
+/// One side, and the step at which it is killed, if it is the one.
 #[derive(Clone)]
 struct Side {
     kernel: Arc<dyn Kernel>,
@@ -27,29 +27,29 @@ impl Side {
         self.life.as_ref().is_some_and(|life| life.is_over())
     }
 
-    /// A step without a call.
+    /// A step that makes no call.
     fn step(&self) -> Option<()> {
         self.life.as_ref().is_none_or(|life| life.step().is_ok()).then_some(())
     }
 }
 
-/// How a side has fared.
+/// Outcome of a side.
 #[derive(Debug)]
 enum Fate {
     /// It was killed.
     Dead,
-    /// It got all messages.
+    /// It received all messages.
     Served,
-    /// It was connected, and heard of the end.
+    /// It was connected, and noticed the end.
     Ended,
     Failed(Error),
-    /// The other side never asked.
+    /// The other side never asked for a connection.
     Unasked,
 }
 
 const MESSAGES: usize = 3;
 
-/// Sends messages, and waits for as many.
+/// Sends messages, and waits for the same number.
 fn talk(side: &Side, connection: &mut Connection, objects: &mut Objects) -> Fate {
     let (mut sent, mut done, start) = (0, 0, Instant::now());
     let mut failed = false;
@@ -58,7 +58,7 @@ fn talk(side: &Side, connection: &mut Connection, objects: &mut Objects) -> Fate
             let posted = connection.qp_mut().post(|batch| {
                 batch.wr(0, SendFlags::SIGNALED).send().inline_data(&[]);
             });
-            // In the error state it is flushed, or refused.
+            // In the error state, the request is flushed or refused.
             failed |= posted.is_err();
             sent += 1;
             if side.step().is_none() {
@@ -121,7 +121,7 @@ fn client(side: &Side) -> Fate {
 fn server(side: &Side, ready: &AtomicBool) -> Fate {
     let served = (|| -> Result<_, Option<Error>> {
         let listener = Listener::bind_on(Arc::clone(&side.kernel), ADDRESS);
-        // Also if it was killed.
+        // Set this even if the listener was killed.
         ready.store(true, Ordering::Release);
         let mut listener = listener?;
         let request = loop {
@@ -148,7 +148,7 @@ fn server(side: &Side, ready: &AtomicBool) -> Fate {
     }
 }
 
-/// A connection whose one side is killed at a step. Returns the fates of client and server.
+/// Makes a connection and kills one of its sides at a step. Returns the fates of client and server.
 fn run(machine: &Machine, kills_client: bool, step: u64) -> [Fate; 2] {
     let life = Life::of(step);
     let mortal: Arc<dyn Kernel> =
@@ -183,7 +183,7 @@ fn whoever_is_killed_at_whatever_step_the_other_hears_of_it_and_nothing_is_left(
             let said = format!("kills the client: {kills_client}, step {step}: {fates:?}");
             let [client, server] = fates;
             let (dead, other) = if kills_client { (client, server) } else { (server, client) };
-            // Far below the limits of each step, which stand for no hang.
+            // Far below the time limits of the steps: nothing waited for a limit.
             assert!(start.elapsed() < LIMIT, "{said}");
             assert_eq!(machine.simulator.cm_counts(), Default::default(), "{said}");
             assert_eq!(machine.simulator.object_counts(0), Default::default(), "{said}");
@@ -199,7 +199,7 @@ fn whoever_is_killed_at_whatever_step_the_other_hears_of_it_and_nothing_is_left(
             }
             heard.push(other);
         }
-        // It was killed before there was a connection, and while there was one.
+        // Some runs were killed before there was a connection, and some while there was one.
         assert!(heard.iter().any(|fate| matches!(fate, Fate::Failed(_))), "{heard:?}");
         assert!(heard.iter().filter(|fate| matches!(fate, Fate::Ended)).count() >= 3, "{heard:?}");
         println!("kills the client: {kills_client}: {} steps", heard.len());

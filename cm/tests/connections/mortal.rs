@@ -1,5 +1,5 @@
-//! A process that is killed at one of its system calls: the kernel closes its files, and nothing of its
-//! program runs any more. Here the program goes on, and every call of it fails.
+//! A process that is killed at one of its system calls: the kernel closes its files, and its
+//! program stops. Here the program continues, and every call of it fails.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use mlx5_uapi::{
     Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Mapping, MemoryRequest,
 };
 
-/// How long a process lives.
+/// Number of calls that a process makes before it is killed.
 pub(crate) struct Life {
     /// Calls until it is killed.
     left: AtomicU64,
@@ -28,7 +28,7 @@ impl Life {
         self.left.load(Ordering::SeqCst) == 0
     }
 
-    /// A step of the program, such as a call.
+    /// One step of the program, such as a call.
     #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
     pub(crate) fn step(&self) -> Result<(), Errno> {
         let lives = |left: u64| left.checked_sub(1);
@@ -65,7 +65,7 @@ impl<F: ?Sized> Open<F> {
         self.file.lock().expect("the file")
     }
 
-    /// The file, for a call.
+    /// Returns the file for a call.
     fn call(&self) -> Result<Arc<F>, Errno> {
         self.life.step()?;
         self.file().clone().ok_or(Errno::EIO)
@@ -78,7 +78,7 @@ impl<F: ?Sized + Send + Sync> Close for Open<F> {
     }
 }
 
-/// The kernel, as such a process sees it.
+/// The kernel of such a process.
 pub(crate) struct Mortal {
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) life: Arc<Life>,
@@ -115,7 +115,7 @@ impl Kernel for Mortal {
     }
 }
 
-/// A closed file takes its descriptors along.
+/// Closing the file closes its descriptors.
 struct Device(Arc<Open<dyn DeviceFile>>);
 
 impl Drop for Device {
@@ -126,7 +126,7 @@ impl Drop for Device {
 
 impl DeviceFile for Device {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract is that of the file.
+        // SAFETY: the caller promises a valid `header` and attributes; they pass on unchanged.
         unsafe { self.0.call()?.ioctl(header) }
     }
 
@@ -139,7 +139,8 @@ impl DeviceFile for Device {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: as above. What a killed process had is closed with the device's file.
+        // SAFETY: the caller promises that an ioctl of this file, which passed on too, created
+        // `fd`. If the process is killed, the descriptor is closed with the device's file.
         unsafe { self.0.call()?.event_file(fd) }
     }
 }
@@ -148,7 +149,7 @@ struct Channel {
     open: Arc<Open<dyn CmFile>>,
     /// The descriptor of the file.
     number: RawFd,
-    /// One that stays valid when the file is closed.
+    /// A descriptor that stays valid when the file is closed.
     other: OwnedFd,
 }
 
@@ -160,7 +161,8 @@ impl Drop for Channel {
 
 impl CmFile for Channel {
     unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
-        // SAFETY: the caller's contract is that of the file.
+        // SAFETY: the caller promises that the addresses in `call` are valid; the call passes on
+        // unchanged.
         unsafe { self.open.call()?.write(call) }
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a machine, and the objects of one end.
+//! Shared parts of the tests: a machine, and the objects of one end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,35 +17,36 @@ use mlx5_cm::{
 use mlx5_sim::{CmConfig, CmCounts, PortConfig, SimConfig, Simulator};
 
 pub(crate) const ADDRESS: &str = "10.0.0.1:7471";
-/// The longest that anything may take; far longer than it does.
+/// Time limit of every wait, far longer than any takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn address() -> SocketAddr {
     ADDRESS.parse().expect("an address")
 }
 
-/// A machine, whose manager sends again soon.
+/// A machine whose connection manager retries soon.
 pub(crate) struct Machine {
     pub(crate) simulator: Simulator,
 }
 
 impl Machine {
-    /// It gives up only after the test has: threads may be kept from running for long.
+    /// The manager gives up only after the test has: the system may not run the threads for a long
+    /// time.
     pub(crate) fn new(port: PortConfig) -> Self {
         Self::with_retries(port, 10_000)
     }
 
-    /// One that gives up soon, for tests where nobody answers.
+    /// A machine that gives up soon, for tests without an answer.
     pub(crate) fn impatient() -> Self {
         Self::with_retries(PortConfig::ROCE, 3)
     }
 
-    /// One in virtual time, which stands still.
+    /// A machine in virtual time, which stands still.
     pub(crate) fn stepped() -> Self {
         Self { simulator: Simulator::new(Self::config(PortConfig::ROCE, 3).step(true)) }
     }
 
-    /// One of a configuration.
+    /// A machine with a configuration.
     pub(crate) fn of(config: SimConfig) -> Self {
         Self { simulator: Simulator::new(config) }
     }
@@ -106,7 +107,7 @@ impl Machine {
         Ok((connection, objects))
     }
 
-    /// Nothing is left of all that was made, and no driver did what it never must.
+    /// Checks that no object is left, and that no driver violated the device's rules.
     #[track_caller]
     pub(crate) fn end(self) {
         assert_eq!(self.simulator.cm_counts(), CmCounts::default());
@@ -117,7 +118,7 @@ impl Machine {
     }
 }
 
-/// Why a client is not connected.
+/// The reason why a client is not connected.
 #[derive(Debug)]
 pub(crate) enum Failed {
     Unresolved(Error),
@@ -133,7 +134,7 @@ impl Failed {
     }
 }
 
-/// What a queue pair needs besides itself.
+/// The objects that a queue pair needs.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) pd: ProtectionDomain,
@@ -141,9 +142,9 @@ pub(crate) struct Objects {
     pub(crate) memory: MemoryRegion,
 }
 
-/// Identifies the receive.
+/// `wr_id` of the receive.
 const RECEIVE: u64 = 1;
-/// Where messages are sent from; in front of it they are received.
+/// Offset of the messages to send; received messages are before it.
 const OUTBOX: usize = 64;
 
 impl Objects {
@@ -156,7 +157,7 @@ impl Objects {
         (Self { pd, cq, memory }, qp)
     }
 
-    /// The same for a side that may be killed meanwhile.
+    /// As `new`, for a side that may be killed meanwhile.
     pub(crate) fn try_new(device: &Device) -> Result<(Self, QueuePair<Rc>), mlx5::Error> {
         let pd = device.open()?.alloc_pd()?;
         let cq = pd.context().create_cq(16).build()?;
@@ -165,7 +166,7 @@ impl Objects {
         Ok((Self { pd, cq, memory }, qp))
     }
 
-    /// Another queue pair.
+    /// Creates another queue pair.
     pub(crate) fn queue_pair(&self) -> QueuePair<Rc> {
         self.pd.create_qp::<Rc>(&self.cq, &self.cq).build().expect("a queue pair")
     }
@@ -204,7 +205,7 @@ impl Objects {
     }
 }
 
-/// An identifier of connections, on its way to the listener: address and route are resolved.
+/// An identifier of connections, resolved to the address and route of the listener.
 #[track_caller]
 pub(crate) fn resolved(channel: &EventChannel, space: PortSpace, prepare: impl FnOnce(&Id)) -> Id {
     let id = channel.create_id(space).expect("created");

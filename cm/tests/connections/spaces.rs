@@ -1,4 +1,4 @@
-//! Port spaces beside that of TCP: a connection or a pair of datagram queue pairs, and a message.
+//! Port spaces other than TCP's: a connection or a pair of datagram queue pairs, and a message.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use mlx5_uapi::rdma_cm::service_id;
 
 use crate::rig::{LIMIT, Machine, Objects, address, event, resolved};
 
-/// Polls until so many requests are done.
+/// Polls until `count` requests are done.
 pub(crate) fn done(
     cq: &mut CompletionQueue,
     count: usize,
@@ -36,7 +36,7 @@ fn ib_address(gid: Gid, port: u16) -> Address {
     IbAddress { gid, service_id: service_id(PortSpace::Ib, port), pkey: 0xffff }.into()
 }
 
-/// An identifier of the port space of InfiniBand that knows the way to an address of it.
+/// An identifier of InfiniBand's port space with a resolved route to an InfiniBand address.
 fn ib_resolved(channel: &EventChannel, to: Address) -> Id {
     let id = channel.create_id(PortSpace::Ib).expect("created");
     id.resolve_addr(None, to, LIMIT).expect("resolving");
@@ -61,7 +61,7 @@ fn a_connection_by_addresses_of_infiniband_has_room_for_longer_private_data() {
     assert_eq!(id.peer_addr().expect("asked"), Some(ib_address(gid, 7471)));
     let (mut ours, mut here) = Objects::new(&id.device().expect("a device"));
     let (mut theirs, mut there) = Objects::new(&device);
-    // No IP addresses stand before it.
+    // No IP addresses precede the data.
     let number = here.qp_num();
     let with = |data| ConnectParam::new(number).private_data(data);
     let error = id.connect(&with(&[7; 93])).expect_err("too long");
@@ -90,7 +90,7 @@ fn a_connection_by_addresses_of_infiniband_has_room_for_longer_private_data() {
     machine.end();
 }
 
-/// The bytes of a route, before each datagram.
+/// Bytes of the route header before each datagram.
 const ROUTE: usize = 40;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Machines of several devices, which stand for hosts that a wire connects.
+//! Machines with several devices, which stand for hosts that a wire connects.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_client_is_on_another_device_and_what_the_wire_loses_is_lost_and_counted() {
     }
 }
 
-/// Both sides would report something untrue: a retry that failed, a connection that ended.
+/// Otherwise both sides would report wrong reasons: a retry that failed, a connection that ended.
 #[test]
 fn a_queue_pair_of_another_device_is_refused_and_both_are_named() {
     let machine = Machine::of(Machine::config(PortConfig::ROCE, 10_000).devices(2));
@@ -74,7 +74,7 @@ fn a_queue_pair_of_another_device_is_refused_and_both_are_named() {
         assert!(text.contains(&format!("leads over {bound}")), "{text}");
         assert!(text.contains("device()"), "{text}");
     };
-    // Client: in INIT by this call, by the one that connects, and by other means.
+    // The client's queue pair: in INIT by this call, by the one that connects, and by other means.
     let peer = || connect_on(machine.kernel(), address).expect("resolved");
     let (objects, mut qp) = Objects::new(&devices[0]);
     let attempt = peer();
@@ -90,7 +90,7 @@ fn a_queue_pair_of_another_device_is_refused_and_both_are_named() {
     drop(failed);
     assert!(listener.next(Some(Duration::ZERO)).is_err(), "the peer was not asked");
 
-    // Server.
+    // The server's queue pair.
     let channel = machine.channel();
     let id = resolved(&channel, PortSpace::Tcp, |_| {});
     id.connect(&ConnectParam::new(1)).expect("asked");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mlx5_sim::CmCounts;
 use mlx5_sim_wire::Served;
 
-/// The longest that anything may take; far longer than it does.
+/// Time limit of every wait, far longer than any takes.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A machine that this process serves.
@@ -21,7 +21,7 @@ impl Machine {
         Self(Served::start(&settings.parse().expect("settings")).expect("a host"))
     }
 
-    /// Waits until somebody listens.
+    /// Waits until a program listens.
     pub(crate) fn wait_for_listener(&self, server: &Program) {
         let start = Instant::now();
         while self.0.simulator().cm_counts().listeners == 0 {
@@ -30,8 +30,8 @@ impl Machine {
         }
     }
 
-    /// Ends the machine, once all programs have gone. Nothing is left of them, and no driver did what
-    /// it never must.
+    /// Ends the machine after all programs have ended. Checks that they left no object, and that no
+    /// driver violated the device's rules.
     pub(crate) fn end(self) {
         let simulator = self.0.simulator().clone();
         let violations = self.0.end().expect("a host that ends");
@@ -49,7 +49,7 @@ pub(crate) struct Program {
     said: String,
 }
 
-/// Where cargo puts what it builds: this test is in a folder of it.
+/// Cargo's output folder; this test is in a subfolder of it.
 fn built() -> PathBuf {
     let this = std::env::current_exe().expect("the path of this program");
     this.parent().and_then(|deps| deps.parent()).expect("two folders").to_owned()
@@ -66,7 +66,7 @@ pub(crate) fn package(program: &str) -> &'static str {
     if program.starts_with("ib_") { "perftest" } else { "rdmacm-utils" }
 }
 
-/// The preload library, beside the tests or one folder up.
+/// The preload library, next to the tests or one folder up.
 fn library() -> PathBuf {
     let name = "libmlx5_sim_preload.so";
     let places = [built().join("deps").join(name), built().join(name)];
@@ -74,7 +74,7 @@ fn library() -> PathBuf {
     found.expect("cargo builds the library with the tests")
 }
 
-/// Names the folder of the libibverbs that the programs run over, in place of the one that is installed.
+/// Names the folder of a libibverbs that the programs use instead of the installed one.
 const OVER: &str = "MLX5_CM_OVER";
 
 /// The folder that [`OVER`] names.
@@ -84,8 +84,8 @@ pub(crate) fn over() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// The loader takes libibverbs from this folder for a program; as libmlx5, which is the same file, for one
-/// that needs both.
+/// Checks that the loader takes libibverbs for a program from this folder; a program that needs
+/// libmlx5, too, gets the same file.
 fn loads(program: &str, folder: &Path) {
     let mut command = Command::new(program);
     command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_LIBRARY_PATH", folder);
@@ -99,7 +99,7 @@ fn loads(program: &str, folder: &Path) {
 }
 
 impl Program {
-    /// Starts a program: of this machine, or of the examples.
+    /// Starts a program, from this machine or from the examples.
     pub(crate) fn start(machine: &Machine, (program, arguments): (&str, &[&str])) -> Self {
         let ours = built().join("examples").join(program);
         let is_ours = program == "peer";
@@ -132,7 +132,7 @@ impl Program {
         Self { name, child, lines, said: String::new() }
     }
 
-    /// Takes the next line; says whether there was one.
+    /// Reads the next line; returns whether there was one.
     fn next(&mut self, deadline: Instant) -> bool {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
@@ -145,7 +145,7 @@ impl Program {
         }
     }
 
-    /// Waits until it has said something.
+    /// Waits until the program has printed `text`.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + DEADLINE;
         while !self.said.contains(text) {
@@ -153,13 +153,13 @@ impl Program {
         }
     }
 
-    /// Waits until our program is at a step, where it stops.
+    /// Waits until our program stops at a step.
     pub(crate) fn wait_for_step(&mut self, step: &str) {
         let (first, rest) = step.split_at(1);
         self.wait_for(&format!("at {}{rest}", first.to_uppercase()));
     }
 
-    /// Waits until it has said one of several things, or has ended.
+    /// Waits until the program has printed one of several texts, or has ended.
     pub(crate) fn wait_for_one_of(&mut self, texts: &[&str]) {
         let deadline = Instant::now() + DEADLINE;
         while !texts.iter().any(|text| self.said.contains(text)) && self.next(deadline) {}
@@ -171,7 +171,7 @@ impl Program {
         self.child.wait().expect("a child to wait for");
     }
 
-    /// Waits for the end; whether it succeeded, and what it said.
+    /// Waits for the end. Returns whether the program succeeded, and its output.
     pub(crate) fn ends(mut self) -> (bool, String) {
         let deadline = Instant::now() + DEADLINE;
         while self.next(deadline) {}
@@ -179,8 +179,8 @@ impl Program {
         (status.success(), std::mem::take(&mut self.said))
     }
 
-    /// Waits for the end, and what it said. rping of rdma-core 44 may fail at its very end: one of its
-    /// threads asks for events on a channel that another one closes.
+    /// Waits for the end, and returns the output. rping of rdma-core 44 may fail at its very end:
+    /// one of its threads asks for events on a channel that another one closes.
     pub(crate) fn succeeds(self) -> String {
         let name = self.name.clone();
         let (succeeded, said) = self.ends();
@@ -192,7 +192,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended, or is not waited for any more.
+        // It has ended, or the test has stopped waiting for it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

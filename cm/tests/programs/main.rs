@@ -1,8 +1,8 @@
-//! Programs of rdma-core and perftest over the simulated connection manager: against each other, and
-//! against `examples/peer`, either way round. All run unmodified, with the preload library, on a
+//! Programs of rdma-core and perftest over the simulated connection manager: against each other,
+//! and against `examples/peer`, on either side. All run unmodified, with the preload library, on a
 //! machine that this process serves.
 //!
-//! A test of a program that is not installed is ignored, and says which Debian package has it. With
+//! A test of a program that is not installed is ignored; its reason names the Debian package. With
 //! `--include-ignored` it fails.
 
 mod machine;
@@ -63,15 +63,15 @@ const HERE: &str = "10.0.0.1";
 /// The kinds of port.
 const LINKS: [&str; 2] = ["link=roce", "link=ib"];
 
-/// What both sides run, and how.
+/// The commands of both sides.
 struct Pair {
     server: (&'static str, &'static [&'static str]),
     client: (&'static str, &'static [&'static str]),
-    /// What both say at least.
+    /// Texts that the sides print at least.
     said: [&'static str; 2],
 }
 
-/// Runs a server, and a client once it listens. Nothing is left of them.
+/// Runs a server, and a client once the server listens. Checks that they leave nothing behind.
 fn run(settings: &str, pair: &Pair) {
     let machine = Machine::serve(settings);
     let server = Program::start(&machine, pair.server);
@@ -167,10 +167,10 @@ fn sockets_over_rdma_stream() {
 }
 
 /// perftest connects twice. Its server listens for the second connection only after both sides have
-/// exchanged data over the first, and its client, which asks at once, gives up after ten rejections
-/// in a second (`rdma_cm_client_connection` of perftest_communication.c). On a machine that keeps the
-/// server from running for so long, nothing comes of it on any connection manager: then both start
-/// again.
+/// exchanged data over the first, and its client, which connects at once, gives up after ten
+/// rejections in a second (`rdma_cm_client_connection` of perftest_communication.c). On a machine
+/// that does not run the server for that long, this fails with any connection manager; the test
+/// then starts both again.
 fn perftest_connects_by_the_connection_manager() {
     const SERVER: &[&str] = &["-R", "-n", "20"];
     const CLIENT: &[&str] = &["-R", "-n", "20", HERE];
@@ -214,7 +214,7 @@ fn hold(machine: &Machine, side: &'static str, stop_at: Option<&str>) -> Program
     Program::start(machine, ("peer", &arguments))
 }
 
-/// What the side that is left says in the end: what the manager or the queue pair told it.
+/// The last lines of the remaining side: results of the manager or the queue pair.
 const ENDS: [&str; 5] = [
     "done",
     "peer: rejected for reason",
@@ -223,14 +223,14 @@ const ENDS: [&str; 5] = [
     "peer: unexpected: Rejected",
 ];
 
-/// The side that is left ends, and says why; nothing is left of either.
+/// Checks that the remaining side ends with a reason, and that both leave nothing behind.
 fn ends_alone(left: Program, machine: Machine, what: &str) {
     let (_, said) = left.ends();
     assert!(ENDS.iter().any(|end| said.contains(end)), "{what}: {said}");
     machine.end();
 }
 
-/// One side stops at a step and is killed there; the other one goes on as far as it gets.
+/// One side stops at a step and is killed there; the other one continues until it ends.
 fn either_side_may_be_killed_at_every_step() {
     const SHARED: [&str; 3] = ["connected", "traffic", "disconnecting"];
     for step in ["listening", "request", "migrated", "accepted"].iter().chain(&SHARED) {
@@ -253,7 +253,7 @@ fn either_side_may_be_killed_at_every_step() {
         }
         client.kill();
         if *step == "resolved" {
-            // Nobody has asked: the server listens on, for the next one.
+            // The client has not asked yet: the server keeps listening for the next one.
             let mut client = hold(&machine, "client", Some("connected"));
             client.wait_for_step("connected");
             client.kill();
@@ -262,7 +262,7 @@ fn either_side_may_be_killed_at_every_step() {
     }
 }
 
-/// `MLX5_SEED`, or another number each time.
+/// `MLX5_SEED`, or a random number.
 fn seed() -> u64 {
     let seed = std::env::var("MLX5_SEED").map_or_else(
         |_| RandomState::new().build_hasher().finish(),
@@ -272,7 +272,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// Without a stop, somewhere between two steps or in the middle of a call.
+/// Without a stop: the kill comes between two steps or in the middle of a call.
 fn either_side_may_be_killed_at_any_moment() {
     const ROUNDS: u32 = 12;
     let seed = seed();
@@ -285,7 +285,7 @@ fn either_side_may_be_killed_at_any_moment() {
         let server = hold(&machine, "server", None);
         machine.wait_for_listener(&server);
         let client = hold(&machine, "client", None);
-        // A moment of no meaning, within the time that it takes to start and connect.
+        // A random moment within the time that starting and connecting take.
         std::thread::sleep(Duration::from_micros(random % 60_000));
         let what = format!("round {round} of MLX5_SEED={seed}");
         match round % 2 {
@@ -298,7 +298,7 @@ fn either_side_may_be_killed_at_any_moment() {
             }
             _ => {
                 client.kill();
-                // If it did not get as far as to ask, the next one does.
+                // If the client was killed before it asked, the next one asks.
                 let next = hold(&machine, "client", Some("traffic"));
                 let mut server = server;
                 server.wait_for_one_of(&["at Traffic", "done", "peer: "]);

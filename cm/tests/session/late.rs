@@ -1,10 +1,10 @@
-//! Sessions on a device that takes its time: it works a little before and after each call of the driver
-//! into the kernel, so that something may complete at every step of stopping and of resetting. Three
-//! queue pairs take from one shared receive queue, whose receives complete in another order than they
-//! were posted in.
+//! Sessions on a slow device: it works a little before and after each call of the driver into the
+//! kernel, so that a request may complete at every step of stopping and of resetting. Three queue
+//! pairs use one shared receive queue, whose receives complete in another order than they were
+//! posted.
 //!
-//! The model is that of `model.rs`: a request is done once, or reported once as not done. After that
-//! nothing completes of it. A message arrives at most once, whole, in one buffer.
+//! The model is that of `model.rs`: a request is done once, or reported once as not done. After
+//! that nothing completes of it. A message arrives at most once, whole, in one buffer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -32,9 +32,9 @@ const LONGEST: usize = 12 << 10;
 const RECEIVES: u64 = 60;
 /// Marks receives.
 const RECEIVE: u64 = 1 << 32;
-/// Units of work in which a message has arrived, if there is a receive for it.
+/// Units of work within which a message arrives, if there is a receive for it.
 const DRAINING: u32 = 1000;
-/// Calls of `stop` until it has to be over, with work of the device in between.
+/// Maximum number of calls of `stop`, with work of the device in between.
 const STOPS: u32 = 10_000;
 
 /// A device that works when its driver calls the kernel.
@@ -91,7 +91,7 @@ struct LateFile {
 impl DeviceFile for LateFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         self.late.work();
-        // SAFETY: the caller's contract is that of the file.
+        // SAFETY: the caller promises a valid `header` and attributes; they pass on unchanged.
         let answer = unsafe { self.file.ioctl(header) };
         self.late.work();
         answer
@@ -106,12 +106,13 @@ impl DeviceFile for LateFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that an ioctl of this file, which passed on too, created
+        // `fd`.
         unsafe { self.file.event_file(fd) }
     }
 }
 
-/// Counts of events: a model to which nothing happens proves nothing.
+/// Counts of events: a run without faults proves nothing.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     done: usize,
@@ -156,7 +157,7 @@ struct Model {
     /// Lengths of messages that were sent, by their requests.
     sent: BTreeMap<u64, usize>,
     arrived: BTreeSet<u64>,
-    /// Receives with the queue, and the order in which they were posted.
+    /// Receives in the queue, and the order in which they were posted.
     receives: BTreeMap<u64, u64>,
     received: u64,
     last: u64,
@@ -172,8 +173,8 @@ impl Model {
         assert!(self.receives.insert(number, self.received).is_none());
     }
 
-    /// A completion that was polled, by `stop` of a queue pair or by hand. `stop` reports the requests of
-    /// that queue pair which are not done.
+    /// A completion that was polled, by `stop` of a queue pair or by hand. `stop` reports the
+    /// requests of that queue pair which are not done.
     fn note(&mut self, wc: &WorkCompletion<'_>, stopping: Option<u32>) {
         let (seed, wr_id) = (self.seed, wc.wr_id());
         if wr_id & RECEIVE != 0 {
@@ -235,7 +236,7 @@ impl Model {
         }] += 1;
     }
 
-    /// Everything of a queue pair is accounted for, once.
+    /// Checks that everything of a queue pair is accounted for, once.
     fn check(&self, qp_num: u32) {
         for (wr_id, _) in self.posted.iter().filter(|(_, of)| **of == qp_num) {
             let (done, reported) = (self.done.contains(wr_id), self.reported.contains(wr_id));
@@ -254,7 +255,7 @@ struct Memory {
     words: MemoryRegion,
 }
 
-/// Posts the requests of a round: messages, and additions to words of their own.
+/// Posts the requests of a round: messages, and additions to their own words.
 fn post(
     qp: &mut QueuePair<Rc>,
     memory: &Memory,
@@ -277,7 +278,7 @@ fn post(
             }
             _ => {
                 let length = 8 * (1 + random.below(LONGEST as u64 / 8) as usize);
-                // The first words are for what atomic operations return.
+                // The first words are for the results of atomic operations.
                 let at = (1 + slot) * LONGEST;
                 let bytes = wr_id.to_ne_bytes().repeat(length / 8);
                 memory.outbox.write_at(at, &bytes).unwrap();
@@ -304,7 +305,7 @@ fn poll(cq: &mut CompletionQueue, model: &mut Model) {
     cq.poll(64, |wc| model.note(&wc, None)).unwrap();
 }
 
-/// Takes all receives that the queue still has, a message each, and returns their numbers.
+/// Takes all receives that the queue still has, with one message each, and returns their numbers.
 fn drain_receives(
     simulator: &Simulator,
     qp: &mut QueuePair<Rc>,
@@ -404,7 +405,7 @@ fn run(seed: u64) -> Tally {
             (0..random.below(20)).for_each(|_| _ = simulator.step());
             poll(&mut cq, &mut model);
         }
-        // Stopped one after the other, while the others go on.
+        // Stop one after the other, while the others continue.
         let mut stopped = Vec::new();
         for mut qp in qps.drain(..) {
             let qp_num = qp.qp_num();
@@ -440,7 +441,7 @@ fn run(seed: u64) -> Tally {
             stopped.push(qp.expect("the device is there"));
         }
         qps = stopped;
-        // Only messages may come now, and nothing of the requests that were reported.
+        // From here on only messages may complete, and none of the reported requests.
         simulator.run_until_idle();
         poll(&mut cq, &mut model);
     }
@@ -452,8 +453,8 @@ fn run(seed: u64) -> Tally {
         let allowed = if done { 1..=1 } else { 0..=1 };
         assert!(allowed.contains(&times), "MLX5_SEED={seed}: {wr_id:#x} was done {times} times");
     }
-    // No reset has taken a receive along: all are with the queue.
-    // Another queue pair takes them, because a request of one of these may still have to fail.
+    // No reset may have taken a receive: all are still in the queue. Another queue pair takes them,
+    // because a request of one of these may still have to fail.
     let mut other = pd.create_qp::<Rc>(&cq, &cq).srq(&model.srq).build().unwrap();
     connect(&mut other, &port, seed);
     let left = drain_receives(&simulator, &mut other, &mut cq, &memory, &model);

@@ -1,4 +1,4 @@
-//! Sessions: what becomes of requests when connections break, against a model.
+//! Sessions: the outcome of requests when connections break, against a model.
 
 mod late;
 mod model;

@@ -1,8 +1,8 @@
-//! A session under random faults, against a model of what may be done.
+//! A session under random faults, against a model of the permitted outcomes.
 //!
-//! Each request adds 1 to a word of its own in the peer's memory, so the word says how often it was
-//! done: once if it completed with success, once or never if it was told as not done, never twice. Each
-//! attempt to connect posts receives, of which the peer's greeting takes one.
+//! Each request adds 1 to its own word in the peer's memory, so the word counts how often it was
+//! done: once if it completed with success, once or never if the session reported it as not done,
+//! never twice. Each attempt to connect posts receives, of which the peer's greeting takes one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -21,19 +21,19 @@ use mlx5_sim::{CmConfig, CmCounts, CmMessage, Fault, PortConfig, SimConfig, Simu
 use crate::random::Random;
 
 const ADDRESS: &str = "10.0.0.1:7474";
-/// The longest that connecting may take, and all of a run.
+/// Time limit of connecting, and of a whole run.
 const LIMIT: Duration = Duration::from_secs(60);
 const WHOLE: Duration = Duration::from_secs(120);
-/// The longest that one attempt may take: what a fault has swallowed is tried again after that.
+/// Time limit of one attempt: after it, the session retries a message that a fault swallowed.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// The longest that requests are waited for, of which some never complete.
+/// Time that the test waits for requests, of which some never complete.
 const WAIT: Duration = Duration::from_millis(20);
 const WORDS: usize = 512;
 const ROUNDS: usize = 12;
-/// Marks receives, and how many each attempt to connect posts.
+/// Marks receives; number of receives that each attempt to connect posts.
 const RECEIVE: u64 = 1 << 32;
 const RECEIVES: u64 = 2;
-/// Those that may get lost.
+/// The messages that may get lost.
 const MESSAGES: [CmMessage; 6] = [
     CmMessage::Req,
     CmMessage::Rep,
@@ -43,19 +43,19 @@ const MESSAGES: [CmMessage; 6] = [
     CmMessage::Drep,
 ];
 
-/// What the server does with the next request.
+/// The server's reaction to the next request.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     Accept,
     /// Dies as soon as it has accepted.
     AcceptAndDie,
-    /// Dies without an answer, which the kernel gives.
+    /// Dies without an answer; the kernel rejects for it.
     DropRequest,
 }
 
-/// Lends its memory to one client after the other. What it is told to do with requests comes by one
-/// channel; by the other, that it ends the connection. It says when it has all that it needs: what fails
-/// before that is no fault of a session.
+/// Serves its memory to one client after the other. One channel carries its reactions to requests,
+/// the other one orders it to end the connection. It reports when it has created all its objects: a
+/// failure before that is not the session's.
 fn serve(
     mut listener: Listener,
     ready: SyncSender<()>,
@@ -76,11 +76,11 @@ fn serve(
         if matches!(command, Command::DropRequest) {
             continue;
         }
-        // The call that is to fail may be one of this side: then the client tries again.
+        // The call that is made to fail may be one of this side: then the client tries again.
         let Ok(qp) = pd.create_qp::<Rc>(&cq, &cq).build() else { continue };
         // The client may have given up meanwhile.
         let Ok(mut connection) = request.timeout(ATTEMPT).accept(qp, &told) else { continue };
-        // Its greeting. The client may have gone, and the queue pair be flushed.
+        // The greeting. The client may have gone, and the queue pair may be flushed.
         let _ = connection.qp_mut().post(|batch| {
             batch.wr(0, SendFlags::SIGNALED).send().sge_list(&[]);
         });
@@ -107,12 +107,12 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What the model knows of the requests and the receives.
+/// The model's record of the requests and the receives.
 #[derive(Default)]
 struct Model {
     posted: BTreeSet<u64>,
     done: BTreeSet<u64>,
-    /// Told as not done.
+    /// Reported as not done.
     told: BTreeMap<u64, WhyNotDone>,
 }
 
@@ -133,14 +133,14 @@ impl Model {
     }
 }
 
-/// What happened in a run: a model to which nothing happens proves nothing.
+/// Events of a run: a run without faults proves nothing.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     requests_done: usize,
     requests_told: usize,
     receives_done: usize,
     receives_told: usize,
-    /// Told as flushed, as failed, as unknown.
+    /// Reported as flushed, as failed, as unknown.
     why: [usize; 3],
     attempts: usize,
     connected: usize,
@@ -180,7 +180,7 @@ impl Tally {
         self.devices_gone += other.devices_gone;
     }
 
-    /// Whether everything that the test is about happened, in so many runs.
+    /// Whether every event that the test is about happened at least once in `runs` runs.
     fn is_telling(&self, runs: usize) -> bool {
         let rounds = runs * ROUNDS;
         self.connected == rounds
@@ -233,7 +233,7 @@ fn run(seed: u64) -> Tally {
                 5 => moves = true,
                 _ => {}
             }
-            // Until it is connected, whatever fails.
+            // Retry through all failures until it is connected.
             let begun = Instant::now();
             loop {
                 assert!(begun.elapsed() < LIMIT, "{}", context("it is never connected"));
@@ -252,7 +252,7 @@ fn run(seed: u64) -> Tally {
                             qp.recv(wr_id, Sge::default()).unwrap();
                             model.posted.insert(wr_id);
                         }
-                        // Its first event tells that it has.
+                        // The connection's first event reports that the address moved.
                         if mem::take(&mut moves) {
                             simulator.move_cm_addresses(0);
                         }
@@ -282,10 +282,10 @@ fn run(seed: u64) -> Tally {
             let connection = session.connection().unwrap();
             let told = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
             let words = RemoteSlice::<u8>::from_bytes(told).unwrap().cast::<u64>().unwrap();
-            // Something goes wrong while requests are under way, or nothing does.
+            // A fault hits while requests are outstanding, or none does.
             let fault = random.below(6);
             let count = 1 + random.below(32).min(WORDS as u64 - 1 - next);
-            // Before that, afterwards, or neither.
+            // Wait in the middle, at the end, or not at all.
             let waits_at = [count / 2, count, u64::MAX][random.below(3) as usize];
             let mut look = |done: &mut Vec<u64>| {
                 cq.poll(16, |wc| match wc.status() {
@@ -299,7 +299,7 @@ fn run(seed: u64) -> Tally {
             };
             for number in 0..=count {
                 if number == waits_at {
-                    // For what has been posted, which may not come.
+                    // Wait for the posted requests, which may never complete.
                     let (had, end) = (done.len(), Instant::now() + WAIT);
                     while done.len() < had + number as usize && Instant::now() < end {
                         look(&mut done);
@@ -327,7 +327,7 @@ fn run(seed: u64) -> Tally {
                 let posted = connection.qp_mut().post(|batch| {
                     batch.wr(next, SendFlags::SIGNALED).atomic_fetch_add(to, 1).sge(sge);
                 });
-                // In the error state it is refused or flushed.
+                // In the error state, the request is refused or flushed.
                 if posted.is_ok() {
                     model.posted.insert(next);
                 }
@@ -336,8 +336,8 @@ fn run(seed: u64) -> Tally {
             if random.below(2) == 0 {
                 look(&mut done);
             }
-            // Before the next round connects, or the round before has ended; at the first attempt or a
-            // later one.
+            // In half of the rounds, stop the session before the next round reconnects; in half of
+            // those, fail one of the next calls.
             if random.below(2) == 0 {
                 if random.below(2) == 0 {
                     simulator.fail_call(1 + random.below(8), mlx5::Errno::ENOMEM);
@@ -362,7 +362,7 @@ fn run(seed: u64) -> Tally {
             }
             model.finish(done);
         }
-        // The last connection, if it is still there, ends with the session, or with the device.
+        // The last connection, if it still exists, ends with the session or with the device.
         let mut done = Vec::new();
         let is_pulled_out = random.below(3) == 0;
         if is_pulled_out {
@@ -392,7 +392,7 @@ fn run(seed: u64) -> Tally {
         drop((session, cq, scratch, pd));
         drop(ends);
         let memory = server.join().unwrap();
-        // Either done or told, and one greeting for each attempt.
+        // Each request is done or reported, and each attempt got one greeting.
         let receives = |ids: &BTreeSet<u64>| -> Vec<u64> {
             ids.iter().copied().filter(|id| *id >= RECEIVE).collect()
         };
@@ -431,7 +431,7 @@ fn run(seed: u64) -> Tally {
     tally
 }
 
-/// Runs a seed, and fails if that does not end.
+/// Runs a seed, and fails if the run does not end.
 fn run_within_the_limit(seed: u64) -> Tally {
     println!("MLX5_SEED={seed}");
     let (done, is_done) = channel();
@@ -446,8 +446,8 @@ fn run_within_the_limit(seed: u64) -> Tally {
     runner.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// With `MLX5_SEED` it runs that seed alone, with `SESSION_SEEDS` so many; it prints the seed that it runs. A
-/// seed repeats what the test chooses, and not how its threads take turns.
+/// With `MLX5_SEED` it runs that seed alone, with `SESSION_SEEDS` that number of seeds; it prints
+/// each seed. A seed repeats the test's choices, but not the order in which its threads run.
 #[test]
 fn no_request_is_done_twice_or_forgotten_whatever_fails() {
     if let Ok(seed) = env::var("MLX5_SEED") {
@@ -460,6 +460,6 @@ fn no_request_is_done_twice_or_forgotten_whatever_fails() {
         all.add(run_within_the_limit(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number)));
     }
     println!("{all:?}");
-    // A few may have no luck.
+    // With few seeds, some of the events may not happen.
     assert!(seeds < 16 || all.is_telling(seeds as usize), "of {seeds} seeds: {all:?}");
 }

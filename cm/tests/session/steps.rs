@@ -48,7 +48,7 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
     let mut listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
     let resolved = || connect_on(simulator.kernel(), ADDRESS).unwrap().timeout(LIMIT);
 
-    // The peer rejects: the queue pair has to be stopped before another attempt.
+    // The peer rejects: the session must be stopped before another attempt.
     let rejected = thread::scope(|scope| {
         scope.spawn(|| listener.next(Some(LIMIT)).unwrap().reject(b"no").unwrap());
         session.connect(resolved(), b"").unwrap_err()
@@ -59,7 +59,7 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
     assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), []);
     assert_eq!(session.state(), SessionState::Idle);
 
-    // The peer accepts, and ends it.
+    // The peer accepts, and ends the connection.
     for _ in 0..2 {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -91,14 +91,14 @@ fn a_session_that_is_taken_apart_tells_what_was_not_told() {
     let (pd, mut cq, mut qp) = loopback(&simulator);
     qp.recv(5, Sge::default()).unwrap();
     let mut session = Session::new(qp);
-    // It is stopped, and then not connected: nobody listens.
+    // The session is stopped and cannot reconnect: no program listens.
     let attempt = |peer: mlx5_cm::Resolved, qp| peer.timeout(LIMIT).connect(qp, b"");
     let (kernel, now) = (simulator.kernel(), Duration::ZERO);
     session.reconnect(&kernel, ADDRESS, now, &mut [&mut cq], attempt, |_| {}).unwrap_err();
     let (qp, not_done) = session.into_queue_pair();
     assert!(qp.is_some());
     assert!(not_done.iter().map(|one| (one.wr_id, one.receive)).eq([(5, true)]), "{not_done:?}");
-    // One that was told all has nothing more to tell.
+    // A session that has reported everything has nothing more to report.
     let mut session = Session::new(qp.unwrap());
     assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), []);
     let (qp, not_done) = session.into_queue_pair();
@@ -122,7 +122,7 @@ fn a_peer_that_comes_later_is_waited_for_and_one_that_rejects_is_not() {
         };
         session.reconnect(&kernel, ADDRESS, patience, cqs, attempt, |_| {})
     };
-    // Nobody listens.
+    // No program listens.
     let error = reconnect(&mut session, Duration::from_millis(500)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
     assert_eq!(session.state(), SessionState::Stopping);
@@ -165,11 +165,11 @@ fn patience_limits_all_steps_of_all_attempts() {
         let cqs = &mut [&mut cq];
         session.reconnect(&kernel, addresses, patience, cqs, attempt, |_| {}).unwrap_err().kind()
     };
-    // Addresses of nobody: to resolve one takes as long as it may.
+    // No machine has these addresses: resolving takes its whole time limit.
     let nobody = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
     let kind = fails(&mut session, &nobody, None);
     assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut), "{kind:?}");
-    // A listener that hears nothing, whatever limit an attempt sets itself.
+    // A listener that gets no message: the limit holds whatever limit an attempt sets itself.
     let listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
     simulator.lose_cm_messages(CmMessage::Req, u32::MAX);
     for limit in [None, Some(LIMIT)] {
@@ -190,7 +190,7 @@ fn an_attempt_that_patience_cut_short_does_not_hide_why_the_one_before_it_failed
     let mut attempts = 0;
     let attempt = |peer: mlx5_cm::Resolved, qp| {
         attempts += 1;
-        // Nobody listens, and then nobody hears that.
+        // At the first attempt no program listens; the requests of later ones get lost.
         simulator.lose_cm_messages(CmMessage::Req, if attempts == 1 { 0 } else { u32::MAX });
         peer.connect(qp, b"")
     };
@@ -202,7 +202,7 @@ fn an_attempt_that_patience_cut_short_does_not_hide_why_the_one_before_it_failed
     end(&simulator);
 }
 
-/// A name that is not found so many times, and how often it was looked up.
+/// A name that is not found for `fails` look-ups, and the number of look-ups.
 #[derive(Clone, Default)]
 struct Name {
     fails: u32,
@@ -253,7 +253,7 @@ fn a_name_that_is_not_found_is_looked_up_again_and_a_wrong_one_is_not() {
     end(&simulator);
 }
 
-/// Its kernel rejects for it, in the same words as for a program that rejects without a reason.
+/// The kernel rejects for the dead peer, as for a program that rejects without a reason.
 #[test]
 fn a_peer_that_dies_while_it_is_asked_is_waited_for_and_may_come_back() {
     let simulator = simulator();
@@ -286,7 +286,7 @@ fn an_address_that_another_device_leads_to_is_no_reason_to_try_again() {
     let config = SimConfig::new().devices(2).ports([PortConfig::ROCE]).cm(cm);
     let simulator = Simulator::new(config);
     let kernel = simulator.kernel();
-    // The way leads from one device to the one with the address; the queue pair is of that one.
+    // The route leads from one device to the one with the address, to which the queue pair belongs.
     let listener = Listener::bind_on(kernel.clone(), ADDRESS).unwrap();
     let other = &listener.device().unwrap();
     let (pd, mut cq, qp) = objects(other);
@@ -329,7 +329,7 @@ fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     let error = session.reconnect(&kernel, ADDRESS, LIMIT, &mut [&mut cq], attempt, |_| {});
     assert_eq!(error.unwrap_err().kind(), ErrorKind::DeviceGone);
     assert_eq!(session.state(), SessionState::Lost);
-    // What that call could not tell is told by the next.
+    // The next call reports the requests that the failed one could not.
     let failed = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::DeviceGone, "{failed}");
     let told: Vec<u64> = failed.not_done.iter().map(|one| one.wr_id).collect();
@@ -349,7 +349,7 @@ fn loopback(simulator: &Simulator) -> (ProtectionDomain, CompletionQueue, QueueP
     (pd, cq, qp)
 }
 
-/// Does something that has to end.
+/// Runs `work`, which must end.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = channel();
     let worker = thread::spawn(move || {
@@ -381,7 +381,7 @@ fn a_device_that_withholds_completions_does_not_hold_up_a_session_longer_than_it
         let failed = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
         assert_withheld(&failed.error);
         assert_eq!((failed.not_done, session.state()), (vec![], SessionState::Stopping));
-        // It is not connected anew before the device is done with what is posted.
+        // The session does not reconnect before the device has completed the posted requests.
         let attempt = |_: mlx5_cm::Resolved, _| unreachable!("it is not tried");
         let kernel = simulator.kernel();
         let error = session.reconnect(&kernel, ADDRESS, LIMIT, &mut [&mut cq], attempt, |_| {});
@@ -413,7 +413,7 @@ fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_conn
         assert_eq!(not_done, [NotDone { wr_id: 4, receive: true, why: WhyNotDone::Unknown }]);
         assert_eq!(session.state(), SessionState::Idle);
         assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
-        // The device has forgotten it: its memory may go.
+        // The device has forgotten the receive, so its memory may be freed.
         drop(inbox);
         simulator.inject(0, Fault::Resume);
         let mut listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
@@ -465,8 +465,8 @@ fn a_session_waits_for_the_device_as_long_as_for_a_peer_unless_it_is_told_otherw
     assert!(text.contains(&format!("stop_timeout: {DEFAULT_TIMEOUT:?}")), "{text}");
 }
 
-/// Stops a session while the `k`-th call fails, before or after its work, and again if that failed: whether
-/// it did.
+/// Stops a session while the `k`-th call fails, before or after its work, and stops it again if
+/// that failed. Returns whether it failed.
 fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
     let simulator = simulator();
     let (_pd, mut cq, mut qp) = loopback(&simulator);

@@ -1,8 +1,9 @@
 //! C's names for the functions of `mlx5-verbs`: each symbol is a jump to its function.
 //!
-//! A name that C has in several versions is a label of its own in each, which Rust cannot say of a function.
-//! And `mlx5-verbs` itself defines no name of C's, so that a Rust program can use it beside C's library.
-//! `cargo xtask verbs` links this archive, with a version script made of the same table.
+//! A name that C has in several versions is a label of its own in each, which Rust cannot express
+//! for a function. And `mlx5-verbs` itself defines no name of C's, so a Rust program can use it
+//! together with C's library. `cargo xtask verbs` links this archive, with a version script made
+//! from the same table.
 
 #![cfg(all(
     target_os = "linux",
@@ -26,7 +27,7 @@ macro_rules! jump {
     };
 }
 
-/// A symbol in one of its nodes: a label that nothing else has, and its name and version.
+/// A symbol in one of its nodes: a unique label, and its name and version.
 macro_rules! trampoline {
     (default $node:literal $name:ident $($to:ident)::+) => {
         trampoline!(concat!(stringify!($name), ".", $node), "@@", $node, $name, $($to)::+);

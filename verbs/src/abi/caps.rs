@@ -1,4 +1,4 @@
-//! What devices and ports are and can do, and asynchronous events.
+//! Properties and capabilities of devices and ports, and asynchronous events.
 //!
 //! `infiniband/verbs.h`.
 

@@ -1,7 +1,8 @@
-//! What the headers of rdma-core promise to programs that were compiled with them.
+//! The ABI of rdma-core's headers, for programs that were compiled with them.
 //!
-//! Names are C's. The structures are those of release 65: every structure that grew since release 44 grew
-//! at its end, or, as [`verbs_context`], at its beginning, so that programs of either find their fields.
+//! Names are C's. The structures are those of release 65: every structure that grew since release
+//! 44 grew at its end, or, as [`verbs_context`], at its beginning, so that programs of either find
+//! their fields.
 
 // The names and their meaning are the header's.
 #![allow(non_camel_case_types, non_snake_case, missing_docs)]

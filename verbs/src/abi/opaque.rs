@@ -1,4 +1,5 @@
-//! Structures of which `infiniband/verbs.h` tells only the name, or which nothing here looks into.
+//! Structures that `infiniband/verbs.h` declares without fields, or whose fields this library never
+//! reads.
 
 use super::types::opaque;
 

@@ -1,4 +1,5 @@
-//! What the kernel's connection manager tells of queue pairs and paths, and paths as librdmacm has them.
+//! Attributes of queue pairs and paths as the kernel's connection manager has them, and paths as
+//! librdmacm has them.
 //!
 //! `rdma/ib_user_verbs.h`, `rdma/ib_user_sa.h` and `infiniband/sa.h`.
 

@@ -1,4 +1,4 @@
-//! The types of fields, and the tables by which structures and constants are declared.
+//! The types of fields, and the macros that declare structures and constants.
 
 pub use core::ffi::{c_char, c_int, c_uint, c_void};
 pub use libc::{
@@ -18,9 +18,9 @@ pub type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
 /// A constant's name and value.
 pub type Constant = (&'static str, i64);
 
-/// C structures and unions: each with its size, each field behind its offset. Both are checked on x86-64
-/// (on other machines pthread's types have other sizes). A structure without a size has no name in C: it
-/// is a field's.
+/// C structures and unions: each with its size, and each field after its offset. Both are checked
+/// on x86-64 (on other machines pthread's types have other sizes). A structure without a size has
+/// no name in C: it is a field's type.
 macro_rules! abi {
     ($($kind:tt $name:ident $([$size:literal])? { $($($offset:literal)? $field:ident: $ty:ty,)* })*) => {
         $(
@@ -52,14 +52,14 @@ macro_rules! constants {
     ($($ty:ident { $($name:ident = $value:literal;)* })*) => {
         $($(pub const $name: $ty = $value;)*)*
 
-        /// Those of this file, for comparison with the header.
+        /// The constants of this file, for comparison with the header.
         pub(in crate::abi) const CONSTANTS: &[$crate::abi::types::Constant] =
             &[$($((stringify!($name), $value),)*)*];
     };
 }
 pub(crate) use constants;
 
-/// Structures of which the header tells only the name.
+/// Structures that the header declares without fields.
 macro_rules! opaque {
     ($($name:ident)*) => {
         $(

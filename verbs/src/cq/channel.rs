@@ -1,4 +1,4 @@
-//! Completion channels, and acknowledging what came through them.
+//! Completion channels, and acknowledging their events.
 
 use crate::abi::*;
 use crate::close;
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a thread that waits for an event finds again: whose it is.
+/// The state that a thread needs after it waited for an event: the channel and its queues.
 struct Events {
     channel: Arc<DetachedChannel>,
     queues: Arc<ById<CqId, ibv_cq>>,
@@ -25,22 +25,22 @@ static EVENTS: Places<Events> = Places::new();
 #[repr(C)]
 pub(crate) struct ChannelObject {
     c: ibv_comp_channel,
-    /// For who waits. It goes before the file does.
+    /// For waiting threads. Dropped before the file.
     events: Shown<Events>,
-    /// Nothing once the device was closed.
+    /// None once the device was closed.
     channel: Mutex<Option<CompletionChannel>>,
     detached: Arc<DetachedChannel>,
     queues: Arc<ById<CqId, ibv_cq>>,
-    /// Where it is listed.
+    /// The list that has the channel.
     objects: Arc<Objects>,
 }
 
-/// Lets the channel go, unless a queue uses it.
+/// Closes the channel, unless a queue uses it.
 ///
 /// # Safety
 /// As for [`ChannelObject::of`]; no queue is created meanwhile.
 unsafe fn detach(channel: *mut ibv_comp_channel) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `channel` was not destroyed.
     unsafe {
         if ChannelObject::users(channel).load(Relaxed) == 0 {
             drop((*ChannelObject::of(channel)).lock().take());
@@ -59,36 +59,38 @@ impl ChannelObject {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The channel, for a completion queue that is to use it.
+    /// Returns the channel, for a completion queue that will use it.
     pub(crate) fn channel(&self) -> Verb<CompletionChannel> {
         self.lock().clone().ok_or(Refusal(libc::EBADF))
     }
 
-    /// The number of completion queues, which C counts in a field that programs may read.
+    /// Number of completion queues on the channel, which C counts in a field that programs may
+    /// read.
     ///
     /// # Safety
     /// As for [`ChannelObject::of`].
     unsafe fn users<'a>(channel: *mut ibv_comp_channel) -> &'a AtomicI32 {
-        // SAFETY: by the contract; the field is aligned, and changed only here.
+        // SAFETY: the caller promises that `channel` was not destroyed; the field is aligned, and
+        // only this atomic changes it.
         unsafe { AtomicI32::from_ptr(&raw mut (*channel).refcnt) }
     }
 
     /// # Safety
     /// As for [`ChannelObject::of`].
     pub(crate) unsafe fn add(channel: *mut ibv_comp_channel, id: CqId, cq: *mut ibv_cq) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `channel` was not destroyed.
         unsafe {
             Self::users(channel).fetch_add(1, Relaxed);
             (*Self::of(channel)).queues.add(id, cq);
         }
     }
 
-    /// How many events of a completion queue came, after which none comes any more.
+    /// Removes a completion queue, and returns the number of its events; no more arrive.
     ///
     /// # Safety
     /// As for [`ChannelObject::of`].
     pub(crate) unsafe fn remove(channel: *mut ibv_comp_channel, id: CqId) -> u32 {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `channel` was not destroyed.
         unsafe {
             Self::users(channel).fetch_sub(1, Relaxed);
             (*Self::of(channel)).queues.remove(&id)
@@ -97,7 +99,7 @@ impl ChannelObject {
 }
 
 fn create(context: *mut ibv_context) -> Verb<*mut ibv_comp_channel> {
-    // SAFETY: by the contract of `create_comp_channel`.
+    // SAFETY: the caller of `create_comp_channel` promises that `context` is open.
     let of = unsafe { ContextObject::of(context) };
     let channel = of.context.create_comp_channel()?;
     let objects = Arc::clone(&of.objects);
@@ -123,12 +125,13 @@ pub unsafe extern "C" fn create_comp_channel(context: *mut ibv_context) -> *mut 
     object(create(context))
 }
 
-/// `ibv_destroy_comp_channel`: EBUSY as long as a completion queue has it.
+/// `ibv_destroy_comp_channel`: EBUSY while a completion queue uses it.
 ///
 /// # Safety
 /// `channel` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `channel` was not destroyed, and uses it no more if the call
+    // succeeds.
     unsafe {
         if ChannelObject::users(channel).load(Relaxed) != 0 {
             return status(Err(Refusal(libc::EBUSY)));
@@ -141,10 +144,11 @@ pub unsafe extern "C" fn destroy_comp_channel(channel: *mut ibv_comp_channel) ->
     0
 }
 
-/// The next event of the channel: it waits for one unless the descriptor says otherwise. Another thread may
-/// destroy the channel meanwhile, so nothing of it is used after.
+/// Returns the next event of the channel; waits for one unless the descriptor is non-blocking.
+/// Another thread may destroy the channel meanwhile, so the function uses nothing of it after
+/// waiting.
 unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
-    // SAFETY: by the contract of `get_cq_event`.
+    // SAFETY: the caller of `get_cq_event` promises that `channel` was not destroyed.
     let (fd, events) = unsafe {
         let this = &*ChannelObject::of(channel);
         if let Some(cq) = this.detached.unclaimed()?.and_then(|event| this.queues.tell(&event)) {
@@ -153,13 +157,13 @@ unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
         (this.detached.as_fd().as_raw_fd(), this.events.waited())
     };
     loop {
-        // The thread may be cancelled here: it has numbers alone.
+        // The thread may be cancelled here: it holds only numbers.
         let read = event::completion_by(|to| kernel::read(fd, to));
         let Some(events) = events.find() else {
             return Err(read.err().unwrap_or(Errno::EBADF).into());
         };
         let event = events.channel.count(read)?.ok_or(Refusal(libc::EAGAIN))?;
-        // An event of a completion queue that was destroyed meanwhile is nobody's.
+        // Skip an event of a completion queue that was destroyed meanwhile.
         if let Some(cq) = events.queues.tell(&event) {
             return Ok(cq);
         }
@@ -175,11 +179,12 @@ pub unsafe extern "C" fn get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: by the contract. The event has to be acknowledged before its queue is freed.
+    // SAFETY: the caller promises that `channel` was not destroyed.
     let found = unsafe { next(channel) };
-    // The device may have been closed while the event was looked at.
+    // The device may have been closed while this thread handled the event.
     close::again();
-    // SAFETY: as above.
+    // SAFETY: the caller promises that `cq` and `cq_context` are writable. The queue `found` is
+    // freed only after its event was acknowledged.
     zero_or_minus_one(found.map(|found| unsafe {
         cq.write(found);
         cq_context.write((*found).cq_context);
@@ -191,7 +196,7 @@ pub unsafe extern "C" fn get_cq_event(
 /// # Safety
 /// `cq` had that many events that were not acknowledged.
 pub unsafe extern "C" fn ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` has that many events that were not acknowledged.
     unsafe {
         let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
         acknowledge(mutex, cond, &raw mut (*cq).comp_events_completed, events);

@@ -1,4 +1,4 @@
-//! Completion queues that are polled in steps (`ibv_create_cq_ex`), and the functions of one.
+//! Completion queues that are polled in steps (`ibv_create_cq_ex`), and their functions.
 
 use super::poll::status;
 use super::{Attributes, CqObject, Wanted, make};
@@ -8,10 +8,10 @@ use crate::refusal::{Refusal, Verb, object};
 use mlx5::{Clock, ClockRelation, Timestamps, WorkCompletion, real_time_ns};
 use std::cell::Cell;
 
-/// How timestamps become the time of day, on a queue that tells it from cycles.
+/// Converts timestamps in cycles to the time of day.
 pub(crate) struct WallClock {
     clock: Clock,
-    /// The relation as of the poll that was started last.
+    /// The clock relation, read when the last poll was started.
     relation: Cell<ClockRelation>,
 }
 
@@ -23,11 +23,11 @@ type Ex = *mut ibv_cq_ex;
 /// `cq` is a completion queue that was not destroyed.
 #[inline(always)]
 unsafe fn of<'a>(cq: Ex) -> &'a CqObject {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` is a completion queue that was not destroyed.
     unsafe { CqObject::of(cq.cast()) }
 }
 
-/// Shows the program the fields that it reads without a call.
+/// Publishes the fields that the program reads without a call.
 #[inline(always)]
 fn show(this: &CqObject, completion: &WorkCompletion<'_>) {
     let outcome = match completion.status() {
@@ -35,8 +35,8 @@ fn show(this: &CqObject, completion: &WorkCompletion<'_>) {
         Err(error) => status(error.kind),
     };
     let c = this.c.get();
-    // SAFETY: the lock is held, so no other call writes the fields; the program reads them as long
-    // as it holds the lock.
+    // SAFETY: the lock is held, so no other call writes the fields; the program reads them only
+    // while it holds the lock.
     unsafe {
         (*c).wr_id = completion.wr_id();
         (*c).status = outcome;
@@ -48,7 +48,8 @@ unsafe extern "C" fn start_poll<const WALL_CLOCK: bool>(
     cq: Ex,
     attr: *mut ibv_poll_cq_attr,
 ) -> c_int {
-    // SAFETY: C's contract: queue and attributes exist.
+    // SAFETY: the caller of `ibv_start_poll` passes a queue that was not destroyed and readable
+    // attributes.
     let this = unsafe {
         if (*attr).comp_mask != 0 {
             return libc::EINVAL;
@@ -73,7 +74,7 @@ unsafe extern "C" fn start_poll<const WALL_CLOCK: bool>(
     refused
 }
 
-/// Reads how the clocks relate. The caller holds the lock.
+/// Reads the relation of the clocks. The caller holds the lock.
 fn read_clock(this: &CqObject) -> Verb {
     if let Some(wall) = &this.wall_clock {
         wall.relation.set(wall.clock.now()?);
@@ -83,7 +84,8 @@ fn read_clock(this: &CqObject) -> Verb {
 
 /// `ibv_next_poll`.
 unsafe extern "C" fn next_poll(cq: Ex) -> c_int {
-    // SAFETY: C's contract: a poll was started, so the lock is held.
+    // SAFETY: the caller of `ibv_next_poll` has started a poll of this queue, so this thread holds
+    // the lock.
     unsafe {
         let this = of(cq);
         match this.cursor().next() {
@@ -98,7 +100,8 @@ unsafe extern "C" fn next_poll(cq: Ex) -> c_int {
 
 /// `ibv_end_poll`.
 unsafe extern "C" fn end_poll(cq: Ex) {
-    // SAFETY: C's contract: a poll was started, so the lock is held.
+    // SAFETY: the caller of `ibv_end_poll` has started a poll of this queue, so this thread holds
+    // the lock.
     unsafe {
         let this = of(cq);
         this.cursor().end();
@@ -106,19 +109,20 @@ unsafe extern "C" fn end_poll(cq: Ex) {
     }
 }
 
-/// What `read` finds in the completion that the last step went to; zero if there is none.
+/// Reads a value with `read` from the current completion; zero if there is none.
 ///
 /// # Safety
 /// As for [`of`]; a poll was started and not ended.
 #[inline(always)]
 unsafe fn read<R: Default>(cq: Ex, read: impl FnOnce(WorkCompletion<'_>) -> Option<R>) -> R {
-    // SAFETY: by the contract, this thread holds the lock.
+    // SAFETY: the caller promises that it started a poll of `cq` and did not end it, so this thread
+    // holds the lock.
     unsafe { of(cq).cursor() }.current().and_then(read).unwrap_or_default()
 }
 
 /// The opcode. Programs read it after [`end_poll`] too.
 unsafe extern "C" fn read_opcode(cq: Ex) -> c_uint {
-    // SAFETY: C's contract: no other thread has polled since this one did.
+    // SAFETY: the program has polled `cq` in this thread, and no other thread has polled it since.
     unsafe { of(cq).cursor() }.last_opcode().number().into()
 }
 
@@ -126,7 +130,7 @@ unsafe extern "C" fn read_opcode(cq: Ex) -> c_uint {
 macro_rules! readers {
     ($($name:ident -> $ty:ty, |$completion:ident| $value:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: Ex) -> $ty {
-            // SAFETY: C's contract: a poll was started and not ended.
+            // SAFETY: the program calls a reader only between starting and ending a poll of `cq`.
             unsafe { read(cq, |$completion| $value) }
         }
     )*};
@@ -150,7 +154,7 @@ readers! {
 
 /// The time of day of a completion whose timestamp is in cycles.
 unsafe extern "C" fn read_wall_clock(cq: Ex) -> u64 {
-    // SAFETY: C's contract: a poll was started and not ended.
+    // SAFETY: the program calls a reader only between starting and ending a poll of `cq`.
     unsafe {
         let Some(wall) = &of(cq).wall_clock else { return 0 };
         read(cq, |completion| Some(wall.relation.get().nanoseconds(completion.timestamp()?)))
@@ -158,7 +162,8 @@ unsafe extern "C" fn read_wall_clock(cq: Ex) -> u64 {
 }
 
 unsafe extern "C" fn read_tm_info(cq: Ex, info: *mut ibv_wc_tm_info) {
-    // SAFETY: C's contract: a poll was started and not ended; `info` is writable.
+    // SAFETY: the program calls a reader only between starting and ending a poll of `cq`, and
+    // `info` is writable.
     unsafe {
         let (tag, own) = read(cq, |completion| {
             let found = completion.tm_info()?;
@@ -175,7 +180,7 @@ fn immediate(completion: &WorkCompletion<'_>) -> Option<Be32> {
     data.or_else(|| completion.invalidated_rkey())
 }
 
-/// The flags that `ibv_poll_cq` tells, and those of tag matching.
+/// The flags that `ibv_poll_cq` returns, and those of tag matching.
 fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     let mut flags = super::poll::flags(completion);
     let mut set = |is: bool, flag: c_uint| flags |= if is { flag } else { 0 };
@@ -185,8 +190,8 @@ fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     flags
 }
 
-/// Fills in the functions for what `wc_flags` asks. As in C, those that are not asked for stay NULL,
-/// but opcode, vendor error and flags can always be read.
+/// Fills in the functions that `wc_flags` requests. As in C, the others stay NULL, but opcode,
+/// vendor error and flags can always be read.
 fn fill(c: &mut ibv_cq_ex, wc_flags: c_uint, timestamps: Timestamps, wall_clock: bool) {
     macro_rules! asked {
         ($($flag:ident $slot:ident = $function:ident;)*) => {
@@ -229,7 +234,8 @@ pub(crate) unsafe fn create_with(
     init: &ibv_cq_init_attr_ex,
     attributes: Attributes,
 ) -> Verb<*mut ibv_cq_ex> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, `init` is readable, and the objects that
+    // it names exist.
     unsafe { create(context, init, attributes) }.map(<*mut CqObject>::cast)
 }
 
@@ -254,7 +260,8 @@ unsafe fn create(
     let parent_domain =
         if has(IBV_CQ_INIT_ATTR_MASK_PD) { init.parent_domain } else { std::ptr::null_mut() };
     if has(IBV_CQ_INIT_ATTR_MASK_PD) {
-        // SAFETY: by the contract. As in C, only a parent domain will do.
+        // SAFETY: the caller promises that the objects that `init` names exist. As in C, only a
+        // parent domain is accepted.
         let parent = !parent_domain.is_null() && unsafe { PdObject::of(parent_domain) }.is_parent();
         if !parent {
             return Err(Refusal::INVALID);
@@ -273,28 +280,30 @@ unsafe fn create(
         attributes,
     };
     let wall = wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK != 0;
-    // A program that reads cycles too gets the time of day by them.
+    // If a program reads cycles, too, the time of day is computed from them.
     if wall && wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP == 0 {
         wanted.timestamps = Timestamps::RealTime;
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `context` is open and that the objects that `init` names
+        // exist.
         match unsafe { make(&wanted, None, |c| fill(c, wc_flags, Timestamps::RealTime, false)) } {
             Err(Refusal::NOT_SUPPORTED) => wanted.timestamps = Timestamps::Cycles,
             made => return made,
         }
     }
     let wall_clock = if wall {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `context` is open.
         let clock = unsafe { crate::context::ContextObject::of(context) }.context.clock()?;
         let relation = Cell::new(clock.now()?);
         Some(WallClock { clock, relation })
     } else {
         None
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that the objects that `init` names
+    // exist.
     unsafe { make(&wanted, wall_clock, |c| fill(c, wc_flags, Timestamps::Cycles, wall)) }
 }
 
-/// The operation behind `ibv_create_cq_ex`.
+/// The operation of `ibv_create_cq_ex`.
 ///
 /// # Safety
 /// `context` is open; `init` is readable; what it names exists.
@@ -302,6 +311,7 @@ pub unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     init: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, `init` is readable, and the objects that
+    // it names exist.
     object(unsafe { create_with(context, &*init, Attributes::default()) })
 }

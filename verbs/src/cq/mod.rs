@@ -21,8 +21,8 @@ use mlx5::{
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 
-/// The tag of the completions of queue pairs of raw packets, of whose checksums programs are told. Those of
-/// others have none.
+/// The tag of the completions of raw packet queue pairs, whose checksums are reported to programs.
+/// Other completions have no tag.
 pub(crate) const PACKETS: u64 = 1;
 
 /// A completion queue. A pointer to it is an `ibv_cq`, and an `ibv_cq_ex` if it was made as one.
@@ -31,11 +31,12 @@ pub(crate) struct CqObject {
     pub(crate) c: UnsafeCell<ibv_cq_ex>,
     pub(crate) lock: Spin,
     queue: UnsafeCell<ManuallyDrop<CompletionCursor>>,
-    /// What is done with the queue while another thread polls it: C takes no lock for it, and a program that
-    /// holds one of its own may do it while it waits, between two calls, for who polls.
+    /// For operations on the queue while another thread polls it: C takes no lock for them, and a
+    /// program may call them with its own lock held, for which the polling thread waits between two
+    /// calls.
     target: CompletionTarget,
     wall_clock: Option<WallClock>,
-    /// The parent domain that it was made from, or NULL.
+    /// The parent domain that created it, or NULL.
     domain: *mut ibv_pd,
 }
 
@@ -44,31 +45,32 @@ impl CqObject {
     /// `cq` is a completion queue that was not destroyed.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `cq` is a completion queue that was not destroyed: it is
+        // the first field of an object of this type.
         unsafe { &*cq.cast() }
     }
 
-    /// The queue, for who holds the lock.
+    /// Returns the queue, for a caller that holds the lock.
     ///
     /// # Safety
-    /// The caller holds `lock`, or nobody else uses the queue, as long as the reference lives.
+    /// The caller holds `lock`, or no other code uses the queue, as long as the reference lives.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     pub(crate) unsafe fn cursor(&self) -> &mut CompletionCursor {
-        // SAFETY: by the contract.
+        // SAFETY: the caller holds `lock`, or no other code uses the queue.
         unsafe { &mut *self.queue.get() }
     }
 
-    /// Runs `body` with the queue, and the lock held. A thread that started a poll has it already: the poll is
-    /// ended.
+    /// Runs `body` with the queue and the lock held. If this thread started a poll, it has the lock
+    /// already, and the poll ends.
     pub(crate) fn with_mut<R>(&self, body: impl FnOnce(&mut CompletionQueue) -> R) -> R {
         // SAFETY: the lock is held.
         let body = || body(unsafe { self.cursor() }.queue());
         if self.lock.is_mine() { body() } else { self.lock.hold(body) }
     }
 
-    /// Runs `body` with the queue, unless another thread polls it, or may poll it because the queue has no lock. A
-    /// poll that was started goes on.
+    /// Runs `body` with the queue, unless another thread polls it, or may poll it because the queue
+    /// has no lock. A poll that this thread started continues.
     fn unless_polled<R>(&self, body: impl FnOnce(&CompletionQueue) -> R) -> Option<R> {
         let mine = self.lock.is_mine();
         let held = mine || self.lock.is_needed() && self.lock.try_lock();
@@ -83,14 +85,14 @@ impl CqObject {
         Some(result)
     }
 
-    /// The queue for another that is to complete there. Queue pairs that were destroyed are forgotten, unless
-    /// another thread polls or may poll: polls forget them, too.
+    /// Returns the queue's handle for a new queue that completes on it. This forgets destroyed
+    /// queue pairs, unless another thread polls or may poll: polls forget them, too.
     pub(crate) fn target(&self) -> CompletionTarget {
         self.unless_polled(CompletionQueue::target).unwrap_or_else(|| self.target.clone())
     }
 }
 
-/// What a completion queue is made with.
+/// Parameters of a completion queue.
 pub(crate) struct Wanted {
     pub(crate) context: *mut ibv_context,
     pub(crate) entries: c_int,
@@ -105,16 +107,16 @@ pub(crate) struct Wanted {
     pub(crate) attributes: Attributes,
 }
 
-/// What `mlx5dv_create_cq` adds.
+/// The additional parameters of `mlx5dv_create_cq`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Attributes {
-    /// If it is not told, the environment tells it.
+    /// If unset, the environment decides.
     pub(crate) size: Option<CqeSize>,
     pub(crate) compression: Option<CqeCompression>,
     pub(crate) padding: bool,
 }
 
-/// Makes a completion queue; `fill` sets what only one that is polled in steps has.
+/// Creates a completion queue; `fill` sets the fields of one that is polled in steps.
 ///
 /// # Safety
 /// Context, channel and domain exist; channel and domain may be NULL.
@@ -123,7 +125,7 @@ pub(crate) unsafe fn make(
     wall_clock: Option<WallClock>,
     fill: impl FnOnce(&mut ibv_cq_ex),
 ) -> Verb<*mut CqObject> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the context is open.
     let context = unsafe { ContextObject::of(wanted.context) };
     let entries = u32::try_from(wanted.entries).map_err(|_| Refusal::INVALID)?;
     let vector = u32::try_from(wanted.comp_vector).map_err(|_| Refusal::INVALID)?;
@@ -133,18 +135,19 @@ pub(crate) unsafe fn make(
     if let Some(format) = compression {
         builder = builder.compression(format);
     }
-    // C asks nobody in a poll: events tell.
+    // As in C, no poll makes a system call: events report that the device is gone or the queue
+    // overran.
     builder = builder.checks(false);
     builder = builder.ignore_overrun(wanted.ignore_overrun).timestamps(wanted.timestamps);
     let channel = match wanted.channel.is_null() {
         true => None,
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the channel was not destroyed; it is not NULL here.
         false => Some(unsafe { &*ChannelObject::of(wanted.channel) }.channel()?),
     };
     if let Some(channel) = &channel {
         builder = builder.channel(channel);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the domain exists; it is not NULL here.
     let domain =
         (!wanted.parent_domain.is_null()).then(|| unsafe { PdObject::of(wanted.parent_domain) });
     let allocator = domain
@@ -178,7 +181,7 @@ pub(crate) unsafe fn make(
     });
     context.objects.cqs.add(id, made.cast());
     if !wanted.channel.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the channel was not destroyed; it is not NULL here.
         unsafe { ChannelObject::add(wanted.channel, id, made.cast()) };
     }
     Ok(made)
@@ -207,7 +210,8 @@ pub unsafe extern "C" fn create_cq(
         timestamps: Timestamps::Cycles,
         attributes: Attributes::default(),
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, and that `channel` is NULL or a channel
+    // of it.
     object(unsafe { make(&wanted, None, |_| ()) }.map(<*mut CqObject>::cast))
 }
 
@@ -217,9 +221,10 @@ pub unsafe extern "C" fn create_cq(
 /// `cq` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     let this: *mut CqObject = cq.cast();
-    // SAFETY: by the contract. Other threads may poll a queue that is in use, and until they have
-    // acknowledged its events also one that is not: so its kernel object goes first, its memory last. After
-    // that no event of it is told any more, so the counts that are waited for are final.
+    // SAFETY: the caller promises that `cq` was not destroyed, and uses it no more if the call
+    // succeeds. Other threads may poll a queue in use, and acknowledge events of one that is not:
+    // so its kernel object is destroyed first, its memory freed last. After that no event of it is
+    // returned, so the counts that this waits for are final.
     status(unsafe {
         let (context, id) = (ContextObject::of((*cq).context), (*this).target.id());
         let channel = (*cq).channel;
@@ -248,21 +253,22 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
 /// `cq` was not destroyed.
 pub unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let Ok(entries) = u32::try_from(cqe) else { return status(Err(Refusal::INVALID)) };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` was not destroyed.
     status(unsafe { CqObject::of(cq) }.with_mut(|queue| {
         queue.resize(entries)?;
-        // SAFETY: by the contract; the lock is held, as another thread may resize the queue too.
+        // SAFETY: the caller promises that `cq` was not destroyed. The lock is held, because
+        // another thread may resize the queue, too.
         unsafe { (*cq).cqe = queue.capacity() as c_int };
         Ok(())
     }))
 }
 
-/// The operation behind `ibv_modify_cq`.
+/// The operation of `ibv_modify_cq`.
 ///
 /// # Safety
 /// `cq` was not destroyed, `attr` is readable.
 pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` was not destroyed and that `attr` is readable.
     let (this, attr) = unsafe { (CqObject::of(cq), &*attr) };
     if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
         return status(Err(Refusal::INVALID));
@@ -271,15 +277,15 @@ pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_att
     status(this.target.moderate(cq_count, cq_period).map_err(Into::into))
 }
 
-/// The operation behind `ibv_req_notify_cq`.
+/// The operation of `ibv_req_notify_cq`.
 ///
 /// # Safety
 /// `cq` was not destroyed.
 pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` was not destroyed.
     let (this, channel) = unsafe { (CqObject::of(cq), (*cq).channel) };
     if channel.is_null() {
-        // Nobody is told, as in C.
+        // As in C, no event is requested.
         return 0;
     }
     let solicited = solicited_only != 0;

@@ -29,7 +29,7 @@ pub(crate) const fn status(kind: CompletionErrorKind) -> c_uint {
     }
 }
 
-/// The numbers that the provider has for operations are C's.
+/// The provider's numbers for operations equal C's.
 const _: () = {
     assert!(CompletionOpcode::Send.number() as c_uint == IBV_WC_SEND);
     assert!(CompletionOpcode::RdmaWrite.number() as c_uint == IBV_WC_RDMA_WRITE);
@@ -48,7 +48,7 @@ const _: () = {
     assert!(CompletionOpcode::TmNoTag.number() as c_uint == IBV_WC_TM_NO_TAG);
     // A request that the program wrote itself.
     assert!(CompletionOpcode::Unnamed(0).number() as c_uint == IBV_WC_DRIVER2);
-    // A key that was configured.
+    // A request that configured a key.
     assert!(CompletionOpcode::Other(Opcode::Umr).number() as c_uint == IBV_WC_DRIVER1);
 };
 
@@ -65,7 +65,7 @@ pub(crate) fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     if completion.invalidated_rkey().is_some() {
         flags |= IBV_WC_WITH_INV;
     }
-    // Few queue pairs are of packets, and few other completions have a checksum: who they are of is asked
+    // Few queue pairs are of raw packets, and few other completions have a checksum: test the tag
     // last.
     if completion.checksum_ok() == Some(true) && completion.user_tag() == PACKETS {
         flags |= IBV_WC_IP_CSUM_OK;
@@ -73,7 +73,7 @@ pub(crate) fn flags(completion: &WorkCompletion<'_>) -> c_uint {
     flags
 }
 
-/// Writes the fields of a completion that succeeded; C leaves the others as they are, too.
+/// Writes the fields of a successful completion; C, too, leaves the others unchanged.
 #[inline(always)]
 fn fill(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     wc.wr_id = completion.wr_id();
@@ -103,7 +103,7 @@ fn fill_any(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     fill(wc, completion);
 }
 
-/// The fields of a message that came.
+/// The fields of a received message.
 #[inline(always)]
 fn fill_received(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     wc.wc_flags = flags(completion);
@@ -121,15 +121,16 @@ fn fill_received(wc: &mut ibv_wc, completion: &WorkCompletion<'_>) {
     }
 }
 
-/// The operation behind `ibv_poll_cq`.
+/// The operation of `ibv_poll_cq`.
 ///
 /// # Safety
 /// `cq` was not destroyed, `wc` is writable for `num_entries` completions.
 pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `cq` was not destroyed.
     let this = unsafe { CqObject::of(cq) };
     this.lock.lock();
-    // SAFETY: the lock is held; otherwise by the contract.
+    // SAFETY: the lock is held. The caller promises that `cq` was not destroyed, and that `wc` is
+    // writable for `num_entries` completions.
     unsafe {
         if num_entries == 1 {
             return poll_one(cq, wc);
@@ -145,21 +146,24 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut i
 /// [`poll_cq`] for a single completion, after the lock was taken.
 #[inline(never)]
 unsafe extern "C" fn poll_one(cq: *mut ibv_cq, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the contract of `poll_cq`; the lock is held.
+    // SAFETY: the caller of `poll_cq` promises that `cq` was not destroyed and that `wc` is
+    // writable for `num_entries` completions; the lock is held.
     unsafe { poll::<true>(cq, 1, wc) }
 }
 
 /// [`poll_cq`] for more, after the lock was taken.
 #[inline(never)]
 unsafe extern "C" fn poll_many(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the contract of `poll_cq`; the lock is held.
+    // SAFETY: the caller of `poll_cq` promises that `cq` was not destroyed and that `wc` is
+    // writable for `num_entries` completions; the lock is held.
     unsafe { poll::<false>(cq, num_entries.max(0) as usize, wc) }
 }
 
-/// `ONE` says that `max` is one: it is code of its own.
+/// `ONE` means that `max` is one, which gets its own code.
 #[inline(always)]
 unsafe fn poll<const ONE: bool>(cq: *mut ibv_cq, max: usize, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the contract of `poll_cq`; the lock is held, and a place is less than `max`.
+    // SAFETY: the caller of `poll_cq` promises that `cq` was not destroyed and that `wc` is
+    // writable for `num_entries` completions; the lock is held, and a place is less than `max`.
     unsafe {
         let this = CqObject::of(cq);
         let queue = this.cursor().queue();
@@ -177,7 +181,8 @@ unsafe fn poll<const ONE: bool>(cq: *mut ibv_cq, max: usize, wc: *mut ibv_wc) ->
 #[cold]
 #[inline(never)]
 unsafe fn poll_rest(cq: *mut ibv_cq, count: usize, max: usize, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the contract of `poll_cq`; the lock is held, and no more than `max` are written.
+    // SAFETY: the caller of `poll_cq` promises that `cq` was not destroyed and that `wc` is
+    // writable for `num_entries` completions; the lock is held, and no more than `max` are written.
     unsafe {
         let this = CqObject::of(cq);
         let mut next = wc.add(count);
@@ -189,7 +194,7 @@ unsafe fn poll_rest(cq: *mut ibv_cq, count: usize, max: usize, wc: *mut ibv_wc) 
         match polled {
             Ok(more) => (count + more) as c_int,
             Err(_) if count == 0 => -1,
-            // It is told when nothing else is left.
+            // It is returned once no completion is left.
             Err(_) => count as c_int,
         }
     }

@@ -25,8 +25,8 @@ pub unsafe extern "C" fn get_clock_info(
     context: *mut ibv_context,
     info: *mut mlx5dv_clock_info,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `info` is writable.
     let found = relation(unsafe { ContextObject::of(context) });
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `info` is writable.
     status(found.map(|found| unsafe { info.write(found) }))
 }

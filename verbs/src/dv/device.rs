@@ -1,4 +1,4 @@
-//! Devices and ports: what mlx5 tells of them.
+//! Devices and ports: their mlx5 properties.
 
 use super::room;
 use crate::abi::mlx5dv::*;
@@ -30,10 +30,10 @@ pub unsafe extern "C" fn open_device(
     device: *mut ibv_device,
     attr: *mut mlx5dv_context_attr,
 ) -> *mut ibv_context {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is NULL or readable as far as its mask says.
     let devx = match unsafe { attr.as_ref() } {
         Some(attr) if attr.comp_mask == u64::from(MLX5DV_CONTEXT_ATTR_MASK_FD_ARRAY) => {
-            // Files that another process opened: a newer kernel takes them.
+            // Files that another process opened: a newer kernel supports them.
             return object(Err(Refusal::NOT_SUPPORTED));
         }
         Some(attr) if attr.comp_mask != 0 || attr.flags & !MLX5DV_CONTEXT_FLAGS_DEVX != 0 => {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn open_device(
     object(open::open(device, devx))
 }
 
-/// The transports' words of on-demand paging.
+/// Reads the transports' capabilities for on-demand paging.
 fn dc_on_demand(context: &ContextObject) -> u32 {
     let Some(answer) = capabilities(context, CapGroup::ODP) else { return 0 };
     let caps = *answer.odp_caps().dc_odp_caps();
@@ -83,12 +83,12 @@ fn signatures(context: &ContextObject) -> mlx5dv_sig_caps {
     }
 }
 
-/// Writes the fields that the mask in `to` asks for, and which they are.
+/// Writes the fields that the mask in `to` asks for, and sets the mask to those that it wrote.
 unsafe fn describe(context: &ContextObject, to: *mut mlx5dv_context) -> Verb {
     let (_, driver) = query::device(context.file())?;
     let limits = context.context.driver_limits();
-    // SAFETY: by the contract of `query_device`. The program's structure may be an older, shorter one:
-    // only what it asked for is written.
+    // SAFETY: the caller of `query_device` promises that `to` is writable as far as its mask asks.
+    // The program's structure may be an older, shorter one, so only these fields are written.
     unsafe {
         let asked = (*to).comp_mask;
         let mut told = 0;
@@ -170,7 +170,7 @@ fn striding(from: &mlx5_uapi::mlx5::StridingRqCaps) -> mlx5dv_striding_rq_caps {
     }
 }
 
-/// What a queue pair cannot be made with is not told: credits by packets.
+/// The flags omit packet-based credits, because no queue pair can be created with them.
 fn flags(limits: &AllocUcontextResp, driver: &QueryDeviceResp) -> u64 {
     const MULTI_PACKET: u32 = 1 << 1;
     const ENHANCED_MULTI_PACKET: u32 = 1 << 2;
@@ -190,7 +190,8 @@ fn flags(limits: &AllocUcontextResp, driver: &QueryDeviceResp) -> u64 {
     .fold(0, |bits, (has, bit)| if has { bits | u64::from(bit) } else { bits })
 }
 
-/// `mlx5dv_query_device`: writes the fields that the mask asks for, and says in it which those are.
+/// `mlx5dv_query_device`: writes the fields that the mask asks for, and sets the mask to the fields
+/// that it wrote.
 ///
 /// # Safety
 /// `context` is open; `attrs` is writable as far as its mask asks.
@@ -198,7 +199,8 @@ pub unsafe extern "C" fn query_device(
     context: *mut ibv_context,
     attrs: *mut mlx5dv_context,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attrs` is writable as far as its
+    // mask asks.
     status(unsafe { describe(ContextObject::of(context), attrs) })
 }
 
@@ -212,13 +214,14 @@ pub unsafe extern "C" fn query_port(
     port: *mut c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `port` is writable for `len`
+    // bytes.
     let found =
         unsafe { query::mlx5_port(ContextObject::of(context).file(), port_num, room(port, len)) };
     status(found.map_err(Into::into))
 }
 
-/// `mlx5dv_set_context_attr`: who provides the memory of queues that are made from now on.
+/// `mlx5dv_set_context_attr`: sets the functions that provide the memory of later queues.
 ///
 /// # Safety
 /// `context` is open, `attr` readable as the type says.
@@ -230,7 +233,8 @@ pub unsafe extern "C" fn set_context_attr(
     if kind != MLX5DV_CTX_ATTR_BUF_ALLOCATORS {
         return status(Err(Refusal(libc::ENOTSUP)));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `attr` is readable as the type
+    // says.
     let (this, functions) =
         unsafe { (ContextObject::of(context), attr.cast::<mlx5dv_ctx_allocators>().read()) };
     *lock(&this.dv.allocators) = Some(Allocators(functions));

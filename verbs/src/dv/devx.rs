@@ -1,5 +1,5 @@
-//! DEVX: firmware commands, passed through as they are given. If the firmware refuses one, the
-//! kernel says EREMOTEIO, and the answer has the firmware's status.
+//! DEVX: firmware commands, passed through unchanged. If the firmware refuses one, the kernel
+//! returns EREMOTEIO, and the answer has the firmware's status.
 
 use super::{bytes, room};
 use crate::abi::mlx5dv::*;
@@ -17,12 +17,12 @@ use mlx5_uapi::cmd::devx as command;
 use mlx5_uapi::verbs::WqState;
 use mlx5_uapi::{DeviceFile, Errno};
 
-/// An object that a command made.
+/// An object that a command created.
 #[repr(C)]
 pub(super) struct DevxObject {
     context: *mut ibv_context,
     pub(super) handle: u32,
-    /// The context may be closed before it is destroyed.
+    /// Keeps the context, which may be closed before the object is destroyed.
     _kept: Context,
 }
 
@@ -30,7 +30,7 @@ impl DevxObject {
     /// # Safety
     /// `object` is from [`obj_create`], and was not destroyed.
     pub(super) unsafe fn of<'a>(object: *mut mlx5dv_devx_obj) -> &'a Self {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `object` is from `obj_create`, and was not destroyed.
         unsafe { &*object.cast() }
     }
 
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn general_cmd(
     output: *mut c_void,
     output_len: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `input` is readable and `output`
+    // writable for their lengths, and that the command does no harm.
     let done = unsafe {
         let file = ContextObject::of(context).file();
         command::general_cmd(file, bytes(input, input_len), room(output, output_len))
@@ -75,7 +76,8 @@ pub unsafe extern "C" fn obj_create(
     output: *mut c_void,
     output_len: usize,
 ) -> *mut mlx5dv_devx_obj {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `input` is readable and `output`
+    // writable for their lengths, and that the command does no harm.
     let (this, made) = unsafe {
         let this = ContextObject::of(context);
         let (input, output) = (bytes(input, input_len), room(output, output_len));
@@ -85,12 +87,13 @@ pub unsafe extern "C" fn obj_create(
     object(made.map(wrap).map_err(Into::into))
 }
 
-/// `mlx5dv_devx_obj_destroy`. If it is refused, the object is there still.
+/// `mlx5dv_devx_obj_destroy`. If it is refused, the object still exists.
 ///
 /// # Safety
 /// `obj` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn obj_destroy(obj: *mut mlx5dv_devx_obj) -> c_int {
-    // SAFETY: by the contract; the box was made by `obj_create`.
+    // SAFETY: the caller promises that `obj` was not destroyed, and no longer uses it if the call
+    // succeeds; `obj_create` boxed it.
     unsafe {
         let this = DevxObject::of(obj);
         let destroyed = command::obj_destroy(this.context().file(), this.handle);
@@ -102,29 +105,30 @@ pub unsafe extern "C" fn obj_destroy(obj: *mut mlx5dv_devx_obj) -> c_int {
     }
 }
 
-/// A command on an object, which the kernel lets through if it names the object's number.
+/// A command on an object, which the kernel accepts if it names the object's number.
 type Command = unsafe fn(&dyn DeviceFile, u32, &[u8], &mut [u8]) -> Result<(), Errno>;
 
 /// Passes a command through.
 ///
 /// # Safety
-/// The object of this handle exists; `input` is readable and `output` writable for their lengths. The command
-/// does no harm.
+/// The object of this handle exists; `input` is readable and `output` writable for their lengths.
+/// The command does no harm.
 unsafe fn pass(
     command: Command,
     (context, handle): (&ContextObject, u32),
     (input, input_len): (*const c_void, usize),
     (output, output_len): (*mut c_void, usize),
 ) -> Verb {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the object exists, that `input` is readable and `output`
+    // writable for their lengths, and that the command does no harm.
     unsafe {
         let (input, output) = (bytes(input, input_len), room(output, output_len));
         Ok(command(context.file(), handle, input, output)?)
     }
 }
 
-/// The functions that pass a command on an object through: the command, the object's type in C, and what its
-/// context and handle are.
+/// The functions that pass a command on an object through: the command, the object's type in C, and
+/// the expression for its context and handle.
 macro_rules! on_objects {
     ($($name:ident = $command:ident $object:ident: $c:ty, $of:expr;)*) => {
         $(
@@ -140,7 +144,9 @@ macro_rules! on_objects {
                 output: *mut c_void,
                 output_len: usize,
             ) -> c_int {
-                // SAFETY: by the contract.
+                // SAFETY: the caller promises that the object was not destroyed, that `input` is
+                // readable and `output` writable for their lengths, and that the command does no
+                // harm.
                 status(unsafe {
                     let object = $of;
                     pass(command::$command, object, (input, input_len), (output, output_len))
@@ -157,7 +163,7 @@ macro_rules! of_verbs {
     };
 }
 
-/// The same of a table, whose handle has another name.
+/// The same for a table, whose handle has another name.
 macro_rules! of_table {
     ($table:ident) => {
         (ContextObject::of((*$table).context), (*$table).ind_tbl_handle as u32)
@@ -177,7 +183,7 @@ on_objects! {
     srq_modify = obj_modify srq: ibv_srq, of_verbs!(srq);
 }
 
-/// The state that a command leaves a queue pair in.
+/// The state of a queue pair after a command.
 fn state_after(input: &[u8]) -> Option<QueueState> {
     let opcode = Opcode(u16::from_be_bytes(*input.first_chunk()?).into());
     Some(match opcode {
@@ -192,7 +198,7 @@ fn state_after(input: &[u8]) -> Option<QueueState> {
     })
 }
 
-/// `mlx5dv_devx_qp_modify`: what the program reads of the state stays true.
+/// `mlx5dv_devx_qp_modify`: also updates the state that the program reads.
 ///
 /// # Safety
 /// As for [`qp_query`]. The command does no harm.
@@ -203,7 +209,8 @@ pub unsafe extern "C" fn qp_modify(
     output: *mut c_void,
     output_len: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed, that `input` is readable and
+    // `output` writable for their lengths, and that the command does no harm.
     status(unsafe {
         let this = QpObject::of(qp);
         let state = state_after(bytes(input, input_len));
@@ -215,7 +222,7 @@ pub unsafe extern "C" fn qp_modify(
     })
 }
 
-/// The state that a command leaves a work queue in.
+/// The state of a work queue after a command.
 fn queue_state_after(input: &[u8]) -> Option<WqState> {
     let command = ModifyRqIn::from_short(input);
     if command.opcode() != ModifyRqIn::OPCODE.0 {
@@ -229,8 +236,7 @@ fn queue_state_after(input: &[u8]) -> Option<WqState> {
     })
 }
 
-/// `mlx5dv_devx_wq_modify`: posting goes by the state that the command leaves, and what the program reads of it
-/// stays true.
+/// `mlx5dv_devx_wq_modify`: also updates the state that posting uses and that the program reads.
 ///
 /// # Safety
 /// As for [`wq_query`]. The command does no harm.
@@ -241,7 +247,9 @@ pub unsafe extern "C" fn wq_modify(
     output: *mut c_void,
     output_len: usize,
 ) -> c_int {
-    // SAFETY: by the contract; a completion queue outlives its work queues.
+    // SAFETY: the caller promises that `wq` was not destroyed, that `input` is readable and
+    // `output` writable for their lengths, and that the command does no harm; a completion queue
+    // outlives its work queues.
     status(unsafe {
         let state = queue_state_after(bytes(input, input_len));
         WqObject::of(wq).change_beside(state, || {
@@ -255,8 +263,8 @@ pub unsafe extern "C" fn wq_modify(
 /// # Safety
 /// `context` is open, `eqn` writable.
 pub unsafe extern "C" fn query_eqn(context: *mut ibv_context, vector: u32, eqn: *mut u32) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `eqn` is writable.
     let found = command::query_eqn(unsafe { ContextObject::of(context) }.file(), vector);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `eqn` is writable.
     status(found.map(|found| unsafe { eqn.write(found) }).map_err(Into::into))
 }

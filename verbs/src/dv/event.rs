@@ -1,4 +1,4 @@
-//! Files of DEVX: events of firmware objects, and answers to queries in the background.
+//! Files of DEVX: events of firmware objects, and answers to asynchronous queries.
 
 use super::devx::DevxObject;
 use super::{bytes, room};
@@ -12,14 +12,14 @@ use mlx5_uapi::cmd::devx::{self as command, EventFileFlags, Notice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Where answers to queries arrive.
+/// A file of answers to queries.
 #[repr(C)]
 struct AnswersObject {
     c: mlx5dv_devx_cmd_comp,
     file: Arc<dyn EventFile>,
 }
 
-/// Where events arrive.
+/// A file of events.
 #[repr(C)]
 struct EventsObject {
     c: mlx5dv_devx_event_channel,
@@ -27,13 +27,13 @@ struct EventsObject {
     file: Arc<dyn EventFile>,
 }
 
-/// Reads the next event or answer: a header of `header` bytes, and what is behind it.
+/// Reads the next event or answer: a header of `header` bytes, and the data after it.
 fn next(file: &dyn EventFile, to: &mut [u8], header: usize) -> Verb<usize> {
     let read = file.read(to)?;
     if read < header { Err(Refusal::INVALID) } else { Ok(read) }
 }
 
-/// The number of a query, and that of a subscription.
+/// Size of a query's number, and of a subscription's.
 const HEADER: usize = size_of::<u64>();
 
 /// `mlx5dv_devx_create_cmd_comp`.
@@ -41,7 +41,7 @@ const HEADER: usize = size_of::<u64>();
 /// # Safety
 /// `context` is open.
 pub unsafe extern "C" fn create_cmd_comp(context: *mut ibv_context) -> *mut mlx5dv_devx_cmd_comp {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let made = command::alloc_command_file(unsafe { ContextObject::of(context) }.file());
     object(made.map_err(Into::into).map(|file| {
         let file: Arc<dyn EventFile> = file.into();
@@ -54,7 +54,8 @@ pub unsafe extern "C" fn create_cmd_comp(context: *mut ibv_context) -> *mut mlx5
 /// # Safety
 /// `answers` was not destroyed. It is used no more.
 pub unsafe extern "C" fn destroy_cmd_comp(answers: *mut mlx5dv_devx_cmd_comp) {
-    // SAFETY: by the contract; the box was made by `create_cmd_comp`.
+    // SAFETY: the caller promises that `answers` was not destroyed and is used no more;
+    // `create_cmd_comp` boxed it.
     drop(unsafe { Box::<AnswersObject>::from_raw(answers.cast()) });
 }
 
@@ -70,7 +71,8 @@ pub unsafe extern "C" fn obj_query_async(
     wr_id: u64,
     answers: *mut mlx5dv_devx_cmd_comp,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `obj` and `answers` were not destroyed, and that `input` is
+    // readable for its length.
     let asked = unsafe {
         let (this, answers) = (DevxObject::of(obj), &*answers.cast::<AnswersObject>());
         let (file, input, output) =
@@ -80,7 +82,7 @@ pub unsafe extern "C" fn obj_query_async(
     status(asked.map_err(Into::into))
 }
 
-/// `mlx5dv_devx_get_async_cmd_comp`: waits for an answer unless the descriptor says otherwise.
+/// `mlx5dv_devx_get_async_cmd_comp`: waits for an answer unless the descriptor is non-blocking.
 ///
 /// # Safety
 /// `answers` was not destroyed, `to` is writable for `to_len` bytes.
@@ -89,7 +91,8 @@ pub unsafe extern "C" fn get_async_cmd_comp(
     to: *mut c_void,
     to_len: usize,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `answers` was not destroyed and that `to` is writable for
+    // `to_len` bytes.
     status(unsafe {
         // Another thread may destroy the object while this one waits.
         let file = Arc::clone(&(*answers.cast::<AnswersObject>()).file);
@@ -106,7 +109,7 @@ pub unsafe extern "C" fn create_event_channel(
     flags: c_uint,
 ) -> *mut mlx5dv_devx_event_channel {
     let flags = EventFileFlags::from_bits_retain(flags);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let made = command::alloc_event_file(unsafe { ContextObject::of(context) }.file(), flags);
     object(made.map_err(Into::into).map(|file| {
         let file: Arc<dyn EventFile> = file.into();
@@ -120,7 +123,8 @@ pub unsafe extern "C" fn create_event_channel(
 /// # Safety
 /// `channel` was not destroyed. It is used no more.
 pub unsafe extern "C" fn destroy_event_channel(channel: *mut mlx5dv_devx_event_channel) {
-    // SAFETY: by the contract; the box was made by `create_event_channel`.
+    // SAFETY: the caller promises that `channel` was not destroyed and is used no more;
+    // `create_event_channel` boxed it.
     drop(unsafe { Box::<EventsObject>::from_raw(channel.cast()) });
 }
 
@@ -130,7 +134,8 @@ unsafe fn subscribe(
     types: &[u16],
     notice: Notice<'_>,
 ) -> Verb {
-    // SAFETY: by the contracts of the callers.
+    // SAFETY: the callers of both functions promise that `channel` and `obj` were not destroyed;
+    // `obj` may be NULL.
     unsafe {
         let this = &*channel.cast::<EventsObject>();
         let object = (!obj.is_null()).then(|| DevxObject::of(obj).handle);
@@ -139,8 +144,8 @@ unsafe fn subscribe(
     }
 }
 
-/// `mlx5dv_devx_subscribe_devx_event`: `types_len` is in bytes; without an object, events of the
-/// device.
+/// `mlx5dv_devx_subscribe_devx_event`: `types_len` is in bytes; without an object, it subscribes to
+/// events of the device.
 ///
 /// # Safety
 /// `channel` and `obj` were not destroyed; `obj` may be NULL; `types` is readable for its length.
@@ -154,7 +159,8 @@ pub unsafe extern "C" fn subscribe_devx_event(
     if !usize::from(types_len).is_multiple_of(size_of::<u16>()) {
         return status(Err(Refusal::INVALID));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `channel` and `obj` were not destroyed, or `obj` is NULL,
+    // and that `types` is readable for its length.
     status(unsafe {
         let types: Vec<u16> = bytes(types.cast(), types_len.into())
             .chunks_exact(size_of::<u16>())
@@ -177,14 +183,15 @@ pub unsafe extern "C" fn subscribe_devx_event_fd(
     if fd < 0 {
         return status(Err(Refusal(libc::EBADF)));
     }
-    // SAFETY: by the contract; the kernel checks the descriptor.
+    // SAFETY: the caller promises that `channel` and `obj` were not destroyed, or `obj` is NULL;
+    // the kernel checks the descriptor.
     status(unsafe {
         subscribe(channel, obj, &[event_type], Notice::EventFd(BorrowedFd::borrow_raw(fd)))
     })
 }
 
-/// `mlx5dv_devx_get_event`: waits for one unless the descriptor says otherwise. Returns how many
-/// bytes were written, or −1.
+/// `mlx5dv_devx_get_event`: waits for an event unless the descriptor is non-blocking. Returns the
+/// number of bytes written, or −1.
 ///
 /// # Safety
 /// `channel` was not destroyed, `to` is writable for `to_len` bytes.
@@ -193,7 +200,8 @@ pub unsafe extern "C" fn get_event(
     to: *mut c_void,
     to_len: usize,
 ) -> isize {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `channel` was not destroyed and that `to` is writable for
+    // `to_len` bytes.
     let found = unsafe {
         let file = Arc::clone(&(*channel.cast::<EventsObject>()).file);
         next(&*file, room(to, to_len), HEADER)

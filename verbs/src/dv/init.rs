@@ -1,10 +1,11 @@
 //! `mlx5dv_init_obj`: the parts of objects in memory, for programs that drive queues themselves.
 //!
-//! A queue pair, shared receive queue or work queue is then only created, modified and destroyed here. A
-//! completion queue is not changed here, also not for a queue pair that is destroyed or reset, until the program
-//! polls it by `ibv_poll_cq`: the poll starts after the completions that the program has polled itself, by the
-//! doorbell record, and finds no completion of such a queue pair. C's library removes nothing from a queue that
-//! was handed over, and its next poll fails at a completion that names a destroyed queue pair.
+//! From then on this library only creates, modifies and destroys a queue pair, shared receive queue
+//! or work queue. It does not change a completion queue, not even for a queue pair that is
+//! destroyed or reset, until the program polls it by `ibv_poll_cq`: that poll starts after the
+//! completions that the program polled itself, as the doorbell record says, and skips completions
+//! of such a queue pair. C's library removes nothing from a queue that was handed over, and its
+//! next poll fails at a completion that names a destroyed queue pair.
 
 use super::devx::DevxObject;
 use crate::abi::mlx5dv::*;
@@ -21,7 +22,8 @@ use crate::wq::WqObject;
 use mlx5::{CompletionQueue, RawCompletionQueue};
 
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
-    // SAFETY: by the contract of `init_obj`.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
+    // as far as its mask asks.
     unsafe {
         let parts = QpObject::of(from).with_control(|control| {
             let parts = control.raw_parts()?;
@@ -45,7 +47,7 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
             (*to).uar_mmap_offset = parts.register.mmap_offset as i64;
             told |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
         }
-        // Only raw packet queue pairs have these; the others zeros.
+        // Only raw packet queue pairs have these; for others they are zero.
         if wants(MLX5DV_QP_MASK_RAW_QP_HANDLES) {
             (*to).tirn = parts.packet.tirn;
             (*to).tisn = parts.packet.tisn;
@@ -63,7 +65,7 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
 }
 
 unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
-    // SAFETY: by the contract of `init_obj`.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable.
     unsafe {
         let RawCompletionQueue { cqes, record, page, cqn } =
             CqObject::of(from).with_mut(CompletionQueue::hand_over)?;
@@ -79,7 +81,8 @@ unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
 }
 
 unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb {
-    // SAFETY: by the contract of `init_obj`.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
+    // as far as its mask asks.
     unsafe {
         let parts = SrqObject::of(from).lend()?;
         (*to).buf = parts.requests.start.as_ptr().cast();
@@ -97,7 +100,7 @@ unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb 
 }
 
 unsafe fn work_queue(from: *mut ibv_wq, to: *mut mlx5dv_rwq) -> Verb {
-    // SAFETY: by the contract of `init_obj`.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable.
     unsafe {
         let parts = WqObject::of(from).raw_parts()?;
         (*to).buf = parts.requests.start.as_ptr().cast();
@@ -110,7 +113,8 @@ unsafe fn work_queue(from: *mut ibv_wq, to: *mut mlx5dv_rwq) -> Verb {
 }
 
 unsafe fn device_memory(from: *mut ibv_dm, to: *mut mlx5dv_dm) {
-    // SAFETY: by the contract of `init_obj`.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
+    // as far as its mask asks.
     unsafe {
         let memory = DmObject::of(from).memory();
         (*to).buf = memory.as_ptr().cast();
@@ -137,8 +141,9 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
         return Err(Refusal::INVALID);
     }
     let is = |kind: c_uint| kinds & u64::from(kind) != 0;
-    // SAFETY: by the contract of `init_obj`: of the structure, which may be of an older, shorter kind,
-    // only what is named is there.
+    // SAFETY: the caller of `init_obj` promises that `obj` has an object and a place for its parts
+    // for each kind in `kinds`. The structure may be of an older, shorter version: only the fields
+    // of these kinds are read.
     unsafe {
         if is(MLX5DV_OBJ_QP) {
             let mlx5dv_obj_qp { r#in, out } = (*obj).qp;
@@ -181,21 +186,23 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
 /// `mlx5dv_init_obj`.
 ///
 /// # Safety
-/// Of each kind of object that `kinds` names, `obj` has one that exists, and where to write its parts,
-/// which is writable as far as the mask there asks. The program follows the device's rules for queues that
-/// it drives.
+/// Of each kind of object that `kinds` names, `obj` has one that exists, and where to write its
+/// parts, which is writable as far as the mask there asks. The program follows the device's rules
+/// for queues that it drives.
 pub unsafe extern "C" fn init_obj(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises an existing object and a writable place in `obj` for each kind in
+    // `kinds`.
     status(unsafe { init(obj, kinds) })
 }
 
-/// The symbol `mlx5dv_init_obj` of `MLX5_1.0`: instead of the page on which completion queues are armed it
-/// tells where its address is.
+/// The symbol `mlx5dv_init_obj` of `MLX5_1.0`: for a completion queue it writes the address of a
+/// pointer to the doorbell page, instead of the page.
 ///
 /// # Safety
 /// As for [`init_obj`].
 pub unsafe extern "C" fn init_obj_compat(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises an existing object and a writable place in `obj` for each kind in
+    // `kinds`.
     status(unsafe {
         init(obj, kinds).map(|()| {
             if kinds & u64::from(MLX5DV_OBJ_CQ) != 0 {

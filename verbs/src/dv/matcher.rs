@@ -18,16 +18,17 @@ use std::ptr;
 struct MatcherObject {
     context: *mut ibv_context,
     handle: u32,
-    /// The context may be closed before it is destroyed.
+    /// Keeps the context, which may be closed before the matcher is destroyed.
     _kept: Context,
 }
 
-/// The bytes of match parameters.
+/// Returns the bytes of match parameters.
 ///
 /// # Safety
-/// They are readable, and as many as they say.
+/// The parameters are readable, and have as many bytes as they say.
 unsafe fn parameters<'a>(of: *const mlx5dv_flow_match_parameters) -> &'a [u8] {
-    // SAFETY: by the contract; the bytes lie behind their number.
+    // SAFETY: the caller promises that the parameters are readable, and have as many bytes as they
+    // say; the bytes follow their number.
     unsafe {
         let start = of.byte_add(offset_of!(mlx5dv_flow_match_parameters, match_buf));
         std::slice::from_raw_parts(start.cast(), (*of).match_sz)
@@ -39,7 +40,7 @@ unsafe fn create(
     attr: &mlx5dv_flow_matcher_attr,
 ) -> Verb<*mut mlx5dv_flow_matcher> {
     let has = |mask: c_uint| attr.comp_mask & u64::from(mask) != 0;
-    // The tables that belong to a port are of newer kernels.
+    // Tables of a port need a newer kernel.
     if attr.comp_mask & !u64::from(MLX5DV_FLOW_MATCHER_MASK_FT_TYPE) != 0
         || attr.r#type != IBV_FLOW_ATTR_NORMAL
     {
@@ -49,7 +50,8 @@ unsafe fn create(
         true => u8::try_from(attr.ft_type).ok().and_then(TableType::from_raw),
         false => Some(TableType::NicRx),
     };
-    // SAFETY: by the contract of `create_flow_matcher`.
+    // SAFETY: the caller of `create_flow_matcher` promises that `context` is open and `attr` and
+    // its mask are readable.
     let (this, mask) = unsafe { (ContextObject::of(context), parameters(attr.match_mask)) };
     let handle = command::create(
         this.file(),
@@ -73,17 +75,18 @@ pub unsafe extern "C" fn create_flow_matcher(
     context: *mut ibv_context,
     attr: *mut mlx5dv_flow_matcher_attr,
 ) -> *mut mlx5dv_flow_matcher {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and `attr` and its mask are readable.
     object(unsafe { create(context, &*attr) })
 }
 
-/// `mlx5dv_destroy_flow_matcher`: EBUSY as long as it has rules.
+/// `mlx5dv_destroy_flow_matcher`: EBUSY while it has rules.
 ///
 /// # Safety
 /// `matcher` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_flow_matcher(matcher: *mut mlx5dv_flow_matcher) -> c_int {
     let this: *mut MatcherObject = matcher.cast();
-    // SAFETY: by the contract; the box was made by `create_flow_matcher`.
+    // SAFETY: the caller promises that `matcher` was not destroyed, and no longer uses it if the
+    // call succeeds; `create_flow_matcher` boxed it.
     status(unsafe {
         let MatcherObject { context, handle, .. } = *this;
         let done = command::destroy(ContextObject::of(context).file(), handle);
@@ -94,7 +97,7 @@ pub unsafe extern "C" fn destroy_flow_matcher(matcher: *mut mlx5dv_flow_matcher)
     })
 }
 
-/// What becomes of a rule's packets.
+/// The actions on a rule's packets.
 #[derive(Default)]
 struct Actions {
     destination: Option<command::Destination>,
@@ -102,7 +105,7 @@ struct Actions {
     counter: Option<u32>,
 }
 
-/// Sets what may be set once.
+/// Sets a value that may be set only once.
 fn once<T>(place: &mut Option<T>, value: T, twice: Refusal) -> Verb {
     if place.replace(value).is_some() { Err(twice) } else { Ok(()) }
 }
@@ -116,7 +119,8 @@ impl Actions {
         use command::Destination;
         const TWICE: Refusal = Refusal::NOT_SUPPORTED;
         let flags = |flags| Destination::Flags(flags);
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the action has the union member of its type, and that
+        // the objects that it names exist.
         unsafe {
             let to = match kind {
                 MLX5DV_FLOW_ACTION_DEST_IBV_QP => Destination::Qp((*target.qp).handle),
@@ -140,8 +144,8 @@ impl Actions {
     }
 }
 
-/// An action in an array of programs, whose elements have room for a pointer: those with an offset came
-/// later.
+/// An action as in a program's array, whose elements have room for a pointer; actions with an
+/// offset were added later.
 #[repr(C)]
 struct Action {
     kind: c_uint,
@@ -156,14 +160,16 @@ unsafe fn create_rule(
     let mut all = Actions::default();
     for Action { kind, target } in actions {
         let mut whole = mlx5dv_flow_action_attr_target { tag_value: 0 };
-        // SAFETY: by the contract of `create_flow`. The pointer is the first member of the union, which
-        // has room for it; a tag lies in its first bytes.
+        // SAFETY: the pointer is the first member of the union, which has room for it; a tag is in
+        // its first bytes. The caller of `create_flow` promises that the objects that an action
+        // names exist.
         unsafe {
             ptr::from_mut(&mut whole).cast::<*mut c_void>().write(*target);
             all.add(*kind, &whole)?;
         }
     }
-    // SAFETY: by the contract of `create_flow`.
+    // SAFETY: the caller of `create_flow` promises that `matcher` was not destroyed and that
+    // `value` is readable.
     let (file, value) = unsafe { (ContextObject::of(matcher.context).file(), parameters(value)) };
     let handle = command::create_rule(
         file,
@@ -176,21 +182,23 @@ unsafe fn create_rule(
             counter: all.counter,
         },
     )?;
-    // SAFETY: a matcher has a context, which it keeps.
+    // SAFETY: a matcher keeps its context.
     Ok(unsafe { flow::wrap(matcher.context, handle, None) })
 }
 
 /// `mlx5dv_create_flow`. The rule is destroyed by `ibv_destroy_flow`.
 ///
 /// # Safety
-/// `matcher` was not destroyed; `value` is readable; there are as many actions, and what they name exists.
+/// `matcher` was not destroyed; `value` is readable; there are as many actions, and what they name
+/// exists.
 pub unsafe extern "C" fn create_flow(
     matcher: *mut mlx5dv_flow_matcher,
     value: *mut mlx5dv_flow_match_parameters,
     num_actions: usize,
     actions: *mut mlx5dv_flow_action_attr,
 ) -> *mut ibv_flow {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `matcher` was not destroyed, that `value` is readable, and
+    // that `actions` has `num_actions` entries, whose objects exist.
     object(unsafe {
         let actions = match num_actions {
             0 => &[],

@@ -1,4 +1,4 @@
-//! The verbs of libmlx5: what mlx5 has and libibverbs knows nothing of.
+//! The verbs of libmlx5, which are specific to mlx5.
 
 pub mod clock;
 pub mod device;
@@ -14,7 +14,7 @@ pub mod umem;
 
 use crate::abi::c_void;
 
-/// A command or an answer of the program. NULL is taken for no bytes, which the kernel refuses.
+/// A command or an answer of the program. NULL is treated as no bytes, which the kernel refuses.
 ///
 /// # Safety
 /// `start` is NULL, or readable for `len` bytes as long as the slice is used.
@@ -22,7 +22,7 @@ unsafe fn bytes<'a>(start: *const c_void, len: usize) -> &'a [u8] {
     if start.is_null() {
         return &[];
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `start` is readable for `len` bytes; it is not NULL here.
     unsafe { std::slice::from_raw_parts(start.cast(), len) }
 }
 
@@ -34,6 +34,6 @@ unsafe fn room<'a>(start: *mut c_void, len: usize) -> &'a mut [u8] {
     if start.is_null() {
         return &mut [];
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `start` is writable for `len` bytes; it is not NULL here.
     unsafe { std::slice::from_raw_parts_mut(start.cast(), len) }
 }

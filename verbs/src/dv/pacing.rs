@@ -16,7 +16,7 @@ struct PpObject {
     c: mlx5dv_pp,
     context: *mut ibv_context,
     handle: u32,
-    /// The context may be closed before it is freed.
+    /// Keeps the context, which may be closed before the entry is freed.
     _kept: Context,
 }
 
@@ -35,7 +35,8 @@ pub unsafe extern "C" fn pp_alloc(
     if flags & !DEDICATED != 0 {
         return object(Err(Refusal::NOT_SUPPORTED));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `description` is readable for its
+    // length.
     let (this, made) = unsafe {
         let this = ContextObject::of(context);
         (this, command::alloc_pp(this.file(), bytes(description, description_len), flags.into()))
@@ -51,9 +52,10 @@ pub unsafe extern "C" fn pp_alloc(
 /// # Safety
 /// `pp` was not freed. It is used no more.
 pub unsafe extern "C" fn pp_free(pp: *mut mlx5dv_pp) {
-    // SAFETY: by the contract; the box was made by `pp_alloc`.
+    // SAFETY: the caller promises that `pp` was not freed and is used no more; `pp_alloc` boxed it.
     let this = unsafe { Box::<PpObject>::from_raw(pp.cast()) };
-    // SAFETY: the entry keeps its context. If the kernel refuses, the entry goes with the context.
+    // SAFETY: the entry keeps its context. If the kernel refuses, the entry is freed with the
+    // context.
     let _ = command::free_pp(unsafe { ContextObject::of(this.context) }.file(), this.handle);
     drop(this);
     close::again();

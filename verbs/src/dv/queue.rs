@@ -52,11 +52,13 @@ pub unsafe extern "C" fn create_cq(
     init: *mut ibv_cq_init_attr_ex,
     dv: *mut mlx5dv_cq_init_attr,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `init` is readable and its objects
+    // exist, and that `dv` is NULL or readable.
     object(unsafe {
         let attributes = dv.as_ref().map(completion_attributes).transpose();
         attributes.and_then(|attributes| {
-            // C has one errno for what a device lacks and for what nobody has.
+            // C has one errno for attributes that the device lacks and for those that no device
+            // has.
             extended::create_with(context, &*init, attributes.unwrap_or_default()).map_err(
                 |refusal| match refusal {
                     Refusal::NOT_SUPPORTED if attributes.is_some() => Refusal::INVALID,
@@ -72,7 +74,7 @@ fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> 
         | MLX5DV_QP_INIT_ATTR_MASK_DC
         | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS
         | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
-    /// What the provider has; the other flags are of credits, and order of data.
+    /// The flags that the provider supports; the others are about credits and data order.
     const FLAGS: c_uint = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE
         | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE
         | MLX5DV_QP_CREATE_SIG_PIPELINING
@@ -114,21 +116,22 @@ fn driver_attributes(qp_type: c_uint, dv: &mlx5dv_qp_init_attr) -> Verb<Driver> 
 /// `mlx5dv_create_qp`.
 ///
 /// # Safety
-/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is NULL or
-/// readable.
+/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is
+/// NULL or readable.
 pub unsafe extern "C" fn create_qp(
     context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
     dv: *mut mlx5dv_qp_init_attr,
 ) -> *mut ibv_qp {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `init` is readable and its objects
+    // exist, and that `dv` is NULL or readable.
     object(unsafe {
         let driver = dv.as_ref().map(|dv| driver_attributes((*init).qp_type, dv)).transpose();
         driver.and_then(|driver| create_ex(context, init, driver.unwrap_or_default()))
     })
 }
 
-/// The bytes of a stride and the strides of a request that attributes ask for.
+/// The bytes of a stride and the strides of a request in the attributes.
 fn strides(dv: &mlx5dv_striding_rq_init_attr) -> Verb<(u32, u32)> {
     if dv.two_byte_shift_en != 0 {
         return Err(Refusal::NOT_SUPPORTED);
@@ -140,15 +143,16 @@ fn strides(dv: &mlx5dv_striding_rq_init_attr) -> Verb<(u32, u32)> {
 /// `mlx5dv_create_wq`.
 ///
 /// # Safety
-/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is NULL or
-/// readable.
+/// `context` is open, `init` is readable, and what it names exists; its sizes are writable; `dv` is
+/// NULL or readable.
 pub unsafe extern "C" fn create_wq(
     context: *mut ibv_context,
     init: *mut ibv_wq_init_attr,
     dv: *mut mlx5dv_wq_init_attr,
 ) -> *mut ibv_wq {
     const STRIDES: u64 = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ as u64;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, that `init` is readable and its objects
+    // exist, and that `dv` is NULL or readable.
     object(unsafe {
         match dv.as_ref().map_or(0, |dv| dv.comp_mask) {
             0 => wq::make(context, init, None),

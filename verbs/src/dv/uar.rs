@@ -1,4 +1,4 @@
-//! Doorbell pages for queues that the program makes by commands, and those of emulated devices.
+//! Doorbell pages for queues that the program creates by commands, and those of emulated devices.
 
 use crate::abi::mlx5dv::*;
 use crate::abi::*;
@@ -13,14 +13,14 @@ use mlx5_uapi::mlx5::UarType;
 use mlx5_uapi::{Access, Mapping};
 use std::ptr;
 
-/// Where the first BlueFlame register of a page is.
+/// Offset of the first BlueFlame register in a page.
 const FIRST_REGISTER: usize = 0x800;
 
 /// `enum mlx5dv_devx_uar_alloc_type`: a page of BlueFlame registers.
 const BLUEFLAME: u32 = 0;
-/// The page without BlueFlame of the context.
+/// The context's page without BlueFlame.
 const SHARED: u32 = 1;
-/// A page without BlueFlame of its own.
+/// A separate page without BlueFlame.
 const DEDICATED: u32 = 1 << 31;
 
 /// A doorbell page.
@@ -30,16 +30,16 @@ pub(super) struct UarObject {
     context: *mut ibv_context,
     page: Mapping,
     handle: u32,
-    /// The context may be closed before it is freed.
+    /// Keeps the context, which may be closed before the page is freed.
     kept: Context,
 }
 
-// SAFETY: the pointers are those of C, which hands them to any thread.
+// SAFETY: the pointers are to memory that any thread of the C program may use.
 unsafe impl Send for UarObject {}
 
 impl UarObject {
     fn new(context: *mut ibv_context, kind: UarType) -> Verb<Self> {
-        // SAFETY: by the contract of `alloc_uar`.
+        // SAFETY: the caller of `alloc_uar` promises that `context` is open.
         let this = unsafe { ContextObject::of(context) };
         let file = this.file();
         let uar = command::alloc(file, kind)?;
@@ -65,8 +65,8 @@ impl UarObject {
     fn free(self) {
         let Self { context, page, handle, kept, .. } = self;
         drop(page);
-        // SAFETY: the page keeps its context. If the kernel refuses, a queue uses the page, which then goes
-        // with the context.
+        // SAFETY: the page keeps its context. If the kernel refuses because a queue uses the page,
+        // it is freed with the context.
         let _ = command::destroy(unsafe { ContextObject::of(context) }.file(), handle);
         drop(kept);
         close::again();
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn alloc_uar(context: *mut ibv_context, flags: u32) -> *mu
     object(match flags {
         BLUEFLAME => UarObject::new(context, UarType::BlueFlame).map(boxed),
         DEDICATED => UarObject::new(context, UarType::NonCached).map(boxed),
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `context` is open.
         flags if flags & !(SHARED | DEDICATED) == 0 => unsafe {
             shared(context, &ContextObject::of(context).dv)
         },
@@ -98,13 +98,14 @@ pub unsafe extern "C" fn alloc_uar(context: *mut ibv_context, flags: u32) -> *mu
     })
 }
 
-/// `mlx5dv_devx_free_uar`. The page that the context shares stays.
+/// `mlx5dv_devx_free_uar`. The context's shared page stays.
 ///
 /// # Safety
 /// `uar` was not freed. It is used no more.
 pub unsafe extern "C" fn free_uar(uar: *mut mlx5dv_devx_uar) {
     let this: *mut UarObject = uar.cast();
-    // SAFETY: by the contract; a page that is not the shared one was boxed by `alloc_uar`.
+    // SAFETY: the caller promises that `uar` was not freed and is used no more; `alloc_uar` boxed
+    // every page but the shared one.
     unsafe {
         let state = &ContextObject::of((*this).context).dv;
         let shared = lock(&state.shared_uar);
@@ -117,13 +118,13 @@ pub unsafe extern "C" fn free_uar(uar: *mut mlx5dv_devx_uar) {
     }
 }
 
-/// A doorbell page of a virtio device that firmware emulates.
+/// A doorbell page of a virtio device that the firmware emulates.
 #[repr(C)]
 struct VarObject {
     c: mlx5dv_var,
     context: *mut ibv_context,
     handle: u32,
-    /// The context may be closed before it is freed.
+    /// Keeps the context, which may be closed before the page is freed.
     _kept: Context,
 }
 
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mu
     if flags != 0 {
         return object(Err(Refusal::NOT_SUPPORTED));
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open.
     let this = unsafe { ContextObject::of(context) };
     let made = devx::alloc_var(this.file());
     object(made.map_err(Into::into).map(|var| {
@@ -154,9 +155,11 @@ pub unsafe extern "C" fn alloc_var(context: *mut ibv_context, flags: u32) -> *mu
 /// # Safety
 /// `var` was not freed. It is used no more.
 pub unsafe extern "C" fn free_var(var: *mut mlx5dv_var) {
-    // SAFETY: by the contract; the box was made by `alloc_var`.
+    // SAFETY: the caller promises that `var` was not freed and is used no more; `alloc_var` boxed
+    // it.
     let this = unsafe { Box::<VarObject>::from_raw(var.cast()) };
-    // SAFETY: the page keeps its context. If the kernel refuses, the page goes with the context.
+    // SAFETY: the page keeps its context. If the kernel refuses, the page is freed with the
+    // context.
     let _ = devx::free_var(unsafe { ContextObject::of(this.context) }.file(), this.handle);
     drop(this);
     close::again();

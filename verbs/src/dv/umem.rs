@@ -17,9 +17,9 @@ struct UmemObject {
     c: mlx5dv_devx_umem,
     context: *mut ibv_context,
     handle: u32,
-    /// Its memory is kept from forked children, where that is needed.
+    /// Keeps its memory from forked children, where needed.
     _from_children: Option<Kept>,
-    /// The context may be closed before it is deregistered.
+    /// Keeps the context, which may be closed before the memory is deregistered.
     _kept: Context,
 }
 
@@ -28,9 +28,10 @@ unsafe fn register(context: *mut ibv_context, what: &UmemReg<'_>) -> Verb<*mut m
         None => Some(Kept::new(what.addr as usize, what.len as usize)?),
         Some(_) => None,
     };
-    // SAFETY: by the contracts of the callers.
+    // SAFETY: the callers of `umem_reg` and `umem_reg_ex` promise that `context` is open.
     let this = unsafe { ContextObject::of(context) };
-    // SAFETY: by the contracts of the callers.
+    // SAFETY: the callers of `umem_reg` and `umem_reg_ex` promise that the device may access the
+    // memory until it is deregistered.
     let umem = unsafe { command::umem_reg(this.file(), what) }?;
     let c = mlx5dv_devx_umem { umem_id: umem.id };
     let handle = umem.handle;
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn umem_reg(
     size: usize,
     access: u32,
 ) -> *mut mlx5dv_devx_umem {
-    /// Every page size from the adapter's own on.
+    /// All page sizes from the adapter's own upwards.
     const ALL: u64 = !0xfff;
     let what = UmemReg {
         addr: addr.expose_provenance() as u64,
@@ -56,7 +57,8 @@ pub unsafe extern "C" fn umem_reg(
         page_sizes: PageSizes::Preferred(ALL),
         dmabuf: None,
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open, and that the device may access the memory
+    // as `access` says.
     object(unsafe { register(context, &what) })
 }
 
@@ -64,8 +66,8 @@ unsafe fn register_ex(
     context: *mut ibv_context,
     input: *const mlx5dv_devx_umem_in,
 ) -> Verb<*mut mlx5dv_devx_umem> {
-    // SAFETY: by the contract of `umem_reg_ex`. Programs of older headers have no `dmabuf_fd`, and do
-    // not say that they have.
+    // SAFETY: the caller of `umem_reg_ex` promises that `input` is readable as far as its mask
+    // says. The `dmabuf_fd` of newer headers is read only if the mask has it.
     unsafe {
         let mask = (*input).comp_mask;
         if mask & !u64::from(MLX5DV_UMEM_MASK_DMABUF) != 0 {
@@ -99,17 +101,19 @@ pub unsafe extern "C" fn umem_reg_ex(
     context: *mut ibv_context,
     input: *mut mlx5dv_devx_umem_in,
 ) -> *mut mlx5dv_devx_umem {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that `input` is readable as far as its
+    // mask says.
     object(unsafe { register_ex(context, input) })
 }
 
-/// `mlx5dv_devx_umem_dereg`. If it is refused, the memory is registered still.
+/// `mlx5dv_devx_umem_dereg`. If it is refused, the memory stays registered.
 ///
 /// # Safety
 /// `umem` was not deregistered. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn umem_dereg(umem: *mut mlx5dv_devx_umem) -> c_int {
     let this: *mut UmemObject = umem.cast();
-    // SAFETY: by the contract; the box was made by `register`.
+    // SAFETY: the caller promises that `umem` was not deregistered, and no longer uses it if the
+    // call succeeds; `register` boxed it.
     unsafe {
         let file = ContextObject::of((*this).context).file();
         let done = command::umem_dereg(file, (*this).handle);

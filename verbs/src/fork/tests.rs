@@ -6,7 +6,7 @@ fn pages() -> Pages {
     Pages { counts: BTreeMap::new(), size: 4096, large: false }
 }
 
-/// The same by counting every page.
+/// The same model with a count for every page.
 struct Simple(Vec<u32>);
 
 impl Simple {
@@ -54,7 +54,7 @@ fn a_page_changes_with_its_first_and_its_last_registration_only() {
         for page in 0..40 {
             assert_eq!(pages.count(page), simple.0[page], "step {step}, page {page}");
         }
-        // No more edges than ranges can have.
+        // There are no more edges than the ranges have.
         assert!(pages.counts.len() <= 2 * registered.len(), "step {step}: {:?}", pages.counts);
     }
     for range in registered.drain(..) {
@@ -79,7 +79,7 @@ fn kept(address: usize) -> bool {
 #[test]
 fn registered_pages_are_kept_from_children_until_nobody_has_them_registered() {
     const PAGE: usize = 4096;
-    // SAFETY: new memory of its own.
+    // SAFETY: the mapping is new, at an address that the kernel chooses.
     let memory = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -96,18 +96,18 @@ fn registered_pages_are_kept_from_children_until_nobody_has_them_registered() {
     assert_eq!(now(), [false, true, true, true, true, false]);
     pages.release(at(1) + 100, PAGE);
     assert_eq!(now(), [false, false, true, true, true, false]);
-    // Unmapped before it is given back, in part.
-    // SAFETY: a page of the memory, which nobody refers to.
+    // It is partly unmapped before it is released.
+    // SAFETY: the page is part of the test's mapping, and no reference to it exists.
     assert_eq!(unsafe { libc::munmap(memory.wrapping_byte_add(3 * PAGE), PAGE) }, 0);
     pages.release(at(2) + 100, 2 * PAGE);
     assert_eq!([2, 4].map(|page| kept(at(page))), [false, false]);
     assert!(pages.counts.is_empty());
-    // What cannot be kept, as a page of it is not there, is not kept in part.
+    // If a page does not exist, nothing of the range is kept.
     let refused = pages.keep(at(2), 3 * PAGE);
     assert_eq!(refused, Err(Refusal(libc::ENOMEM)));
     assert_eq!([2, 4].map(|page| kept(at(page))), [false, false]);
     assert!(pages.counts.is_empty());
-    // SAFETY: what is left of the memory.
+    // SAFETY: the rest of the test's mapping, to which no reference exists.
     assert_eq!(unsafe { libc::munmap(memory, 8 * PAGE) }, 0);
 }
 

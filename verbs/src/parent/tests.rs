@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The memory that a program provides, and the memory that it got back.
+/// The memory that the program provides, and the memory that it got back.
 #[derive(Default)]
 struct Program {
     answer: usize,
@@ -16,7 +16,7 @@ unsafe extern "C" fn take(
     _alignment: usize,
     _kind: u64,
 ) -> *mut c_void {
-    // SAFETY: the test gives its program.
+    // SAFETY: the test passes a pointer to its `Program`.
     ptr::with_exposed_provenance_mut(unsafe { (*own.cast::<Program>()).answer })
 }
 
@@ -26,12 +26,12 @@ unsafe extern "C" fn give_back(
     memory: *mut c_void,
     _kind: u64,
 ) {
-    // SAFETY: the test gives its program.
+    // SAFETY: the test passes a pointer to its `Program`.
     unsafe { (*own.cast::<Program>()).freed.push(memory.addr()) };
 }
 
-/// The library provides memory, and the program the next piece at the same address: that goes back to the
-/// program, and is not unmapped.
+/// The library provides memory, and the program the next piece at the same address: that piece goes
+/// back to the program, and is not unmapped.
 #[test]
 fn memory_of_a_program_is_not_taken_for_what_the_library_had_at_its_address() {
     const LENGTH: usize = 4096;
@@ -45,14 +45,14 @@ fn memory_of_a_program_is_not_taken_for_what_the_library_had_at_its_address() {
     let own = Mutex::default();
     let allocator = CAllocator { functions, purpose: Purpose::CompletionQueue, own };
     let librarys = allocator.allocate(LENGTH, LENGTH).expect("memory");
-    // SAFETY: it was allocated just now, with this length.
+    // SAFETY: it was allocated above, with this length.
     unsafe { allocator.free(librarys, LENGTH) };
     assert_eq!(program.freed, []);
-    // Whether something is mapped there does not matter: no code uses it.
+    // No code uses the memory, so it does not matter whether anything is mapped there.
     program.answer = librarys.as_ptr().expose_provenance();
     let programs = allocator.allocate(LENGTH, LENGTH).expect("memory");
     assert_eq!(programs, librarys);
-    // SAFETY: as above.
+    // SAFETY: it was allocated above, with this length.
     unsafe { allocator.free(programs, LENGTH) };
     assert_eq!(program.freed, [librarys.addr().get()]);
 }

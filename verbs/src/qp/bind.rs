@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, status};
 use mlx5::Change;
 use mlx5::operation::BindWindow;
 
-/// What binds a window, on a queue pair of transport `T`.
+/// Binds a window, on a queue pair of transport `T`.
 ///
 /// # Safety
 /// As for [`bind_mw`].

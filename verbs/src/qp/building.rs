@@ -40,7 +40,7 @@ pub(super) enum Pending {
     Kept,
 }
 
-/// What is not in the ring yet.
+/// The parts of a request that are not in the ring yet.
 pub(super) struct Kept {
     /// The request of [`Pending::Kept`].
     pub(super) wr: ibv_send_wr,
@@ -75,7 +75,7 @@ struct Early {
     kind: Kind,
 }
 
-/// What is in the room.
+/// The contents of the room.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Nothing,
@@ -327,7 +327,7 @@ impl<T: CTransport> Open<'_, T> {
     /// Keeps the headers of a packet that the device cuts. Returns whether there is room for them.
     ///
     /// # Safety
-    /// So many bytes are readable.
+    /// `length` bytes are readable at `from`.
     pub(super) unsafe fn keep_headers(&mut self, from: *const u8, length: u16, mss: u16) -> bool {
         let Kept { wr, headers, .. } = &mut *self.kept;
         if usize::from(length) > headers.len() {

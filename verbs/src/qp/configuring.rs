@@ -4,17 +4,17 @@ use crate::abi::mlx5dv::mlx5dv_mkey;
 use mlx5::mkey::{Interleaved, MkeyAccess, SignatureBlock};
 use mlx5::{SendFlags, Sge};
 
-/// A configuration of a key, as far as it was told.
-// What each configuration begins with lies together.
+/// The configuration of a key so far.
+// The fields that every configuration sets first are adjacent.
 #[repr(C)]
 pub(super) struct Configuring {
     /// Its key; NULL if none is configured.
     pub(super) mkey: *mut mlx5dv_mkey,
     pub(super) wr_id: u64,
     pub(super) flags: SendFlags,
-    /// Setters that are still to come.
+    /// Number of setters that are still to follow.
     pub(super) left: u8,
-    /// There is something in `more`, which is of an earlier configuration otherwise.
+    /// `more` belongs to this configuration; otherwise it is left from an earlier one.
     has_more: bool,
     pub(super) access: Option<MkeyAccess>,
     more: More,
@@ -24,7 +24,7 @@ pub(super) struct Configuring {
     pub(super) interleaved: Vec<Interleaved>,
 }
 
-/// What most configurations are not told, or are told last.
+/// The parts that most configurations do not set, or set last.
 pub(super) struct More {
     pub(super) reset: bool,
     pub(super) layout: Layout,
@@ -50,7 +50,7 @@ impl Configuring {
         }
     }
 
-    /// A configuration of this key begins, of which nothing is told yet.
+    /// Begins a configuration of this key, with nothing set yet.
     #[inline(always)]
     pub(super) fn begin(
         &mut self,
@@ -67,13 +67,13 @@ impl Configuring {
         self.access = None;
     }
 
-    /// What is told besides the access rights, if anything is.
+    /// The parts besides the access rights, if any is set.
     #[inline(always)]
     pub(super) fn more(&self) -> Option<&More> {
         self.has_more.then_some(&self.more)
     }
 
-    /// [`Configuring::more`], to tell something.
+    /// [`Configuring::more`], to set a part.
     pub(super) fn more_mut(&mut self) -> &mut More {
         if !self.has_more {
             (self.has_more, self.more) = (true, More::NOTHING);
@@ -82,7 +82,7 @@ impl Configuring {
     }
 }
 
-/// Which layout was told.
+/// The kind of layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     None,

@@ -40,18 +40,18 @@ impl<T: CTransport> Of<T> {
     };
 }
 
-/// What a queue pair is made with.
+/// Parameters of a queue pair.
 struct Wanted<'a> {
     pd: *mut ibv_pd,
     init: &'a ibv_qp_init_attr,
     create_flags: u32,
     send_ops: Option<u64>,
     driver: Driver,
-    /// What only raw packets have, with what `driver` says of it.
+    /// The parameters of raw packets, including those of `driver`.
     packets: Packets,
 }
 
-/// What `mlx5dv_create_qp` adds.
+/// The additional parameters of `mlx5dv_create_qp`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Driver {
     /// Operations of [`driver::SUPPORTED`].
@@ -60,13 +60,13 @@ pub(crate) struct Driver {
     pub(crate) scatter_to_cqe: bool,
     /// The send queue drains on a signature error.
     pub(crate) pipelining: bool,
-    /// What only raw packets have.
+    /// The parameters of raw packets.
     pub(crate) packets: Packets,
 }
 
 impl Driver {
-    /// How many entries a request may give a key at least, if it may configure one. As in C, that
-    /// depends on the inline data.
+    /// Minimum number of entries that a request may give a key, if it may configure one. As in C,
+    /// that depends on the inline data.
     fn entries(&self, inline: u32) -> Option<u32> {
         (self.send_ops & driver::CONFIGURE != 0).then(|| (inline.saturating_add(4) / 16).max(4))
     }
@@ -315,8 +315,9 @@ pub unsafe extern "C" fn create_qp_ex(
 
 unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
     let whole: *mut QpOf<T> = this.cast();
-    // SAFETY: by the contract of `destroy_qp`. Whoever handles an event of it may still call it until
-    // the event is acknowledged, and is refused: the queues go last.
+    // SAFETY: the caller of `destroy_qp` promises that the queue pair was not destroyed. A thread
+    // that handles an event of it may call it until the event is acknowledged, and is refused: the
+    // queues are freed last.
     unsafe {
         let id = (*this).with_control(|control| {
             ended(control.withdraw().map_err(Into::into))?;

@@ -1,8 +1,8 @@
 //! The functions of `mlx5dv_qp_ex`: requests that configure memory keys, and requests that the
 //! program writes itself.
 //!
-//! A configuration is kept from `mlx5dv_wr_mkey_configure` until so many setters followed as were
-//! told. The last one adds it to the batch.
+//! A configuration is kept from `mlx5dv_wr_mkey_configure` until as many setters have followed as
+//! that call announced. The last one adds it to the batch.
 
 use super::building::{Open, open};
 use super::configuring::{Configuring, Layout};
@@ -74,7 +74,7 @@ fn waiting<'a>(open: &'a mut Open<'_, Rc>) -> Option<&'a mut Configuring> {
     open.kept.configuring.as_deref_mut().filter(|waiting| !waiting.mkey.is_null())
 }
 
-/// What is configured apart from layout and signature.
+/// The configuration without layout and signature.
 ///
 /// # Safety
 /// The key exists.
@@ -93,7 +93,7 @@ unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
     }
 }
 
-/// What is configured apart from the layout.
+/// The configuration without the layout.
 ///
 /// # Safety
 /// The key exists.
@@ -206,8 +206,8 @@ fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
 /// `mlx5dv_wr_set_mkey_layout_list`, if it is the last setter and nothing is said of a signature:
 /// the list need not be copied. Otherwise [`keep_layout_list`] does it.
 unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
-    // SAFETY: C's contract: the list has so many entries, and the key exists until the batch is
-    // completed.
+    // SAFETY: the caller of `mlx5dv_wr_set_mkey_layout_list` passes a list of `num_sges` entries,
+    // and the key exists until the batch is completed.
     unsafe {
         let mut open = open::<Rc>(qp_of(dv));
         let usual = |waiting: &&mut Configuring| waiting.left == 1 && waiting.more().is_none();
@@ -225,7 +225,7 @@ unsafe extern "C" fn wr_set_mkey_layout_list(dv: Ex, num_sges: u16, sge: *const 
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn keep_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge) {
-    // SAFETY: C's contract: the list has so many entries.
+    // SAFETY: the caller of `mlx5dv_wr_set_mkey_layout_list` passes a list of `num_sges` entries.
     unsafe {
         set(dv, |waiting| {
             waiting.pieces.clear();
@@ -241,7 +241,8 @@ unsafe extern "C" fn wr_set_mkey_layout_interleaved(
     num_interleaved: u16,
     data: *const mlx5dv_mr_interleaved,
 ) {
-    // SAFETY: C's contract: the list has so many entries.
+    // SAFETY: the caller of `mlx5dv_wr_set_mkey_layout_interleaved` passes `num_interleaved`
+    // entries.
     unsafe {
         set(dv, |waiting| {
             waiting.interleaved.clear();
@@ -363,7 +364,7 @@ unsafe extern "C" fn wr_set_mkey_crypto(dv: Ex, _attr: *const mlx5dv_crypto_attr
     unsafe { set(dv, |_| Err(Refusal::INVALID)) };
 }
 
-/// What the functions for a whole key at once configure it with.
+/// The configuration of the functions that configure a whole key at once.
 const PLAIN: mlx5dv_mkey_conf_attr = mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 };
 
 unsafe extern "C" fn wr_mr_interleaved(

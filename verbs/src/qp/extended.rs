@@ -273,7 +273,8 @@ unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
 
 /// `ibv_wr_set_sge_list`.
 unsafe extern "C" fn wr_set_sge_list<T: CTransport>(qp: Qp, num_sge: usize, list: *const ibv_sge) {
-    // SAFETY: C's contract: a batch was started, and the list has so many entries.
+    // SAFETY: the caller of `ibv_wr_set_sge_list` has started a batch, and passes `num_sge`
+    // entries.
     unsafe { set_sges::<T>(qp, entries(list, num_sge)) };
 }
 
@@ -351,8 +352,8 @@ unsafe extern "C" fn wr_set_inline_data_list<T: CTransport>(
         assert!(cfg!(target_endian = "little"));
         assert!(size_of::<ibv_data_buf>() == size_of::<ibv_sge>());
     }
-    // SAFETY: C's contract: a batch was started, the list has so many entries, whose bytes are
-    // readable.
+    // SAFETY: the caller of `ibv_wr_set_inline_data_list` has started a batch, and passes `num_buf`
+    // entries, whose bytes are readable.
     unsafe {
         let pieces = entries(buf_list.cast(), num_buf);
         // A length of more than 32 bits. The first bytes of a packet are read before lengths are

@@ -8,8 +8,8 @@ use mlx5::transport::Rc;
 use std::hint::assert_unchecked;
 use std::marker::PhantomData;
 
-/// The provider's flags by C's: a table of so many entries, which have the flags whose bits the
-/// index has.
+/// Maps C's flags to the provider's: a table with an entry for each combination of bits, which has
+/// the flags of the bits in its index.
 macro_rules! by_bits {
     ($Flags:ident[$entries:literal]: $($bit:ident $flag:ident,)*) => {{
         let mut table = [$Flags::empty(); $entries];

@@ -68,8 +68,8 @@ pub(crate) trait CTransport:
         Err(PostError::Unsupported)
     }
 
-    /// Makes a queue pair that configures memory keys, with so many entries, or that drains on
-    /// signature errors, if the transport can.
+    /// Makes a queue pair that configures memory keys with this number of entries, or that drains
+    /// on signature errors, if the transport supports it.
     fn with_keys<'a>(
         _builder: QueuePairBuilder<'a, Self>,
         _entries: Option<u32>,
@@ -105,7 +105,7 @@ pub(crate) trait CTransport:
     }
 }
 
-/// What a request names besides memory.
+/// The receiver that a request names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
     Nothing,
@@ -185,7 +185,7 @@ impl CTransport for XrcSend {
     binds!();
 }
 
-/// What is done differently on each transport.
+/// The functions that differ between transports.
 pub(crate) struct Functions {
     pub(crate) post_send: unsafe fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
     pub(crate) bind: unsafe fn(*mut ibv_qp, *mut ibv_mw, &ibv_mw_bind, u32, Change) -> c_int,
@@ -228,13 +228,12 @@ pub(crate) struct QpOf<T: CTransport> {
     building: UnsafeCell<Building>,
 }
 
-/// Fields of C's structure that nobody writes once the queue pair was made.
+/// Fields of C's structure that are constant once the queue pair was made.
 macro_rules! constants {
     ($($name:ident: $ty:ty;)*) => {
         impl QpObject {
             $(pub(crate) fn $name(&self) -> $ty {
-                // SAFETY: the field is valid, and nobody writes it. No reference to the structure
-                // is made.
+                // SAFETY: the field is valid and constant. No reference to the structure is made.
                 unsafe { (*self.c.get()).qp_base.$name }
             })*
         }
@@ -261,7 +260,7 @@ impl QpObject {
     }
 
     pub(crate) fn context(&self) -> &ContextObject {
-        // SAFETY: a queue pair has a context, which outlives it, and nobody writes the field.
+        // SAFETY: a queue pair has a context, which outlives it, and the field is constant.
         unsafe { ContextObject::of((*self.c.get()).qp_base.context) }
     }
 
@@ -283,7 +282,7 @@ impl QpObject {
 
     /// The state, where programs read it.
     pub(crate) fn set_state(&self, state: QueueState) {
-        // SAFETY: the field is only written here, by who holds the control lock.
+        // SAFETY: only this writes the field, with the control lock held by the caller.
         unsafe { (&raw mut (*self.as_c()).state).write_volatile(state as c_uint) };
     }
 
@@ -364,15 +363,15 @@ impl<T: CTransport> QpOf<T> {
         unsafe { &*qp.cast() }
     }
 
-    /// The send half, for who holds the send lock.
+    /// The send half, for a caller that holds the send lock.
     ///
     /// # Safety
-    /// The caller holds `send_lock`, or nobody else uses the queue pair, as long as the reference
+    /// The caller holds `send_lock`, or no other code uses the queue pair, as long as the reference
     /// lives.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     pub(crate) unsafe fn send(&self) -> &mut SendHalf<T> {
-        // SAFETY: by the contract.
+        // SAFETY: the caller holds `send_lock`, or no other code uses the queue pair.
         unsafe { &mut *self.send.get() }
     }
 
@@ -391,9 +390,9 @@ impl<T: CTransport> QpOf<T> {
         result
     }
 
-    /// Runs `body` with the whole queue pair, which nobody else uses meanwhile: all its locks are
-    /// held. That of the state is the last one, because a thread that started a batch may change
-    /// it.
+    /// Runs `body` with the whole queue pair and all its locks held, so that no other thread uses
+    /// it. The lock of the state is the last one, because a thread that started a batch may change
+    /// the state.
     fn with_whole<R>(&self, body: impl FnOnce(QueuePair<T>) -> (R, Option<QueuePair<T>>)) -> R {
         let head = &self.head;
         self.hold_send(|| {

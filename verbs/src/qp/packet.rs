@@ -11,7 +11,7 @@ use mlx5::{
     Sge, UnsupportedOperation, operation,
 };
 
-/// What only queue pairs of raw packets are made with.
+/// The parameters of raw packet queue pairs only.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Packets {
     /// The longest headers of packets that the device cuts.

@@ -14,7 +14,7 @@ use mlx5::{
     UnsupportedOperation,
 };
 
-/// What a request names besides memory, in C's form.
+/// The parts of a request besides its memory, in C's form.
 impl ibv_send_wr {
     #[inline(always)]
     unsafe fn remote(&self) -> RemoteAddress {
@@ -116,7 +116,7 @@ macro_rules! common {
             }
         }
 
-        /// What `$each` has for these operations, by opcode, and `$other` for all others.
+        /// A table by opcode: `$each` for these operations, and `$other` for all others.
         macro_rules! by_opcode {
             ($each:ident, $other:expr) => {{
                 let mut all = [$other; 16];

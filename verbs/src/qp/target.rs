@@ -115,8 +115,9 @@ pub(crate) unsafe fn create_target(
     // SAFETY: by the contract.
     let target = unsafe { XrcdObject::of(init.xrcd) }.domain.create_target()?;
     let made = wrap(context, init.qp_context, target, IBV_QPS_RESET);
-    // The device uses none of these; librdmacm makes shared receive queues of the protection domain.
-    // SAFETY: it was just made, and nobody else knows it.
+    // The device uses none of these; librdmacm makes shared receive queues of the protection
+    // domain.
+    // SAFETY: the object was just made, and no other code has a pointer to it.
     unsafe {
         if init.comp_mask & IBV_QP_INIT_ATTR_PD != 0 {
             (*made).pd = init.pd;

@@ -81,11 +81,11 @@ impl Queue {
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct SrqObject {
-    /// Written by who acknowledges events.
+    /// Written by threads that acknowledge events.
     c: UnsafeCell<ibv_srq>,
-    /// For what needs no lock: threads that post do not wait for these calls of the kernel.
+    /// For calls that need no lock: threads that post do not wait for these calls of the kernel.
     pub(crate) control: SrqControl,
-    /// Which kind `queue` is of, for who does not hold the lock.
+    /// The kind of `queue`, for threads without the lock.
     pub(crate) has_tags: bool,
     lock: Spin,
     queue: UnsafeCell<ManuallyDrop<Queue>>,
@@ -96,7 +96,8 @@ impl SrqObject {
     /// `srq` is a shared receive queue that was not destroyed.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(srq: *mut ibv_srq) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `srq` is a shared receive queue that was not destroyed:
+        // it is the first field of an object of this type.
         unsafe { &*srq.cast() }
     }
 
@@ -107,8 +108,8 @@ impl SrqObject {
         self.lock.hold(|| body(unsafe { &mut *self.queue.get() }))
     }
 
-    /// The parts of the queue in memory, for a program that posts itself from now on. A queue with tags has
-    /// none for programs.
+    /// Returns the parts of the queue in memory, for a program that posts itself from now on. A
+    /// queue with tags has none for programs.
     pub(crate) fn lend(&self) -> Verb<RawSharedReceiveQueue> {
         self.with(|queue| match queue {
             Queue::Plain(queue) => {
@@ -121,7 +122,7 @@ impl SrqObject {
     }
 }
 
-/// What a shared receive queue is made with.
+/// Parameters of a shared receive queue.
 struct Wanted {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
@@ -133,31 +134,31 @@ struct Wanted {
     tags: ibv_tm_cap,
 }
 
-/// The address of a queue, for polls of any thread.
+/// The address of a queue, for polls in any thread.
 struct Address(*const SrqObject);
 
-// SAFETY: a queue may be used by any thread, under its lock.
+// SAFETY: any thread may use a queue, under its lock.
 unsafe impl Send for Address {}
 
 impl Address {
     /// # Safety
     /// The queue was not destroyed.
     unsafe fn queue(&self) -> &SrqObject {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the queue was not destroyed.
         unsafe { &*self.0 }
     }
 }
 
-/// Has receives that meet a page fault posted again, as in C: the program does not hear of them.
+/// Posts receives again that had a page fault, as C does: the program does not learn of them.
 ///
 /// # Safety
 /// `srq` was not destroyed. [`destroy_srq`] ends it.
 unsafe fn post_faulted_again(srq: *mut ibv_srq) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed.
     let this = unsafe { SrqObject::of(srq) };
     let address = Address(this);
     let repost = move |request: Faulted<'_>| {
-        // SAFETY: the queue is destroyed after this was taken away.
+        // SAFETY: `destroy_srq` removes this closure before it destroys the queue.
         unsafe { address.queue() }.with(|queue| {
             if let Queue::Plain(queue) = queue {
                 queue.repost(request);
@@ -172,13 +173,14 @@ unsafe fn post_faulted_again(srq: *mut ibv_srq) {
 }
 
 unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
-    // SAFETY: by the contract of `create_srq_ex`.
+    // SAFETY: the caller of `create_srq_ex` promises that `context` is open and that the domain
+    // exists.
     let (context, pd) = unsafe { (ContextObject::of(wanted.context), PdObject::of(wanted.pd)) };
     let attr = &mut wanted.attr;
-    // Who asks for no room gets some, as from C.
+    // As in C, a request for no room gets some.
     attr.max_wr = attr.max_wr.max(1);
     let queue = if wanted.kind == IBV_SRQT_TM {
-        // SAFETY: by the contract of `create_srq_ex`.
+        // SAFETY: the caller of `create_srq_ex` promises that the completion queue exists.
         let cq = unsafe { CqObject::of(wanted.cq) }.target();
         let builder = pd.domain.create_tm_srq_on(cq, attr.max_wr).max_sge(attr.max_sge);
         let ibv_tm_cap { max_num_tags, max_ops } = wanted.tags;
@@ -196,7 +198,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
             None => builder.huge_pages(environment::pages("MLX_SRQ_ALLOC_TYPE")),
         };
         let queue = if wanted.kind == IBV_SRQT_XRC {
-            // SAFETY: by the contract of `create_srq_ex`.
+            // SAFETY: the caller of `create_srq_ex` promises that the XRC domain and the completion
+            // queue exist.
             unsafe {
                 let domain = &XrcdObject::of(wanted.xrcd).domain;
                 let cq = CqObject::of(wanted.cq).target();
@@ -226,7 +229,7 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
         lock: Spin::new(locks),
         queue: UnsafeCell::new(ManuallyDrop::new(queue)),
     });
-    // SAFETY: it was just made, and nobody knows it yet.
+    // SAFETY: the queue was just made, and no other code has a pointer to it.
     unsafe { post_faulted_again(made) };
     context.objects.srqs.add(id, made);
     Ok(made)
@@ -237,7 +240,8 @@ unsafe fn make(wanted: &mut Wanted) -> Verb<*mut ibv_srq> {
 /// # Safety
 /// `pd` exists; `init` is readable, its sizes are writable.
 pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` exists, and that `init` is readable with writable
+    // sizes.
     object(unsafe {
         let mut wanted = Wanted {
             context: (*pd).context,
@@ -257,7 +261,7 @@ pub unsafe extern "C" fn create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_att
     })
 }
 
-/// The operation behind `ibv_create_srq_ex`.
+/// The operation of `ibv_create_srq_ex`.
 ///
 /// # Safety
 /// `context` is open; `init` is readable, its sizes are writable; what it names exists.
@@ -270,7 +274,7 @@ pub unsafe extern "C" fn create_srq_ex(
     const XRCD: u32 = IBV_SRQ_INIT_ATTR_XRCD;
     const CQ: u32 = IBV_SRQ_INIT_ATTR_CQ;
     const TM: u32 = IBV_SRQ_INIT_ATTR_TM;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `init` is readable with writable sizes.
     let ex = unsafe { &mut *init };
     let has = |bits: u32| ex.comp_mask & bits == bits;
     let kind = if has(TYPE) { ex.srq_type } else { IBV_SRQT_BASIC };
@@ -296,19 +300,20 @@ pub unsafe extern "C" fn create_srq_ex(
         cq: ex.cq,
         tags: ex.tm_cap,
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `context` is open and that the objects that `init` names
+    // exist.
     object(unsafe { make(&mut wanted) }.inspect(|_| {
         ex.attr.max_wr = wanted.attr.max_wr;
         ex.attr.max_sge = wanted.attr.max_sge;
     }))
 }
 
-/// The operation behind `ibv_get_srq_num`.
+/// The operation of `ibv_get_srq_num`.
 ///
 /// # Safety
 /// `srq` was not destroyed, `srq_num` is writable.
 pub unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed and that `srq_num` is writable.
     unsafe { srq_num.write(SrqObject::of(srq).with(|queue| queue.srqn())) };
     0
 }
@@ -323,7 +328,7 @@ pub unsafe extern "C" fn modify_srq(
     mask: c_int,
 ) -> c_int {
     const LIMIT: c_int = IBV_SRQ_LIMIT as c_int;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed and that `attr` is readable.
     let (this, attr) = unsafe { (SrqObject::of(srq), &*attr) };
     if mask & !LIMIT != 0 {
         return status(Err(Refusal::INVALID));
@@ -339,9 +344,9 @@ pub unsafe extern "C" fn modify_srq(
 /// # Safety
 /// `srq` was not destroyed, `attr` is writable.
 pub unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed and that `attr` is writable.
     let found = unsafe { SrqObject::of(srq) }.control.query();
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is writable.
     status(found.map_err(Into::into).map(|info| unsafe {
         attr.write(ibv_srq_attr {
             max_wr: info.max_wr,
@@ -351,15 +356,16 @@ pub unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -
     }))
 }
 
-/// `ibv_destroy_srq`: EBUSY as long as a queue pair has it; waits until its events are acknowledged.
+/// `ibv_destroy_srq`: EBUSY while a queue pair has it; waits until its events are acknowledged.
 ///
 /// # Safety
 /// `srq` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     let this: *mut SrqObject = srq.cast();
-    // SAFETY: by the contract. Other threads may post to a queue that is in use, and until they have
-    // acknowledged its events also to one that is not: so its kernel object goes under the lock, its
-    // memory last. After that no event of it is told any more, so the count that is waited for is final.
+    // SAFETY: the caller promises that `srq` was not destroyed, and uses it no more if the call
+    // succeeds. Other threads may post to a queue in use, and acknowledge events of one that is
+    // not: so its kernel object is destroyed under the lock, its memory freed last. After that no
+    // event of it is returned, so the count that this waits for is final.
     status(unsafe {
         let context = ContextObject::of((*srq).context);
         let id = (*this).with(|queue| queue.id());
@@ -368,7 +374,7 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
             let told = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
             wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
-            // A poll that is at it takes the lock of the queue: it is waited for without the lock.
+            // A poll that runs this takes the lock of the queue, so wait for it without the lock.
             let _ = (*this).control.on_page_fault(None);
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
@@ -379,7 +385,7 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     })
 }
 
-/// The operation behind `ibv_post_srq_recv`.
+/// The operation of `ibv_post_srq_recv`.
 ///
 /// # Safety
 /// `srq` was not destroyed; `wr` is a list of requests; `bad_wr` is writable.
@@ -388,17 +394,18 @@ pub unsafe extern "C" fn post_srq_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed.
     let this = unsafe { SrqObject::of(srq) };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wr` is a list of requests.
     let posted = this.with(|queue| match (unsafe { single_receive(wr) }, queue) {
         (Some((wr_id, sge)), Queue::Plain(queue)) => queue.recv(wr_id, sge).map_err(only),
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is a list of requests.
         (_, queue) => queue.post(unsafe { receives(wr) }),
     });
     match posted {
         Ok(_) => 0,
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is a list of requests, and that `bad_wr` is
+        // writable.
         Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }

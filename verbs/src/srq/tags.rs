@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::request::{receive_errno, sges};
 use mlx5::{OpsFlags, OpsWr, PostError, TagAdd, TagHandle, TagMatchingQueue, TagOperation};
 
-/// The tags of a queue by the numbers that C gives them: their places in the list.
+/// The tags of a queue by C's handles: their places in the list.
 pub(crate) struct Tags {
     pub(crate) queue: TagMatchingQueue,
     pub(super) handles: Vec<Option<TagHandle>>,
@@ -24,7 +24,7 @@ impl Tags {
         let operation = match wr.opcode {
             IBV_WR_TAG_ADD => TagOperation::Add(TagAdd {
                 recv_wr_id: wr.tm.add.recv_wr_id,
-                // SAFETY: by the contract.
+                // SAFETY: the caller promises that the operation's SGEs are readable.
                 sges: unsafe { sges(wr.tm.add.sg_list, wr.tm.add.num_sge) },
                 tag: wr.tm.add.tag,
                 mask: wr.tm.add.mask,
@@ -60,7 +60,7 @@ impl Tags {
     }
 }
 
-/// The operation behind `ibv_post_srq_ops`.
+/// The operation of `ibv_post_srq_ops`.
 ///
 /// # Safety
 /// `srq` was not destroyed; `wr` is a list of operations; `bad_wr` is writable.
@@ -69,24 +69,26 @@ pub unsafe extern "C" fn post_srq_ops(
     wr: *mut ibv_ops_wr,
     bad_wr: *mut *mut ibv_ops_wr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `srq` was not destroyed.
     let this = unsafe { SrqObject::of(srq) };
     this.with(|queue| {
         let mut next = wr;
         while !next.is_null() {
             let posted = match queue {
                 Queue::Tags(tags) => {
-                    // SAFETY: by the contract, each entry of the list is an operation.
+                    // SAFETY: the caller promises that each entry of the list is an operation;
+                    // `next` is not NULL here.
                     unsafe { tags.post(&mut *next) }
                 }
                 Queue::Plain(_) => Err(libc::EINVAL),
             };
             if let Err(number) = posted {
-                // SAFETY: by the contract.
+                // SAFETY: the caller promises that `bad_wr` is writable.
                 unsafe { bad_wr.write(next) };
                 return number;
             }
-            // SAFETY: as above.
+            // SAFETY: the caller promises that each entry of the list is an operation; `next` is
+            // not NULL here.
             next = unsafe { (*next).next };
         }
         0

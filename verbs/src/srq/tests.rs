@@ -1,4 +1,4 @@
-//! The function that posts requests again ends with its shared receive queue.
+//! The function that posts faulted requests again is dropped with its shared receive queue.
 
 use super::*;
 use crate::qp::create::{create_qp, destroy_qp};
@@ -6,12 +6,14 @@ use crate::{close, cq, device, domain, open, pd};
 use mlx5_sim::{SimConfig, Simulator};
 use std::ptr::null_mut;
 
-/// A completion queue remembers a queue pair that was destroyed until it is polled, and with it the requests of
-/// the shared queue. The function that posts them again has the address of the queue: it goes with the queue.
+/// A completion queue remembers a destroyed queue pair until it is polled, and with it the requests
+/// of the shared queue. The function that posts them again has the address of the queue, so it must
+/// be dropped with the queue.
 #[test]
 fn what_posts_requests_again_goes_with_its_queue() {
     let simulator = Simulator::new(SimConfig::new().seed(0x5179));
-    // SAFETY: everything is used as a C program has to: objects exist, and are not used after they are destroyed.
+    // SAFETY: the test follows the rules for C programs: objects exist, and are not used after they
+    // are destroyed.
     unsafe {
         let list = device::get_device_list_on(simulator.kernel(), null_mut());
         let context = open::open_device(*list);
@@ -39,7 +41,7 @@ fn what_posts_requests_again_goes_with_its_queue() {
         };
         let qp = create_qp(domain, &mut init);
         assert!(!srq.is_null() && !qp.is_null());
-        // In place of the library's function, one that says when it goes.
+        // Replaces the library's function by one that shows when it is dropped.
         let held = std::sync::Arc::new(());
         let has = std::sync::Arc::clone(&held);
         let control = SrqObject::of(srq).control.clone();

@@ -1,8 +1,9 @@
-//! The symbols of libibverbs and libmlx5, with their version nodes, and the function of `mlx5-verbs` that
-//! each goes to: a table, no code. `xtask`, which links the library, so needs no driver to know them.
+//! The symbols of libibverbs and libmlx5, with their version nodes, and the function of
+//! `mlx5-verbs` for each: a table, no code, so that `xtask`, which links the library, needs no
+//! driver for it.
 //!
-//! A table is a macro that hands its lines to another one. A group of lines is of one node; a name that C
-//! has in several nodes is in a group of each:
+//! A table is a macro that passes its lines to another one. A group of lines belongs to one node; a
+//! name that C has in several nodes is in a group of each:
 //!
 //! ```text
 //! default "IBVERBS_1.1" {
@@ -13,10 +14,11 @@
 //! }
 //! ```
 //!
-//! Programs that are linked now take a `default` one (`name@@NODE`); a `hidden` one (`name@NODE`) is for
-//! programs that were linked when it was the default. The function behind the arrow is a path in `mlx5-verbs`. It must
-//! have the C function's parameters and result, or be one of `refuse` that has the result: `cargo xtask verbs
-//! --check` compares with the headers, the compiler cannot.
+//! Programs that are linked now get a `default` one (`name@@NODE`); a `hidden` one (`name@NODE`) is
+//! for programs that were linked when it was the default. The function after the arrow is a path in
+//! `mlx5-verbs`. It must have the C function's parameters and result, or be one of `refuse` with
+//! the same result: `cargo xtask verbs --check` compares with the headers, because the compiler
+//! cannot.
 
 #![no_std]
 
@@ -34,7 +36,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
-/// Hands the lines of every table to a macro, a table at a time.
+/// Passes the lines of every table to a macro, one table at a time.
 #[macro_export]
 macro_rules! functions {
     ($($then:tt)+) => {
@@ -46,13 +48,13 @@ macro_rules! functions {
     };
 }
 
-/// The data: each a name, its node, and how many bytes of zeros it is.
+/// The data symbols: each a name, its node, and its number of zero bytes.
 #[macro_export]
 macro_rules! data {
     ($($then:tt)+) => {
         $($then)+! {
-            // Set by C's library if `RDMAV_ALLOW_DISASSOC_DESTROY` says so, and read by the providers of
-            // other vendors.
+            // C's library sets it from `RDMAV_ALLOW_DISASSOC_DESTROY`; the providers of other
+            // vendors read it.
             verbs_allow_disassociate_destroy "IBVERBS_PRIVATE_34" 1
         }
     };
@@ -61,22 +63,22 @@ macro_rules! data {
 /// A symbol in one of its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Symbol {
-    /// What C calls it.
+    /// C's name.
     pub name: &'static str,
     /// Its version.
     pub node: &'static str,
-    /// Whether programs that are linked now take this one.
+    /// Whether programs that are linked now get this one.
     pub default: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a symbol is.
+/// The kind of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// A function, which goes to that of this path in `mlx5-verbs`.
+    /// A function, which jumps to this path in `mlx5-verbs`.
     Function(&'static str),
-    /// So many bytes.
+    /// Data with this number of bytes.
     Data(u64),
 }
 
@@ -114,7 +116,7 @@ pub fn symbols() -> impl Iterator<Item = &'static Symbol> {
     TABLES.into_iter().flatten()
 }
 
-/// What the libraries of an rdma-core of Debian's export on x86-64: a line for each symbol, with its
+/// The symbols that the libraries of Debian's rdma-core export on x86-64: a line for each, with its
 /// library, name and node, `@@` before a node that is the default, and the size of data.
 pub const DEBIAN: [(&str, &str); 2] =
     [("44.0", include_str!("../lists/44.0")), ("56.1", include_str!("../lists/56.1"))];

@@ -1,4 +1,5 @@
-//! What libibverbs has for programs of 2006: the same names with other structures. This library refuses them.
+//! The functions of libibverbs for programs of 2006: the same names with other structures. This
+//! library refuses them.
 
 /// The table of this file.
 #[macro_export]

@@ -1,6 +1,6 @@
-//! What libibverbs has for other libraries of rdma-core: the providers of other vendors, which this library cannot
-//! take, and a few functions that programs use nevertheless. libefa, which perftest and pyverbs load, is bound at
-//! start and does not load if one is missing.
+//! The functions of libibverbs for other libraries of rdma-core: the providers of other vendors,
+//! which this library cannot load, and a few functions that programs use nevertheless. libefa,
+//! which perftest and pyverbs load, is bound at start and does not load if one is missing.
 
 /// The table of this file.
 #[macro_export]

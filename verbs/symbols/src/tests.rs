@@ -1,4 +1,4 @@
-//! The table against what Debian's libraries have.
+//! Compares the table with the symbols of Debian's libraries.
 
 extern crate std;
 
@@ -38,7 +38,7 @@ fn a_name_has_one_default_node() {
     }
 }
 
-/// What programs call of libibverbs and this library refuses.
+/// Functions of libibverbs that programs call and this library refuses.
 const REFUSED: [&str; 1] = ["ibv_resolve_eth_l2_from_gid"];
 
 #[test]

@@ -28,14 +28,14 @@ pub(crate) fn ok(answer: c_int) {
     assert_eq!(answer, 0, "errno {}", errno());
 }
 
-/// A call that makes an object.
+/// A call that returns an object.
 #[track_caller]
 pub(crate) fn made<T>(object: *mut T) -> *mut T {
     assert!(!object.is_null(), "errno {}", errno());
     object
 }
 
-/// A call that makes no object, and sets this errno.
+/// A call that returns no object, and sets this errno.
 #[track_caller]
 pub(crate) fn not_made<T>(object: *mut T, expected: c_int) {
     let found = errno();
@@ -52,7 +52,7 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn new(length: usize) -> Self {
         let layout = Layout::from_size_align(length, PAGE).expect("a layout");
-        // SAFETY: it is not empty.
+        // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
             handle_alloc_error(layout);
@@ -81,13 +81,13 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated so.
+        // SAFETY: the memory was allocated with this layout.
         unsafe { dealloc(self.start, self.layout) };
     }
 }
 
-/// An open device with a protection domain and registered memory. At its end nothing may be left of what was
-/// made, and the device must have seen no fault of its driver.
+/// An open device with a protection domain and registered memory. At its end, no object may be
+/// left, and the device must have seen no fault of its driver.
 pub(crate) struct Bed {
     pub(crate) machine: Machine,
     pub(crate) device: *mut ibv_device,
@@ -96,7 +96,7 @@ pub(crate) struct Bed {
     pub(crate) mr: *mut ibv_mr,
     pub(crate) memory: Pages,
     pub(crate) port: ibv_port_attr,
-    /// Objects that the test leaves, which [`Bed::end`] destroys, latest first.
+    /// Objects that the test leaves; [`Bed::end`] destroys them, latest first.
     left: Vec<Box<dyn FnOnce()>>,
 }
 
@@ -119,7 +119,7 @@ impl Bed {
         Self { machine, device, context, pd, mr, memory, port, left: Vec::new() }
     }
 
-    /// Has something done at the end.
+    /// Registers a call for the end.
     pub(crate) fn later(&mut self, does: impl FnOnce() + 'static) {
         self.left.push(Box::new(does));
     }
@@ -132,14 +132,15 @@ impl Bed {
         ibv_sge { addr: self.memory.address() + at, length, lkey: c!((*self.mr).lkey) }
     }
 
-    /// A completion queue, which goes with the bed.
+    /// Creates a completion queue; [`Bed::end`] destroys it.
     pub(crate) fn cq(&mut self, entries: c_int) -> *mut ibv_cq {
         let cq = made(c!(cq::create_cq(self.context, entries, null_mut(), null_mut(), 0)));
         self.later(move || ok(c!(cq::destroy_cq(cq))));
         cq
     }
 
-    /// A channel that answers EAGAIN where no event waits, and a completion queue of it, which go with the bed.
+    /// Creates a channel that answers EAGAIN when no event is pending, and a completion queue on
+    /// it; [`Bed::end`] destroys both.
     pub(crate) fn notified_cq(&mut self, entries: c_int) -> (*mut ibv_comp_channel, *mut ibv_cq) {
         let channel = self.channel();
         let cq = made(c!(cq::create_cq(self.context, entries, null_mut(), channel, 0)));
@@ -154,7 +155,7 @@ impl Bed {
         channel
     }
 
-    /// A shared receive queue, which goes with the bed.
+    /// Creates a shared receive queue; [`Bed::end`] destroys it.
     pub(crate) fn srq(&mut self, max_wr: u32) -> *mut ibv_srq {
         let mut init: ibv_srq_init_attr = blank();
         init.attr = ibv_srq_attr { max_wr, max_sge: 1, srq_limit: 0 };
@@ -163,7 +164,7 @@ impl Bed {
         srq
     }
 
-    /// The attributes to create a queue pair with such completion queues.
+    /// Returns the attributes of a queue pair with this completion queue.
     pub(crate) fn qp_init(&self, kind: c_uint, cq: *mut ibv_cq) -> ibv_qp_init_attr {
         let mut init: ibv_qp_init_attr = blank();
         init.send_cq = cq;
@@ -184,8 +185,8 @@ impl Bed {
         self.pair_on(kind, null_mut(), IBV_QP_EX_NONE)
     }
 
-    /// Two connected queue pairs that receive from `srq`, if it is one. The first has such operations of
-    /// `ibv_wr_*`, if there are some.
+    /// Two connected queue pairs that receive from `srq`, unless it is NULL. The first has the
+    /// operations `ops` of `ibv_wr_*`, if any.
     pub(crate) fn pair_on(&mut self, kind: c_uint, srq: *mut ibv_srq, ops: u64) -> Pair {
         let (cq, peer_cq) = (self.cq(64), self.cq(64));
         let mut init = self.qp_init(kind, cq);
@@ -262,7 +263,7 @@ impl Bed {
         modify(qp, &mut attr, IBV_QP_STATE | IBV_QP_SQ_PSN | more);
     }
 
-    /// The next asynchronous event that waits.
+    /// Returns the next pending asynchronous event.
     pub(crate) fn async_event(&self) -> Option<ibv_async_event> {
         self.machine.bring_events();
         never_waits(c!((*self.context).async_fd));
@@ -276,7 +277,8 @@ impl Bed {
         }
     }
 
-    /// Destroys what the test left, closes the device, and finds nothing left and no fault.
+    /// Destroys the objects that the test left, closes the device, and checks that nothing is left
+    /// and that there was no fault.
     pub(crate) fn end(mut self) {
         self.destroy_left();
         ok(c!(mr::dereg_mr(self.mr)));
@@ -291,7 +293,7 @@ impl Bed {
         }
     }
 
-    /// Finds that the device has nothing left, and that its driver made no fault.
+    /// Checks that the device has no object left, and that its driver made no fault.
     pub(crate) fn is_clean(&self) {
         let left = self.machine.sim.object_counts(0);
         assert_eq!(left, Default::default(), "objects that are left");
@@ -299,7 +301,7 @@ impl Bed {
     }
 }
 
-/// Acknowledges an event, which counts for the object that it is about.
+/// Acknowledges an event, for the object that it is about.
 #[track_caller]
 pub(crate) fn acknowledge(mut event: ibv_async_event) {
     let (element, kind) = (event.element, event.event_type);
@@ -328,7 +330,7 @@ pub(crate) fn acknowledge(mut event: ibv_async_event) {
 pub(crate) const IBV_QP_EX_NONE: u64 = 0;
 pub(crate) const QKEY: u32 = 0x1111_1111;
 
-/// Has reads of a descriptor answer EAGAIN where there is nothing, as programs ask for that.
+/// Makes reads of a descriptor answer EAGAIN when nothing is pending, as programs do.
 pub(crate) fn never_waits(fd: c_int) {
     // SAFETY: the descriptor is open.
     ok(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) });
@@ -347,14 +349,14 @@ pub(crate) fn to_state(qp: *mut ibv_qp, state: c_uint) {
     modify(qp, &mut attr, IBV_QP_STATE);
 }
 
-/// The state that the kernel says.
+/// Returns the state that the kernel reports.
 pub(crate) fn state_of(qp: *mut ibv_qp) -> c_uint {
     let (mut attr, mut init) = (blank::<ibv_qp_attr>(), blank());
     ok(c!(qp::modify::query_qp(qp, &mut attr, IBV_QP_STATE as c_int, &mut init)));
     attr.qp_state
 }
 
-/// Two connected queue pairs. Their completion queues go with the bed.
+/// Two connected queue pairs. [`Bed::end`] destroys their completion queues.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
     pub(crate) qp: *mut ibv_qp,
@@ -370,14 +372,14 @@ impl Pair {
     }
 }
 
-/// A request of this operation, without data.
+/// A request with this operation, without data.
 pub(crate) fn send_wr(wr_id: u64, opcode: c_uint) -> ibv_send_wr {
     let mut wr: ibv_send_wr = blank();
     (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, IBV_SEND_SIGNALED);
     wr
 }
 
-/// Posts one request. Returns what the call does.
+/// Posts one request. Returns the result of the call.
 pub(crate) fn post_one(qp: *mut ibv_qp, wr: &mut ibv_send_wr) -> c_int {
     let mut bad = null_mut();
     let answer = post_send(qp, wr, &mut bad);
@@ -385,7 +387,7 @@ pub(crate) fn post_one(qp: *mut ibv_qp, wr: &mut ibv_send_wr) -> c_int {
     answer
 }
 
-/// Posts a message of these bytes.
+/// Posts a message with these bytes.
 #[track_caller]
 pub(crate) fn send(qp: *mut ibv_qp, wr_id: u64, mut sge: ibv_sge) {
     let mut wr = send_wr(wr_id, IBV_WR_SEND);
@@ -414,7 +416,7 @@ pub(crate) fn receive_shared(srq: *mut ibv_srq, wr_id: u64, sge: ibv_sge) -> c_i
     one_receive(wr_id, sge, |wr, bad| post_srq_recv(srq, wr, bad))
 }
 
-/// All completions that there are.
+/// Polls all completions.
 #[track_caller]
 pub(crate) fn poll(cq: *mut ibv_cq) -> Vec<ibv_wc> {
     let mut found = Vec::new();
@@ -430,7 +432,7 @@ pub(crate) fn poll(cq: *mut ibv_cq) -> Vec<ibv_wc> {
     }
 }
 
-/// The request and the status of each completion that is in the queue.
+/// The `wr_id` and the status of each completion in the queue.
 #[track_caller]
 pub(crate) fn outcomes(cq: *mut ibv_cq) -> Vec<(u64, c_uint)> {
     poll(cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
@@ -448,10 +450,10 @@ impl<T> Handed<T> {
     }
 }
 
-/// The longest that a call takes that ends.
+/// Time limit of a call that must end.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A call in a thread of its own, which may wait.
+/// A call in its own thread, which may wait.
 pub(crate) struct Waiting<R> {
     thread: c_int,
     answer: Receiver<R>,
@@ -462,21 +464,21 @@ impl<R: Send + 'static> Waiting<R> {
         let (begun, number) = channel();
         let (sender, answer) = channel();
         thread::spawn(move || {
-            // SAFETY: it only answers which thread this is.
+            // SAFETY: the call only returns the number of this thread.
             begun.send(unsafe { libc::gettid() }).expect("the caller waits for it");
             sender.send(call())
         });
         Self { thread: number.recv_timeout(LONGEST).expect("a thread"), answer }
     }
 
-    /// Whether the call waits: its thread sleeps. If it ended instead, it did not.
+    /// Whether the call waits: its thread sleeps. Fails if it ended instead.
     #[track_caller]
     pub(crate) fn waits(&self) -> bool {
         let status = format!("/proc/self/task/{}/stat", self.thread);
         let deadline = Instant::now() + LONGEST;
         loop {
             assert!(Instant::now() < deadline, "a thread that neither sleeps nor ends");
-            // The state follows the name, which is in brackets.
+            // The state follows the name, which is in parentheses.
             let text = std::fs::read_to_string(&status).unwrap_or_default();
             let state = text.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
             match state {
@@ -494,7 +496,7 @@ impl<R: Send + 'static> Waiting<R> {
     }
 }
 
-/// Runs a call that must not wait for ever.
+/// Runs a call that must not wait forever.
 #[track_caller]
 pub(crate) fn ends<R: Send + 'static>(call: impl FnOnce() -> R + Send + 'static) -> R {
     Waiting::begin(call).end()

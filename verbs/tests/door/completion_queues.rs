@@ -9,7 +9,7 @@ use mlx5_verbs::dv::init;
 use mlx5_verbs::{cq, event, qp};
 use std::ptr::null_mut;
 
-/// The next event of a channel, which is acknowledged by the caller.
+/// The next event of a channel; the caller acknowledges it.
 fn event(channel: *mut ibv_comp_channel) -> Option<(*mut ibv_cq, *mut c_void)> {
     let (mut cq, mut own) = (null_mut(), null_mut());
     match c!(cq::channel::get_cq_event(channel, &mut cq, &mut own)) {
@@ -65,13 +65,13 @@ fn poll_takes_no_more_completions_than_it_is_asked_for() {
     bed.end();
 }
 
-/// A queue of which completions were lost is not an empty one: a program would wait for ever.
+/// An overrun queue must not look empty: a program would wait forever.
 #[test]
 fn poll_of_a_queue_that_was_overrun_answers_minus_one() {
     for asked in [1, 4] {
         let mut bed = Bed::new();
         let pair = bed.pair(IBV_QPT_RC);
-        // Two entries at most, and the completions of two sides.
+        // Room for two entries, and completions of two sides.
         let small = bed.cq(1);
         let mut init = bed.qp_init(IBV_QPT_RC, small);
         let qp = made(c!(qp::create::create_qp(bed.pd, &mut init)));
@@ -134,7 +134,7 @@ fn poll_in_steps_of_a_queue_that_was_overrun_answers_an_error() {
 fn an_entry_that_no_device_writes_makes_poll_answer_minus_one() {
     let mut bed = Bed::new();
     let pair = bed.pair(IBV_QPT_RC);
-    // The opcode of no completion, in the last byte of an entry.
+    // No completion has this opcode, in the last byte of an entry.
     bed.machine.sim.inject(0, Fault::CorruptCqe { cqn: None, patch: vec![(63, 0xa0)] });
     ok(receive(pair.peer, 1, bed.sge(HALF, 8)));
     send(pair.qp, 2, bed.sge(0, 8));
@@ -180,7 +180,7 @@ fn an_armed_queue_tells_its_channel_of_the_next_completion_once() {
     assert_eq!(event(channel), Some((cq, own.cast())));
     assert_eq!(event(channel), None, "it was not armed again");
     c!(cq::channel::ack_cq_events(cq, 1));
-    // Only messages that the sender marks.
+    // Only for messages that the sender marks.
     assert_eq!(poll(cq).len(), 4);
     ok(req_notify_cq(cq, true));
     message(4);
@@ -194,11 +194,11 @@ fn an_armed_queue_tells_its_channel_of_the_next_completion_once() {
     c!(cq::channel::ack_cq_events(cq, 1));
     ok(c!(qp::create::destroy_qp(qp)));
     bed.end();
-    // SAFETY: it was leaked above.
+    // SAFETY: the test leaked it above.
     drop(unsafe { Box::from_raw(own) });
 }
 
-/// A completion queue with an event that was read, which is not acknowledged yet.
+/// A completion queue with an event that was read and is not acknowledged yet.
 fn with_event(bed: &mut Bed, channel: *mut ibv_comp_channel, events: u32) -> *mut ibv_cq {
     let cq = made(c!(cq::create_cq(bed.context, 16, null_mut(), channel, 0)));
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
@@ -404,7 +404,7 @@ fn moderation_is_the_only_attribute_that_changes() {
     bed.end();
 }
 
-/// A poll in steps reads the completion that its last step selected.
+/// A poll in steps returns the completion that its last step selected.
 #[test]
 fn a_poll_in_steps_shows_each_completion() {
     let bed = Bed::new();
@@ -425,7 +425,7 @@ fn a_poll_in_steps_shows_each_completion() {
         (wr.sg_list, wr.num_sge) = (&mut sge, 1);
         wr.imm.imm_data = (0x100 + wr_id as u32).to_be();
         ok(post_one(qp, &mut wr));
-        // Each message before the next one is sent.
+        // Each message arrives before the next one is sent.
         bed.run();
     }
     let mut none: ibv_poll_cq_attr = blank();
@@ -465,7 +465,7 @@ fn a_poll_in_steps_shows_each_completion() {
     bed.end();
 }
 
-/// The lock that a poll in steps holds is not taken again by the thread that has it.
+/// A thread with a poll in steps has the lock and must not take it again.
 #[test]
 fn a_program_resets_a_queue_pair_while_it_polls_in_steps() {
     let bed = Bed::new();
@@ -499,7 +499,8 @@ fn a_program_resets_a_queue_pair_while_it_polls_in_steps() {
     bed.end();
 }
 
-/// From then on completions of a queue pair that is reset stay where they are, so no poll may be in progress.
+/// From then on completions of a queue pair that is reset stay in the queue, so no poll may be in
+/// progress.
 #[test]
 fn queue_that_is_handed_over_in_steps_of_a_poll_ends_that_poll() {
     let bed = Bed::new();
@@ -525,7 +526,7 @@ fn queue_that_is_handed_over_in_steps_of_a_poll_ends_that_poll() {
         let consumer = c!(u32::from_be(*parts.dbrec));
         let next = c!(((*cq).next_poll.unwrap())(cq));
         c!(((*cq).end_poll.unwrap())(cq));
-        // Takes it back.
+        // Takes the queue back.
         ok(c!(((*cq).start_poll.unwrap())(cq, &mut none)));
         let second = c!((*cq).wr_id);
         c!(((*cq).end_poll.unwrap())(cq));

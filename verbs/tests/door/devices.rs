@@ -1,4 +1,4 @@
-//! Devices and contexts: found, opened, asked, closed.
+//! Devices and contexts: listing, opening, querying, closing.
 
 use crate::bed::*;
 use crate::header::*;
@@ -41,7 +41,7 @@ fn what_is_asked_of_a_device_is_the_devices_own() {
     ok(query_device_ex(bed.context, std::ptr::null(), &mut ex, size));
     assert_eq!(ex.orig_attr.node_guid, attr.node_guid);
     assert_eq!(ex.orig_attr.max_qp, attr.max_qp);
-    // No more than the room is written.
+    // No byte beyond the room is written.
     let mut bytes = vec![0x5a_u8; size];
     let room = size_of::<ibv_device_attr>();
     ok(query_device_ex(bed.context, std::ptr::null(), bytes.as_mut_ptr().cast(), room));
@@ -88,7 +88,7 @@ fn gids_and_pkeys_are_those_of_the_tables() {
     let found = c!(query::query_gid_table(bed.context, table.as_mut_ptr(), 64, 0, size));
     assert!(found >= 1);
     c!(assert_eq!(table[0].gid.raw, gid.raw));
-    // Room for fewer than there are is refused.
+    // Room for fewer entries than exist is refused.
     assert!(found > 1);
     for room in [0, found as usize - 1] {
         let refused = c!(query::query_gid_table(bed.context, table.as_mut_ptr(), room, 0, size));
@@ -131,7 +131,7 @@ fn two_contexts_of_a_device_have_nothing_in_common() {
     bed.end();
 }
 
-/// Programs leave the order to a garbage collector: objects may be destroyed after the device was closed.
+/// Programs with a garbage collector may destroy objects after the device was closed.
 #[test]
 fn a_device_that_is_closed_first_goes_with_its_last_object() {
     let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! libmlx5: parts of objects in memory, requests that are cancelled, keys, commands of the program's own.
+//! libmlx5: parts of objects in memory, cancelled requests, keys, the program's own commands.
 
 use crate::bed::*;
 use crate::header::*;
@@ -56,7 +56,7 @@ fn a_command_of_a_program_asks_the_firmware_about_its_queue_pair() {
         room.len(),
     )));
     assert_ne!(answer.qpc().cqn_snd(), 0);
-    // Another object's number is refused, and so is no command.
+    // Another object's number is refused, and so is an empty command.
     request.set_qpn(c!((*pair.peer).qp_num));
     let (asked, room) = (request.as_bytes(), answer.as_bytes_mut());
     let refused = c!(devx::qp_query(
@@ -90,7 +90,7 @@ fn an_object_of_a_command_is_there_until_it_is_destroyed() {
     assert_eq!(bed.machine.sim.object_counts(0).pds, before + 1);
     ok(c!(devx::obj_destroy(object)));
     assert_eq!(bed.machine.sim.object_counts(0).pds, before);
-    // Commands that make no object.
+    // Commands that create no object.
     let wrong = DeallocPdIn::request();
     let (asked, room) = (wrong.as_bytes(), answer.as_bytes_mut());
     let none = c!(devx::obj_create(

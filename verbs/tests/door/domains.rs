@@ -1,4 +1,4 @@
-//! Protection domains, thread domains, parent domains and the memory that those provide.
+//! Protection domains, thread domains, parent domains and the memory that they provide.
 
 use crate::bed::*;
 use crate::header::*;
@@ -71,21 +71,21 @@ fn what_no_parent_domain_can_be_made_of_is_refused() {
 /// A program's record of the memory that it provides.
 #[derive(Default)]
 struct Provided {
-    /// Answers to the next calls for the memory of a queue, and the answer after these.
+    /// Results of the next calls for the memory of a queue, and the result of later calls.
     answers: Vec<usize>,
     default: usize,
     /// Pieces: their kind, address and length.
     taken: Vec<(u64, usize, usize)>,
     freed: Vec<(u64, usize)>,
-    /// Mappings, which the program ends itself.
+    /// Mappings, which the program unmaps itself.
     mapped: Vec<(usize, usize)>,
 }
 
 type Program = Mutex<Provided>;
 
-/// Memory that the library is to provide.
+/// Answer: the library is to provide the memory.
 const USE_DEFAULT: usize = usize::MAX;
-/// Memory that the program maps.
+/// Answer: memory that the program maps.
 const OWN: usize = 1;
 /// No memory.
 const NOTHING: usize = 0;
@@ -168,7 +168,7 @@ fn all_memory_that_a_program_provides_comes_back_to_it_once_with_its_purpose() {
     let srq = made(c!(srq::create_srq(parent, &mut wanted)));
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
     let qp = made(c!(qp::create::create_qp(parent, &mut init)));
-    // It works in that memory.
+    // It works with that memory.
     bed.connect(qp, qp);
     bed.to_rts(qp);
     ok(receive(qp, 1, bed.sge(HALF, 8)));
@@ -208,7 +208,7 @@ fn a_program_that_has_no_memory_gets_no_queue_and_keeps_what_it_gave() {
     not_made(cq_of(&bed, parent, 8), libc::ENOMEM);
     let cq = bed.cq(8);
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
-    // The ring is there, the doorbell record is not.
+    // There is memory for the ring, but not for the doorbell record.
     program.lock().expect("no panic").answers = vec![OWN];
     not_made(c!(qp::create::create_qp(parent, &mut init)), libc::ENOMEM);
     {

@@ -1,5 +1,5 @@
-//! Registered pages and forked children. What is done about forks is said once in a process, so each test runs in a
-//! process of its own.
+//! Registered pages and forked children. A process sets its handling of forks once, so each test
+//! runs in its own process.
 
 use crate::bed::*;
 use crate::header::*;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::{env, fs};
 
-/// Whether this is the process of a test. If not, runs the test in a process of its own.
+/// Whether this is the process of a test. If not, runs the test in its own process.
 fn is_own_process(test: &str) -> bool {
     const NAME: &str = "MLX5_DOOR_PROCESS";
     if env::var_os(NAME).is_some() {
@@ -65,7 +65,7 @@ fn registered_pages_are_kept_from_children_until_they_are_deregistered() {
     assert!(!is_kept(first) && is_kept(second));
     ok(c!(mr::dereg_mr(other)));
     assert!(!is_kept(second));
-    // A refusal of the kernel leaves nothing.
+    // If the kernel refuses, nothing stays kept.
     let remote = IBV_ACCESS_REMOTE_WRITE as c_int;
     not_made(c!(mr::reg_mr(bed.pd, pages.start.cast(), 64, remote)), libc::EINVAL);
     assert!(!is_kept(first));

@@ -1,4 +1,5 @@
-//! Completion queues that a program has the memory of (`mlx5dv_init_obj`), and goes on with by verbs.
+//! Completion queues whose memory a program got (`mlx5dv_init_obj`), and that it polls by verbs
+//! again.
 
 use crate::bed::*;
 use crate::header::*;
@@ -8,7 +9,7 @@ use mlx5_verbs::dv::init;
 use mlx5_verbs::{cq, qp};
 use std::ptr::null_mut;
 
-/// How a program polls by verbs.
+/// A way to poll by verbs.
 type Poll = fn(*mut ibv_cq) -> Vec<u64>;
 
 const WAYS: [Poll; 2] = [at_once, in_steps];
@@ -45,7 +46,7 @@ fn sorted(mut wr_ids: Vec<u64>) -> Vec<u64> {
     wr_ids
 }
 
-/// A completion queue that is polled in both ways, which goes with the bed.
+/// Creates a completion queue for both ways of polling; [`Bed::end`] destroys it.
 fn queue(bed: &mut Bed, channel: *mut ibv_comp_channel) -> *mut ibv_cq {
     let mut wanted: ibv_cq_init_attr_ex = blank();
     (wanted.cqe, wanted.channel) = (64, channel);
@@ -54,7 +55,7 @@ fn queue(bed: &mut Bed, channel: *mut ibv_comp_channel) -> *mut ibv_cq {
     cq
 }
 
-/// A queue pair that is connected with itself. It receives from `srq`, if it is one.
+/// A queue pair that is connected to itself. It receives from `srq`, unless it is NULL.
 fn loopback(bed: &Bed, cq: *mut ibv_cq, srq: *mut ibv_srq) -> *mut ibv_qp {
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
     init.srq = srq;
@@ -89,7 +90,7 @@ fn bytes(parts: &mlx5dv_cq) -> Vec<u8> {
     (0..length).map(|at| c!(start.add(at).read_volatile())).collect()
 }
 
-/// What a program does that polls the queue itself: it stores its consumer index.
+/// Stores the consumer index, as a program does that polls the queue itself.
 fn consume(parts: &mlx5dv_cq, consumer: u32) {
     c!(parts.dbrec.cast::<u32>().write_volatile(consumer.to_be()));
 }
@@ -205,7 +206,7 @@ fn requests_of_a_shared_queue_are_free_after_the_poll_that_takes_the_queue_back(
     }
 }
 
-/// An index of completions that the program has polled would cause an event at once.
+/// The index of a completion that the program has polled would cause an event at once.
 #[test]
 fn a_queue_is_armed_for_what_the_program_has_not_polled() {
     let mut bed = Bed::new();

@@ -1,15 +1,15 @@
-//! The inline functions of `infiniband/verbs.h`: programs call these operations by the table of their context,
-//! and by those of extended objects.
+//! The inline functions of `infiniband/verbs.h`: programs call these operations through the table
+//! of their context, and through those of extended objects.
 
 use mlx5_verbs::abi::*;
 use std::mem::{offset_of, zeroed};
 
-/// Does what a C program may do.
+/// Makes calls that a C program may make.
 macro_rules! c {
     ($($does:tt)*) => {{
         #[allow(unused_unsafe, reason = "some expressions are part of others")]
-        // SAFETY: the tests keep the contracts of the library as a C program has to: objects and variables are
-        // there, and nothing is used after it was destroyed.
+        // SAFETY: the tests follow the rules for C programs: objects and variables exist, and are
+        // not used after they are destroyed.
         unsafe {
             $($does)*
         }
@@ -17,9 +17,10 @@ macro_rules! c {
 }
 pub(crate) use c;
 
-/// A structure of zeros, as `= {}` makes one.
+/// A structure of zeros, as `= {}` in C.
 pub(crate) fn blank<T>() -> T {
-    // SAFETY: used for structures of C alone: numbers, pointers, functions that may be absent.
+    // SAFETY: it is used for C structures only: numbers, pointers and optional functions, for which
+    // zeros are valid.
     unsafe { zeroed() }
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// The table in front of a context.
+/// The table before a context.
 fn table(context: *mut ibv_context) -> &'static verbs_context {
     c!(&*context.byte_sub(offset_of!(verbs_context, context)).cast())
 }
@@ -77,7 +78,7 @@ pub(crate) fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: &mut ibv_mw_bind) 
     c!(((*(*mw).context).ops.bind_mw.unwrap())(qp, mw, bind))
 }
 
-/// The operations of the table in front of a context, a line each.
+/// The operations of the table before a context, one per line.
 macro_rules! operations {
     ($($name:ident $slot:ident($($argument:ident: $ty:ty),*) -> $result:ty, of $context:expr;)*) => {$(
         pub(crate) fn $name($($argument: $ty),*) -> $result {

@@ -1,5 +1,6 @@
-//! A careless or hostile program: what C does not leave undefined is refused, and never a panic. The library ends a
-//! process that panics (`panic = "abort"`), so each of these would end it.
+//! A careless or hostile program: calls that C does not leave undefined are refused, and never
+//! panic. The library ends a process that panics (`panic = "abort"`), so each of these would end
+//! it.
 
 use crate::bed::*;
 use crate::header::*;
@@ -74,7 +75,7 @@ fn memory_that_is_none_is_not_registered() {
     let nowhere = without_provenance_mut(usize::MAX);
     let answer = c!(mr::rereg_mr(bed.mr, change, null_mut(), nowhere, usize::MAX, 0));
     assert_ne!(answer, 0);
-    // C's contract after such a failure: the region can be deregistered.
+    // After such a failure, C allows to deregister the region.
     bed.end();
 }
 
@@ -84,7 +85,7 @@ fn requests_without_sense_are_refused_or_fail_as_completions() {
     let pair = bed.pair(IBV_QPT_RC);
     let mut wr = send_wr(1, IBV_WR_SEND);
     let mut bad = null_mut();
-    // No list at all.
+    // No list.
     assert_eq!(post_send(pair.qp, null_mut(), &mut bad), 0);
     let mut bad_receive = null_mut();
     assert_eq!(post_recv(pair.qp, null_mut(), &mut bad_receive), 0);
@@ -98,7 +99,7 @@ fn requests_without_sense_are_refused_or_fail_as_completions() {
         for flags in [0, c_uint::MAX, !IBV_SEND_INLINE] {
             let mut wr = send_wr(2, opcode);
             wr.send_flags = flags;
-            // Windows are pointers: a request to bind one names one, by its contract.
+            // Windows are pointers: a request to bind one must name one.
             if opcode != IBV_WR_BIND_MW && opcode != IBV_WR_TSO {
                 let answer = post_send(pair.qp, &mut wr, &mut bad);
                 assert!(answer >= 0, "{opcode}: {answer}");
@@ -166,7 +167,7 @@ fn what_is_asked_beyond_tables_is_refused() {
     bed.end();
 }
 
-/// C destroys nothing that is in use. What is destroyed in the wrong order is refused, and the right one works
+/// C destroys no object in use. Destroying in the wrong order is refused, and the right order works
 /// after that.
 #[test]
 fn objects_are_destroyed_in_no_wrong_order() {
@@ -189,7 +190,7 @@ fn objects_are_destroyed_in_no_wrong_order() {
     bed.connect(qp, qp);
     bed.to_rts(qp);
     ok(receive_shared(srq, 1, bed.sge(HALF, 8)));
-    // The region is of another domain.
+    // The region belongs to another domain.
     send(qp, 2, bed.sge(0, 8));
     bed.run();
     assert!(poll(cq).iter().any(|wc| wc.wr_id == 2 && wc.status == IBV_WC_LOC_PROT_ERR));
@@ -205,7 +206,7 @@ fn objects_are_destroyed_in_no_wrong_order() {
     bed.end();
 }
 
-/// Each verb, with the kernel refusing one call of it after the other, or losing its answer.
+/// Each verb, with the kernel refusing one of its calls after the other, or losing the answer.
 #[test]
 fn a_kernel_that_fails_any_call_of_a_verb_leaves_errors() {
     let bed = Bed::new();
@@ -230,10 +231,12 @@ fn a_kernel_that_fails_any_call_of_a_verb_leaves_errors() {
     assert!(all_objects(&bed), "it works after that");
 }
 
-/// Makes an object of each kind and destroys it. Returns whether all were made and destroyed at once.
+/// Makes an object of each kind and destroys it. Returns whether all were made and destroyed at
+/// once.
 fn all_objects(bed: &Bed) -> bool {
     let mut complete = true;
-    // The second try destroys an object that the kernel refused to destroy, unless its answer was lost.
+    // The second try destroys an object that the kernel refused to destroy, unless its answer was
+    // lost.
     let mut twice = |destroy: &dyn Fn() -> c_int| {
         if destroy() != 0 {
             complete = false;

@@ -1,4 +1,5 @@
-//! A simulated kernel as the library needs it: its event files are pipes, which `read` takes events from.
+//! A simulated kernel in the form that the library needs: its event files are pipes from which
+//! `read` takes events.
 
 use mlx5_sim::{SimConfig, Simulator};
 use mlx5_uapi::ioctl::{IoctlAttr, IoctlHeader};
@@ -14,19 +15,20 @@ use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
-/// Machines that were made, and the seed of the next one.
+/// Number of machines made so far, the seed of the next one.
 static MACHINES: AtomicU64 = AtomicU64::new(1);
 
-/// The longest that the tests go on with the same machines.
+/// Time limit of the tests.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Whether a debugger, which may stop the tests at any time, has this process.
+/// Whether a debugger is attached, which may stop the tests at any time.
 fn is_traced() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
 }
 
-/// Ends the process if a test waits for ever: a verb that waits for an acknowledgement cannot be ended otherwise.
+/// Ends the process if a test waits forever: nothing else can end a verb that waits for an
+/// acknowledgement.
 fn end_a_process_that_waits() {
     loop {
         let before = MACHINES.load(Relaxed);
@@ -38,7 +40,7 @@ fn end_a_process_that_waits() {
     }
 }
 
-/// A machine whose devices move only when the test says so.
+/// A machine whose devices run only when the test steps them.
 pub(crate) struct Machine {
     pub(crate) sim: Arc<Simulator>,
     sources: Sources,
@@ -68,23 +70,24 @@ impl Machine {
         Arc::new(PipedKernel { kernel: self.sim.kernel(), sources, before })
     }
 
-    /// Has something done before each call of the kernel from now on: the program is inside of a verb then.
+    /// Sets a function that runs before each later call of the kernel, while the program is inside
+    /// of a verb.
     pub(crate) fn before_each_call(&self, does: impl FnMut() + Send + 'static) {
         *self.before.lock().expect("no panic") = Box::new(does);
     }
 
-    /// Lets the devices do all that there is to do, and brings the events to their pipes.
+    /// Runs the devices until they are idle, and moves the events to their pipes.
     pub(crate) fn run(&self) {
         while self.sim.run_until_idle() + self.sources.bring() != 0 {}
     }
 
-    /// Lets the devices do one piece of work. Returns whether there was one.
+    /// Lets the devices do one piece of work. Returns whether there was any.
     pub(crate) fn step(&self) -> bool {
         let worked = self.sim.step();
         self.sources.bring() != 0 || worked
     }
 
-    /// Brings events to their pipes.
+    /// Moves events to their pipes.
     pub(crate) fn bring_events(&self) {
         self.sources.bring();
     }
@@ -93,15 +96,15 @@ impl Machine {
 /// An event file of the simulated kernel, and the pipe that its events go to.
 struct Source {
     from: Box<dyn EventFile>,
-    /// The descriptor by which programs know the file.
+    /// The descriptor that programs have for the file.
     read_by: RawFd,
     to: PipeWriter,
 }
 
-/// No descriptor of an event file is smaller.
+/// All descriptors of event files are at least this large.
 const LOWEST: RawFd = 512;
 
-/// All event files that are open, each with a number of its own.
+/// All open event files, each with its own number.
 #[derive(Clone, Default)]
 struct Sources(Arc<Mutex<Open>>);
 
@@ -117,7 +120,7 @@ impl Sources {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings what waits to the pipes. Returns how many events there were.
+    /// Moves pending events to the pipes. Returns their number.
     fn bring(&self) -> usize {
         let mut count = 0;
         for (_, source) in &mut self.lock().files {
@@ -173,12 +176,13 @@ struct PipedFile {
 
 impl DeviceFile for PipedFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: by the caller's contract, as many attributes follow.
+        // SAFETY: the caller promises that `num_attrs` attributes follow `header`.
         let attrs: &mut [IoctlAttr] = unsafe {
             std::slice::from_raw_parts_mut(header.add(1).cast(), (*header).num_attrs.into())
         };
         let sources = self.sources.lock();
-        // Handles and descriptors have no length, and no object has a handle as large as these descriptors.
+        // Handles and descriptors have length zero, and no handle of an object is as large as these
+        // descriptors.
         for attr in attrs.iter_mut().filter(|attr| attr.len == 0) {
             let of = |(_, source): &&(u64, Source)| source.read_by as u64 == attr.data;
             if let Some((_, source)) = sources.files.iter().find(of) {
@@ -187,7 +191,8 @@ impl DeviceFile for PipedFile {
         }
         drop(sources);
         (self.before.lock().expect("no panic"))();
-        // SAFETY: by the caller's contract, which is the same.
+        // SAFETY: the caller promises a valid `header` and attributes; they pass on with
+        // descriptors replaced.
         unsafe { self.file.ioctl(header) }
     }
 
@@ -200,10 +205,11 @@ impl DeviceFile for PipedFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: by the caller's contract, which is the same.
+        // SAFETY: the caller promises that an ioctl of this file, which passed on too, created
+        // `fd`.
         let from = unsafe { self.file.event_file(fd) }?;
         let (reader, to) = pipe().expect("a pipe");
-        // SAFETY: the descriptor is open, and what the call makes is new.
+        // SAFETY: the descriptor is open, and nothing else owns the new one.
         let file = unsafe {
             let read_by = libc::fcntl(reader.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST);
             assert!(read_by >= 0, "a descriptor");
@@ -232,7 +238,7 @@ impl AsFd for PipedEvents {
 
 impl EventFile for PipedEvents {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
-        // SAFETY: the buffer has room for as many bytes as its length says.
+        // SAFETY: `buf` is writable for its length.
         let length =
             unsafe { libc::read(self.file.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) };
         usize::try_from(length).map_err(|_| Errno::last())

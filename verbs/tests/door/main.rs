@@ -1,8 +1,8 @@
-//! The promises of the library to C programs: the tests call its functions by their Rust names, on a simulated
-//! device.
+//! The library's guarantees to C programs: the tests call its functions by their Rust names, on a
+//! simulated device.
 //!
-//! A program calls some functions by symbols, others by tables, as the inline functions of the header do: see
-//! [`header`]. Each test is a sentence about such a program.
+//! A program calls some functions by symbols, others through tables, as the inline functions of the
+//! header do: see [`header`]. Each test is a sentence about such a program.
 
 mod bed;
 mod completion_queues;

@@ -27,7 +27,7 @@ fn a_region_that_the_kernel_refuses_is_not_made() {
     bed.end();
 }
 
-/// One write of 8 bytes to a remote address. Returns how it ended.
+/// Writes 8 bytes to a remote address. Returns the status.
 fn write(bed: &mut Bed, rkey: u32, remote_addr: u64) -> c_uint {
     let pair = bed.pair(IBV_QPT_RC);
     let outcome = write_by(bed, pair, rkey, remote_addr);
@@ -120,7 +120,7 @@ fn registering_anew_refuses_what_does_not_fit_together() {
         let answer = c!(mr::rereg_mr(bed.mr, flags, pd, addr, length, rights));
         assert_eq!((answer, errno()), (IBV_REREG_MR_ERR_INPUT, libc::EINVAL), "flags {flags}");
     }
-    // The kernel's refusal is another one.
+    // The kernel refuses with another error.
     let remote = IBV_ACCESS_REMOTE_WRITE as c_int;
     let answer = c!(mr::rereg_mr(bed.mr, access, null_mut(), null_mut(), 0, remote));
     assert_eq!(answer, IBV_REREG_MR_ERR_CMD);

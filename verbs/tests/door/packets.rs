@@ -11,7 +11,7 @@ fn bed() -> Bed {
     Bed::with(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true))
 }
 
-/// A group address: what is for a single one goes to the wire.
+/// A group address: the device sends frames to a single address to the wire.
 const THERE: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa7];
 const FRAME: usize = 64;
 
@@ -45,7 +45,8 @@ fn raw(bed: &Bed, context: *mut ibv_context, pd: *mut ibv_pd, cq: *mut ibv_cq) -
     qp
 }
 
-/// A context of its own that sends: a device shows a context its own packets only if others have it open too.
+/// A separate context that sends: a device delivers a context's own packets to it only if other
+/// contexts have it open, too.
 struct Sender {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
@@ -81,7 +82,8 @@ impl Sender {
     }
 }
 
-/// A rule for the frames of an address, and maybe an action. The parts follow each other without a hole.
+/// A rule for the frames of an address, and an optional action. The parts follow each other without
+/// padding.
 #[repr(C, packed(4))]
 struct Rule {
     attr: ibv_flow_attr,
@@ -126,7 +128,7 @@ fn a_rule_brings_its_packets_to_a_queue_pair_until_it_is_destroyed() {
     ok(destroy_flow(flow));
     sender.send(&bed);
     assert_eq!(poll(cq).len(), 0, "the rule is gone");
-    // Attributes that are no rule.
+    // Attributes that form no rule.
     wanted.eth.r#type = 0x77;
     not_made(create_flow(qp, &raw mut wanted.attr), libc::EINVAL);
     wanted.eth.r#type = IBV_FLOW_SPEC_ETH;

@@ -277,7 +277,7 @@ fn nothing_of_a_batch_that_is_aborted_or_refused_is_posted() {
     ok(receive(pair.peer, 1, bed.sge(HALF, 8)));
     begin(1);
     c!(((*ex).wr_abort.unwrap())(ex));
-    // More places than a request has.
+    // More SGEs than a request has.
     begin(2);
     let list = vec![bed.sge(0, 1); 60];
     c!({
@@ -285,7 +285,7 @@ fn nothing_of_a_batch_that_is_aborted_or_refused_is_posted() {
         ((*ex).wr_set_sge_list.unwrap())(ex, list.len(), list.as_ptr());
     });
     assert_ne!(c!(((*ex).wr_complete.unwrap())(ex)), 0);
-    // A request whose data the program has left out.
+    // A request without data.
     begin(3);
     c!(((*ex).wr_send.unwrap())(ex));
     assert_eq!(c!(((*ex).wr_complete.unwrap())(ex)), libc::EINVAL);
@@ -309,7 +309,7 @@ fn nothing_of_a_batch_that_is_aborted_or_refused_is_posted() {
     bed.end();
 }
 
-/// The order of the setters is the program's.
+/// The program chooses the order of the setters.
 #[test]
 fn a_datagram_of_a_batch_has_its_address_before_or_after_its_data() {
     let mut bed = Bed::new();
@@ -345,7 +345,7 @@ fn a_datagram_of_a_batch_has_its_address_before_or_after_its_data() {
     bed.end();
 }
 
-/// A thread that has started a batch holds the lock: another one that posts waits for it.
+/// A thread that has started a batch holds the lock: another thread that posts waits for it.
 #[test]
 fn another_thread_posts_after_the_batch_that_was_started() {
     let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! Queue pairs: made, asked, brought from state to state, destroyed.
+//! Queue pairs: creating, querying, changing state, destroying.
 
 use crate::bed::{outcomes as outcomes_of, *};
 use crate::header::*;
@@ -112,7 +112,7 @@ fn a_queue_pair_goes_through_its_states_and_its_structure_shows_them() {
         shows(IBV_QPS_RTR);
         bed.to_rts(qp);
         shows(IBV_QPS_RTS);
-        // The device drains by itself only, and goes on when it is asked.
+        // The device only drains by itself, and continues when it is asked.
         let mut attr: ibv_qp_attr = blank();
         attr.qp_state = IBV_QPS_SQD;
         assert_eq!(c!(qp::modify::modify_qp(qp, &mut attr, IBV_QP_STATE as c_int)), libc::EINVAL);
@@ -150,7 +150,7 @@ fn a_change_that_a_state_does_not_have_is_refused_and_changes_nothing() {
         attr.qp_state = state;
         refused(&mut attr, IBV_QP_STATE);
     }
-    // Not all that INIT needs, and what it does not take.
+    // Too few attributes for INIT, and one that INIT does not take.
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     refused(&mut attr, IBV_QP_STATE | IBV_QP_PORT);
@@ -158,7 +158,7 @@ fn a_change_that_a_state_does_not_have_is_refused_and_changes_nothing() {
     refused(&mut attr, needed | IBV_QP_SQ_PSN);
     attr.port_num = 9;
     refused(&mut attr, needed);
-    // No attribute has these bits.
+    // No attribute has this bit.
     refused(&mut attr, 1 << 30);
     attr.path_mtu = 77;
     refused(&mut attr, IBV_QP_PATH_MTU);
@@ -225,13 +225,13 @@ fn requests_of_a_queue_pair_that_fails_are_flushed_in_their_order() {
     for wr_id in 0..4 {
         ok(receive(pair.qp, 10 + wr_id, bed.sge(HALF, 8)));
     }
-    // The first write fails: no key is that number.
+    // The first write fails, because no key has this number.
     for wr_id in 0..3 {
         let mut sge = bed.sge(0, 8);
         let mut wr = send_wr(wr_id, IBV_WR_RDMA_WRITE);
         (wr.sg_list, wr.num_sge) = (&mut sge, 1);
         wr.wr.rdma = ibv_send_wr_wr_rdma { remote_addr: 0, rkey: 0x7777_7700 };
-        // The unsignaled one completes too, because it fails.
+        // The unsignaled write completes, too, because it fails.
         wr.send_flags = if wr_id == 1 { 0 } else { IBV_SEND_SIGNALED };
         ok(post_one(pair.qp, &mut wr));
     }
@@ -288,7 +288,7 @@ fn completions_from_before_a_reset_vanish_and_the_queue_pair_works_again() {
             ok(receive(pair.peer, 100 + wr_id, bed.sge(HALF, 8)));
             send(pair.qp, wr_id, bed.sge(0, 8));
         }
-        // Some are done, and nothing was polled.
+        // Some requests are done, and none was polled.
         for _ in 0..9 {
             bed.machine.step();
         }
@@ -301,7 +301,7 @@ fn completions_from_before_a_reset_vanish_and_the_queue_pair_works_again() {
         bed.connect(pair.peer, pair.qp);
         bed.to_rts(pair.qp);
         bed.to_rts(pair.peer);
-        // All room is there again.
+        // All room is free again.
         for wr_id in 0..16 {
             ok(receive(pair.peer, 200 + wr_id, bed.sge(HALF, 8)));
             send(pair.qp, 50 + wr_id, bed.sge(0, 8));
@@ -342,7 +342,7 @@ fn a_datagram_goes_to_the_address_of_its_handle() {
     assert_eq!(c!(wc.imm.imm_data), 0x1234_5678_u32.to_be());
     assert_eq!(wc.slid, bed.port.lid);
     assert_eq!(&bed.memory.read::<8>(HALF as usize + 40), b"datagram");
-    // The way back is that of the completion.
+    // The path back comes from the completion.
     let mut back: ibv_ah_attr = blank();
     let mut wc = wc;
     let header = bed.memory.start.wrapping_add(HALF as usize);
@@ -355,7 +355,7 @@ fn a_datagram_goes_to_the_address_of_its_handle() {
     bed.end();
 }
 
-/// The event of a send queue that has drained, and of another thread that destroys the queue pair.
+/// The event of a drained send queue, while another thread destroys the queue pair.
 #[test]
 fn a_drained_send_queue_is_told_and_destroy_waits_for_its_acknowledgement() {
     let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! Random numbers that a seed makes.
+//! Random numbers from a seed.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use std::env;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Of the seed that the environment names, or of the first one, which it prints.
+    /// Uses the seed of the environment, or the first one, and prints it.
     pub(crate) fn new() -> Self {
         let named = env::var("MLX5_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = named.unwrap_or(1);

@@ -1,9 +1,11 @@
-//! Random sessions: a program posts, polls, resets, destroys and resizes, and a device completes what it likes, as
-//! far as the manual lets it. It completes receives of a shared queue in any order of the queue pairs that took them,
-//! fails in the middle, and writes more while the program is inside of a verb.
+//! Random sessions: a program posts, polls, resets, destroys and resizes, and a device completes at
+//! random, within the limits of the manual. It completes receives of a shared queue in any order of
+//! the queue pairs that took them, fails in the middle, and writes more while the program is inside
+//! of a verb.
 //!
-//! The model has for each completion queue what was written and not polled. A poll finds just that, in that order;
-//! what a queue pair had there vanishes when it is reset or destroyed.
+//! The model has, for each completion queue, the completions that were written and not polled. A
+//! poll must return exactly these, in this order; the completions of a queue pair vanish when it is
+//! reset or destroyed.
 
 use crate::bed::*;
 use crate::header::*;
@@ -23,13 +25,13 @@ use std::env;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Sessions of `cargo test`; the environment may ask for more.
+/// Number of sessions in `cargo test`; the environment may ask for more.
 const SESSIONS: u64 = 200;
 const STEPS: usize = 250;
 const QPS: usize = 4;
 const DEPTH: usize = 16;
 
-/// A completion that was written.
+/// A completion that the device wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Written {
     qpn: u32,
@@ -37,23 +39,23 @@ struct Written {
     status: c_uint,
 }
 
-/// A queue pair, as the device sees it.
+/// A queue pair in the device.
 struct Served {
     qpn: u32,
     /// The completion queues of sends and of receives.
     lanes: [usize; 2],
     shares: bool,
-    /// Requests that wait: identifier, and whether it is signaled.
+    /// Waiting requests: `wr_id`, and whether it is signaled.
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
-    /// Receives of the shared queue that it took: identifier and index.
+    /// Receives that it took from the shared queue: `wr_id` and index.
     taken: VecDeque<(u64, u16)>,
-    /// Requests that it has completed.
+    /// Number of requests that it has completed.
     done: [u16; 2],
     failed: bool,
 }
 
-/// The shared receive queue in memory, where the device reads it.
+/// The shared receive queue in memory, from which the device reads.
 struct Ring {
     start: usize,
     record: usize,
@@ -62,7 +64,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// The next receive of the list: identifier and index. A request has its identifier for an address.
+    /// The next receive of the list: `wr_id` and index. The test uses the `wr_id` as address.
     fn take(&mut self) -> Option<(u64, u16)> {
         let word = |at: usize| c!(std::ptr::with_exposed_provenance::<u32>(at).read_volatile());
         let posted = u32::from_be(word(self.record)) as u16;
@@ -78,15 +80,16 @@ impl Ring {
     }
 }
 
-/// The device: its next steps are random; it keeps its completions.
+/// The device: it takes random steps and records its completions.
 struct Device {
     random: Random,
     served: Vec<Served>,
     ring: Ring,
-    /// The numbers of the completion queues, and what was written there.
+    /// The numbers of the completion queues, and the completions written there.
     numbers: Vec<u32>,
     written: Vec<VecDeque<Written>>,
-    /// Completions that vanished with their queue pair, and those that were written inside of verbs.
+    /// Number of completions that vanished with their queue pair, and that were written during
+    /// verbs.
     vanished: usize,
     late: usize,
 }
@@ -98,14 +101,14 @@ fn lock(device: &Shared) -> MutexGuard<'_, Device> {
 }
 
 impl Device {
-    /// Completes something, or takes a receive. Returns whether it completed something.
+    /// Completes a request, or takes a receive. Returns whether it completed one.
     fn step(&mut self, sim: &Simulator) -> bool {
         if self.served.is_empty() {
             return false;
         }
         let at = self.random.below(self.served.len());
         let qpn = self.served[at].qpn;
-        // A queue pair that is reset or gone completes nothing, even before its verb returns.
+        // A queue pair that is reset or destroyed completes nothing, even before its verb returns.
         let alive = sim.query_qp(0, qpn).is_some_and(|qp| qp.state != QpState::Reset);
         if !alive {
             return false;
@@ -113,7 +116,7 @@ impl Device {
         let side = self.random.below(2);
         let number = self.numbers[self.served[at].lanes[side]];
         let room = sim.fabric().lock().device(0).cq_room(number);
-        // One place is for the entry that marks a resize.
+        // One entry is reserved for the mark of a resize.
         if room.is_none_or(|room| room < 2) {
             return false;
         }
@@ -121,7 +124,7 @@ impl Device {
         let served = &mut self.served[at];
         let (wr_id, counter) = match (side, served.shares) {
             (0, _) => {
-                // Those that are not signaled pass unseen, unless they fail.
+                // Unsignaled requests produce no completion, unless they fail.
                 while !served.failed && !fails && served.sends.front().is_some_and(|wr| !wr.1) {
                     served.sends.pop_front();
                     served.done[0] = served.done[0].wrapping_add(1);
@@ -134,7 +137,7 @@ impl Device {
                 (wr_id, served.done[1])
             }
             (_, true) => {
-                // A queue pair that has failed takes no more.
+                // A failed queue pair takes no more receives.
                 if !served.failed && (served.taken.is_empty() || self.random.one_in(2)) {
                     served.taken.extend(self.ring.take());
                     return false;
@@ -176,14 +179,15 @@ impl Device {
             device.lock().device_mut(0).inject_completion(number, entry, &[]),
             "there was room"
         );
-        // The library posts a receive that met a page fault again, and the program hears nothing.
+        // The library posts a receive that had a page fault again, without a completion for the
+        // program.
         if !faulted {
             self.written[lane].push_back(Written { qpn, wr_id, status });
         }
         true
     }
 
-    /// A queue pair is reset or gone: what it had written vanishes.
+    /// The completions of a queue pair vanish when it is reset or destroyed.
     fn vanish(&mut self, qpn: u32) {
         for lane in &mut self.written {
             let before = lane.len();
@@ -193,7 +197,7 @@ impl Device {
     }
 }
 
-/// Counts of the cases that a session has met.
+/// Counts of the cases that a session covered.
 #[derive(Default, Debug)]
 struct Met {
     polled: usize,
@@ -206,7 +210,7 @@ struct Met {
     reset: usize,
 }
 
-/// A queue pair of the program.
+/// A queue pair in the program.
 struct Own {
     qp: *mut ibv_qp,
     shares: bool,
@@ -256,7 +260,7 @@ impl<'a> Session<'a> {
     fn new(seed: u64, provided: &Provided, met: &'a mut Met) -> Self {
         let mut random = Random::of(seed);
         let mut bed = Bed::new();
-        // All completions are the session's.
+        // The session writes all completions itself.
         bed.machine.sim.inject(0, Fault::Stall);
         let mut attr: ibv_parent_domain_init_attr = blank();
         attr.pd = bed.pd;
@@ -323,7 +327,7 @@ impl<'a> Session<'a> {
         self.own.push(Own { qp, shares, lanes });
     }
 
-    /// Brings a queue pair to RTS, and has the device serve it.
+    /// Brings a queue pair to RTS, and adds it to the device's.
     fn start(&mut self, qp: *mut ibv_qp, lanes: [usize; 2], shares: bool) {
         self.bed.connect(qp, qp);
         self.bed.to_rts(qp);
@@ -366,7 +370,7 @@ impl<'a> Session<'a> {
         let (at, wr_id) = (self.any(), self.id());
         let Own { qp, shares, .. } = self.own[at];
         if shares {
-            // Its address is its identifier, by which the device knows it.
+            // The device knows the receive by its address, which is its `wr_id`.
             let sge = ibv_sge { addr: wr_id, ..self.bed.sge(0, 8) };
             let answer = receive_shared(self.srq, wr_id, sge);
             assert!([0, libc::ENOMEM].contains(&answer));
@@ -397,20 +401,21 @@ impl<'a> Session<'a> {
         self.met.errors += came.iter().filter(|wc| wc.status != IBV_WC_SUCCESS).count();
     }
 
-    /// The device does not serve the queue pair any more, and what it had is gone.
+    /// Removes the queue pair from the device's, with its completions.
     fn end(&mut self, qpn: u32) {
         let mut device = lock(&self.device);
         device.served.retain(|served| served.qpn != qpn);
         device.vanish(qpn);
     }
 
-    /// Receives that a queue pair took from the shared queue are completed before it ends: a device loses none.
+    /// Completes the receives that a queue pair took from the shared queue before it is destroyed:
+    /// a device loses none.
     fn complete_taken(&mut self, qpn: u32) {
         for _ in 0..100_000 {
             let mut device = lock(&self.device);
             let Some(served) = device.served.iter_mut().find(|of| of.qpn == qpn) else { return };
             if served.taken.is_empty() {
-                // Those of a failed queue pair take no more.
+                // A failed queue pair takes no more.
                 served.failed = true;
                 return;
             }
@@ -467,12 +472,13 @@ impl<'a> Session<'a> {
         let lane = self.random.below(self.cqs.len());
         let entries = [40, 100, 300][self.random.below(3)];
         let answer = c!(cq::resize_cq(self.cqs[lane], entries));
-        // It is too small for what waits.
+        // It is too small for the waiting completions.
         assert!([0, libc::EINVAL].contains(&answer), "{answer}");
         self.met.resized += usize::from(answer == 0);
     }
 
-    /// Arms a queue. The device does not hear of it, as it is stalled: the queue must go on all the same.
+    /// Arms a queue. The device is stalled and does not see it; the queue must continue
+    /// nevertheless.
     fn arm(&mut self) {
         let lane = self.random.below(self.cqs.len());
         ok(req_notify_cq(self.cqs[lane], self.random.one_in(2)));
@@ -504,7 +510,7 @@ impl<'a> Session<'a> {
         while !self.own.is_empty() {
             self.destroy();
         }
-        // Nothing is left in the queues, and every receive of the shared queue that was given back has room.
+        // The queues are empty, and every receive that was returned to the shared queue has room.
         for _ in 0..self.cqs.len() * 40 {
             self.poll();
         }
@@ -536,7 +542,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The device's number of a completion queue: a queue pair that has it says so.
+/// The device's number of a completion queue, read from a queue pair that uses it.
 fn number_of(bed: &Bed, cq: *mut ibv_cq) -> u32 {
     let mut init = bed.qp_init(IBV_QPT_RC, cq);
     let qp = made(c!(qp::create::create_qp(bed.pd, &mut init)));
@@ -566,7 +572,7 @@ fn session(seed: u64, met: &mut Met) {
     assert!(provided.0.lock().expect("no panic").is_empty());
 }
 
-/// `MLX5_SEED` repeats one session, `MLX5_SESSIONS` says how many there are.
+/// `MLX5_SEED` repeats one session, `MLX5_SESSIONS` sets the number of sessions.
 #[test]
 fn every_signaled_request_is_reported_once_or_vanishes_with_its_queue_pair() {
     let mut met = Met::default();

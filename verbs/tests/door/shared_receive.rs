@@ -1,4 +1,4 @@
-//! Shared receive queues: what they take, their limit, how they end.
+//! Shared receive queues: their receives, their limit, their end.
 
 use crate::bed::*;
 use crate::header::*;
@@ -52,7 +52,7 @@ fn a_full_queue_refuses_the_request_that_does_not_fit_and_those_after_it() {
     let mut bad = null_mut();
     assert_eq!(post_srq_recv(srq, list.as_mut_ptr(), &mut bad), libc::ENOMEM);
     assert_eq!(bad, &raw mut list[room]);
-    // Those before it were posted.
+    // The requests before it were posted.
     let pair = bed.pair_on(IBV_QPT_RC, srq, IBV_QP_EX_NONE);
     for wr_id in 0..room as u64 {
         send(pair.qp, wr_id, bed.sge(0, 8));
@@ -102,7 +102,7 @@ fn below_limit(bed: &mut Bed, srq: *mut ibv_srq) -> ibv_async_event {
     let event = bed.async_event().expect("the limit is reached");
     assert_eq!(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
     assert_eq!(c!(event.element.srq), srq);
-    // The device reports the limit once, and forgets it.
+    // The device reports the limit once, and clears it.
     ok(c!(srq::query_srq(srq, &mut attr)));
     assert_eq!(attr.srq_limit, 0);
     send(pair.qp, 2, bed.sge(0, 8));
@@ -189,7 +189,7 @@ fn receives_that_meet_page_faults_are_posted_again_and_the_program_hears_of_none
     let mut came = Vec::new();
     for wr_id in 0..2 {
         send(pair.qp, wr_id, bed.sge(0, 8));
-        // The completion of a fault is polled before the message comes again.
+        // Poll the completion of a fault before the message arrives again.
         while bed.machine.step() {
             came.extend(outcomes(pair.peer_cq));
         }
@@ -200,8 +200,8 @@ fn receives_that_meet_page_faults_are_posted_again_and_the_program_hears_of_none
     bed.end();
 }
 
-/// A queue pair that goes to ERR has taken its last receive from the queue: until then the program may not
-/// reuse what it posted.
+/// When the event arrives, a queue pair in ERR has taken its last receive from the queue: until
+/// then the program may not reuse what it posted.
 #[test]
 fn the_last_receive_of_a_queue_pair_is_told_and_destroy_waits_for_its_acknowledgement() {
     let mut bed = Bed::new();
@@ -292,13 +292,13 @@ fn a_message_of_an_extended_connection_goes_to_the_queue_that_it_names() {
     found.sort_unstable();
     assert_eq!(found, [(5, IBV_WC_SUCCESS), (6, IBV_WC_SUCCESS)]);
     assert_eq!(&bed.memory.read::<8>(HALF as usize), b"extended");
-    // A target sends nothing.
+    // A target cannot send.
     assert_eq!(post_one(target, &mut wr), libc::EINVAL);
     ok(c!(qp::create::destroy_qp(qp)));
     ok(c!(qp::create::destroy_qp(target)));
     ok(c!(srq::destroy_srq(srq)));
     ok(close_xrcd(domain));
-    // A queue needs what its kind needs.
+    // Each kind of queue has required attributes.
     wanted.comp_mask &= !IBV_SRQ_INIT_ATTR_CQ;
     not_made(create_srq_ex(bed.context, &mut wanted), libc::EINVAL);
     wanted.comp_mask = 1 << 12;

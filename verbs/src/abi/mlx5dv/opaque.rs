@@ -1,4 +1,4 @@
-//! Structures of which `infiniband/mlx5dv.h` tells only the name.
+//! Structures that `infiniband/mlx5dv.h` declares without fields.
 
 use crate::abi::types::opaque;
 

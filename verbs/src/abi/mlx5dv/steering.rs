@@ -1,4 +1,5 @@
-//! Steering: matchers, actions, direct rules. Answered with EOPNOTSUPP; the structures are here for their sizes.
+//! Steering: matchers, actions, direct rules. Answered with EOPNOTSUPP; the structures are here for
+//! their sizes.
 //!
 //! `infiniband/mlx5dv.h`.
 
