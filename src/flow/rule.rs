@@ -311,8 +311,8 @@ impl Rule {
         self
     }
 
-    /// Tags the packets: [`WorkCompletion::flow_tag`](crate::WorkCompletion::flow_tag) returns these
-    /// 24 bits.
+    /// Tags the packets: [`WorkCompletion::flow_tag`](crate::WorkCompletion::flow_tag) returns
+    /// these 24 bits.
     pub fn tag(mut self, tag: u32) -> Self {
         self.actions.tag = Some(tag);
         self

@@ -296,8 +296,8 @@ macro_rules! memory_options {
         #[doc = concat!("NUMA node of ", $what, ": its pages come from there as long as the node has \
             free memory.")]
         /// Default: `None`, the process's policy. Refused together with
-        /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
-        /// the node does not exist, or the kernel has no NUMA support.
+        /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails
+        /// if the node does not exist, or the kernel has no NUMA support.
         pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
             self.$($memory).+.numa_node = node.into();
             self

@@ -38,8 +38,8 @@ pub struct HashQueuePairBuilder<'a> {
 }
 
 impl ProtectionDomain {
-    /// Starts building a queue pair without queues, which spreads the packets of its flow rules over
-    /// the work queues of `table`. It needs CAP_NET_RAW.
+    /// Starts building a queue pair without queues, which spreads the packets of its flow rules
+    /// over the work queues of `table`. It needs CAP_NET_RAW.
     pub fn create_hash_qp<'a>(&'a self, table: &'a IndirectionTable) -> HashQueuePairBuilder<'a> {
         HashQueuePairBuilder {
             pd: self,

@@ -90,7 +90,8 @@ impl WorkQueueBuilder<'_> {
         self
     }
 
-    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to a power of two.
+    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to a power of
+    /// two.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
         self
