@@ -84,10 +84,10 @@ impl CompletionQueue {
 
     /// Polls at most `most` packets that share receives. The queue is
     /// [ready](CompletionQueue::ready).
+    ///
+    /// # Safety
     /// Until [`CompletionQueue::end_strides`], or the next such poll, nothing else polls, purges or
     /// moves the ring.
-    /// # Safety
-    /// The caller fulfills the contract of [`Ring::poll_strides`](mlx5_cq::Ring::poll_strides).
     #[inline(always)]
     pub(crate) unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
         // SAFETY: the caller promises that nothing else polls, purges or moves the ring until the

@@ -545,7 +545,7 @@ impl CompletionQueue {
         if !self.inner.holds_after_reset(index) {
             return 0;
         }
-        // Completions that a leaked iterator passed are not removed again.
+        // Completions that a leaked iterator passed are consumed: they must not be removed.
         self.ring.publish();
         // Other threads wait before they look for the last completion of a queue.
         let _buffer = self.inner.buffer();

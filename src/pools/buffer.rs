@@ -57,8 +57,7 @@ pub unsafe trait QueueAllocator: Send + Sync {
     }
 }
 
-/// The place of a queue's doorbell record: eight bytes in which the driver writes the producer
-/// index for the device.
+/// The place of a queue's doorbell record: eight bytes for counters that the device reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordMemory {
