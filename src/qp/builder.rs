@@ -198,9 +198,9 @@ impl QueuePairBuilder<'_, Rc> {
 }
 
 impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
-    /// Number of send requests of the largest size that the queue holds. Default: 64. 0 counts as
-    /// 1. Rounded up to what fits into a power of two of 64-byte blocks: see [`QueuePairCaps`].
-    /// `build` refuses more blocks than
+    /// Number of send requests of the largest size that the queue holds. Default: 64. Zero counts
+    /// as one. Rounded up to what fits into a power of two of 64-byte blocks: see
+    /// [`QueuePairCaps`]. `build` refuses more blocks than
     /// [`QueueLimits::max_send_wqebb`](crate::QueueLimits::max_send_wqebb).
     pub fn max_send_wr(mut self, requests: u32) -> Self {
         self.max_send_wr = requests;

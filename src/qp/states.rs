@@ -170,7 +170,7 @@ impl ControlHalf {
         self.purger()?.purge(cq)
     }
 
-    /// Returns a [`Purger`] for completion queues, for callers that do not hold this half
+    /// Returns a handle that purges completion queues, for callers that do not hold this half
     /// meanwhile: a thread that holds a completion queue may wait for this half. The queue pair
     /// must be in RESET, and stay there until all queues are purged.
     pub fn purger(&self) -> Result<Purger, Error> {
