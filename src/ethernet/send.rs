@@ -1,4 +1,4 @@
-//! Sending frames: batches, and what is given back when they were sent.
+//! Sending frames: batches, and returning buffers after they were sent.
 
 use super::buffers::{Buffers, GiveBack, Slot};
 use super::frame::Frame;
