@@ -1,7 +1,7 @@
 //! A userspace driver for NVIDIA/Mellanox ConnectX NICs in pure Rust.
 //!
 //! The driver opens `/dev/infiniband/uverbsN` and issues the kernel's uverbs and mlx5 ioctls. It
-//! owns the memory of its queues, writes WQEs and reads CQEs without the kernel. Types carry the
+//! owns the memory of its queues, and writes WQEs and reads CQEs without the kernel. Types have the
 //! names of the verbs: [`Context`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
 //! [`QueuePair`].
 //!
@@ -45,11 +45,12 @@
 //! ```
 //!
 //! # Handles
-//! Every handle keeps the objects it belongs to alive: handles may be dropped in any order and kept
-//! in one struct. Where destruction can fail, a method returns the error together with the handle.
-//! `drop` destroys the object too and never panics. If the kernel does not destroy the object, the
-//! memory that the device may still use is kept until the context closes, and [`Context::leaked`]
-//! counts it. In a child process after `fork`, handles do nothing and return [`ErrorKind::Forked`].
+//! Every handle keeps the objects it belongs to alive: handles may be dropped in any order and
+//! stored in one struct. If destruction can fail, a method returns the error together with the
+//! handle. `drop` destroys the object too and never panics. If the kernel does not destroy the
+//! object, the memory that the device may still use is kept until the context closes, and
+//! [`Context::leaked`] counts it. In a child process after `fork`, handles do nothing and return
+//! [`ErrorKind::Forked`].
 //!
 //! # Safety
 //! Posting is safe code, because registering memory already grants the device access to it: see
@@ -61,9 +62,9 @@
 //! [`Error::kind`]. Once the device is known to be gone, calls and posts fail, and polls fail when
 //! no CQE is left.
 //!
-//! What touches only memory has errors of its own, without an errno: [`PollError`], [`BatchError`],
-//! [`ListError`], and [`CompletionError`] of a request that failed. A function that does several of
-//! these returns `Box<dyn std::error::Error>`, or an enum of the program's own.
+//! Operations that touch only memory have errors of their own, without an errno: [`PollError`],
+//! [`BatchError`], [`ListError`], and [`CompletionError`] of a request that failed. A function with
+//! several of these errors returns `Box<dyn std::error::Error>`, or an enum of the program's own.
 
 #![deny(missing_debug_implementations)]
 
@@ -71,7 +72,7 @@
 //
 // error         errors of calls
 // link          the files of an open device: calls, capabilities, gone, forked, kept memory
-// pools         what queues are made from: rings, doorbell records, UAR pages, user indexes
+// pools         the parts of queues: rings, doorbell records, UAR pages, user indexes
 // context       devices and contexts: properties, ports, events, clock
 // memory        protection domains, regions, windows, keys
 // address       paths and address handles
@@ -107,7 +108,7 @@ struct Readme;
 /// those of the page about async.
 #[cfg(doctest)]
 mod guide {
-    /// One page a line.
+    /// One page per line.
     macro_rules! pages {
         ($($name:ident: $file:literal;)*) => {
             $(#[doc = include_str!(concat!("../docs/guide/src/", $file))] struct $name;)*

@@ -1,16 +1,16 @@
-//! Values of requests, found by the identifier that a completion tells.
+//! Values of requests, found by the identifier in a completion.
 
 use std::fmt;
 
-/// Keeps a value for each outstanding request and hands it back with the request's completion.
+/// Stores a value for each outstanding request and returns it with the request's completion.
 ///
-/// [`Requests::insert`] returns the `wr_id` to post the request with; [`Requests::take`] returns the
-/// value for the `wr_id` of its completion. An identifier is taken once: one that comes again, or
-/// that was never given, finds nothing. All memory is allocated when the value is created, and
-/// both calls take the same time however many requests there are.
+/// [`Requests::insert`] returns the `wr_id` to post the request with; [`Requests::take`] returns
+/// the value for the `wr_id` of its completion. Each identifier can be taken once: a repeated or
+/// unknown identifier finds nothing. All memory is allocated when the table is created, and both
+/// calls take the same time for any number of requests.
 ///
-/// Values of requests that complete with an error are handed back as others are. A request without
-/// a completion of its own (unsignaled, or refused when it was posted) keeps its value until it is
+/// Values of requests that complete with an error are returned like others. A request without a
+/// completion of its own (unsignaled, or refused when it was posted) keeps its value until it is
 /// taken: take it when a later request of the queue has completed, or when posting has failed.
 ///
 /// ```no_run
@@ -43,7 +43,7 @@ pub struct Requests<T> {
 }
 
 struct Slot<T> {
-    /// How often the slot was used: the upper half of an identifier.
+    /// Number of uses of the slot: the upper half of an identifier.
     generation: u32,
     entry: Entry<T>,
 }
@@ -76,8 +76,8 @@ impl<T> Requests<T> {
         Self { slots: slots.collect(), free: if capacity == 0 { END } else { 0 }, len: 0 }
     }
 
-    /// Keeps `value` and returns the identifier of its request. Returns the value if there are as
-    /// many requests as the table was created for.
+    /// Stores `value` and returns the identifier of its request. Returns the value if the table is
+    /// full.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<u64, T> {
         let index = self.free;
@@ -90,7 +90,7 @@ impl<T> Requests<T> {
         Ok(identifier(slot.generation, index))
     }
 
-    /// Returns the value of request `wr_id`, and forgets it.
+    /// Removes and returns the value of request `wr_id`.
     #[inline]
     pub fn take(&mut self, wr_id: u64) -> Option<T> {
         let index = wr_id as u32;
@@ -121,7 +121,7 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Returns the value of request `wr_id`, to be changed.
+    /// Returns the value of request `wr_id`, mutably.
     #[inline]
     pub fn get_mut(&mut self, wr_id: u64) -> Option<&mut T> {
         match self.slots.get_mut(wr_id as u32 as usize)? {
@@ -134,7 +134,7 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Returns the identifiers and values of all requests, in no order.
+    /// Returns the identifiers and values of all requests, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.slots.iter().zip(0..).filter_map(|(slot, index)| match &slot.entry {
             Entry::Used(value) => Some((identifier(slot.generation, index), value)),
@@ -142,8 +142,8 @@ impl<T> Requests<T> {
         })
     }
 
-    /// Takes the values of all requests, in no order: for a queue that was destroyed, whose
-    /// requests do not complete any more. What the iterator does not return stays.
+    /// Removes the values of all requests, in any order: for a queue that was destroyed, whose
+    /// requests no longer complete. Values that the iterator has not returned stay in the table.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         (0..self.slots.len()).filter_map(|index| {
             let generation = self.slots[index].generation;
@@ -161,7 +161,7 @@ impl<T> Requests<T> {
         self.len == 0
     }
 
-    /// Returns how many requests there can be.
+    /// Returns the maximum number of requests.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(format!("{requests:?}"), format!("{{{a}: \"a\", {b}: \"B\"}}"));
         assert_eq!(requests.take(a), Some("a"));
         assert_eq!(requests.take(a), None);
-        // The slot is used again, by another name.
+        // The slot is reused, under another identifier.
         let c = requests.insert("c").unwrap();
         assert_ne!(c, a);
         assert_eq!(requests.get(a), None);
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(requests.get(first), None);
             assert_eq!((requests.take(first), requests.take(id)), (None, Some(number)));
         }
-        // All bits of a generation count.
+        // All bits of a generation are significant.
         for bit in 0..u32::BITS {
             requests.slots[0].generation = (1 << bit) - 1;
             let before = requests.insert(1).unwrap();
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(Rc::strong_count(&value), 1);
     }
 
-    /// Random calls, as a map would answer them.
+    /// Random calls give the results of a map.
     #[test]
     fn a_map_agrees() {
         for seed in 1..200_u64 {

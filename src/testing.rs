@@ -1,5 +1,5 @@
-//! A device file with memory and UAR pages only, a kernel that alters the calls of another, and a device that acts
-//! between two steps of the driver.
+//! A device file with memory and UAR pages only, a kernel that alters the calls of another, and a
+//! device that acts between two steps of the driver.
 
 use mlx5_uapi::{
     Access, AllocateError, CmFile, DeviceFile, Errno, EventFile, Kernel, Mapping, MemoryRequest,
@@ -84,7 +84,7 @@ struct Block {
 
 // SAFETY: a block owns its memory and accesses it only to free it.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: a shared reference to a block accesses no memory.
 unsafe impl Sync for Block {}
 
 impl Drop for Block {
@@ -97,8 +97,8 @@ impl Drop for Block {
 
 impl DeviceFile for Memory {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the contract of `ioctl` is that of `attributes`, and nothing else accesses the
-        // frame.
+        // SAFETY: the caller of `ioctl` promises a valid frame, as `attributes` requires, and
+        // nothing else accesses it.
         let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
         match Method::of(&head) {
             method::UAR_ALLOC => self.alloc_uar(attrs),
@@ -147,8 +147,8 @@ pub(crate) struct AlteredCall<'a> {
 impl AlteredCall<'_> {
     /// Passes the call on to the other kernel.
     pub(crate) fn pass(&mut self) -> Result<(), Errno> {
-        // SAFETY: `header` is that of the current call, valid by the contract of
-        // `DeviceFile::ioctl`.
+        // SAFETY: `header` is that of the current call, which the caller of `DeviceFile::ioctl`
+        // promised to be valid.
         unsafe { self.file.ioctl(self.header) }
     }
 
@@ -160,16 +160,18 @@ impl AlteredCall<'_> {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// Returns what stands in an attribute itself: a handle, or an input of eight bytes at most.
+    /// Returns the value in an attribute itself: a handle, or an input of at most eight bytes.
     pub(crate) fn number(&self, id: AttrId) -> Option<u64> {
-        // SAFETY: as in `memory_of`.
+        // SAFETY: the caller of `DeviceFile::ioctl` promised a valid `header`, and nothing else
+        // accesses the frame.
         let attrs = unsafe { &*IoctlHeader::attributes(self.header) };
         attrs.iter().find(|attr| attr.attr_id == id.0).map(|attr| attr.data)
     }
 
     /// Answers with the handle of a new object.
     pub(crate) fn made(&mut self, id: AttrId, handle: u32) {
-        // SAFETY: as in `memory_of`.
+        // SAFETY: the caller of `DeviceFile::ioctl` promised a valid `header`, and nothing else
+        // accesses the frame.
         let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
         find(attrs, id).data = handle.into();
     }
@@ -182,7 +184,7 @@ impl AlteredCall<'_> {
     }
 
     fn memory_of(&mut self, id: AttrId) -> (*mut u8, usize) {
-        // SAFETY: `header` is valid by the contract of `DeviceFile::ioctl`, and nothing else
+        // SAFETY: the caller of `DeviceFile::ioctl` promised a valid `header`, and nothing else
         // accesses the frame.
         let attrs = unsafe { &mut *IoctlHeader::attributes(self.header) };
         let attr = find(attrs, id);
@@ -218,7 +220,7 @@ impl Altered {
         self.allocated.load(Relaxed)
     }
 
-    /// Whether to keep files that are opened from now on open.
+    /// Sets whether files that are opened from now on are kept open.
     pub(crate) fn keep_files(&self, keep: bool) {
         self.keep_files.store(keep, Relaxed);
     }
@@ -279,7 +281,7 @@ struct AlteredFile {
 
 impl DeviceFile for AlteredFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: `header` is valid by the contract of `ioctl`.
+        // SAFETY: the caller of `ioctl` promises a valid `header`.
         let method = Method::of(unsafe { &*header });
         (self.alter)(&mut AlteredCall { method, header, file: &*self.file })
     }
@@ -298,7 +300,8 @@ impl DeviceFile for AlteredFile {
     }
 
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
-        // SAFETY: the caller's contract; calls are passed on to that file.
+        // SAFETY: the caller promises that an ioctl of this file, passed on to `self.file`, created
+        // `fd`.
         unsafe { self.file.event_file(fd) }
     }
 }
@@ -310,7 +313,7 @@ thread_local! {
 
 /// A point at which a device may write completions that the code has not looked at.
 pub(crate) fn step() {
-    // Taken out: a step takes none itself.
+    // Taken out: `act` must not call itself.
     if let Some(mut act) = STEP.take() {
         act();
         STEP.set(Some(act));

@@ -1,4 +1,4 @@
-//! Tests of everything but queues, on the simulated device.
+//! Tests of everything except queues, on the simulated device.
 
 mod buffers;
 mod connecting;

@@ -133,8 +133,8 @@ impl ProtectionDomain {
         self.create_ah_raw(path)
     }
 
-    /// As [`ProtectionDomain::create_ah`], but leaves it to kernel and device to refuse what cannot be
-    /// a path: without a destination, or with more bits than a header has, which are left out.
+    /// Like [`ProtectionDomain::create_ah`], but leaves it to kernel and device to refuse invalid
+    /// paths: a path without a destination, or with more bits than a header has, which are cut off.
     pub fn create_ah_raw(&self, path: &AhAttr) -> Result<AddressHandle, Error> {
         let context = &self.context;
         context.check(VERB)?;
@@ -153,7 +153,7 @@ impl ProtectionDomain {
         Ok(AddressHandle { vector, path: *path, handle, pd: self.clone() })
     }
 
-    /// Has the kernel resolve the MAC address of the next hop.
+    /// Makes the kernel resolve the MAC address of the next hop.
     fn resolve(&self, path: &AhAttr, grh: &GlobalRoute) -> Result<(AddressVector, u32), Error> {
         let context = &self.context;
         let supported = CmdsSuppUhw::from_bits_retain(context.limits.cmds_supp_uhw);
@@ -188,23 +188,23 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// The kernel's handle, for calls that this crate does not wrap; none on InfiniBand, where
-    /// the kernel does not know of the address. See [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap; none on InfiniBand,
+    /// where the kernel does not know the address. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.handle
     }
 
-    /// The address vector, without the queue pair number and the Q_Key.
+    /// Returns the address vector, without the queue pair number and the Q_Key.
     pub fn vector(&self) -> &AddressVector {
         &self.vector
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &AhAttr {
         &self.path
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &ProtectionDomain {
         &self.pd
     }
@@ -217,8 +217,7 @@ impl AddressHandle {
         Ok(())
     }
 
-    /// Destroys the address handle (`ibv_destroy_ah`). Returns it with the error if the kernel
-    /// refuses.
+    /// Destroys the address handle (`ibv_destroy_ah`). If the kernel refuses, the error returns it.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         self.release().map_err(|error| DestroyError::new(self, error))
     }
@@ -305,7 +304,7 @@ impl Header {
 }
 
 /// Whether the 20 bytes are an IPv4 header. If the bytes before them look like an IPv6 header
-/// (`ambiguous`), they may also be the end of one; then the checksum must be right too.
+/// (`ambiguous`), they may also be the end of one; then the checksum must match, too.
 fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
     const VERSION_AND_LENGTH: u8 = 0x45;
     let sum: u32 =
@@ -316,7 +315,7 @@ fn is_ipv4(header: &[u8; 20], ambiguous: bool) -> bool {
 }
 
 impl AhAttr {
-    /// Returns the path back to the sender of a datagram that came to `port_num`
+    /// Returns the path back to the sender of a datagram that arrived on `port_num`
     /// (`ibv_init_ah_from_wc`). See [`ProtectionDomain::create_ah_from_received`].
     pub fn to_sender(
         context: &Context,

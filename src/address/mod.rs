@@ -1,4 +1,4 @@
-//! Where messages go: paths and address handles.
+//! Destinations of messages: paths and address handles.
 
 mod handle;
 mod path;

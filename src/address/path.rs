@@ -9,8 +9,8 @@ use mlx5_uapi::verbs;
 pub struct GlobalRoute {
     /// Destination GID.
     pub dgid: Gid,
-    /// Flow label, at most 20 bits. On RoCE v2 it determines the [`UdpSourcePort`]; zero stands for
-    /// a random port.
+    /// Flow label, at most 20 bits. On RoCE v2 it determines the [`UdpSourcePort`]; with zero the
+    /// port is random.
     pub flow_label: u32,
     /// Index of the source GID in the port's GID table.
     pub sgid_index: u8,
@@ -42,7 +42,7 @@ impl GlobalRoute {
         Self { traffic_class: class.number(), ..self }
     }
 
-    /// Returns the route with a flow label that leads to this UDP source port, on RoCE v2.
+    /// Returns the route with a flow label that results in this UDP source port, on RoCE v2.
     #[must_use]
     pub const fn with_udp_source_port(self, port: UdpSourcePort) -> Self {
         Self { flow_label: port.flow_label(), ..self }
@@ -58,11 +58,11 @@ pub struct AhAttr {
     pub dlid: u16,
     /// Service level: at most 15 on InfiniBand. On Ethernet the priority: at most 7.
     pub sl: u8,
-    /// Low bits of the source LID, on InfiniBand, where the port's LMC is not zero. At most 7 bits.
+    /// Low bits of the source LID, on InfiniBand, if the port's LMC is not zero. At most 7 bits.
     pub src_path_bits: u8,
     /// Rate limit as a value of `enum ibv_rate`; zero for the port's rate.
     pub static_rate: u8,
-    /// GRH fields. Required on Ethernet, and where
+    /// GRH fields. Required on Ethernet, and if
     /// [`PortAttr::grh_required`](crate::PortAttr::grh_required) is set.
     pub grh: Option<GlobalRoute>,
 }

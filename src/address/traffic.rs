@@ -1,4 +1,5 @@
-//! What routers look at: DSCP and ECN in the traffic class, and the UDP source port of RoCE v2.
+//! The fields that routers use: DSCP and ECN in the traffic class, and the UDP source port of RoCE
+//! v2.
 
 use std::{fmt, str::FromStr};
 
@@ -14,8 +15,8 @@ macro_rules! code_points {
     };
 }
 
-/// A differentiated services code point: the upper six bits of a traffic class. Routers choose
-/// queue and drop precedence by it.
+/// A differentiated services code point: the upper six bits of a traffic class. It determines the
+/// queue and the drop precedence in routers.
 ///
 /// ```
 /// use mlx5::{Dscp, Ecn, TrafficClass};
@@ -70,7 +71,7 @@ impl Dscp {
     }
 }
 
-/// The name, or the number of a code point without one.
+/// Writes the name, or the number of a code point without one.
 impl fmt::Display for Dscp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -98,7 +99,7 @@ impl fmt::Display for ParseDscpError {
 
 impl std::error::Error for ParseDscpError {}
 
-/// Reads a name, in upper or lower case, or a number.
+/// Parses a name, in upper or lower case, or a number.
 impl FromStr for Dscp {
     type Err = ParseDscpError;
 
@@ -117,7 +118,7 @@ pub enum Ecn {
     NotEct = 0,
     /// Routers may mark packets instead, code point 1.
     Ect1 = 1,
-    /// Routers may mark packets instead, code point 0. The usual one.
+    /// Routers may mark packets instead, code point 0. This is the usual one.
     Ect0 = 2,
     /// A router on the path was congested.
     Ce = 3,
@@ -183,12 +184,12 @@ impl From<TrafficClass> for u8 {
     }
 }
 
-/// The UDP source port of RoCE v2 packets, 0xc000 to 0xffff. Routers and link aggregation spread
-/// flows by it.
+/// The UDP source port of RoCE v2 packets, 0xc000 to 0xffff. Routers and link aggregation use it to
+/// spread flows.
 ///
 /// Verbs have no field for it: it follows from the flow label of the path, as
 /// `rdma_flow_label_to_udp_sport` of rdma-core computes it. The kernel applies the same rule to
-/// connected queue pairs. Setting the port therefore sets a flow label that leads to it:
+/// connected queue pairs. Setting the port therefore sets a flow label that results in it:
 ///
 /// ```
 /// use mlx5::{ConnectOptions, UdpSourcePort};
@@ -206,7 +207,7 @@ impl UdpSourcePort {
     /// The highest port.
     pub const MAX: Self = Self(0xffff);
 
-    /// Bits of a flow label that the port has, too.
+    /// Bits of a flow label that are also in the port.
     const LOW: u32 = 0x3fff;
 
     /// Returns the port with this number, or `None` below 0xc000.
@@ -220,8 +221,8 @@ impl UdpSourcePort {
     }
 
     /// Returns the port of packets with this flow label: equal labels give equal ports, so that
-    /// routers keep the packets of a flow in order. `None` for zero, with which an address handle
-    /// takes a random port, and a connected queue pair one that its and its peer's number decide.
+    /// routers keep the packets of a flow in order. `None` for zero: an address handle then uses a
+    /// random port, and a connected queue pair one that depends on its own and its peer's number.
     pub const fn of_flow_label(flow_label: u32) -> Option<Self> {
         match flow_label & 0xf_ffff {
             0 => None,
@@ -229,10 +230,10 @@ impl UdpSourcePort {
         }
     }
 
-    /// Returns a flow label that leads to this port. It is not zero.
+    /// Returns a nonzero flow label that results in this port.
     pub const fn flow_label(self) -> u32 {
         match self.0 as u32 & Self::LOW {
-            // The label 0 stands for no port, so take one whose halves cancel out.
+            // Label 0 selects no port, so use a label whose halves cancel out.
             0 => 1 << 14 | 1,
             low => low,
         }

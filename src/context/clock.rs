@@ -22,7 +22,7 @@ const VERSION_1: u8 = 1 << 0;
 /// Bit of the page's sequence number: the kernel is updating the page
 /// (`MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`).
 const UPDATING: u32 = 1;
-/// Attempts to read a consistent page; a kernel finishes an update within a few.
+/// Maximum number of attempts to read a consistent page. A kernel update ends within a few.
 const LOOKS: u32 = 1 << 20;
 
 /// The page in which the kernel relates the device's clock to the time of day. See
@@ -43,7 +43,7 @@ impl fmt::Debug for Clock {
 // SAFETY: `start` is an address inside the page, whose mapping is Send; the page is only read, with
 // atomic loads.
 unsafe impl Send for Clock {}
-// SAFETY: as above.
+// SAFETY: a shared reference only reads the page, with atomic loads.
 unsafe impl Sync for Clock {}
 
 impl Context {
@@ -70,7 +70,7 @@ impl Context {
         let length = page_size();
         let offset = MmapCommand::ClockInfo.offset(0, length);
         let page = context.run(VERB, |file| file.map(offset, length, Access::Read))?;
-        // `DeviceFile` can be implemented in safe code, so check what it returned.
+        // `DeviceFile` can be implemented in safe code, so its result is checked.
         if page.len() < size_of::<ClockInfo>()
             || !page.as_ptr().addr().is_multiple_of(align_of::<AtomicU64>())
         {
@@ -82,12 +82,14 @@ impl Context {
 }
 
 impl Clock {
-    /// How long the kernel waits at most until it updates the page, in jiffies, as the page has it.
+    /// Maximum time between two updates of the page by the kernel, in jiffies, as the page has it.
     pub fn overflow_period(&self) -> u64 {
         if self.context.forked() {
             return 0;
         }
-        // SAFETY: as for the words that `now` reads.
+        // SAFETY: the offset is that of an aligned `u64` of [`ClockInfo`]. `clock` checked the
+        // page's length and alignment; the page is mapped as long as `self` lives, and this is not
+        // a forked child.
         unsafe {
             let word = self.start.byte_add(offset_of!(ClockInfo, overflow_period));
             word.cast::<AtomicU64>().as_ref().load(Relaxed)
@@ -106,7 +108,8 @@ impl Clock {
             unsafe { start.byte_add(offset).cast::<AtomicU64>().as_ref() }.load(Relaxed)
         };
         let half = |offset: usize| {
-            // SAFETY: as above, for an aligned `u32`.
+            // SAFETY: `offset` is that of an aligned `u32` of [`ClockInfo`], in the page that
+            // `clock` checked, which is mapped as long as `self` lives.
             unsafe { start.byte_add(offset).cast::<AtomicU32>().as_ref() }
         };
         for _ in 0..LOOKS {
@@ -160,7 +163,7 @@ pub struct ClockRelation {
     pub multiplier: u32,
     /// See `multiplier`.
     pub shift: u32,
-    /// The bits of a timestamp that the device's clock has.
+    /// Mask of the bits of a timestamp that the device's clock has.
     pub mask: u64,
 }
 
@@ -180,12 +183,12 @@ impl ClockRelation {
         }
     }
 
-    /// Returns for how long after [`Clock::now`] the timestamps of new completions are converted
+    /// Returns how long after [`Clock::now`] the timestamps of new completions are converted
     /// correctly: a sixth of the range of the device's clock, six minutes for 41 bits at 1 GHz.
     ///
     /// The conversion is correct up to half the range after the last update of the page, and the
-    /// kernel updates the page at least every third of the range. The page's own
-    /// `overflow_period` gives that in jiffies, whose length the kernel does not report.
+    /// kernel updates the page at least every third of the range. The page's own `overflow_period`
+    /// gives that in jiffies, whose length the kernel does not report.
     pub fn valid_for(&self) -> Duration {
         let cycles = u128::from(self.mask / 6);
         let nanoseconds = (cycles * u128::from(self.multiplier)) >> (self.shift & 0x7f);

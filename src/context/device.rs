@@ -46,7 +46,7 @@ pub(super) fn scan(kernel: &dyn Kernel) -> Result<sysfs::Scan, Error> {
     sysfs::scan(kernel).map_err(|errno| Error::kernel("get_device_list", errno))
 }
 
-/// Opens the device with this name, or the first device without one.
+/// Opens the device with this name; without a name, the first device.
 pub fn open(name: Option<&str>) -> Result<Context, Error> {
     let kernel = Arc::new(LinuxKernel::new());
     let devices = devices_on(Arc::clone(&kernel) as Arc<dyn Kernel>)?;
@@ -68,7 +68,7 @@ fn not_found(name: Option<&str>, skipped: &[Skipped]) -> Error {
     Error::new("open_device", ErrorKind::NotFound, cause)
 }
 
-/// The version of RoCE that a GID stands for.
+/// The version of RoCE of a GID.
 enum RoceVersion {
     V1,
     V2,
@@ -82,11 +82,11 @@ pub struct Device {
 }
 
 impl Device {
-    /// Finds the device that has an IP address: of a RoCE port, whose GID it is.
+    /// Finds the device that has an IP address, as a GID of one of its RoCE ports.
     ///
-    /// Of several: RoCE v2 before v1, then the first device. [`Context::find_ip`] then finds port
-    /// and GID. An address on InfiniBand belongs to an IPoIB interface and is not found: see
-    /// [`Context::net_interfaces`].
+    /// If there are several, RoCE v2 comes before v1, then the first device. [`Context::find_ip`]
+    /// then finds port and GID. An address on InfiniBand belongs to an IPoIB interface and is not
+    /// found: see [`Context::net_interfaces`].
     ///
     /// ```no_run
     /// use mlx5::Device;
@@ -102,7 +102,7 @@ impl Device {
         Self::for_ip_on(Arc::new(LinuxKernel::new()), ip)
     }
 
-    /// Finds the device of `kernel` that has an IP address, as [`Device::for_ip`].
+    /// Finds the device of `kernel` that has an IP address. See [`Device::for_ip`].
     ///
     /// ```
     /// # use mlx5_sim::{PortConfig, SimConfig, Simulator};
@@ -120,7 +120,7 @@ impl Device {
         let mut second = None;
         for device in devices_on(Arc::clone(&kernel))? {
             match device.roce_version(gid) {
-                // A device that goes away meanwhile has no address.
+                // A device that was removed meanwhile has no address.
                 Ok(None) | Err(Errno::ENOENT | Errno::ENODEV) => {}
                 Ok(Some(RoceVersion::V2)) => return Ok(device),
                 Ok(Some(RoceVersion::V1)) => second = second.or(Some(device)),
@@ -155,60 +155,60 @@ impl Device {
         Ok(found)
     }
 
-    /// Its name, such as `mlx5_0`.
+    /// Returns its name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.info.name
     }
 
-    /// Name of its node in `/dev/infiniband`, such as `uverbs0`.
+    /// Returns the name of its node in `/dev/infiniband`, such as `uverbs0`.
     pub fn uverbs(&self) -> &str {
         &self.info.uverbs
     }
 
-    /// Its node GUID.
+    /// Returns its node GUID.
     pub fn guid(&self) -> Guid {
         Guid(self.info.node_guid)
     }
 
-    /// The GUID of the system that it is part of.
+    /// Returns the GUID of the system that it is part of.
     pub fn sys_image_guid(&self) -> Guid {
         Guid(self.info.sys_image_guid)
     }
 
-    /// Its node type.
+    /// Returns its node type.
     pub fn node_type(&self) -> NodeType {
         self.info.node_type
     }
 
-    /// Its PCI function; for a subfunction that of its parent.
+    /// Returns its PCI function; for a subfunction that of its parent.
     pub fn pci(&self) -> Option<&PciFunction> {
         self.info.pci.as_ref()
     }
 
-    /// The name of the part, such as `ConnectX-7`.
+    /// Returns the name of the part, such as `ConnectX-7`.
     pub fn part(&self) -> Option<&'static str> {
         self.info.pci.as_ref().and_then(PciFunction::mlx5_part)
     }
 
-    /// The NUMA node to which it is local.
+    /// Returns the NUMA node to which it is local.
     pub fn numa_node(&self) -> Option<u32> {
         self.info.numa_node
     }
 
-    /// A hardware counter of a port, by its name in the `hw_counters` of sysfs, such as
-    /// `out_of_buffer`: what was dropped for want of a receive. It counts for all programs, since the
-    /// driver was loaded. `None` where the kernel has no such counter.
+    /// Reads a hardware counter of a port, by its name in the `hw_counters` of sysfs, such as
+    /// `out_of_buffer`, the packets that were dropped for lack of a receive. It counts for all
+    /// programs, since the driver was loaded. `None` if the kernel has no such counter.
     pub fn hw_counter(&self, port: u8, name: &str) -> Option<u64> {
         let path = format!("class/infiniband/{}/ports/{port}/hw_counters/{name}", self.info.name);
         self.kernel.sysfs_read(&path).ok()?.trim().parse().ok()
     }
 
-    /// Its firmware version; empty if unknown.
+    /// Returns its firmware version; empty if unknown.
     pub fn fw_version(&self) -> &str {
         &self.info.fw_version
     }
 
-    /// Its board ID (PSID); empty if unknown.
+    /// Returns its board ID (PSID); empty if unknown.
     pub fn board_id(&self) -> &str {
         &self.info.board_id
     }
@@ -224,11 +224,11 @@ impl Device {
         Ok(Context { inner })
     }
 
-    /// Takes part in a context of the device that is open already, in this or another process
-    /// (`ibv_import_device`): `file` is its open file, for example from
-    /// [`LinuxKernel::adopt`]. Objects of the other part are reached by [`Context::import_pd`],
-    /// [`ProtectionDomain::import_mr`] and [`Context::import_dm`]; objects that are created here are
-    /// destroyed when the last part has closed its file.
+    /// Joins a context of the device that is already open, in this or another process
+    /// (`ibv_import_device`): `file` is its open file, for example from [`LinuxKernel::adopt`].
+    /// Objects of the other part are imported by [`Context::import_pd`],
+    /// [`ProtectionDomain::import_mr`] and [`Context::import_dm`]; objects that are created here
+    /// are destroyed when the last part has closed its file.
     ///
     /// ```no_run
     /// use mlx5::{LinuxKernel, OpenOptions};
@@ -258,7 +258,7 @@ impl Device {
         Ok(Context { inner: Inner::on(link, options)? })
     }
 
-    /// Major and minor number of the device node.
+    /// Returns major and minor number of the device node.
     pub fn dev(&self) -> (u32, u32) {
         self.info.dev
     }
@@ -292,7 +292,7 @@ impl OpenOptions {
     }
 
     /// Whether to use BlueFlame. Default: `true`. With `false`, or on a device without it, all
-    /// queues ring plain doorbells; thread domains, and queues that ask for BlueFlame
+    /// queues ring plain doorbells; thread domains, and queues that require BlueFlame
     /// ([`DoorbellChoice`](crate::DoorbellChoice)), cannot be created.
     pub const fn blueflame(self, blueflame: bool) -> Self {
         Self { blueflame, ..self }

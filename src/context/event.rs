@@ -31,7 +31,7 @@ macro_rules! events {
             Unknown {
                 /// The kernel's number (`enum ib_event_type`).
                 event_type: u32,
-                /// The object: the id of a queue, or a port.
+                /// The object: the identifier of a queue, or a port.
                 element: u64,
             },
         }
@@ -60,8 +60,8 @@ events! {
     QpFatal => QpFatal(QpId);
     /// The remote side sent an invalid request; the queue pair moved to the error state.
     QpRequestError => QpRequestError(QpId);
-    /// The remote side accessed memory without the right to; the queue pair moved to the error
-    /// state.
+    /// The remote side accessed memory without the right to do so; the queue pair moved to the
+    /// error state.
     QpAccessError => QpAccessError(QpId);
     /// The first message arrived before the queue pair was moved to RTS.
     CommunicationEstablished => CommunicationEstablished(QpId);
@@ -75,8 +75,7 @@ events! {
     QpLastWqeReached => QpLastWqeReached(QpId);
     /// A shared receive queue failed.
     SrqError => SrqError(SrqId);
-    /// A shared receive queue has fewer WQEs left than its limit. The limit is disarmed by the
-    /// event.
+    /// A shared receive queue has fewer WQEs left than its limit. The event disarms the limit.
     SrqLimitReached => SrqLimitReached(SrqId);
     /// A work queue failed and moved to the error state.
     WqFatal => WqFatal(WqId);
@@ -92,15 +91,15 @@ events! {
     SmChange => SmChange(port);
     /// A port's GID table changed.
     GidChange => GidChange(port);
-    /// The subnet manager asks for subscriptions to be registered again.
+    /// The subnet manager requests that subscriptions be registered again.
     ClientReregister => ClientReregister(port);
 }
 
 const VERB: &str = "get_async_event";
 
 impl Context {
-    /// Returns a handle to the context's asynchronous events. All handles read from one file: each
-    /// event goes to one of them.
+    /// Returns a handle to the context's asynchronous events. All handles read from one file: only
+    /// one of them gets each event.
     pub fn async_events(&self) -> AsyncEvents {
         AsyncEvents { context: Arc::clone(&self.inner) }
     }
@@ -108,7 +107,7 @@ impl Context {
 
 /// The source of asynchronous events (`ibv_get_async_event`). Events need no acknowledgement.
 ///
-/// The descriptor behind [`AsFd`] is readable while an event is pending.
+/// The descriptor ([`AsFd`]) is readable while an event is pending.
 ///
 /// ```no_run
 /// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {
@@ -145,9 +144,9 @@ impl AsyncEvents {
         taken(context, event::next_async(&*context.async_file))
     }
 
-    /// Returns the same source for threads that read its file themselves, and may block there (the
-    /// descriptor's flags are the caller's to set), while another one closes the device: it keeps neither
-    /// open.
+    /// Returns the same source for threads that read its file themselves and may block there (the
+    /// caller sets the descriptor's flags), while another thread closes the device. It keeps
+    /// neither the file nor the device open.
     pub fn detach(&self) -> DetachedEvents {
         DetachedEvents { context: Arc::downgrade(&self.context) }
     }
@@ -181,8 +180,8 @@ impl DetachedEvents {
         self.context.upgrade().map_or(Ok(()), |context| context.check_process(VERB))
     }
 
-    /// Returns what was read from the file, `Ok(None)` for nothing, as an event. Fails with `EBADF` once
-    /// the context is closed, unless the kernel said something else.
+    /// Converts the result of a read from the file, `Ok(None)` for no event. Once the context is
+    /// closed, fails with the kernel's error, or with `EBADF` if there is none.
     pub fn take(
         &self,
         read: Result<Option<AsyncEventDesc>, Errno>,
@@ -194,7 +193,7 @@ impl DetachedEvents {
     }
 }
 
-/// What was read from the file: the driver learns what concerns it.
+/// Converts the result of a read, after the driver has handled events that concern it.
 fn taken(
     context: &Inner,
     read: Result<Option<AsyncEventDesc>, Errno>,

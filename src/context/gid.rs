@@ -36,8 +36,8 @@ impl Gid {
         self.ipv4().map_or_else(|| IpAddr::V6(self.into()), IpAddr::V4)
     }
 
-    /// Whether it is a multicast GID: of IPv6, or an IPv4-mapped multicast address, as RoCE v2 has it
-    /// for groups of IPv4.
+    /// Whether it is a multicast GID: of IPv6, or an IPv4-mapped multicast address, the form that
+    /// RoCE v2 uses for IPv4 groups.
     pub const fn is_multicast(self) -> bool {
         const MAPPED: u128 = 0xffff;
         let is_mapped = u128::from_be_bytes(self.0) >> 32 == MAPPED;

@@ -1,4 +1,4 @@
-//! Devices: finding and opening them, asking for their properties, their events and clock.
+//! Devices: finding and opening them, their properties, events and clock.
 //!
 //! A context is an open device: a link to it, and the pools that its queues are made from.
 
@@ -77,7 +77,7 @@ impl Inner {
     }
 }
 
-/// A context is a link with pools: what makes calls is given the link.
+/// A context is a link with pools: code that makes calls gets the link.
 impl Deref for Inner {
     type Target = Link;
 
@@ -87,42 +87,43 @@ impl Deref for Inner {
 }
 
 impl Context {
-    /// The open device file, for calls that this crate does not wrap.
+    /// Returns the open device file, for calls that this crate does not wrap.
     ///
-    /// `mlx5_uapi::cmd` has a function for each call of the kernel's driver, which names objects by the
-    /// kernel's handles (`kernel_handle` of each).
+    /// `mlx5_uapi::cmd` has a function for each call of the kernel's driver, which names objects by
+    /// the kernel's handles (`kernel_handle` of each).
     ///
     /// # Safety
-    /// What is done with the file neither destroys nor changes an object that this crate has made, unless
-    /// the object's owner here allows it, and gives no other object its memory: queues and regions rely on
-    /// the device to use their memory only as they ask it to.
+    /// Calls on the file neither destroy nor change an object that this crate has made, unless the
+    /// object's owner here allows it, and do not let the device use an object's memory for anything
+    /// else: queues and regions rely on exclusive use.
     pub unsafe fn device_file(&self) -> &Arc<dyn DeviceFile> {
         &self.inner.file
     }
 
-    /// The device's name, such as `mlx5_0`.
+    /// Returns the device's name, such as `mlx5_0`.
     pub fn name(&self) -> &str {
         &self.inner.info.name
     }
 
-    /// The device, to open it again or to read its [counters](Device::hw_counter): as it was when the
-    /// context was opened.
+    /// Returns the device, to open it again or to read its [counters](Device::hw_counter): as it
+    /// was when the context was opened.
     pub fn device(&self) -> Device {
         Device { kernel: Arc::clone(&self.inner.kernel), info: self.inner.info.clone() }
     }
 
-    /// The answer of the kernel's driver to opening the device. Only `max_sq_desc_sz` is not as it
-    /// came: it is no longer than a request can be.
+    /// Returns the kernel driver's answer to opening the device. Only `max_sq_desc_sz` is changed:
+    /// it is at most the maximum size of a request.
     pub fn driver_limits(&self) -> &AllocUcontextResp {
         &self.inner.limits
     }
 
-    /// Number of completion vectors, over which completion queues spread their interrupts.
+    /// Returns the number of completion vectors, over which completion queues spread their
+    /// interrupts.
     pub fn num_comp_vectors(&self) -> u32 {
         self.inner.num_comp_vectors()
     }
 
-    /// Number of ports, which are counted from 1.
+    /// Returns the number of ports, which are counted from 1.
     pub fn num_ports(&self) -> u32 {
         self.inner.num_ports() as u32
     }
@@ -143,13 +144,14 @@ impl Context {
     ///
     /// They are freed when the context closes, after its last handle is gone: closing the file
     /// destroys every object. Two kinds stay until the process ends, and [`leaked`](crate::leaked)
-    /// counts them: memory of a [`QueueAllocator`](crate::QueueAllocator), and all of it if a
+    /// counts them: memory of a [`QueueAllocator`](crate::QueueAllocator), and all memory if a
     /// [`Kernel`] implementation keeps the file open.
     pub fn leaked(&self) -> usize {
         self.inner.kept()
     }
 
-    /// Closes the device, unless a clone or an object of it still uses it: then the context comes back.
+    /// Closes the device. While a clone or an object of it still uses it, the context is returned
+    /// as the error.
     pub fn close(self) -> Result<(), Self> {
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => {

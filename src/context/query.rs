@@ -122,8 +122,8 @@ impl Context {
         self.inner.find_gid("find_gid", port_num, gid, gid_type)
     }
 
-    /// Returns the entry of the GID table with an IP address. Of several entries: RoCE v2 before v1,
-    /// then the lowest port, then the lowest index.
+    /// Returns the entry of the GID table with an IP address. Of several entries: RoCE v2 before
+    /// v1, then the lowest port, then the lowest index.
     ///
     /// Only RoCE ports have IP addresses as GIDs. On InfiniBand an address belongs to an IPoIB
     /// interface, which [`Context::net_interfaces`] names.
@@ -155,8 +155,8 @@ impl Context {
 
     /// Returns the names of the network interfaces of a port, such as `eth0`.
     ///
-    /// On RoCE these are the interfaces whose addresses the GID table has, VLANs and bonds included,
-    /// in the order of the table. On InfiniBand they are the IPoIB interfaces.
+    /// On RoCE these are the interfaces whose addresses are in the GID table, VLANs and bonds
+    /// included, in the order of the table. On InfiniBand they are the IPoIB interfaces.
     ///
     /// ```no_run
     /// # fn f(context: &mlx5::Context) -> Result<(), mlx5::Error> {

@@ -1,4 +1,4 @@
-//! Devices that come and go.
+//! Devices that arrive and are removed.
 
 use crate::{
     context::device::{Device, scan},
@@ -21,14 +21,14 @@ use std::{
 
 const VERB: &str = "watch_devices";
 
-/// A device came, went, or got another name.
+/// A device arrived, was removed, or got another name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum DeviceEvent {
-    /// A device arrived. Where udev sets the rights of its node, opening it may fail with
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for a moment.
+    /// A device arrived. If udev sets the permissions of its node, opening it may briefly fail with
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied).
     Arrived(Device),
-    /// A device was removed. Contexts on it learn of it separately: see
+    /// A device was removed. Contexts on it detect that separately: see
     /// [`Context::is_gone`](crate::Context::is_gone).
     Removed(Device),
     /// A device got another name, for example by udev's rules shortly after it arrived.
@@ -41,12 +41,12 @@ pub enum DeviceEvent {
 }
 
 /// Reports mlx5 devices that arrive and are removed, from the kernel's uevents. Needs no
-/// permission. The watcher sees the devices of its network namespace, as [`devices`](crate::devices)
-/// does.
+/// permission. The watcher sees the devices of its network namespace, as
+/// [`devices`](crate::devices) does.
 ///
-/// The descriptor behind [`AsFd`] is readable when [`DeviceWatcher::next`] may have more to report.
-/// One message can report several events, so call `next` until it returns `None` before waiting for
-/// the descriptor.
+/// The descriptor ([`AsFd`]) is readable when [`DeviceWatcher::next`] may have more to report. One
+/// message can report several events, so call `next` until it returns `None` before waiting for the
+/// descriptor.
 ///
 /// ```
 /// use mlx5::{DeviceEvent, DeviceWatcher};
@@ -71,11 +71,12 @@ pub struct DeviceWatcher {
 }
 
 struct State {
-    /// The mlx5 devices, by node, as far as they were reported.
+    /// The mlx5 devices by node, with the reported changes.
     known: BTreeMap<String, DeviceInfo>,
-    /// What a message or a list brought, and is not yet reported. No message is read before all is.
+    /// Changes that a message or a list brought and that are not reported yet. No message is read
+    /// before all of them are.
     events: VecDeque<DeviceEvent>,
-    /// Whether messages were lost, or could not be followed: the devices must be listed anew.
+    /// Whether messages were lost, or could not be followed: the devices must be listed again.
     stale: bool,
 }
 
@@ -94,8 +95,8 @@ impl DeviceWatcher {
         Ok(Self { kernel, uevents, state: Mutex::new(state), origin: Origin::here() })
     }
 
-    /// Returns the devices that are there, as far as events have been reported: those that the
-    /// watcher found at its start, with all changes since.
+    /// Returns the devices as of the reported events: those that the watcher found at its start,
+    /// with all changes reported since.
     pub fn devices(&self) -> Vec<Device> {
         let mut infos: Vec<DeviceInfo> = self.state().known.values().cloned().collect();
         infos.sort_by_key(|info| info.dev);
@@ -145,7 +146,7 @@ impl DeviceWatcher {
         Device { kernel: Arc::clone(&self.kernel), info }
     }
 
-    /// Takes a message into account.
+    /// Updates the state from a message.
     fn follow(&self, state: &mut State, event: &Uevent<'_>) -> Result<(), Error> {
         match (event.subsystem, event.action) {
             ("infiniband_verbs", "remove") => {
@@ -153,8 +154,7 @@ impl DeviceWatcher {
                     state.events.push_back(DeviceEvent::Removed(self.device(info.clone())));
                 }
             }
-            // `add` may be repeated by udev for a device that is known. A new name comes with
-            // `move`.
+            // udev may repeat `add` for a known device. A new name comes with `move`.
             ("infiniband_verbs", "add") | ("infiniband", "move") => {
                 // Until the list was read, the message counts as unread.
                 state.stale = true;
@@ -173,7 +173,7 @@ impl DeviceWatcher {
         Ok(())
     }
 
-    /// Finds the differences between the known devices and those of a list.
+    /// Adds the differences between the known devices and those of a list as events.
     fn compare(&self, state: &mut State, now: &BTreeMap<String, DeviceInfo>) {
         let State { known, events, .. } = state;
         let renamed = |former: &DeviceInfo, info: &DeviceInfo| {
@@ -198,7 +198,7 @@ impl DeviceWatcher {
 }
 
 impl State {
-    /// Takes the next event, and takes it into account.
+    /// Takes the next event, and updates the known devices.
     fn report(&mut self) -> Option<DeviceEvent> {
         let event = self.events.pop_front()?;
         match &event {

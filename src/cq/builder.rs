@@ -111,8 +111,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// The completion vector that raises events. Default: 0. `build` refuses one that is not less
-    /// than [`Context::num_comp_vectors`].
+    /// The completion vector that raises events. Default: 0. `build` refuses a number that is not
+    /// below [`Context::num_comp_vectors`].
     pub fn comp_vector(mut self, vector: u32) -> Self {
         self.comp_vector = vector;
         self
@@ -128,22 +128,24 @@ impl<'a> CompletionQueueBuilder<'a> {
     memory_options!("the buffer", memory);
 
     /// Lets the device overwrite CQEs that were not polled, instead of failing the queue, so that
-    /// it need not check. Default: false. For programs in which that cannot happen. If it happens
-    /// nevertheless, lost completions of sends are retired with the next one. A lost completion of
-    /// a receive is never reported, and the room of that receive and of those behind it is lost.
+    /// it need not check. Default: false. For programs in which an overrun cannot happen. If one
+    /// happens nevertheless, lost completions of sends are retired with the next one. A lost
+    /// completion of a receive is never reported, and the room of that receive and of those after
+    /// it is lost.
     pub fn ignore_overrun(mut self, ignore: bool) -> Self {
         self.ignore_overrun = ignore;
         self
     }
 
-    /// Lets the device compress similar completions: less is written over the bus, but polling
-    /// takes more work. Default: no compression. `format` selects the field that each compressed
-    /// receive keeps of its own; the other fields, including the timestamp, are known only for the
-    /// first completion of a run.
+    /// Lets the device compress similar completions: it writes less over the bus, but polling takes
+    /// more work. Default: no compression. `format` selects the field that each compressed receive
+    /// has of its own; the other fields, including the timestamp, are known only for the first
+    /// completion of a run.
     ///
-    /// The places of a run are free when its last completion was polled, all at once. Who posts requests again
-    /// for the completions that were polled of a run needs room for both: as many entries more as the longest
-    /// run has ([`max_compressed`](crate::CompletionCaps::max_compressed)). Otherwise the queue may overrun.
+    /// The CQEs of a run become free all at once, when its last completion was polled. A program
+    /// that posts requests again before it has polled a whole run needs room for both: as many more
+    /// entries as the longest run has ([`max_compressed`](crate::CompletionCaps::max_compressed)).
+    /// Otherwise the queue may overrun.
     ///
     /// [`crate::CompletionCaps`] has the formats that the device supports, and whether 128-byte
     /// CQEs can be compressed. `build` refuses others with
@@ -162,17 +164,18 @@ impl<'a> CompletionQueueBuilder<'a> {
     }
 
     /// The unit of the timestamps. Default: [`Timestamps::Cycles`]. `build` refuses
-    /// [`Timestamps::RealTime`] where device or kernel do not support it. Both completion queues of
-    /// a queue pair must have the same unit.
+    /// [`Timestamps::RealTime`] if the device or the kernel does not support it. Both completion
+    /// queues of a queue pair must have the same unit.
     pub fn timestamps(mut self, timestamps: Timestamps) -> Self {
         self.timestamps = timestamps;
         self
     }
 
-    /// Whether polls that find nothing ask at times whether the device is still there (each million times) and
-    /// the queue overran (when as many completed as the queue holds): a system call, and with DEVX, if an
-    /// asynchronous event waits, a firmware command. Default: true. Without, no poll makes a system call, and
-    /// fails for either only once an asynchronous event about it was read, or another call failed.
+    /// Whether empty polls occasionally check that the device is still there (each million polls)
+    /// and that the queue did not overrun (when as many completed as the queue holds). A check is a
+    /// system call and, with DEVX while an asynchronous event is unread, a firmware command.
+    /// Default: true. Without checks, no poll makes a system call, and polls fail for either reason
+    /// only after the program has read an asynchronous event about it, or another call has failed.
     pub fn checks(mut self, checks: bool) -> Self {
         self.checks = checks;
         self
@@ -269,8 +272,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         let buffer = QueueBuffer::new(&context.buffers, stride << log_size, &self.memory)?;
         let slot = RecordSlot::new(&context.records, self.memory.allocator.as_ref())?;
         let uar = context.uars.cq();
-        // SAFETY: the slot is kept as long as the queue, and nothing else uses its record. The
-        // buffer has the size given, and is kept as long as the ring's state is used.
+        // SAFETY: the slot lives as long as the queue, and nothing else uses its record. The buffer
+        // has the given size, and lives as long as the ring's state is used.
         let (record, state) = unsafe {
             let record = CompletionQueueRecord::new(slot.record());
             let ring_buffer = RingBuffer { start: buffer.as_non_null(), log_size, stride };
@@ -297,7 +300,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             },
             uar_index: (uar.page_id > u32::from(u16::MAX)).then_some(uar.page_id),
         };
-        // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
+        // SAFETY: buffer and record live until the queue is destroyed, or until the file is closed.
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
             Err(errno) => {
@@ -310,7 +313,7 @@ impl<'a> CompletionQueueBuilder<'a> {
                 return Err(error);
             }
         };
-        // SAFETY: the slot is kept as long as the queue, and nothing else uses its word.
+        // SAFETY: the slot lives as long as the queue, and nothing else uses its word.
         let attention = unsafe { Attention::new(slot.word()) };
         let events = self.channel.map(|channel| channel.register(id));
         let state = Arc::new(state);
@@ -357,8 +360,8 @@ impl<'a> CompletionQueueBuilder<'a> {
     }
 }
 
-/// The maximum number of CQEs, whatever the device supports. The device reads 24 bits of the
-/// consumer index, and a full queue must differ from an empty one.
+/// Maximum number of CQEs, whatever the device supports. The device reads 24 bits of the consumer
+/// index, and a full queue must differ from an empty one.
 pub(super) const MAX_ENTRIES: u32 = (1 << 23) - 1;
 
 /// Returns the number of CQEs of a queue with room for `entries`, if the device supports `max`: a
@@ -380,8 +383,8 @@ pub(crate) const fn ring_id(id: u64) -> RingId {
 fn give_back(deferred: &Arc<Deferred<Arc<UserIndex>>>) -> SkippedReceive {
     let deferred = Arc::clone(deferred);
     Box::new(move |index, counter| {
-        // SAFETY: called while the queue is polled. Only its poller frees values, or the owner of
-        // the queue while it cannot be polled.
+        // SAFETY: the ring calls it only during a poll. Values are freed only by the poller, or by
+        // the owner of the queue while it cannot be polled.
         if let Some(gone) = unsafe { deferred.find(|gone| gone.get() == index) } {
             gone.discard_receive(counter);
         }

@@ -17,13 +17,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A completion channel (`struct ibv_comp_channel`). Clones share the channel; completion queues
-/// that use it keep it open.
+/// A completion channel (`struct ibv_comp_channel`). Clones share the channel, and completion
+/// queues that use it keep it open.
 ///
-/// The descriptor behind [`AsFd`] is readable while an event is pending. Events need no
-/// acknowledgement. When the device fails without being removed, the kernel reports it on
-/// [`Context::async_events`] only: [`CompletionChannel::wait`] watches that file too, and a program
-/// that sleeps on the descriptor itself must do the same.
+/// The descriptor ([`AsFd`]) is readable while an event is pending. Events need no acknowledgement.
+/// When the device fails without being removed, the kernel reports it on [`Context::async_events`]
+/// only: [`CompletionChannel::wait`] watches that file too, and a program that sleeps on the
+/// descriptor itself must do the same.
 #[derive(Clone)]
 pub struct CompletionChannel {
     inner: Arc<Channel>,
@@ -57,20 +57,20 @@ impl EventCounter {
 #[derive(Default)]
 struct Queues {
     by_handle: HashMap<u64, Announcer>,
-    /// How many are marked as unclaimed, at least.
+    /// Upper bound of the number of queues that are marked as unclaimed.
     unclaimed: usize,
-    /// A thread sleeps on the file and will wake the others.
+    /// Whether a thread sleeps on the file and will wake the others.
     has_reader: bool,
 }
 
 #[derive(Default)]
 struct Announcer {
     events: Arc<EventCounter>,
-    /// An event of this queue was read by a thread that waited for another queue.
+    /// Whether a thread that waited for another queue has read an event of this one.
     unclaimed: bool,
 }
 
-/// What a read found.
+/// The result of a read.
 enum Read {
     /// An event of this queue, or none.
     Event(Option<u64>),
@@ -92,7 +92,7 @@ impl Channel {
         }
     }
 
-    /// Counts what was read from the file for its queue.
+    /// Counts the result of a read for its queue.
     fn count(&self, read: Result<Option<CompEventDesc>, Errno>) -> Result<Read, Error> {
         let context = &self.context;
         match read {
@@ -113,7 +113,7 @@ impl Channel {
         }
     }
 
-    /// Returns a queue of which another thread has read the event.
+    /// Returns a queue whose event another thread has read.
     fn unclaimed(&self) -> Option<CqId> {
         let mut queues = self.queues();
         if queues.unclaimed == 0 {
@@ -124,7 +124,7 @@ impl Channel {
             queue.unclaimed = false;
             CqId(*handle)
         });
-        // None is left: those that were counted have been claimed or removed otherwise.
+        // If none is left, the counted ones have been claimed or removed otherwise.
         queues.unclaimed = if found.is_some() { queues.unclaimed - 1 } else { 0 };
         found
     }
@@ -190,9 +190,9 @@ impl CompletionChannel {
         }
     }
 
-    /// Returns the same channel for threads that read its file themselves, and may block there (the
-    /// descriptor's flags are the caller's to set), while another one drops the channel or closes the
-    /// device: it keeps the file, and neither of these.
+    /// Returns the same channel for threads that read its file themselves and may block there (the
+    /// caller sets the descriptor's flags), while another thread drops the channel or closes the
+    /// device. It keeps the file open, but neither the channel nor the device.
     pub fn detach(&self) -> DetachedChannel {
         let events = Arc::clone(&self.inner.events);
         DetachedChannel { events, channel: Arc::downgrade(&self.inner) }
@@ -205,16 +205,15 @@ impl CompletionChannel {
             if let Some(event) = self.get_event()? {
                 return Ok(Some(event));
             }
-            // Another thread may have read the event that woke this one: then wait again.
+            // Another thread may have read the event that woke this one: wait again.
             if !sleep_on(&self.inner.context, VERB, self.as_kernel_fd(), deadline, || false)? {
                 return self.get_event();
             }
         }
     }
 
-    /// Sleeps until an event of completion queue `handle` was read, by any thread, since the count
-    /// was `seen`, or until `has_failed` holds. Returns `false` on timeout. `check` detects
-    /// failures.
+    /// Sleeps until any thread has read an event of completion queue `handle` since the count was
+    /// `seen`, or until `has_failed` holds. Returns `false` on timeout. `check` detects failures.
     ///
     /// One waiting thread sleeps on the file and reads for all. The others sleep until it wakes
     /// them or stops waiting.
@@ -247,7 +246,7 @@ impl CompletionChannel {
                 return Ok(queue.is_some_and(|queue| queue.events.read() != seen));
             }
             if queues.has_reader {
-                // Whether this ended by notification or timeout, the loop checks everything again.
+                // The loop checks everything again, after a notification as after a timeout.
                 match left {
                     Some(left) => drop(channel.read.wait_timeout(queues, left)),
                     None => drop(channel.read.wait(queues)),
@@ -281,17 +280,17 @@ impl fmt::Debug for DetachedChannel {
 }
 
 impl DetachedChannel {
-    /// Returns a completion queue whose event was read already, by a thread that waited for another
-    /// queue. To be called before a read.
+    /// Returns a completion queue whose event was already read by a thread that waited for another
+    /// queue. Call it before each read.
     pub fn unclaimed(&self) -> Result<Option<CqId>, Error> {
         let Some(channel) = self.channel.upgrade() else { return Ok(None) };
         channel.context.check_process(VERB)?;
         Ok(channel.unclaimed())
     }
 
-    /// Counts what was read from the file, `Ok(None)` for nothing, and returns the completion queue of
-    /// the event, which may have been destroyed meanwhile. Fails with `EBADF` once the channel is
-    /// dropped, unless the kernel said something else.
+    /// Counts the result of a read from the file, `Ok(None)` for no event, and returns the
+    /// completion queue of the event, which may have been destroyed meanwhile. Once the channel is
+    /// dropped, fails with the kernel's error, or with `EBADF` if there is none.
     pub fn count(&self, read: Result<Option<CompEventDesc>, Errno>) -> Result<Option<CqId>, Error> {
         let Some(channel) = self.channel.upgrade() else {
             return Err(Error::kernel(VERB, read.err().unwrap_or(Errno::EBADF)));

@@ -1,4 +1,4 @@
-//! Completions one by one, and polls that stop early.
+//! Completions one by one, and polls that can stop early.
 
 use super::{CompletionQueue, PollError};
 use crate::pools::QueuePairRecords;
@@ -6,7 +6,7 @@ use mlx5_cq::{OwnedCompletion, StridePoll, WorkCompletion};
 use std::fmt;
 
 impl CompletionQueue {
-    /// Polls one by one.
+    /// Polls completions one by one.
     ///
     /// As an iterator it returns copies:
     ///
@@ -34,8 +34,9 @@ impl CompletionQueue {
     #[inline]
     pub fn completions(&mut self) -> Result<Completions<'_>, PollError> {
         self.ready()?;
-        // If this one is leaked, the next poll publishes what it passed: one that finds nothing looks around, and
-        // another one like this sees that one before it may have been leaked.
+        // If this iterator is leaked, the next poll publishes the completions that it passed: an
+        // empty poll publishes when it looks around, and the next iterator assumes that the one
+        // before may have leaked.
         let countdown = self.ring.look_after(1);
         if countdown == 1 && !self.ring.is_published() {
             self.publish_leaked();
@@ -49,7 +50,7 @@ impl CompletionQueue {
         self.ring.publish();
     }
 
-    /// Handles what is to be handled before a poll.
+    /// Handles pending conditions (the attention word) before a poll.
     #[inline(always)]
     pub(crate) fn ready(&mut self) -> Result<(), PollError> {
         if self.ring.needs_attention() {
@@ -58,15 +59,16 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Returns the next completion of a burst, of a queue that was [ready](CompletionQueue::ready) at its start.
-    /// [`CompletionQueue::end_burst`] ends it.
+    /// Returns the next completion of a burst. The queue was [ready](CompletionQueue::ready) at its
+    /// start. [`CompletionQueue::end_burst`] ends it.
     ///
     /// # Safety
-    /// The completion is not used after the next use of the queue.
+    /// The caller does not use the completion after the next use of the queue.
     #[inline(always)]
     pub(crate) unsafe fn next_of_burst<'other>(&mut self) -> Option<WorkCompletion<'other>> {
         let next = self.ring.next()?;
-        // SAFETY: the types differ in their lifetime alone, for which the caller answers.
+        // SAFETY: the types differ only in their lifetime. The caller promises not to use the
+        // completion after the next use of the queue.
         Some(unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(next) })
     }
 
@@ -80,13 +82,16 @@ impl CompletionQueue {
         }
     }
 
-    /// Polls at most so many packets that share receives, of a queue that is [ready](CompletionQueue::ready).
+    /// Polls at most `most` packets that share receives. The queue is
+    /// [ready](CompletionQueue::ready).
     ///
     /// # Safety
-    /// As for [`Ring::poll_strides`](mlx5_cq::Ring::poll_strides).
+    /// Until [`CompletionQueue::end_strides`], or the next such poll, nothing else polls, purges or
+    /// moves the ring.
     #[inline(always)]
     pub(crate) unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller promises that nothing else polls, purges or moves the ring until the
+        // poll is ended.
         unsafe { self.ring.poll_strides(most) }
     }
 
@@ -100,9 +105,9 @@ impl CompletionQueue {
         (count, ended)
     }
 
-    /// As [`CompletionQueue::poll`], but `each` may fail: the poll ends at its first error, which is
-    /// returned. The completion that `each` failed at is consumed, as those before it are; the next
-    /// poll starts with the one behind it.
+    /// Like [`CompletionQueue::poll`], but `each` may fail: the poll ends at its first error and
+    /// returns it. The completion at which `each` failed is consumed, as those before it are; the
+    /// next poll starts with the one after it.
     ///
     /// ```no_run
     /// # use std::error::Error;
@@ -135,7 +140,8 @@ impl CompletionQueue {
 pub struct Completions<'a> {
     queue: &'a mut CompletionQueue,
     count: usize,
-    /// Empty polls until the queue would have looked around, if the poll stays on this lap.
+    /// Number of empty polls until the queue would have looked around, if the poll stays on this
+    /// lap.
     countdown: u32,
     lap: u32,
 }
@@ -159,7 +165,7 @@ impl Completions<'_> {
         next
     }
 
-    /// Returns the number of completions, or why there were none.
+    /// Returns the number of completions, or the error if there were none because of it.
     pub fn finish(self) -> Result<usize, PollError> {
         let count = self.count;
         if count == 0 && self.queue.ring.needs_attention() {

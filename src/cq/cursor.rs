@@ -1,15 +1,15 @@
-//! A place among the completions of a queue that a caller keeps between calls.
+//! A position among the completions of a queue that a caller keeps between calls.
 
 use super::{CompletionQueue, PollError};
 use mlx5_cq::{CompletionOpcode, WorkCompletion};
 use std::ops::Deref;
 
-/// A completion queue, and a place among its completions: polling in steps, as
-/// `ibv_start_poll`, `ibv_next_poll` and `ibv_end_poll` do, for a caller that returns in between.
+/// A completion queue with a position among its completions, for polling in steps like
+/// `ibv_start_poll`, `ibv_next_poll` and `ibv_end_poll`, by a caller that returns in between.
 ///
-/// It owns the queue, so that nothing else can poll it meanwhile. [`CompletionCursor::queue`] lends
-/// it, [`CompletionCursor::into_inner`] gives it back; both end the poll. What needs only `&` is
-/// called directly, as for creating queue pairs.
+/// It owns the queue, so that nothing else can poll it meanwhile. [`CompletionCursor::queue`]
+/// returns it by reference, [`CompletionCursor::into_inner`] by value; both end the poll. Methods
+/// that need only `&`, such as those that create queue pairs, can be called directly.
 ///
 /// ```no_run
 /// use mlx5::{CompletionCursor, CompletionQueue, PollError};
@@ -37,14 +37,14 @@ use std::ops::Deref;
 #[derive(Debug)]
 pub struct CompletionCursor {
     queue: CompletionQueue,
-    /// Completions of the poll that was started; zero if none was.
+    /// Number of completions of the current poll; zero if no poll was started.
     count: usize,
     /// Whether the last step found a completion.
     found: bool,
 }
 
 impl CompletionQueue {
-    /// Makes it a queue that is polled in steps.
+    /// Converts it to a queue that is polled in steps.
     pub fn into_cursor(self) -> CompletionCursor {
         CompletionCursor { queue: self, count: 0, found: false }
     }
@@ -52,7 +52,7 @@ impl CompletionQueue {
 
 impl CompletionCursor {
     /// Starts a poll (`ibv_start_poll`) and returns the first completion. If there is none, no poll
-    /// was started. A poll that was not ended is ended first.
+    /// is started. A poll that was not ended is ended first.
     #[inline(always)]
     pub fn start(&mut self) -> Result<Option<WorkCompletion<'_>>, PollError> {
         let queue = &mut self.queue;
@@ -75,7 +75,7 @@ impl CompletionCursor {
         Ok(found.then(|| self.queue.ring.found()))
     }
 
-    /// [`CompletionCursor::start`] off the fast path. Returns whether there is a completion.
+    /// The slow path of [`CompletionCursor::start`]. Returns whether there is a completion.
     #[cold]
     #[inline(never)]
     fn start_slow(&mut self) -> Result<bool, PollError> {
@@ -87,7 +87,7 @@ impl CompletionCursor {
         if !queue.ring.advance() {
             queue.found_nothing();
             if queue.ring.needs_attention() {
-                // Noticed during this poll, so this poll handles it.
+                // The condition was noticed during this poll, so this poll handles it.
                 queue.attend()?;
             }
             return Ok(false);
@@ -97,7 +97,7 @@ impl CompletionCursor {
     }
 
     /// Returns the next completion (`ibv_next_poll`). `None` if there is none, or if no poll was
-    /// started. The poll goes on: a later call may find one.
+    /// started. The poll continues: a later call may find a completion.
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
@@ -121,15 +121,15 @@ impl CompletionCursor {
         Some(self.queue.ring.found())
     }
 
-    /// Publishes the completions of a poll that goes on and has found all: a caller that never ends it would fill
-    /// the queue.
+    /// Publishes the consumer index of a poll that continues and has found all completions: a
+    /// caller that never ends its poll would otherwise fill the queue.
     #[cold]
     #[inline(never)]
     fn publish_passed(&mut self) {
         self.queue.ring.publish();
     }
 
-    /// [`CompletionCursor::next`] off the fast path. An error is told by `start`.
+    /// The slow path of [`CompletionCursor::next`]. `start` reports an error.
     #[cold]
     #[inline(never)]
     fn next_slow(&mut self) -> bool {
@@ -138,26 +138,27 @@ impl CompletionCursor {
     }
 
     /// Returns the completion that [`CompletionCursor::start`] or [`CompletionCursor::next`]
-    /// returned last. `None` if they found none, and when the poll was ended.
+    /// returned last. `None` if they found none, or if the poll was ended.
     #[inline(always)]
     pub fn current(&self) -> Option<WorkCompletion<'_>> {
         if self.found { Some(self.queue.ring.found()) } else { None }
     }
 
-    /// Returns what the last completion was, also when the poll was ended. Meaningless if there was none.
+    /// Returns the opcode of the last completion, also after the end of the poll. Meaningless if
+    /// there was none.
     #[inline]
     pub fn last_opcode(&self) -> CompletionOpcode {
         self.queue.ring.found_opcode()
     }
 
-    /// Ends the poll (`ibv_end_poll`), and returns how many completions it had. The device may
-    /// write over their CQEs from now on. Does nothing if no poll was started.
+    /// Ends the poll (`ibv_end_poll`), and returns the number of its completions. The device may
+    /// overwrite their CQEs from now on. Does nothing if no poll was started.
     #[inline(always)]
     pub fn end(&mut self) -> usize {
         let count = self.count;
         if count != 0 {
             (self.count, self.found) = (0, false);
-            // The step that found nothing more has published them.
+            // The step that found no more completions has published them.
             if !self.queue.ring.is_published() {
                 self.queue.ring.publish();
             }
@@ -165,7 +166,7 @@ impl CompletionCursor {
         count
     }
 
-    /// Ends the poll and lends the queue.
+    /// Ends the poll and returns a reference to the queue.
     #[inline(always)]
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();
@@ -179,7 +180,7 @@ impl CompletionCursor {
     }
 }
 
-/// For what needs no exclusive access.
+/// For methods that need no exclusive access.
 impl Deref for CompletionCursor {
     type Target = CompletionQueue;
 

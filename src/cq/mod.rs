@@ -37,7 +37,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The verb that errors of arming name.
+/// Name of the verb in errors of arming.
 const ARM: &str = "req_notify_cq";
 
 /// The part of a completion queue that queue pairs keep alive.
@@ -54,7 +54,7 @@ pub(crate) struct CqInner {
     deferred: Arc<Deferred<Arc<UserIndex>>>,
     /// The buffer of the CQEs. Locked while it is replaced, and while it must not be replaced.
     buffer: Mutex<Option<QueueBuffer>>,
-    /// Of a queue that was handed over: queues that were reset since, and the index after their
+    /// For a queue that was handed over: queues that were reset since, and the index after their
     /// last CQE. The poll that takes the queue back removes these CQEs. Locked after `buffer`.
     stale: Mutex<Vec<(u32, Arc<UserIndex>)>>,
     /// The ring of a queue whose handle was dropped. Locked before `buffer`.
@@ -65,16 +65,16 @@ pub(crate) struct CqInner {
     channel: Option<CompletionChannel>,
     events: Option<Arc<EventCounter>>,
     watch: WatchId,
-    /// Whether polls ask at times what became of the device and the queue.
+    /// Whether empty polls occasionally check the device and the queue.
     checks: bool,
 }
 
-/// The kernel's handle, until the kernel's object is destroyed. That happens at most once, and may happen while
-/// another thread polls.
+/// The kernel's handle, until the kernel's object is destroyed. That happens at most once, and may
+/// happen while another thread polls.
 struct Handle(AtomicU64);
 
 impl Handle {
-    /// No handle, which has 32 bits.
+    /// No handle. A handle has 32 bits.
     const NONE: u64 = u64::MAX;
 
     fn new(handle: u32) -> Self {
@@ -85,20 +85,20 @@ impl Handle {
         u32::try_from(self.0.load(Relaxed)).ok()
     }
 
-    /// Takes it, to destroy the object: of several threads one gets it, since a number that was given up may be
-    /// another object's at once.
+    /// Takes the handle, to destroy the object. Only one of several threads gets it: the kernel may
+    /// reuse the number of a destroyed object at once.
     fn take(&self) -> Option<u32> {
         u32::try_from(self.0.swap(Self::NONE, Relaxed)).ok()
     }
 
-    /// Puts it back: the object is still there.
+    /// Puts the handle back: the object still exists.
     fn put(&self, handle: u32) {
         self.0.store(handle.into(), Relaxed);
     }
 }
 
-/// A completion queue that a new queue is to complete on, and what other threads may do with it while one polls.
-/// See [`CompletionQueue::target`].
+/// A completion queue on which a new queue is to complete, and the operations that other threads
+/// may call while one polls. See [`CompletionQueue::target`].
 ///
 /// It cannot [hand the queue over](CompletionQueue::hand_over), because a poll may be in progress:
 ///
@@ -114,31 +114,31 @@ pub struct CompletionTarget {
 }
 
 impl CompletionTarget {
-    /// As [`CompletionQueue::arm`], as of what was consumed when the last poll ended: completions that a poll
-    /// has passed since then, and that is not over, may cause the event.
+    /// Like [`CompletionQueue::arm`], with the consumer index at the end of the last poll:
+    /// completions that a poll in progress has passed since may cause the event.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
         self.inner.arm(self.inner.consumed_now(), solicited_only)
     }
 
-    /// As [`CompletionQueue::id`].
+    /// Like [`CompletionQueue::id`].
     pub fn id(&self) -> CqId {
         CqId(self.inner.id)
     }
 
-    /// As [`CompletionQueue::moderate`].
+    /// Like [`CompletionQueue::moderate`].
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Error> {
         self.inner.moderate(count, period_us)
     }
 
-    /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: what is in the queue can
-    /// still be polled, and no event comes any more. The rest goes with the queue and its targets. For
-    /// callers whose threads may still be at the queue when it is destroyed.
+    /// Destroys the kernel's object (`ibv_destroy_cq`), and keeps the memory: completions in the
+    /// queue can still be polled, and no event comes any more. The rest is freed with the queue and
+    /// its targets. For callers whose threads may still use the queue when it is destroyed.
     ///
-    /// Fails while there are other targets, queue pairs that complete there among them, or when the kernel
-    /// refuses; then nothing has changed, and a poll that was started goes on.
+    /// Fails while there are other targets, including queue pairs that complete there, or when the
+    /// kernel refuses. Then nothing has changed, and a poll in progress can continue.
     pub fn withdraw(&self) -> Result<(), Error> {
-        // The queue's own, and this one. Of a queue that was dropped two may be targets: then the kernel refuses, if
-        // one of them is used.
+        // One reference is the queue's, one is this. If the queue was dropped, two targets may
+        // exist: then the kernel refuses if one of them is in use.
         self.inner.withdraw(Arc::strong_count(&self.inner) <= 2)
     }
 }
@@ -159,16 +159,17 @@ impl CqInner {
         ring_id(self.id)
     }
 
-    /// The consumer index that the device knows.
+    /// Returns the consumer index that the device knows.
     #[cfg(test)]
     pub(crate) fn published(&self) -> u32 {
         self.state.consumed()
     }
 
-    /// Keeps `index`, of which the device writes no more CQEs, until none in the queue can name it. If
-    /// nothing polls any more, its receives are returned here.
+    /// Keeps `index`, for which the device writes no more CQEs, until none in the queue can name
+    /// it. If the queue is no longer polled, its receives are returned here.
     pub(crate) fn depart(&self, index: &Arc<UserIndex>) {
-        // Until both are done: the handle returns the receives of those that departed before it is dropped.
+        // Locked until both are done: dropping the handle returns the receives of queues that
+        // departed before.
         let left = self.left();
         self.keep_back(index);
         if let Some(ring) = &*left {
@@ -190,7 +191,7 @@ impl CqInner {
         self.attention.set_deferred();
     }
 
-    /// Whether polls will return CQEs of `index`, of which the device writes none any more.
+    /// Whether polls will return CQEs of `index`, for which the device writes no more.
     pub(crate) fn holds(&self, index: &UserIndex) -> bool {
         let _buffer = self.buffer();
         self.end_of(index).is_some_and(|end| {
@@ -198,8 +199,9 @@ impl CqInner {
         })
     }
 
-    /// As [`CqInner::holds`], but the CQEs in a queue that was handed over do not count: the poll that
-    /// takes it back removes them. Until then they stay, because a program may look at them.
+    /// Like [`CqInner::holds`], but without the CQEs in a queue that was handed over: the poll that
+    /// takes the queue back removes them. Until then they stay, because the program may look at
+    /// them.
     pub(crate) fn holds_after_reset(&self, index: &Arc<UserIndex>) -> bool {
         let _buffer = self.buffer();
         let Some(end) = self.end_of(index) else { return false };
@@ -229,8 +231,9 @@ impl CqInner {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index after the last CQE that names `index`, as of now. The buffer is locked:
-    /// resizing, possibly on another thread, replaces it, and a poll may take the queue back.
+    /// Returns the index after the last CQE that names `index`, as of now. The caller has locked
+    /// the buffer: a resize, possibly on another thread, replaces it, and a poll may take the queue
+    /// back.
     fn end_of(&self, index: &UserIndex) -> Option<u32> {
         #[cfg(test)]
         crate::testing::step();
@@ -240,14 +243,14 @@ impl CqInner {
         }
     }
 
-    /// Returns the consumer index, with the buffer locked.
+    /// Locks the buffer and returns the consumer index.
     fn consumed_now(&self) -> u32 {
         let _buffer = self.buffer();
         self.consumed()
     }
 
-    /// Returns the consumer index. The buffer is locked: to read the index of a queue that was
-    /// handed over moves it.
+    /// Returns the consumer index. The caller has locked the buffer: reading the index of a queue
+    /// that was handed over updates it.
     fn consumed(&self) -> u32 {
         match self.attention.is_handed_over() {
             true => self.state.consumed_elsewhere(),
@@ -259,7 +262,7 @@ impl CqInner {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel's handle, for a call.
+    /// Returns the kernel's handle, for a call.
     fn live(&self, verb: &'static str) -> Result<u32, Error> {
         self.handle().ok_or_else(|| Error::invalid(verb, "the queue was destroyed".into()))
     }
@@ -290,7 +293,7 @@ impl CqInner {
         destroyed.map(drop)
     }
 
-    /// Destroys the kernel's object if nobody else uses the queue.
+    /// Destroys the kernel's object if the caller is alone with the queue.
     fn withdraw(&self, alone: bool) -> Result<(), Error> {
         match alone {
             true => self.destroy(),
@@ -298,7 +301,7 @@ impl CqInner {
         }
     }
 
-    /// The channel, without which no event comes.
+    /// Returns the channel. Without one there are no events.
     fn channel(&self) -> Result<&CompletionChannel, Error> {
         let what = "the completion queue has no channel: create it with one";
         self.channel.as_ref().ok_or_else(|| Error::invalid(ARM, what.into()))
@@ -339,21 +342,21 @@ impl Drop for CqInner {
     }
 }
 
-/// A completion queue (`struct ibv_cq`). Polling needs `&mut`: the owner polls.
+/// A completion queue (`struct ibv_cq`). Polling needs `&mut`, so only the owner polls.
 ///
 /// Queue pairs that complete here keep parts of it alive. The kernel object is destroyed with the
 /// last of them.
 pub struct CompletionQueue {
-    /// Taken by `drop` alone.
+    /// Only `drop` takes it.
     ring: ManuallyDrop<Ring<QueuePairRecords>>,
     pub(crate) inner: Arc<CqInner>,
     /// The consumer index when a poll last found nothing.
     empty_at: u32,
-    /// Polls that find nothing from one look around to the next.
+    /// Number of empty polls between one look around and the next.
     until_next: u32,
-    /// Whether events wait that nothing reads, and the last look found no overrun.
+    /// Whether events are pending that no thread reads, and the last look found no overrun.
     in_vain: bool,
-    /// Why the last poll failed, if it did.
+    /// The error of the last poll, if it failed.
     last_error: PollError,
 }
 
@@ -370,16 +373,16 @@ impl fmt::Debug for CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Number of empty polls between two checks whether the device is still there, unless the queue
+    /// Number of empty polls between two checks that the device is still there, unless the queue
     /// [makes none](CompletionQueueBuilder::checks).
     const ALIVE_CHECK: u32 = 1 << 20;
-    /// The same, after which the event of an overrun is looked for again, because it may arrive late. The number
-    /// grows from look to look.
+    /// Number of empty polls until the first look for an overrun's event, which may arrive late.
+    /// The number grows from look to look.
     const FIRST_LOOK: u32 = 1 << 12;
 
-    /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. What the
-    /// device wrote for a completion (the message of a receive, the result of a read) is in memory
-    /// before `each` gets it.
+    /// Passes up to `max` completions to `each` (`ibv_poll_cq`) and returns their number. The data
+    /// that the device wrote for a completion (the message of a receive, the result of a read) is
+    /// in memory before `each` gets it.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
@@ -421,7 +424,7 @@ impl CompletionQueue {
 
     /// Passes up to `max` completions to `each`, with the number of those before it, as long as the
     /// fast path finds them: all of these succeeded. Returns their number, and whether
-    /// [`CompletionQueue::poll`] has to look for more. For callers that keep all but the fast path out
+    /// [`CompletionQueue::poll`] has to look for more. For callers that compile the slow path out
     /// of line.
     ///
     /// ```no_run
@@ -469,8 +472,7 @@ impl CompletionQueue {
         (count, more)
     }
 
-    /// Whether a poll would find nothing, as far as the fast path sees: then it counts as an empty
-    /// poll.
+    /// Whether the fast path finds no completion. If so, it counts as an empty poll.
     #[inline(always)]
     pub fn poll_nothing(&mut self) -> bool {
         // The CQEs may not be mapped in a forked child.
@@ -482,9 +484,9 @@ impl CompletionQueue {
     }
 
     /// Continues a poll after `count` completions, off the fast path. Out of line, so that the fast
-    /// path is compiled for itself and keeps nothing alive for afterwards. `None` on failure, so
+    /// path is compiled by itself and keeps no values alive for afterwards. `None` on failure, so
     /// that the result is returned in two registers. `each` comes first, in the register in which
-    /// `poll` usually gets it, so that arguments are not moved on the fast path.
+    /// `poll` usually gets it, so that the fast path does not move arguments.
     #[inline(never)]
     fn poll_rest(
         &mut self,
@@ -497,7 +499,7 @@ impl CompletionQueue {
         }
         let unwinding = PublishOnUnwind(&mut self.ring);
         if count < max {
-            // The fast path has looked at the next CQE already.
+            // The fast path has already looked at the next CQE.
             let mut next = unwinding.0.next_slow();
             while let Some(completion) = next {
                 each(completion);
@@ -515,7 +517,7 @@ impl CompletionQueue {
         }
         self.found_nothing();
         if self.ring.needs_attention() {
-            // Noticed during this poll, so this poll handles it.
+            // The condition was noticed during this poll, so this poll handles it.
             self.attend_or_note()?;
         }
         Some(0)
@@ -537,31 +539,32 @@ impl CompletionQueue {
         })
     }
 
-    /// Removes the completions of a queue pair that was reset, and returns their number. Of a queue
-    /// that was handed over, the poll that takes it back removes them.
+    /// Removes the completions of a queue pair that was reset, and returns their number. If the
+    /// queue was handed over, the poll that takes it back removes them.
     pub(crate) fn purge(&mut self, index: &Arc<UserIndex>) -> u32 {
         if !self.inner.holds_after_reset(index) {
             return 0;
         }
-        // Those that an iterator passed which was leaked are none of the queue pair's.
+        // Completions that a leaked iterator passed are consumed: they must not be removed.
         self.ring.publish();
-        // Threads that look for the last completion of a queue wait.
+        // Other threads wait before they look for the last completion of a queue.
         let _buffer = self.inner.buffer();
         // SAFETY: `RingState::end_of` is called only with this lock held.
         unsafe { self.ring.purge(index.get(), |counter| index.discard_receive(counter)) }
     }
 
-    /// Returns what the builder of a queue needs to know of this completion queue. It does not borrow it,
-    /// so another thread may poll while the queue is made.
+    /// Returns a reference to this completion queue for the builder of another queue. It does not
+    /// borrow the queue, so another thread may poll meanwhile.
     ///
-    /// Destroyed queues that were passed are freed, so that their user indexes can be used again.
+    /// Frees destroyed queues whose last completion was passed, so that their user indexes can be
+    /// reused.
     pub fn target(&self) -> CompletionTarget {
         self.release_deferred();
         CompletionTarget { inner: Arc::clone(&self.inner) }
     }
 
-    /// Frees destroyed queue pairs, because a queue that is never polled does not. Keeps those that
-    /// the next poll may still use.
+    /// Frees destroyed queue pairs, for a queue that is never polled. Keeps those that the next
+    /// poll may still use.
     pub(crate) fn release_deferred(&self) {
         let last = self.ring.last_queues();
         // Polling needs `&mut`, and a completion queue is not `Sync`: no other thread polls
@@ -571,7 +574,7 @@ impl CompletionQueue {
             .release_but(self.consumed(), |gone| last.contains(&Some(gone.as_non_null())));
     }
 
-    /// Handles an empty poll: counts it, and looks around at times.
+    /// Counts an empty poll, and occasionally looks around.
     #[inline(always)]
     fn found_nothing(&mut self) {
         #[cfg(test)]
@@ -582,15 +585,15 @@ impl CompletionQueue {
         self.empty_at = self.ring.consumer();
     }
 
-    /// Looks for what polls do not see: completions that an iterator passed which was leaked, an overrun, a device
-    /// that is gone.
+    /// Looks for conditions that polls do not see: completions that a leaked iterator passed, an
+    /// overrun, a device that is gone.
     #[cold]
     #[inline(never)]
     fn look_around(&mut self) {
         self.ring.publish();
         let completed = self.ring.consumer().wrapping_sub(self.empty_at);
-        // A queue overruns when it is full: then as many completed since the last poll that found nothing. One that
-        // overran completes nothing more.
+        // A queue that overruns is full: as many completed since the last empty poll as it holds.
+        // After an overrun nothing more completes.
         let was_full = completed >= self.inner.state.size();
         let until_now = self.until_next;
         self.until_next = match completed {
@@ -606,8 +609,9 @@ impl CompletionQueue {
             self.inner.context.check_alive();
             self.inner.check_overrun();
         } else if was_full && !self.in_vain || completed == 0 {
-            // The kernel reports an overrun by an event, which only the program reads. With events that nothing
-            // reads, each look is a firmware command, so the first one waits until the queue is idle.
+            // The kernel reports an overrun by an event, which only the program reads. While events
+            // are unread, each look is a firmware command, so the first one waits until the queue
+            // is idle.
             self.in_vain = self.inner.context.has_events();
             if self.in_vain {
                 self.inner.check_overrun();
@@ -632,7 +636,7 @@ impl CompletionQueue {
         }
         if attention.take_deferred() {
             self.ring.clear_cached_queues();
-            // CQEs of destroyed queues may have been passed.
+            // The poll may have passed CQEs of destroyed queues.
             self.ring.publish();
             if self.inner.deferred.release(self.ring.consumer()) {
                 attention.set_deferred();
@@ -650,8 +654,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the queue back that was handed over: polls go on after the CQEs that the program has
-    /// polled, and without the completions of queues that were reset meanwhile.
+    /// Takes back the queue that was handed over: polls continue after the CQEs that the program
+    /// has polled, and without the completions of queues that were reset meanwhile.
     #[cold]
     fn take_back(&mut self) {
         let Self { ring, inner, .. } = self;
@@ -660,7 +664,7 @@ impl CompletionQueue {
         ring.follow();
         let mut stale = std::mem::take(&mut *inner.stale());
         let consumer = ring.consumer();
-        // Behind an end that the program has passed lie completions of new requests.
+        // CQEs after an end that the program has passed are completions of new requests.
         stale.retain(|(end, _)| inner.is_waiting(*end, consumer));
         // In this order, because a purge moves the CQEs before its end.
         stale.sort_by_key(|(end, _)| end.wrapping_sub(consumer));
@@ -677,12 +681,13 @@ impl CompletionQueue {
     /// `solicited_only`, at the next one that failed or was sent with
     /// [`crate::SendFlags::SOLICITED`].
     ///
+    /// An earlier completion causes no event: after arming, poll once more, and only then wait.
     /// An earlier completion causes no event: after arming poll once more, and only then wait.
     pub fn arm(&self, solicited_only: bool) -> Result<(), Error> {
         self.inner.arm(self.consumed(), solicited_only)
     }
 
-    /// Returns the consumer index, also of CQEs that an iterator passed which was leaked.
+    /// Returns the consumer index, including CQEs that a leaked iterator passed.
     fn consumed(&self) -> u32 {
         match self.inner.attention.is_handed_over() {
             true => self.inner.consumed_now(),
@@ -690,8 +695,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Delays the event of an armed queue until `count` completions were written, or so many
-    /// microseconds after the first of them (`ibv_modify_cq`). Zeros: no delay.
+    /// Delays the event of an armed queue until `count` completions were written, or until
+    /// `period_us` microseconds after the first of them (`ibv_modify_cq`). Zeros: no delay.
     ///
     /// [`crate::CompletionCaps`] has the device's maximum values; the kernel refuses a longer
     /// period.
@@ -704,13 +709,13 @@ impl CompletionQueue {
         self.inner.timestamps
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless the queue was
+    /// destroyed. See [`Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.handle()
     }
 
-    /// Number of the queue in the device.
+    /// Returns the number of the queue in the device.
     pub fn cqn(&self) -> u32 {
         self.inner.cqn
     }
@@ -720,7 +725,7 @@ impl CompletionQueue {
         CqId(self.inner.id)
     }
 
-    /// Returns how many completions the queue can hold.
+    /// Returns the number of completions that the queue can hold.
     pub fn capacity(&self) -> u32 {
         self.inner.state.size() - 1
     }
@@ -730,8 +735,8 @@ impl CompletionQueue {
         Context { inner: Arc::clone(&self.inner.context) }
     }
 
-    /// Destroys the queue (`ibv_destroy_cq`). Fails, and gives it back, while queue pairs complete
-    /// here or when the kernel refuses.
+    /// Destroys the queue (`ibv_destroy_cq`). While queue pairs complete here, or when the kernel
+    /// refuses, it fails and returns the queue.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         let alone = Arc::get_mut(&mut self.inner).is_some();
         match self.inner.withdraw(alone) {
@@ -750,19 +755,19 @@ impl Drop for CompletionQueue {
         // SAFETY: the field is not used again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.ring) };
         if !usable {
-            // A child may lack the CQEs; the parent has its own.
+            // A forked child may lack the CQEs; the parent has its own.
             return;
         }
         ring.publish();
-        // Receives that destroyed queue pairs took from shared receive queues are free.
+        // Receives that destroyed queue pairs took from shared receive queues become free.
         let mut left = self.inner.left();
         ring.each_receive(ring.consumer(), |index, counter| {
-            // SAFETY: only the poller frees values, and nothing polls any more.
+            // SAFETY: only the poller frees values, and the queue is no longer polled.
             if let Some(gone) = unsafe { self.inner.deferred.find(|gone| gone.get() == index) } {
                 gone.discard_receive(counter);
             }
         });
-        // Those of queue pairs that are destroyed from now on are free then.
+        // Receives of queue pairs that are destroyed later are freed at that time.
         *left = Some(ring);
     }
 }

@@ -10,10 +10,9 @@ use std::ptr::NonNull;
 pub struct RawCompletionQueue {
     /// The CQEs, a power of two: the queue holds one less.
     pub cqes: RawRing,
-    /// The doorbell record: the consumer index, and the words by which the queue is armed, four bytes
-    /// each.
+    /// The doorbell record: the consumer index, and the words that arm the queue, four bytes each.
     pub record: NonNull<u8>,
-    /// The page with the register by which the queue is armed, at offset 0x20.
+    /// The page with the register that arms the queue, at offset 0x20.
     pub page: NonNull<u8>,
     /// Number of the queue in the device.
     pub cqn: u32,
@@ -21,21 +20,21 @@ pub struct RawCompletionQueue {
 
 impl CompletionQueue {
     /// Hands the queue over to a program that looks at it, or polls it itself (`mlx5dv_init_obj`).
-    /// From now on nothing here changes it: a queue pair that is destroyed or reset leaves its CQEs
-    /// there, and a resize is refused.
+    /// From now on the driver leaves its CQEs unchanged: those of a queue pair that is destroyed or
+    /// reset stay in the queue, and a resize is refused.
     ///
-    /// A poll takes the queue back. It goes on at the consumer index in the doorbell record, which a
-    /// program that polls itself moves, and returns no completion of queue pairs that were destroyed,
-    /// or that [`QueuePair::purge`](crate::QueuePair::purge) or leaving RESET was for, meanwhile.
-    /// Requests that the program has polled are not done here: later ones of a send queue end them,
-    /// receives stay outstanding.
+    /// A poll takes the queue back. It continues at the consumer index in the doorbell record,
+    /// which a program that polls itself moves. It skips completions of queue pairs that were
+    /// meanwhile destroyed, purged ([`QueuePair::purge`](crate::QueuePair::purge)), or moved out of
+    /// RESET. Requests whose completions the program has polled are not retired here: later sends
+    /// of the same queue retire sends, and receives stay outstanding.
     ///
-    /// The pointers are valid until the queue is destroyed. What writes through them must follow the
-    /// device's rules for completion queues.
+    /// The pointers are valid until the queue is destroyed. Code that writes through them must
+    /// follow the device's rules for completion queues.
     ///
-    /// No poll is in progress, because a queue pair that is reset from now on starts without waiting
-    /// for its completions: a poll in progress would take them for those of new requests. A cursor
-    /// has to end its poll first:
+    /// No poll may be in progress: a queue pair that is reset after the hand-over starts without
+    /// waiting for its completions, and a poll in progress would take them for those of new
+    /// requests. So a cursor must end its poll first:
     ///
     /// ```compile_fail,E0596
     /// # fn f(mut cursor: mlx5::CompletionCursor) {
@@ -56,7 +55,8 @@ impl CompletionQueue {
         let Some(slot) = &inner.slot else {
             return Err(Error::invalid("init_obj", "the completion queue was destroyed".into()));
         };
-        // Other threads look for the last completion of a queue, and whether it was handed over.
+        // Other threads look for the last completion of a queue, and check whether it was handed
+        // over.
         let _buffer = inner.buffer();
         if !inner.attention.is_handed_over() {
             // Completions that a leaked iterator passed, which the program must not find. Later the

@@ -42,12 +42,12 @@ impl CompletionQueue {
         let log_size = wanted.trailing_zeros();
         let buffer = QueueBuffer::new(&context.buffers, stride << log_size, &inner.memory)?;
         let to = RingBuffer { start: buffer.as_non_null(), log_size, stride };
-        // The firmware computes what was not polled from the doorbell record.
+        // The firmware computes the unpolled CQEs from the doorbell record.
         self.ring.publish();
-        // The queue may have been full at its other size: the next poll that finds nothing looks.
+        // The queue may have been full at its other size: the next empty poll looks for an overrun.
         self.empty_at = self.ring.consumer().wrapping_sub(2 * MAX_ENTRIES);
         self.ring.look_after(1);
-        // SAFETY: the buffer is new and has the size given.
+        // SAFETY: the buffer is new and has the given size.
         unsafe { to.clear_from(self.ring.consumer()) };
         let driver = abi::ResizeCq {
             buf_addr: buffer.addr(),
@@ -55,15 +55,15 @@ impl CompletionQueue {
             ..abi::ResizeCq::default()
         };
         // From here on the device may write to the new buffer. No thread may look for the last
-        // completion of a queue before all completions are there.
+        // completion of a queue before all completions are in one buffer.
         let mut current = inner.buffer();
         let resized = context.run(VERB, |file| {
-            // SAFETY: the buffer is kept until the queue is destroyed or resized again, or longer.
+            // SAFETY: the buffer lives until the queue is destroyed or resized again, or longer.
             unsafe { command::resize(file, handle, wanted - 1, &driver) }
         });
         if let Err(error) = resized {
             // The resize CQE in the old buffer shows whether the device uses the new one.
-            // SAFETY: the buffer was cleared above; the lock keeps other threads from looking.
+            // SAFETY: the new buffer was cleared above; the lock keeps other threads from looking.
             if error.in_doubt() && unsafe { self.ring.moved_to(to) } {
                 *current = Some(buffer);
                 return Ok(());
@@ -73,7 +73,7 @@ impl CompletionQueue {
             }
             return Err(error);
         }
-        // SAFETY: the buffer was cleared above; the lock keeps other threads from looking.
+        // SAFETY: the new buffer was cleared above; the lock keeps other threads from looking.
         match unsafe { self.ring.move_to(to) } {
             Ok(()) => {
                 // The device no longer uses the old buffer, which is freed here.

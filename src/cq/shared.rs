@@ -26,7 +26,7 @@ pub struct SharedCompletionQueue(Lock<CompletionQueue>);
 impl fmt::Debug for SharedCompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut queue = f.debug_tuple("SharedCompletionQueue");
-        // Written while the lock is held, the text could need the queue itself.
+        // Formatted first: writing to `f` with the lock held could call code that needs the queue.
         match self.0.try_lock().map(|queue| format!("{queue:?}")) {
             Some(text) => queue.field(&format_args!("{text}")),
             None => queue.field(&format_args!("<locked>")),
@@ -56,7 +56,8 @@ impl SharedCompletionQueue {
         self.0.lock().poll(max, each)
     }
 
-    /// As [`SharedCompletionQueue::poll`], but `each` may fail. See [`CompletionQueue::try_poll`].
+    /// Like [`SharedCompletionQueue::poll`], but `each` may fail. See
+    /// [`CompletionQueue::try_poll`].
     #[inline]
     pub fn try_poll<E: From<PollError>>(
         &self,
@@ -88,7 +89,7 @@ impl SharedCompletionQueue {
         self.0.lock()
     }
 
-    /// Unwraps the queue, which is not shared any more.
+    /// Unwraps the queue, which is no longer shared.
     pub fn into_inner(self) -> CompletionQueue {
         self.0.into_inner()
     }

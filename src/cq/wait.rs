@@ -12,14 +12,15 @@ impl CompletionQueue {
         self.inner.attention.is_failed() || self.ring.has_next()
     }
 
-    /// Sleeps until there is something to poll, at most for `timeout`, and returns whether there
+    /// Sleeps until there is something to poll, for at most `timeout`, and returns whether there
     /// is. With `solicited_only`, only completions that failed or were sent with
     /// [`crate::SendFlags::SOLICITED`] end the sleep.
     ///
-    /// Before it sleeps, it arms the queue and checks once more, so that no completion is missed. It fails if it
-    /// would have to sleep and the queue has no [channel](super::CompletionQueueBuilder::channel).
-    /// Any number of threads may wait on one channel, each for its own queue: a thread that reads
-    /// the event of another queue wakes the thread that waits for it.
+    /// Before it sleeps, it arms the queue and checks once more, so that no completion is missed.
+    /// It fails if it would have to sleep and the queue has no
+    /// [channel](super::CompletionQueueBuilder::channel). Any number of threads may wait on one
+    /// channel, each for its own queue: a thread that reads the event of another queue wakes the
+    /// thread that waits for it.
     ///
     /// ```no_run
     /// # fn f(cq: &mut mlx5::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {

@@ -26,19 +26,19 @@ pub enum ErrorKind {
     NoDevx,
     /// The process lacks a permission.
     PermissionDenied,
-    /// Memory is short, or may not be pinned.
+    /// Not enough memory, or not enough that may be pinned.
     OutOfMemory,
     /// A limit of the device, or one set by the administrator, is reached.
     ResourceLimit,
     /// The object is still in use.
     Busy,
-    /// The queue pair is in another state on the device. The text names the state and what to do.
+    /// The queue pair is in another state on the device. The text names the state and the remedy.
     WrongState,
     /// There is no such device, port or entry.
     NotFound,
-    /// It exists already.
+    /// The object already exists.
     AlreadyExists,
-    /// The device or the kernel does not support this. The text names which, where that is known.
+    /// The device or the kernel does not support this. The text names which, if known.
     NotSupported,
     /// The firmware refused the command; see [`Error::firmware`].
     Firmware,
@@ -94,8 +94,8 @@ impl Error {
     }
 
     /// Whether the kernel may have carried out the operation although it failed. A refusal means
-    /// that nothing was done. A failure to return the answer (`EFAULT`), or firmware that does not
-    /// answer (`EIO`, `ETIMEDOUT`), leaves it open.
+    /// that nothing was done. If the answer could not be returned (`EFAULT`), or if the firmware
+    /// did not answer (`EIO`, `ETIMEDOUT`), the outcome is unknown.
     ///
     /// Memory that such a call named is kept until the context closes, and
     /// [`Context::leaked`](crate::Context::leaked) counts it; foreign memory counts as registered.
@@ -112,12 +112,12 @@ impl Error {
         Self { operation, kind, errno: None, firmware: None, cause: cause.into() }
     }
 
-    /// An argument is invalid.
+    /// Creates the error for an invalid argument.
     pub(crate) fn invalid(operation: &'static str, what: String) -> Self {
         Self::new(operation, ErrorKind::InvalidArgument, what)
     }
 
-    /// The object is still in use.
+    /// Creates the error for an object that is still in use.
     pub(crate) fn busy(operation: &'static str, what: &'static str) -> Self {
         Self::new(operation, ErrorKind::Busy, what)
     }
@@ -132,7 +132,7 @@ impl Error {
         Self::new(operation, ErrorKind::Forked, cause)
     }
 
-    /// The device or the kernel does not support this.
+    /// Creates the error for an operation that the device or the kernel does not support.
     pub(crate) fn not_supported(operation: &'static str, what: &'static str) -> Self {
         Self::new(operation, ErrorKind::NotSupported, what)
     }
@@ -148,12 +148,13 @@ impl Error {
         Self::new(operation, ErrorKind::KernelTooOld, cause)
     }
 
-    /// Turns the error into one whose cause is the state of the object.
+    /// Changes the cause to the state of the object.
     pub(crate) fn in_wrong_state(self, what: String) -> Self {
         Self { kind: ErrorKind::WrongState, cause: what.into(), ..self }
     }
 
-    /// If the kernel or the device lacks what the call needs, names what was asked for.
+    /// If the kernel or the device lacks support for the call, adds the requested feature to the
+    /// text.
     pub(crate) fn asked_for(self, what: &str) -> Self {
         match self.kind {
             ErrorKind::NotSupported => {
@@ -168,13 +169,14 @@ impl Error {
         Self { errno: Some(errno), ..self }
     }
 
-    /// The kernel refused with `errno`.
+    /// Creates the error for a call that the kernel refused with `errno`.
     pub(crate) fn kernel(operation: &'static str, errno: Errno) -> Self {
         let (kind, cause) = usual_cause(operation, errno);
         Self { errno: Some(errno), ..Self::new(operation, kind, cause) }
     }
 
-    /// A DEVX command failed with output `answer`, which has the status if the firmware refused.
+    /// Creates the error for a DEVX command that failed with output `answer`, which has the status
+    /// if the firmware refused.
     pub(crate) fn devx(operation: &'static str, errno: Errno, answer: &[u8]) -> Self {
         let head = CommandOutHead::from_short(answer);
         let status = CommandStatus(head.status());
@@ -229,7 +231,7 @@ const REFUSALS: &[Errno] = &[
 fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     let opening = operation == "open_device";
-    // On RoCE the kernel asks the network for the peer's address before it asks the firmware.
+    // On RoCE the kernel resolves the peer's address on the network before it calls the firmware.
     let resolving = matches!(operation, "modify_qp" | "create_ah");
     match errno {
         Errno::EACCES if opening => (
@@ -324,7 +326,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A range outside of remote memory, or text or bytes that name none.
+/// A range outside remote memory, or text or bytes that are no remote address.
 impl From<mlx5_wqe::RemoteError> for Error {
     fn from(error: mlx5_wqe::RemoteError) -> Self {
         Self::invalid("remote address", error.to_string())

@@ -1,4 +1,4 @@
-//! Errors of operations that take an object and give it back when they fail.
+//! Errors of operations that take an object and return it when they fail.
 
 use super::Error;
 use std::fmt;
@@ -16,7 +16,7 @@ macro_rules! returned {
                 Self(Box::new((Mutex::new(object), error)))
             }
 
-            /// Returns why it failed.
+            /// Returns the reason for the failure.
             pub fn error(&self) -> &Error {
                 &self.0.1
             }
@@ -26,12 +26,12 @@ macro_rules! returned {
                 self.into_parts().0
             }
 
-            /// Returns why it failed, and drops the object.
+            /// Returns the reason for the failure, and drops the object.
             pub fn into_error(self) -> Error {
                 self.into_parts().1
             }
 
-            /// Returns the object, and why it failed.
+            /// Returns the object, and the reason for the failure.
             pub fn into_parts(self) -> (T, Error) {
                 let (object, error) = *self.0;
                 (object.into_inner().unwrap_or_else(PoisonError::into_inner), error)
@@ -72,7 +72,7 @@ macro_rules! returned {
 }
 
 returned! {
-    /// An object could not be destroyed. It is in the error, and works as before.
+    /// An object could not be destroyed. The error contains the object, which works as before.
     ///
     /// Dropping the error drops the object, which tries once more to destroy it. The memory of an
     /// object that the kernel does not destroy is kept until the context closes: see
@@ -90,9 +90,9 @@ returned! {
     /// # }
     /// ```
     DestroyError;
-    /// A memory region could not be registered anew. It is in the error.
+    /// A memory region could not be reregistered. The error contains it.
     ReregisterError;
-    /// Memory that the caller handed over could not be registered. It is in the error.
+    /// Memory that the caller handed over could not be registered. The error contains it.
     RegisterError;
 }
 

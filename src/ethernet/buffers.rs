@@ -1,11 +1,11 @@
-//! Registered memory in equal buffers, and who has each of them.
+//! Registered memory in equal buffers, and the owner of each buffer.
 //!
-//! A [`Slot`] is the right to use a buffer. There is one for each buffer, and it is somewhere: on the
-//! list of free ones, with the device (as the identifier of a receive), with a packet or a frame, with a
-//! frame that is being sent, or on the stack of those that frames left behind when they were dropped.
+//! A [`Slot`] is the right to use a buffer. Each buffer has exactly one. It is on the list of free
+//! buffers, with the device (as the identifier of a receive), with a packet or a frame, with a
+//! frame that is being sent, or on the stack of buffers of dropped frames.
 //!
-//! Where packets share a receive ([`Striding`](super::Striding)), a buffer is a stride. A slot is then the
-//! right to the strides of a packet, of which it names the first one; the other strides have none.
+//! If packets share a receive ([`Striding`](super::Striding)), a buffer is a stride. A slot is then
+//! the right to all strides of a packet, and names the first one; the other strides have no slot.
 
 use crate::error::Error;
 use crate::memory::{MemoryRegion, ProtectionDomain};
@@ -20,24 +20,24 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The right to use a buffer: its address. Nobody else has it, and nobody makes another one.
+/// The exclusive right to use a buffer: its address. There is never a second slot for the buffer.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Slot(usize);
 
 impl Slot {
-    /// The identifier of a receive or a record that has the buffer from here on.
+    /// Turns the slot into the identifier of a receive or a record, which then owns the buffer.
     #[inline(always)]
     pub(super) fn into_address(self) -> usize {
         self.0
     }
 
-    /// The right that [`Slot::into_address`] gave up. Each address is taken back once.
+    /// Returns the slot that [`Slot::into_address`] consumed. Each address is turned back once.
     #[inline(always)]
     pub(super) const fn at(address: usize) -> Self {
         Self(address)
     }
 
-    /// Where the buffer is.
+    /// Address of the buffer.
     #[inline(always)]
     pub(super) const fn address(&self) -> usize {
         self.0
@@ -46,29 +46,29 @@ impl Slot {
 
 /// Takes buffers back.
 pub trait GiveBack {
-    /// Several packets may lie in what is taken back at once.
+    /// Whether a slot may stand for several packets.
     const SHARES: bool;
     /// Takes a buffer back.
     fn give_back(&self, slot: Slot);
-    /// Takes back the buffers of so many packets, of which this is the first one, and which
-    /// [follow each other](GiveBack::run).
+    /// Takes back the buffers of `count` packets, of which `slot` is the first, and which [can be
+    /// given back together](GiveBack::run).
     fn give_back_run(&self, slot: Slot, count: u32);
-    /// How many of the packets of a burst, from the first one on, can be taken back at once.
+    /// Number of leading packets of a burst that can be given back together.
     fn run(&self, packets: &[Cell<Sge>]) -> usize;
 }
 
 /// No buffer: the end of the stack.
 const NONE: u32 = u32::MAX;
 
-/// The buffers of a queue. Frames keep them.
+/// The buffers of a queue. Frames hold references to them.
 pub struct Buffers {
     start: NonNull<u8>,
     lkey: u32,
     /// Base-two logarithm of the bytes of a buffer.
     log_size: u32,
-    /// The top of the stack of buffers that came back, which any thread may push to.
+    /// Top of the stack of returned buffers. Any thread may push.
     returned: AtomicU32,
-    /// Behind each buffer of the stack, the next one.
+    /// For each buffer on the stack, the next one below it.
     below: Box<[AtomicU32]>,
     region: MemoryRegion,
 }
@@ -82,10 +82,11 @@ impl fmt::Debug for Buffers {
     }
 }
 
-// SAFETY: a buffer is used by whoever has its slot, of which there is one. What else there is, is atomic
-// or constant.
+// SAFETY: only the owner of a buffer's slot accesses its bytes, and each buffer has one slot. The
+// other fields are atomic or never change.
 unsafe impl Send for Buffers {}
-// SAFETY: as above.
+// SAFETY: a shared reference accesses a buffer's bytes only with its slot, of which there is one.
+// The other fields are atomic or never change.
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
@@ -110,7 +111,7 @@ impl Buffers {
         })
     }
 
-    /// The protection domain, to which frames may be sent.
+    /// The protection domain of the memory. Frames may be sent only on queues of the same domain.
     pub(super) fn pd(&self) -> &ProtectionDomain {
         self.region.pd()
     }
@@ -126,51 +127,56 @@ impl Buffers {
         self.lkey
     }
 
-    /// The address of the first buffer. The others follow.
+    /// Address of the first buffer. The others follow.
     #[inline(always)]
     pub(super) fn start(&self) -> usize {
         self.start.addr().get()
     }
 
-    /// The addresses of these buffers.
+    /// Addresses of the buffers with these numbers.
     pub(super) fn addresses(&self, numbers: Range<u32>) -> impl Iterator<Item = usize> {
         let (start, log_size) = (self.start(), self.log_size);
         numbers.map(move |number| start + ((number as usize) << log_size))
     }
 
-    /// The first byte of a buffer.
+    /// Pointer to the first byte of a buffer.
     #[inline(always)]
     fn bytes(&self, slot: &Slot) -> *mut u8 {
         self.start.as_ptr().with_addr(slot.0)
     }
 
-    /// The first bytes of a buffer.
+    /// The first `length` bytes of a buffer.
     ///
     /// # Safety
-    /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
+    /// The slot is of one of these buffers, is not with the device, and is the right to `length`
+    /// bytes.
     #[inline(always)]
     pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: usize) -> &'s [u8] {
-        // SAFETY: the bytes are in the region, which was zeroed at first. Who has the slot has the
-        // buffer: the device writes to it only while a receive has the slot (to strides, until their
-        // completion), and no other queue can name it, because its protection domain is the queues' own.
+        // SAFETY: the bytes are in the region, which was zeroed at allocation. The caller promises
+        // that the slot is not with the device, which writes to the buffer only while a receive has
+        // the slot (to strides, until their completion). No other queue can write to it: the
+        // protection domain has only queues of this module.
         unsafe { std::slice::from_raw_parts(self.bytes(slot), length) }
     }
 
-    /// The same, to change them.
+    /// The first `length` bytes of a buffer, mutably.
     ///
     /// # Safety
-    /// As for [`Buffers::slice`].
+    /// The slot is of one of these buffers, is not with the device, and is the right to `length`
+    /// bytes.
     #[inline(always)]
     pub(super) unsafe fn slice_mut<'s>(
         &'s self,
         slot: &'s mut Slot,
         length: usize,
     ) -> &'s mut [u8] {
-        // SAFETY: as above; the slot is borrowed exclusively.
+        // SAFETY: as the caller promises, the slot is not with the device, so that nothing writes
+        // to the `length` bytes, which are in the region. `slot` is borrowed exclusively, and is
+        // the only slot.
         unsafe { std::slice::from_raw_parts_mut(self.bytes(slot), length) }
     }
 
-    /// The first bytes of the buffer at an address, as a request names them.
+    /// Scatter/gather entry of the buffer at `address`.
     #[inline(always)]
     pub(super) fn sge(&self, address: usize, length: u32) -> Sge {
         Sge { addr: address as u64, length, lkey: self.lkey }
@@ -184,8 +190,9 @@ impl Buffers {
         let mut top = self.returned.load(Relaxed);
         loop {
             below.store(top, Relaxed);
-            // The release orders what was done with the buffer before its next use. Nobody pops single
-            // buffers, so a top that was seen again is the same stack.
+            // Release: the next user of the buffer sees what was done with it. The owner takes the
+            // whole stack and never a single buffer, so a top that did not change means an
+            // unchanged stack (no ABA).
             match self.returned.compare_exchange_weak(top, number, Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -193,7 +200,7 @@ impl Buffers {
         }
     }
 
-    /// Passes all buffers that came back to `each`.
+    /// Passes all returned buffers to `each`.
     #[inline]
     pub(super) fn take_returned(&self, mut each: impl FnMut(Slot)) {
         if self.returned.load(Relaxed) == NONE {
@@ -208,7 +215,7 @@ impl Buffers {
     }
 }
 
-/// Free buffers, of which the queue's owner disposes. There is room for all.
+/// Free buffers, which only the queue's owner takes. The list has room for all.
 pub(super) struct FreeList {
     addresses: Box<[Cell<usize>]>,
     count: Cell<usize>,
@@ -221,13 +228,13 @@ impl fmt::Debug for FreeList {
 }
 
 impl FreeList {
-    /// A list of the buffers at these addresses.
+    /// Returns a list of the buffers at these addresses.
     pub(super) fn of(addresses: impl Iterator<Item = usize>) -> Self {
         let addresses: Box<[_]> = addresses.map(Cell::new).collect();
         Self { count: Cell::new(addresses.len()), addresses }
     }
 
-    /// How many there are.
+    /// Number of free buffers.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.count.get()

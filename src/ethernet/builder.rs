@@ -1,4 +1,4 @@
-//! Making queues of packets.
+//! Builds queues of packets.
 
 use super::buffers::{Buffers, FreeList};
 use super::headers::most_inline;
@@ -21,7 +21,7 @@ use mlx5_wqe::transport::RawPacket;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Places of a striding queue beyond those of posted receives.
+/// Entries of a striding queue's receive ring beyond those of posted receives.
 const FREE_PLACES: u32 = 14;
 
 /// The options of a new [`EthernetQueue`]. See [`Context::create_ethernet_queue`].
@@ -74,30 +74,32 @@ impl Context {
     }
 }
 
-/// For so many frames that can be on their way, the queue is laid out for one request of [`PACKETS`] packets: with
-/// room for inline headers, nine blocks. So there are more blocks than frames. No request has more blocks than it sends
-/// frames, so that a batch is filled to the last frame whatever it is made of, also of frames with tags, each of which
-/// has a request.
+/// Frames in flight for each request. The send ring has blocks for one request of [`PACKETS`]
+/// packets, nine blocks with inline headers, for this number of frames. So there are more blocks
+/// than frames. No request has more blocks than frames, so that a batch can use all frames whatever
+/// its requests are, also if each frame has a tag and therefore a request of its own.
 const FRAMES_A_REQUEST: u32 = 8;
-/// The most buffers of a queue, and bytes of one.
+/// Maximum number of buffers of a queue.
 const MOST_BUFFERS: u32 = 1 << 20;
-/// The most frames that are sent at a time: the blocks of a send queue are counted by 16 bits.
+/// Maximum number of frames in flight: the blocks of a send queue are counted by 16 bits.
 const MOST_SENDS: u32 = 1 << 15;
-/// The most packets of a burst.
+/// Maximum number of packets of a burst.
 const LARGEST_BURST: u32 = 1 << 16;
 const LARGEST_BUFFER: u32 = 1 << 16;
-/// The smallest buffer: a packet of the shortest length on a wire fits.
+/// The smallest buffer. A packet of the shortest length on the wire fits.
 const SMALLEST_BUFFER: u32 = 64;
 
 impl<'a> EthernetQueueBuilder<'a> {
-    /// Lets several packets share a receive ([`Striding`]): each takes as many of its `strides` strides of
-    /// `stride` bytes as it needs. Both are powers of two, within
-    /// [`EthernetCaps::striding`](field@crate::EthernetCaps::striding), or `build` fails. Every device takes 512 strides of
-    /// 64 bytes; older ones take no fewer strides, and no receive of less than 16 KiB
+    /// Lets several packets share a receive ([`Striding`]): each takes as many of its `strides`
+    /// strides of `stride` bytes as it needs. Both are powers of two, within
+    /// [`EthernetCaps::striding`](field@crate::EthernetCaps::striding), or `build` fails. Every
+    /// device accepts 512 strides of 64 bytes. Older devices accept no fewer strides, and no
+    /// receive of less than 16 KiB
     /// ([`StridingCaps::fewest_strides`](crate::StridingCaps::fewest_strides)).
     ///
-    /// [`receives`](EthernetQueueBuilder::receives) and [`frames`](EthernetQueueBuilder::frames) count
-    /// strides and buffers for frames then, and a packet may be as long as a receive.
+    /// [`receives`](EthernetQueueBuilder::receives) then counts strides, and
+    /// [`frames`](EthernetQueueBuilder::frames) counts buffers for frames. A packet may be as long
+    /// as a receive.
     ///
     /// ```no_run
     /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
@@ -139,8 +141,8 @@ impl<'a> EthernetQueueBuilder<'a> {
 }
 
 impl EthernetQueueBuilder<'_, Striding> {
-    /// Number of receives besides those that wait for packets. One of which a single packet is kept, or is
-    /// being sent, receives nothing: another one takes its place. Default: as many as wait.
+    /// Number of receives besides those that wait for packets. A receive with even one packet that
+    /// is kept or being sent is not posted: a spare one takes its place. Default: as many as wait.
     pub fn spares(mut self, receives: u32) -> Self {
         self.shape.spares = Some(receives);
         self
@@ -148,52 +150,57 @@ impl EthernetQueueBuilder<'_, Striding> {
 }
 
 impl<'a, M> EthernetQueueBuilder<'a, M> {
-    /// Number of buffers that wait for packets, as long as there are enough. Default: 512. 0 counts as 1. There
-    /// are some more, so that many can be posted with one doorbell. Of a [striding](Striding) queue, strides:
-    /// rounded up to whole receives, two at least.
+    /// Number of buffers that wait for packets, as long as there are enough. Default: 512. 0 counts
+    /// as 1. The queue has some more, so that it can post many with one doorbell. For a
+    /// [striding](Striding) queue, the number of strides, rounded up to whole receives, at least
+    /// two.
     pub fn receives(mut self, buffers: u32) -> Self {
         self.receives = buffers;
         self
     }
 
-    /// Number of buffers besides: for packets that the program keeps, and frames that it sends. Default: 512.
+    /// Number of additional buffers, for packets that the program keeps and frames that it sends.
+    /// Default: 512.
     pub fn frames(mut self, buffers: u32) -> Self {
         self.frames = buffers;
         self
     }
 
-    /// Number of frames that can be on their way at a time. Default: 512. 0 counts as 1. Rounded up to a power
-    /// of two; `build` refuses more than 32768. It refuses more than 16384 where
-    /// [a request sends several](EthernetQueueBuilder::multi_packet) or the device needs headers in the request
-    /// ([`EthernetCaps::inline_mode`](crate::EthernetCaps::inline_mode)), and more than 8192 if it needs those of IP.
+    /// Number of frames that can be in flight. Default: 512. 0 counts as 1. Rounded up to a power
+    /// of two; `build` refuses more than 32768. It refuses more than 16384 where [a request sends
+    /// several](EthernetQueueBuilder::multi_packet) or the device needs headers in the request
+    /// ([`EthernetCaps::inline_mode`](crate::EthernetCaps::inline_mode)), and more than 8192 if it
+    /// needs those of IP.
     pub fn sends(mut self, frames: u32) -> Self {
         self.sends = frames;
         self
     }
 
-    /// Most packets of a call of [`EthernetQueue::receive`]. Default: 64. 0 counts as 1; `build` refuses
-    /// more than 65536.
+    /// Maximum number of packets of a call of [`EthernetQueue::receive`]. Default: 64. 0 counts as
+    /// 1; `build` refuses more than 65536.
     pub fn burst(mut self, packets: u32) -> Self {
         self.burst = packets;
         self
     }
 
-    /// Bytes of a buffer. Default: 2048. Rounded up to a power of two, 64 at least; `build` refuses more
-    /// than 65536. A packet that is longer is dropped: a port of MTU 9000 needs 16384. Of a queue whose packets
-    /// share receives it is the size of frames alone.
+    /// Size of a buffer in bytes. Default: 2048. Rounded up to a power of two, at least 64; `build`
+    /// refuses more than 65536. A longer packet is dropped: a port of MTU 9000 needs 16384. If
+    /// packets share receives, this is only the size of frames.
     pub fn buffer_size(mut self, bytes: u32) -> Self {
         self.buffer_size = bytes;
         self
     }
 
-    /// Lets the device compute the checksums of IPv4, TCP and UDP in every frame that is sent. Default: true.
+    /// Lets the device compute the checksums of IPv4, TCP and UDP in every frame that is sent.
+    /// Default: true.
     pub fn checksums(mut self, compute: bool) -> Self {
         self.checksums = compute;
         self
     }
 
-    /// Sends several frames by one request, where the device can
-    /// ([`EthernetCaps::multi_packet_send`](crate::EthernetCaps::multi_packet_send)). Default: true.
+    /// Sends several frames with one request, if the device can
+    /// ([`EthernetCaps::multi_packet_send`](crate::EthernetCaps::multi_packet_send)). Default:
+    /// true.
     pub fn multi_packet(mut self, several: bool) -> Self {
         self.multi_packet = several;
         self
@@ -211,22 +218,23 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         self
     }
 
-    /// Lets each of both queues send the frames of the other: they get one protection domain. Both belong
-    /// to the same context, or `build` fails.
+    /// Lets this queue and `other` send each other's frames: they get one protection domain. Both
+    /// must belong to the same context, or `build` fails.
     pub fn beside<O: Mode>(mut self, other: &EthernetQueue<O>) -> Self {
         self.pd = Some(other.store.buffers.pd().clone());
         self
     }
 
-    /// Reports arriving packets as events on a channel, so that [`EthernetQueue::wait`] sleeps. Default: none.
+    /// Reports arriving packets as events on a channel, so that [`EthernetQueue::wait`] can sleep.
+    /// Default: none.
     pub fn channel(mut self, channel: &'a CompletionChannel) -> Self {
         self.channel = Some(channel);
         self
     }
 
-    /// Lets the device compress the completions of packets that are alike: less is written over the bus, but
-    /// each packet takes more work, and those of a run have no timestamps. Default: none. See
-    /// [`CompletionQueueBuilder::compression`](crate::CompletionQueueBuilder::compression).
+    /// Lets the device compress the completions of similar packets: it writes less over the bus,
+    /// but each packet takes more work, and the packets of a run have no timestamps. Default: none.
+    /// See [`CompletionQueueBuilder::compression`](crate::CompletionQueueBuilder::compression).
     pub fn compression(mut self, format: MiniFormat) -> Self {
         self.compression = Some(format);
         self
@@ -240,8 +248,8 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
     }
 
     /// Page size of the buffers. Default: [`HugePages::None`]. See
-    /// [`MemoryBuilder::huge_pages`](crate::MemoryBuilder::huge_pages): in a forked child, an access
-    /// to the bytes of a [`Frame`](super::Frame) in huge pages ends the child by SIGSEGV.
+    /// [`MemoryBuilder::huge_pages`](crate::MemoryBuilder::huge_pages). In a forked child, an
+    /// access to the bytes of a [`Frame`](super::Frame) in huge pages ends the child by SIGSEGV.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
@@ -274,12 +282,13 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         Ok(())
     }
 
-    /// The queue of received packets' completions.
+    /// Creates the completion queue of received packets.
     fn recv_cq(&self, receives: u32) -> Result<CompletionQueue, Error> {
         let recv_cq = match self.compression {
             None => self.context.create_cq(receives),
             Some(format) => {
-                // A run has its places until all of it was received, but receives are posted again before.
+                // A compressed run frees its CQEs only when all of it was polled, but receives are
+                // posted before.
                 let run = self.context.query_device().completions.max_compressed;
                 self.context.create_cq(receives.saturating_add(run)).compression(format)
             }
@@ -290,7 +299,8 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         }
     }
 
-    /// A domain of its own: no other queue can write to buffers that a program looks at.
+    /// Returns the protection domain. By default it is the queue's own, so that no other queue can
+    /// write to buffers that a program reads.
     fn domain(&self) -> Result<ProtectionDomain, Error> {
         match &self.pd {
             Some(pd) => Ok(pd.clone()),
@@ -298,12 +308,13 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         }
     }
 
-    /// The bytes of a buffer.
+    /// Bytes of a buffer.
     fn size(&self) -> u32 {
         self.buffer_size.max(SMALLEST_BUFFER).next_power_of_two()
     }
 
-    /// Makes a queue of these parts, which posts nothing yet. Its queue pair posts so many receives.
+    /// Makes a queue of these parts, which posts nothing yet. The queue pair has room for
+    /// `receives` receives.
     fn assemble(
         self,
         (buffers, mode): (Buffers, M),
@@ -321,7 +332,7 @@ impl<'a, M> EthernetQueueBuilder<'a, M> {
         let inline = caps.inline_mode;
         let enhanced = caps.multi_packet_send.contains(MultiPacketSend::ENHANCED);
         let multi_packet = self.multi_packet && enhanced && inline == InlineMode::None;
-        // Blocks for each frame: a ring has a power of two.
+        // Blocks for each frame: a ring has a power of two of them.
         let (most, why) = match inline {
             InlineMode::None if multi_packet => {
                 (MOST_SENDS / 2, ", unless each has a request of its own (`multi_packet(false)`)")
@@ -395,7 +406,7 @@ impl EthernetQueueBuilder<'_, Striding> {
         let layout = self.shape.layout(self.receives, self.frames, self.size())?;
         let pd = self.domain()?;
         let recv_cq = self.recv_cq(layout.posted.saturating_mul(strides))?;
-        // With places that stay free, posting looks seldom which ones have become free.
+        // With entries that stay free, posting seldom has to look for ones that have become free.
         let most = self.context.inner.limits.max_recv_wr;
         let places = layout.posted.saturating_add(FREE_PLACES).min(most).max(layout.posted);
         let work_queue = pd.create_wq(&recv_cq).max_wr(places).striding(stride, strides);

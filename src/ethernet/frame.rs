@@ -1,4 +1,4 @@
-//! Frames: buffers that a program has.
+//! Frames: buffers that the program owns.
 
 use super::buffers::{Buffers, Slot};
 use mlx5_wqe::VlanTag;
@@ -7,22 +7,22 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A frame in a buffer of an [`EthernetQueue`](super::EthernetQueue): a received packet that the program
-/// keeps ([`Packet::keep`](super::Packet::keep)), or one to be sent
-/// ([`EthernetQueue::frame`](super::EthernetQueue::frame)). Any thread may have it.
+/// A frame in a buffer of an [`EthernetQueue`](super::EthernetQueue): a received packet that the
+/// program keeps ([`Packet::keep`](super::Packet::keep)), or one to be sent
+/// ([`EthernetQueue::frame`](super::EthernetQueue::frame)). It can move to any thread.
 ///
-/// When it is dropped, or was sent, its buffer is the queue's again. The memory stays registered until
-/// the last frame is gone, also when the queue is dropped before.
+/// When the frame is dropped or was sent, its buffer returns to the queue. The memory stays
+/// registered until the last frame is gone, also if the queue is dropped earlier.
 ///
-/// In a forked child the bytes are zeros, and nothing can be sent. With
-/// [huge pages](super::EthernetQueueBuilder::huge_pages) the child has no such memory: an access to the
-/// bytes, also by [`Frame::fill`], ends it by SIGSEGV (`SEGV_MAPERR`). Length, capacity and dropping do
-/// no harm.
+/// In a forked child the bytes are zeros, and nothing can be sent. With [huge
+/// pages](super::EthernetQueueBuilder::huge_pages) the child has no such memory: an access to the
+/// bytes, also by [`Frame::fill`], ends the child by SIGSEGV (`SEGV_MAPERR`). Reading the length or
+/// the capacity, and dropping the frame, are harmless.
 pub struct Frame {
     buffers: Arc<Buffers>,
     slot: ManuallyDrop<Slot>,
     length: u32,
-    /// Bytes that the slot is the right to.
+    /// Number of bytes that the slot is the right to.
     capacity: u32,
     tag: Option<VlanTag>,
 }
@@ -58,13 +58,13 @@ impl Frame {
         self.tag
     }
 
-    /// Bytes that fit.
+    /// Maximum length of the frame.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Makes the frame longer or shorter. Bytes that are added are what an earlier packet left in the
-    /// buffer, or zero.
+    /// Makes the frame longer or shorter. Added bytes are zero, or what an earlier packet left in
+    /// the buffer.
     ///
     /// # Panics
     /// If `length` is more than [`Frame::capacity`].
@@ -77,14 +77,14 @@ impl Frame {
     /// Replaces the bytes of the frame.
     ///
     /// # Panics
-    /// If they are more than [`Frame::capacity`].
+    /// If there are more than [`Frame::capacity`].
     #[track_caller]
     pub fn fill(&mut self, bytes: &[u8]) {
         self.resize(bytes.len());
         self.copy_from_slice(bytes);
     }
 
-    /// Lets the device insert a VLAN tag when the frame is sent, or not.
+    /// Sets the VLAN tag that the device inserts when the frame is sent, or removes it.
     pub fn set_vlan(&mut self, tag: Option<VlanTag>) {
         self.tag = tag;
     }
@@ -95,7 +95,8 @@ impl Deref for Frame {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame has the slot, which is of these buffers; `length` is at most `capacity`.
+        // SAFETY: the frame owns the slot, which is of these buffers; `length` is at most
+        // `capacity`.
         unsafe { self.buffers.slice(&self.slot, self.length as usize) }
     }
 }
@@ -103,7 +104,8 @@ impl Deref for Frame {
 impl DerefMut for Frame {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: the frame owns the slot, which is of these buffers; `length` is at most
+        // `capacity`.
         unsafe { self.buffers.slice_mut(&mut self.slot, self.length as usize) }
     }
 }

@@ -1,11 +1,11 @@
-//! The headers of a frame that its request must contain, where the device demands some.
+//! The headers of a frame that its request must contain, for devices that require some.
 
 use mlx5_prm::ethernet::{InlineMode, L2_INLINE};
 use mlx5_wqe::VlanTag;
 
-/// Bytes of the two addresses.
+/// Length of the two addresses.
 const ADDRESSES: usize = 12;
-/// Bytes of an Ethertype, and of a VLAN tag.
+/// Length of an Ethertype, and of a VLAN tag.
 const KIND: usize = 2;
 const TAG: usize = 4;
 /// Ethertypes.
@@ -13,9 +13,9 @@ const C_TAG: u16 = 0x8100;
 const S_TAG: u16 = 0x88a8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// The most bytes of IPv4's header, and of TCP's.
+/// Maximum length of IPv4's header, and of TCP's.
 const WITH_OPTIONS: usize = 60;
-/// Bytes of IPv6's header, and the unit in which headers behind it are counted.
+/// Length of IPv6's header, and the unit of the lengths of its extension headers.
 const IPV6_HEADER: usize = 40;
 const IPV6_UNIT: usize = 8;
 
@@ -32,12 +32,12 @@ const UDP_HEADER: usize = 8;
 /// The bits of IPv4's fragment offset: only the first fragment has the header of TCP or UDP.
 const OFFSET: u16 = 0x1fff;
 
-/// The most bytes that go into a request in mode L2: with two tags, and one that is inserted.
+/// Maximum length of the inline headers in mode L2: two tags, and one that is inserted.
 pub(super) const MOST_L2: usize = ADDRESSES + 3 * TAG + KIND;
-/// The most bytes that go into a request: with the headers of IPv4 and TCP behind these.
+/// Maximum length of the inline headers: with those of IPv4 and TCP.
 pub(super) const MOST_INLINE: usize = MOST_L2 + 2 * WITH_OPTIONS;
 
-/// The most bytes that go into a request in this mode.
+/// Maximum length of the inline headers in this mode.
 pub(super) const fn most_inline(mode: InlineMode) -> usize {
     match mode {
         InlineMode::None => 0,
@@ -46,8 +46,8 @@ pub(super) const fn most_inline(mode: InlineMode) -> usize {
     }
 }
 
-/// Puts the first bytes of a frame in `to`, with the tag behind the addresses: the headers that the device
-/// demands. Returns them, and how many bytes of the frame they are.
+/// Copies the first bytes of a frame to `to`, with the tag after the addresses: the headers that
+/// the device requires. Returns them, and how many bytes of the frame they are.
 pub(super) fn inline_header<'a>(
     frame: &[u8],
     tag: Option<VlanTag>,
@@ -72,13 +72,14 @@ pub(super) fn inline_header<'a>(
     (&to[..taken + TAG], taken)
 }
 
-/// How many bytes of a frame go into its request. Of headers that are longer than `most` bytes together, the
-/// device says what it thinks of them.
+/// Number of bytes of the frame that go into its request. If the headers are longer than `most`
+/// bytes together, they are cut, and the device decides.
 fn bytes_of(frame: &[u8], mode: InlineMode, least: usize, most: usize) -> usize {
     end_of_headers(frame, mode).max(least).min(most).min(frame.len())
 }
 
-/// Where the last header ends that the mode names and the frame has. What is cut is not there.
+/// End of the last header that the mode names and the frame has. A header that is cut off counts as
+/// absent.
 fn end_of_headers(frame: &[u8], mode: InlineMode) -> usize {
     let mut kind_at = ADDRESSES;
     while let Some(C_TAG | S_TAG) = number(frame, kind_at) {
@@ -104,7 +105,7 @@ fn end_of_headers(frame: &[u8], mode: InlineMode) -> usize {
     transport.unwrap_or(network)
 }
 
-/// Where what is above a header of IPv4 begins, and what it is, unless it is a later fragment.
+/// End of an IPv4 header, and the protocol that follows, unless the packet is a later fragment.
 fn above_ipv4(frame: &[u8], at: usize) -> Option<(usize, Option<u8>)> {
     let end = at + usize::from(byte(frame, at)? & 0xf) * 4;
     let is_first = number(frame, at + 6)? & OFFSET == 0;
@@ -112,7 +113,7 @@ fn above_ipv4(frame: &[u8], at: usize) -> Option<(usize, Option<u8>)> {
     Some((end, is_first.then_some(protocol)))
 }
 
-/// The same of IPv6, behind the headers that follow its own.
+/// The same for IPv6: end of the extension headers, and the protocol that follows them.
 fn above_ipv6(frame: &[u8], at: usize) -> Option<(usize, Option<u8>)> {
     let (mut end, mut next) = (at + IPV6_HEADER, byte(frame, at + 6)?);
     loop {
@@ -138,7 +139,7 @@ fn byte(frame: &[u8], at: usize) -> Option<u8> {
     frame.get(at).copied()
 }
 
-/// A number of two bytes.
+/// Returns a number of two bytes.
 fn number(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
@@ -148,7 +149,8 @@ mod tests {
     use super::*;
     use InlineMode::{Ip, L2, TcpUdp};
 
-    /// A frame of these headers behind that of Ethernet, and more bytes than the device demands.
+    /// A frame with these headers after that of Ethernet, and with more bytes than the device
+    /// requires.
     fn frame(kind: u16, headers: &[&[u8]]) -> Vec<u8> {
         let link = [&[1; ADDRESSES][..], &kind.to_be_bytes()].concat();
         [&link[..], &headers.concat(), &[0xff; 100]].concat()
@@ -166,7 +168,7 @@ mod tests {
         header
     }
 
-    /// The header of a fragment from so many units on.
+    /// Header of a fragment that starts at this offset, in units of eight bytes.
     fn fragment(next: u8, offset: u16) -> [u8; IPV6_UNIT] {
         let [high, low] = (offset << 3 | 1).to_be_bytes();
         [next, 0, high, low, 0, 0, 0, 0]
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Each of the 13 bits of the offset makes a later one, and none of the flags beside them.
+    /// Each of the 13 bits of the offset makes a later fragment, and none of the flags beside them.
     #[test]
     fn a_later_fragment_has_no_header_of_transport_wherever_it_lies() {
         use protocol::{FRAGMENT, TCP, UDP};

@@ -1,9 +1,9 @@
-//! Packets in bursts: a raw packet queue pair with its completion queues and its buffers.
+//! Sends and receives Ethernet packets in bursts, over a raw packet queue pair.
 //!
-//! [`EthernetQueue`] stands on what a program could use by itself: a
-//! [queue pair](crate::QueuePair) of transport [`RawPacket`], two completion queues, a memory region and
-//! [flow rules](crate::flow). It has the buffers that packets arrive in and gives each one to who uses it:
-//! no packet is copied, and none costs an allocation.
+//! [`EthernetQueue`] combines parts that a program could also use directly: a [queue
+//! pair](crate::QueuePair) of transport [`RawPacket`], two completion queues, a memory region and
+//! [flow rules](crate::flow). It owns the buffers that packets arrive in and hands each one to the
+//! program: no packet is copied, and none costs an allocation.
 
 mod buffers;
 mod builder;
@@ -40,16 +40,17 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use store::Store;
 
-/// The verb that errors of creating a queue name.
+/// Name of the verb in errors of creating a queue.
 const VERB: &str = "create_ethernet_queue";
 
-/// How long a queue sleeps that lacks buffers: who gives one back wakes nobody.
+/// Time between two looks for returned buffers while the queue lacks some. Returning a buffer wakes
+/// no thread.
 const STARVED_NAP: Duration = Duration::from_millis(1);
 
-/// A queue of Ethernet packets that a program receives and sends, on a port.
+/// A queue that receives and sends Ethernet packets on a port.
 ///
-/// It receives what its [rules](EthernetQueue::attach) name. All other packets stay the network
-/// interface's. It needs CAP_NET_RAW.
+/// It receives the packets that its [rules](EthernetQueue::attach) match. All other packets go to
+/// the network interface. It needs CAP_NET_RAW.
 ///
 /// ```no_run
 /// use mlx5::flow::{Ethernet, Rule};
@@ -73,20 +74,21 @@ const STARVED_NAP: Duration = Duration::from_millis(1);
 /// ```
 ///
 /// # Buffers
-/// A received packet lies in one of the queue's buffers. When the program drops it, the buffer receives
-/// again; when it [keeps](Packet::keep) it, the buffer comes back with the frame. As long as all buffers
-/// are kept, the device drops what arrives, and counts it (`out_of_buffer` of
-/// [`Device::hw_counter`](crate::Device::hw_counter)); nothing waits. The next call of `receive` after a
-/// frame was dropped goes on.
+/// A received packet lies in one of the queue's buffers. When the program drops the packet, the
+/// queue posts the buffer again. When it [keeps](Packet::keep) the packet, the buffer returns with
+/// the frame. While all buffers are kept, the device drops packets that arrive, and counts them
+/// (`out_of_buffer` of [`Device::hw_counter`](crate::Device::hw_counter)). Nothing blocks: once a
+/// frame was dropped, the next call of `receive` posts its buffer.
 ///
 /// # Errors
-/// A packet that is longer than a buffer is dropped and [counted](Counts::bad); the device drops one that is
-/// longer than a receive of several packets, and counts it itself. A frame that the device refuses stops the send
-/// queue; [`EthernetQueue::restart`] starts it again.
+/// A packet that is longer than a buffer is dropped and [counted](Counts::bad). If packets share
+/// receives, the device drops a packet that is longer than a receive, and counts it itself. A frame
+/// that the device refuses stops the send queue; [`EthernetQueue::restart`] starts it again.
 ///
 /// # Modes
-/// Each packet has a receive of its own, or several share one ([`EthernetQueueBuilder::striding`]): the
-/// type says which. Everything else is the same.
+/// Each packet has a receive of its own, or several packets share one
+/// ([`EthernetQueueBuilder::striding`]). The type parameter selects the mode. Everything else is
+/// the same.
 pub struct EthernetQueue<M: Mode = Single> {
     // Dropped first.
     qp: QueuePair<RawPacket>,
@@ -101,8 +103,8 @@ pub struct EthernetQueue<M: Mode = Single> {
 }
 
 impl<M: Mode> Drop for EthernetQueue<M> {
-    /// A flow rule that is still there keeps the queue pair alive: in RESET it sends nothing more, so that
-    /// the frames of other queues can go home.
+    /// A remaining flow rule keeps the queue pair alive. In RESET the queue pair sends nothing
+    /// more, so that frames of other queues can be given back.
     fn drop(&mut self) {
         if self.in_flight.len() > 0 && self.qp.reset().is_err() {
             self.in_flight.keep();
@@ -126,15 +128,16 @@ impl<M: Mode> fmt::Debug for EthernetQueue<M> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EthernetError {
-    /// Its completions cannot be polled.
+    /// The completion queue cannot be polled.
     Poll(PollError),
     /// Nothing can be posted. If the program moved the queue pair to the error state,
-    /// [`EthernetQueue::restart`] starts it again. One that the device moved there is not refused: it
-    /// flushes what is posted, frames count as [failed](Counts::failed) and receives as
+    /// [`EthernetQueue::restart`] starts it again. If the device moved it there, posting succeeds:
+    /// the device flushes the requests, and frames count as [failed](Counts::failed), receives as
     /// [bad](Counts::bad).
     Post(PostError),
-    /// A receive of a [striding](Striding) queue failed with an error after which the device receives nothing more.
-    /// The queue posts no receives, and only sends. The program has to make another one.
+    /// A receive of a [striding](Striding) queue failed with an error after which the device
+    /// receives nothing more. The queue posts no receives, and only sends. The program has to
+    /// create another one.
     Stopped,
 }
 
@@ -160,22 +163,23 @@ impl std::error::Error for EthernetError {
     }
 }
 
-/// What became of packets and frames of an [`EthernetQueue`], since it was made.
+/// Counters of an [`EthernetQueue`] since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Counts {
     /// Packets that were received.
     pub received: u64,
-    /// Receives that had an error, most often a packet that is longer than a buffer, and packets of which
-    /// the device tells what cannot be.
+    /// Receives that failed, most often because the packet is longer than a buffer, and packets
+    /// whose completion has impossible values.
     pub bad: u64,
     /// Frames that were sent.
     pub sent: u64,
-    /// Frames that the device refused or flushed, with those before them in the batch that it told nothing
-    /// of.
+    /// Frames that the device refused or flushed, and frames before them in the batch whose
+    /// completion it did not report.
     pub failed: u64,
-    /// Frames that were dropped here: too short, a stranger's, or without room in the send queue.
+    /// Frames that the driver dropped: too short, of a queue with another protection domain, or
+    /// without room in the send queue.
     pub not_sent: u64,
-    /// How often fewer receives were posted than usual, because buffers were kept.
+    /// Number of times that fewer receives were posted than usual, because buffers were kept.
     pub starved: u64,
 }
 
@@ -189,7 +193,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// A counter of one owner.
+/// A counter that one thread updates.
 #[derive(Default)]
 struct Count(Cell<u64>);
 
@@ -211,10 +215,10 @@ struct Counters {
     starved: Count,
 }
 
-/// Receives that are worth a doorbell.
+/// Number of receives that are worth a doorbell.
 const POSTED_AT_ONCE: u32 = 32;
 
-/// A burst, which ends also if whoever looks at its packets panics.
+/// A burst. Dropping it ends the burst, also if the program's closure panics.
 struct Burst<'q, M: Mode>(&'q mut EthernetQueue<M>);
 
 impl<M: Mode> Drop for Burst<'_, M> {
@@ -226,18 +230,18 @@ impl<M: Mode> Drop for Burst<'_, M> {
 
 impl<M: Mode> EthernetQueue<M> {
     /// Passes the packets that have arrived to `each`, at most a
-    /// [burst](EthernetQueueBuilder::burst) of them, and returns what it returned. Packets that it leaves
-    /// are those of the next call.
+    /// [burst](EthernetQueueBuilder::burst) of them, and returns the closure's result. The next
+    /// call gets the packets that `each` leaves.
     ///
-    /// Afterwards it sends the packets that are to be [sent](Packet::send), and posts buffers again.
-    /// If `each` panics, that is left to the next call.
+    /// Afterwards it sends the packets that are to be [sent](Packet::send), and posts buffers
+    /// again. If `each` panics, the next call does that.
     #[inline]
     pub fn receive<R>(
         &mut self,
         each: impl FnOnce(Packets<'_, M>) -> R,
     ) -> Result<R, EthernetError> {
         if !self.store.outgoing.is_empty() {
-            // Of a burst that panicked.
+            // Packets of a burst that panicked.
             self.send_outgoing()?;
         }
         self.recv_cq.ready().map_err(EthernetError::Poll)?;
@@ -246,7 +250,7 @@ impl<M: Mode> EthernetQueue<M> {
         let returned = each(Packets::new(M::cursor(recv_cq, store, *most), store));
         drop(burst);
         if !self.store.outgoing.is_empty() {
-            // An error of sending does not keep the queue from receiving.
+            // The queue continues to receive after an error of sending.
             let sent = self.send_outgoing();
             M::refill(self)?;
             return sent.map(|()| returned);
@@ -255,9 +259,9 @@ impl<M: Mode> EthernetQueue<M> {
         Ok(returned)
     }
 
-    /// Returns an empty frame to be filled and sent, if a buffer is free. Where none is, it looks whether
-    /// frames were sent meanwhile, as [`EthernetQueue::reap`] does: a program that sends what it gets here
-    /// needs to call nothing else.
+    /// Returns an empty frame to fill and send, if a buffer is free. Without a free buffer it first
+    /// looks for frames that were sent, as [`EthernetQueue::reap`] does: a program that sends all
+    /// frames that it gets here needs no other call.
     pub fn frame(&mut self) -> Option<Frame> {
         if self.store.mode.free() == 0 {
             self.find_free();
@@ -267,43 +271,46 @@ impl<M: Mode> EthernetQueue<M> {
         Some(Frame::new(std::sync::Arc::clone(&store.buffers), slot, 0, capacity))
     }
 
-    /// Looks for buffers that frames left behind, and for those of frames that were sent.
+    /// Takes back the buffers of dropped frames and, if there are none, of sent ones.
     #[cold]
     #[inline(never)]
     fn find_free(&mut self) {
         self.store.take_returned();
         if self.store.mode.free() == 0 {
-            // The next call that sends tells what is wrong.
+            // The next call that sends returns the error.
             let _ = self.reap();
         }
     }
 
-    /// An error of sending as far as it is one of receiving: buffers of frames that are being sent do not come
-    /// back, and what receives has too few.
+    /// Passes on an error of sending only if it affects receiving: the buffers of unfinished frames
+    /// do not return, and the receive side lacks buffers.
     fn unless_starved(&self, reaped: Result<(), EthernetError>) -> Result<(), EthernetError> {
         if M::is_starved(self) { reaped } else { Ok(()) }
     }
 
-    /// Gives the queue the packets of a rule (`ibv_create_flow`), until the rule is dropped.
+    /// Steers the packets that a rule matches to the queue (`ibv_create_flow`), until the rule is
+    /// dropped.
     pub fn attach(&self, rule: &Rule) -> Result<FlowRule, Error> {
         M::attach(self, rule)
     }
 
-    /// Sleeps until packets have arrived, at most for `timeout`, and returns whether there are some. Also
-    /// returns true if the queue cannot receive any more: the next call of [`EthernetQueue::receive`] tells why.
+    /// Waits until packets have arrived, for at most `timeout`, and returns whether there are some.
+    /// It also returns true if the queue cannot receive any more: the next call of
+    /// [`EthernetQueue::receive`] returns the error.
     ///
-    /// Without a [channel](EthernetQueueBuilder::channel) it fails unless packets have arrived already.
+    /// Without a [channel](EthernetQueueBuilder::channel) it fails unless packets have already
+    /// arrived.
     ///
-    /// While the program has the buffers that packets need, the queue looks once a millisecond whether some
-    /// came back.
+    /// While the program holds the buffers that packets need, the queue checks once a millisecond
+    /// whether some were given back.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            // Buffers that came back meanwhile receive what is waited for. What is wrong with sending, the
-            // next call that sends tells.
+            // Posts buffers that were given back meanwhile: the packets may need them. The next
+            // call that sends returns an error of sending.
             let _ = self.reap();
             if M::refill(self).is_err() {
-                // Nothing may ever arrive. Receiving refills too, and returns the error.
+                // Packets may never arrive. `receive` refills too, and returns the error.
                 return Ok(true);
             }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -320,16 +327,17 @@ impl<M: Mode> EthernetQueue<M> {
         }
     }
 
-    /// Asks for an event on the channel when the next packet arrives, for a program that waits on the
-    /// channel's descriptor among others. Returns false if no event may come: packets have arrived already,
-    /// or the program has the buffers that packets need, or the queue cannot receive any more.
+    /// Requests an event on the channel for the next packet, for a program that waits on the
+    /// channel's descriptor among others. Returns false if no event may come: packets have already
+    /// arrived, the program holds the buffers that packets need, or the queue cannot receive any
+    /// more.
     pub fn arm(&mut self) -> Result<bool, Error> {
         let refilled = M::refill(self);
         self.recv_cq.arm(false)?;
         Ok(refilled.is_ok() && !self.recv_cq.is_ready() && !M::is_starved(self))
     }
 
-    /// What became of packets and frames.
+    /// Returns the counters of packets and frames.
     pub fn counts(&self) -> Counts {
         let Counters { received, bad, sent, failed, not_sent, starved } = &self.store.counters;
         let [received, bad, sent, failed, not_sent, starved] =
@@ -337,19 +345,19 @@ impl<M: Mode> EthernetQueue<M> {
         Counts { received, bad, sent, failed, not_sent, starved }
     }
 
-    /// Buffers that neither the device nor the program has. Of a [striding](Striding) queue, those for
-    /// [frames](EthernetQueue::frame).
+    /// Number of buffers that neither the device nor the program holds. For a [striding](Striding)
+    /// queue, of those for [frames](EthernetQueue::frame).
     pub fn free_buffers(&self) -> usize {
         self.store.take_returned();
         self.store.mode.free()
     }
 
-    /// Frames that are being sent.
+    /// Number of frames that are being sent.
     pub fn sending(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The queue pair, to look at. That of a [striding](Striding) queue only sends.
+    /// The queue pair, for queries. That of a [striding](Striding) queue only sends.
     pub fn qp(&self) -> &QueuePair<RawPacket> {
         &self.qp
     }
@@ -359,11 +367,11 @@ impl<M: Mode> EthernetQueue<M> {
         self.port
     }
 
-    /// Starts the queue again after an error: what was not sent yet is dropped, and packets that have
-    /// arrived and were not received are lost. Rules stay.
+    /// Starts the queue again after an error. Frames that were not sent yet are dropped, and
+    /// packets that have arrived and were not received are lost. Rules stay.
     ///
-    /// A [striding](Striding) queue starts sending again, and loses no packets. Its receives are left as they
-    /// are: if it fails with [`EthernetError::Stopped`], make another one.
+    /// A [striding](Striding) queue starts to send again, and loses no packets. Its receives are
+    /// left unchanged: if `receive` fails with [`EthernetError::Stopped`], create another queue.
     pub fn restart(&mut self) -> Result<(), Error> {
         M::restart(self)
     }
@@ -381,7 +389,7 @@ impl EthernetQueue {
         }
         let Self { qp, store, .. } = self;
         let size = store.buffers.size();
-        // The one that is under way, if it is refused.
+        // The buffer that `recv_each` took last: it is not posted if the request is refused.
         let mut last = None;
         let slots = std::iter::from_fn(|| store.mode.free.pop()).take(missing);
         let posted = qp.recv_each(slots.map(|slot| {

@@ -1,5 +1,5 @@
-//! How packets get into the buffers of a queue: each into one of its own ([`Single`]), or several into the
-//! memory of one receive ([`Striding`](super::Striding)).
+//! The two ways to place packets in buffers: each packet in one of its own ([`Single`]), or several
+//! in the memory of one receive ([`Striding`](super::Striding)).
 
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::store::Store;
@@ -12,7 +12,8 @@ use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
 
-/// How packets get into the buffers of an [`EthernetQueue`]: [`Single`] or [`Striding`](super::Striding).
+/// The way an [`EthernetQueue`] places packets in buffers: [`Single`] or
+/// [`Striding`](super::Striding).
 ///
 /// A function that works with both takes a queue of any mode:
 ///
@@ -33,21 +34,25 @@ pub trait Mode: Inbound {}
 
 impl<M: Inbound> Mode for M {}
 
-/// What the modes do differently. Nobody outside names it, so nobody adds one.
+/// The operations that differ between the modes. The trait is not exported, so no other crate can
+/// implement it.
 pub trait Inbound: GiveBack + Sized + Send {
-    /// What receives.
+    /// The parts that receive.
     type Receiver: Send;
-    /// Completions of packets, one by one.
+    /// Iterates over the completions of packets.
     type Cursor<'q>;
 
-    /// Starts a burst of at most so many packets, of a queue that was [attended to](CompletionQueue::ready).
+    /// Starts a burst of at most `burst` packets. The queue was found
+    /// [ready](CompletionQueue::ready).
     fn cursor<'q>(cq: &'q mut CompletionQueue, store: &Store<Self>, burst: u32)
     -> Self::Cursor<'q>;
-    /// Takes the next packet of a burst, of so many bytes. The one before is gone.
+    /// Takes the next packet of a burst, with its length. The previous packet must no longer be
+    /// used.
     ///
     /// # Safety
-    /// The completion is not used after the next use of the cursor, and the slot of one that was neither
-    /// [dropped](Inbound::drop_packet) nor [kept](Inbound::keep_packet) is not used then, either.
+    /// The caller does not use the completion after the next use of the cursor. The same holds for
+    /// the slot of a packet that was neither [dropped](Inbound::drop_packet) nor
+    /// [kept](Inbound::keep_packet).
     unsafe fn next<'other>(
         store: &Store<Self>,
         cursor: &mut Self::Cursor<'_>,
@@ -58,25 +63,25 @@ pub trait Inbound: GiveBack + Sized + Send {
         cursor: Self::Cursor<'_>,
         each: impl FnMut(WorkCompletion<'_>, Slot, usize),
     );
-    /// Takes note of the end of a burst, also if its cursor was leaked: its packets are gone, but for those that
-    /// are to be sent.
+    /// Ends a burst, also if its cursor was leaked: its packets are gone, except those that are to
+    /// be sent.
     fn end(queue: &mut EthernetQueue<Self>);
     /// Takes back the buffer of a packet of the burst.
     fn drop_packet(&self, slot: Slot);
-    /// Lets somebody have the buffer of a packet for longer than the burst, who gives it back. Packets that are
-    /// to be sent need that not.
+    /// Notes that the buffer of a packet is held for longer than the burst, until it is given back.
+    /// Packets that are to be sent do not need this.
     fn keep_packet(&self, slot: &Slot);
-    /// A buffer for a frame, if one is free, and the bytes of it.
+    /// Takes a buffer for a frame, if one is free, and returns its size with it.
     fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)>;
-    /// The bytes that the slot of a packet of this length is the right to.
+    /// Number of bytes that the slot of a packet of this length is the right to.
     fn room(&self, buffers: &Buffers, length: u32) -> u32;
-    /// Buffers for frames that are free.
+    /// Number of free buffers for frames.
     fn free(&self) -> usize;
-    /// Posts receives again, where as many are missing as are worth a doorbell.
+    /// Posts receives again, if enough are missing to be worth a doorbell.
     fn refill(queue: &mut EthernetQueue<Self>) -> Result<(), EthernetError>;
-    /// Whether a packet may be dropped, or every one, because there was no buffer to post.
+    /// Whether packets may be dropped because there was no buffer to post.
     fn is_starved(queue: &EthernetQueue<Self>) -> bool;
-    /// Attaches a rule to what receives.
+    /// Attaches a rule to the receiving side.
     fn attach(queue: &EthernetQueue<Self>, rule: &Rule) -> Result<FlowRule, Error>;
     /// See [`EthernetQueue::restart`].
     fn restart(queue: &mut EthernetQueue<Self>) -> Result<(), Error>;
@@ -93,12 +98,12 @@ impl fmt::Debug for Single {
     }
 }
 
-/// How many receives are posted.
+/// The number of receives that are kept posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Receives {
-    /// At most: more than asked for, by as many as may be missing.
+    /// Upper limit. It exceeds the number asked for by as many as may be missing.
     pub(super) most: usize,
-    /// How many must be missing to be posted.
+    /// Number of missing receives from which on posting is worth a doorbell.
     pub(super) worth_a_doorbell: usize,
 }
 
@@ -121,7 +126,7 @@ impl GiveBack for Single {
     }
 }
 
-/// Completions of packets, one by one, and how many more a burst may have.
+/// Iterates over the completions of packets, and counts how many more the burst may have.
 #[derive(Debug)]
 pub struct Burst<'q> {
     cq: &'q mut CompletionQueue,
@@ -144,7 +149,8 @@ impl Inbound for Single {
     ) -> Option<(WorkCompletion<'other>, Slot, usize)> {
         loop {
             cursor.left = cursor.left.checked_sub(1)?;
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller promises not to use the completion after the next use of the
+            // cursor, which borrows the queue.
             let completion = unsafe { cursor.cq.next_of_burst() }?;
             let slot = Slot::at(completion.wr_id() as usize);
             let length = completion.byte_count();
@@ -164,7 +170,7 @@ impl Inbound for Single {
         mut cursor: Burst<'_>,
         mut each: impl FnMut(WorkCompletion<'_>, Slot, usize),
     ) {
-        // SAFETY: the completion is gone when the cursor is used next.
+        // SAFETY: `each` consumes the completion before the next use of the cursor.
         while let Some((completion, slot, length)) = unsafe { Self::next(store, &mut cursor) } {
             each(completion, slot, length);
         }
@@ -217,14 +223,14 @@ impl Inbound for Single {
     }
 
     fn restart(queue: &mut EthernetQueue<Self>) -> Result<(), Error> {
-        // What was sent is told of as such; an error here is one of the queue that ends.
+        // Counts frames that were sent. An error does not matter: the queue is reset.
         let _ = queue.reap();
         queue.qp.reset()?;
         let EthernetQueue { qp, recv_cq, send_cq, in_flight, store, .. } = queue;
-        // Completions name buffers; so do the requests without one, once they are forgotten.
+        // Completions name buffers. So do requests without a completion, once they are forgotten.
         let reclaim = |wr_id: u64| store.mode.free.push(Slot::at(wr_id as usize));
         let (unfinished, polled) = qp.forget_unfinished([recv_cq, send_cq], |cq, completion| {
-            // Only receives complete on the first one, whatever message the device reports.
+            // Only receives complete on the first queue, whatever opcode the device reports.
             if cq == 0 {
                 reclaim(completion.wr_id());
             }
@@ -239,7 +245,7 @@ impl Inbound for Single {
     }
 }
 
-/// An error of [`EthernetQueue::restart`].
+/// Makes an error of [`EthernetQueue::restart`].
 pub(super) fn invalid(error: impl fmt::Display) -> Error {
     Error::invalid("restart", error.to_string())
 }

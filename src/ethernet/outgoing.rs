@@ -7,12 +7,12 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// Packets of a burst that are to be sent. There is room for a burst.
+/// Packets of a burst that are to be sent. There is room for a whole burst.
 pub(super) struct Outgoing {
-    /// As requests name them.
+    /// As scatter/gather entries of requests.
     packets: Box<[Cell<Sge>]>,
     count: Cell<usize>,
-    /// So many of them were [noted](Outgoing::not_noted).
+    /// Number of them that [`Outgoing::not_noted`] has returned.
     noted: Cell<usize>,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    /// A list of packets in the memory with this key.
+    /// Makes an empty list of packets in the memory with this key.
     pub(super) fn new(burst: usize, lkey: u32) -> Self {
         let packets = (0..burst).map(|_| Cell::new(Sge { addr: 0, length: 0, lkey })).collect();
         Self { packets, count: Cell::new(0), noted: Cell::new(0) }
@@ -34,7 +34,7 @@ impl Outgoing {
         self.count.get() == 0
     }
 
-    /// Adds a packet. Returns it if there is no room.
+    /// Adds a packet. Returns its slot if there is no room.
     #[inline(always)]
     pub(super) fn push(&self, slot: Slot, length: u32) -> Result<(), Slot> {
         let count = self.count.get();
@@ -44,15 +44,15 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Returns the packets that were added since this was called, for whoever has to know that they leave the
-    /// burst.
+    /// Returns the packets that were added since the last call: the caller notes that they outlive
+    /// the burst.
     #[inline(always)]
     pub(super) fn not_noted(&self) -> &[Cell<Sge>] {
         let count = self.count.get();
         &self.packets[self.noted.replace(count)..count]
     }
 
-    /// Takes them all, in order.
+    /// Takes all packets, in order.
     #[inline(always)]
     pub(super) fn take(&self) -> Taken<'_> {
         self.noted.set(0);
@@ -60,7 +60,7 @@ impl Outgoing {
     }
 }
 
-/// Packets that were taken to be sent. Who has them has their buffers.
+/// Packets that were taken to be sent. Each entry owns the slot of its buffer.
 pub(super) struct Taken<'a>(&'a [Cell<Sge>]);
 
 impl<'a> Taken<'a> {
@@ -69,7 +69,7 @@ impl<'a> Taken<'a> {
         self.0.len()
     }
 
-    /// Takes so many of them away, or all, the first ones.
+    /// Splits off the first `count` packets, or all if there are fewer.
     #[inline(always)]
     pub(super) fn split(&mut self, count: usize) -> Self {
         let (first, rest) = self.0.split_at(count.min(self.0.len()));
@@ -77,7 +77,7 @@ impl<'a> Taken<'a> {
         Self(first)
     }
 
-    /// As a request names them.
+    /// The packets as scatter/gather entries.
     #[inline(always)]
     pub(super) fn sges(&self) -> &'a [Cell<Sge>] {
         self.0
@@ -96,22 +96,23 @@ impl Iterator for Taken<'_> {
 
 /// The frames that are being sent, in order: a ring.
 pub(super) struct InFlight {
-    /// Where the buffers are. Of frames that are [given back at once](GiveBack::run), the first one.
+    /// Addresses of the buffers. Of frames that are [given back together](GiveBack::run), the first
+    /// one.
     addresses: Box<[usize]>,
-    /// How many frames those are. Empty where each is given back by itself.
+    /// Number of frames of each entry. Empty in modes where each frame is given back by itself.
     counts: Box<[u32]>,
-    /// Where a buffer belongs that is another queue's.
+    /// The owner of a buffer that belongs to another queue.
     homes: Box<[Option<Arc<Buffers>>]>,
-    /// How many of those there are.
+    /// Number of entries with a buffer of another queue.
     foreign: usize,
-    /// The places in use: from the first one up to the one behind the last; both free-running.
+    /// The entries in use, from `first` up to and without `end`; both free-running.
     first: u64,
     end: u64,
-    /// Frames that were put in, and those of them that were sent; both free-running.
+    /// Frames that were added, and those of them that were sent; both free-running.
     put: u64,
     sent: u64,
-    /// Frames up to which requests were posted: fewer than were put in while a batch is built, and after
-    /// a panic of whoever gave the frames.
+    /// Frames whose requests were posted. Fewer than were added while a batch is built, and after a
+    /// panic in the caller's iterator.
     posted: u64,
 }
 
@@ -125,7 +126,7 @@ impl fmt::Debug for InFlight {
 }
 
 impl InFlight {
-    /// A ring of so many frames, a power of two.
+    /// Makes a ring of `frames` frames, a power of two.
     pub(super) fn new<M: GiveBack>(frames: u32) -> Self {
         let addresses = (0..frames).map(|_| 0).collect();
         let counts = (0..if M::SHARES { frames } else { 0 }).map(|_| 0).collect();
@@ -133,13 +134,13 @@ impl InFlight {
         Self { addresses, counts, homes, foreign: 0, first: 0, end: 0, put: 0, sent: 0, posted: 0 }
     }
 
-    /// Frames that were put in, ever.
+    /// Number of frames that were ever added.
     #[inline(always)]
     pub(super) const fn put(&self) -> u64 {
         self.put
     }
 
-    /// The requests of all frames were posted.
+    /// Notes that the requests of all frames were posted.
     #[inline(always)]
     pub(super) const fn note_posted(&mut self) {
         self.posted = self.put;
@@ -151,25 +152,25 @@ impl InFlight {
         if self.posted == self.put { 0 } else { self.undo(self.posted, free) }
     }
 
-    /// How many there are.
+    /// Number of frames in the ring.
     #[inline(always)]
     pub(super) const fn len(&self) -> usize {
         (self.put - self.sent) as usize
     }
 
-    /// How many more there is room for.
+    /// Number of frames that can be added.
     #[inline(always)]
     pub(super) fn room(&self) -> usize {
         self.addresses.len() - self.len()
     }
 
-    /// A place in the ring.
+    /// Index of an entry in the ring.
     #[inline(always)]
     fn place(&self, number: u64) -> usize {
         number as usize & (self.addresses.len() - 1)
     }
 
-    /// Adds a frame. There is room.
+    /// Adds a frame. The caller has checked that there is room.
     #[inline(always)]
     pub(super) fn push(&mut self, slot: Slot, home: Option<Arc<Buffers>>) {
         let at = self.place(self.end);
@@ -180,7 +181,7 @@ impl InFlight {
         self.push_run(slot, 1);
     }
 
-    /// Adds frames that are given back at once. There is room.
+    /// Adds frames that are given back together. The caller has checked that there is room.
     #[inline(always)]
     fn push_run(&mut self, slot: Slot, count: u32) {
         let at = self.place(self.end);
@@ -192,7 +193,7 @@ impl InFlight {
         self.put += u64::from(count);
     }
 
-    /// Adds packets of a burst. There is room.
+    /// Adds packets of a burst. The caller has checked that there is room.
     #[inline(always)]
     pub(super) fn extend<M: GiveBack>(&mut self, packets: &Taken<'_>, mode: &M) {
         let mut rest = packets.sges();
@@ -215,7 +216,8 @@ impl InFlight {
         self.end = end;
     }
 
-    /// Gives the buffer at a place back: to the queue, or home. With it, those of so many packets.
+    /// Gives back the buffers of `count` frames at an index: to this queue, or to the one that owns
+    /// them.
     #[inline(always)]
     fn give_back(&mut self, at: usize, count: u32, free: &impl GiveBack) {
         let slot = Slot::at(self.addresses[at]);
@@ -228,7 +230,8 @@ impl InFlight {
         free.give_back_run(slot, count);
     }
 
-    /// Gives back the oldest frames, as long as fewer than `until` were, and returns how many.
+    /// Gives back the oldest frames, until `until` frames in all were given back, and returns how
+    /// many.
     #[inline(always)]
     pub(super) fn retire<M: GiveBack>(&mut self, until: u64, free: &M) -> u64 {
         let until = until.min(self.put);
@@ -240,7 +243,7 @@ impl InFlight {
                 let frames = self.counts[at];
                 let now = u64::from(frames).min(left);
                 self.give_back(at, now as u32, free);
-                // If the device tells of some of them, the others stay.
+                // If the device has completed only some of them, the others stay.
                 self.counts[at] = frames - now as u32;
                 self.first += u64::from(self.counts[at] == 0);
                 left -= now;
@@ -263,7 +266,7 @@ impl InFlight {
         gone
     }
 
-    /// Takes back frames that were put in after the first `put`, and were not posted.
+    /// Takes back frames that were added after the first `put`, and were not posted.
     #[cold]
     fn undo(&mut self, put: u64, free: &impl GiveBack) -> u64 {
         let undone = self.put - put;
@@ -282,7 +285,7 @@ impl InFlight {
     /// Gives none of the frames back: the device may still read them.
     pub(super) fn keep(&mut self) {
         for home in &mut self.homes {
-            // Its memory stays, and its buffer is used no more.
+            // The owner's memory stays allocated, and the buffer is never used again.
             mem::forget(home.take());
         }
         (self.first, self.sent) = (self.end, self.put);
@@ -291,7 +294,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        // Frames of other queues go home; the queue's own memory goes with it.
+        // Frames of other queues return to them. This queue's memory is freed with the queue.
         while self.first < self.end {
             let at = self.place(self.first);
             if let Some(home) = self.homes[at].take() {

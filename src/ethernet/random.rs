@@ -1,8 +1,9 @@
 //! Random programs of packet queues, on devices that complete requests at random times.
 //!
-//! A device completes late: between any two calls of the kernel, two polls, and a poll and a look at the completion
-//! queue, while queues are restarted and destroyed. Most of its completions could be true. A few are not: then the
-//! queue fails, and the program makes another one.
+//! A device completes late: between any two calls of the kernel, between two polls, and between a
+//! poll and a look at the completion queue, while queues are restarted and destroyed. Most of its
+//! completions are plausible. A few are not: then the queue fails, and the program makes another
+//! one.
 
 use super::striding::tests::Completer;
 use super::*;
@@ -19,13 +20,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use zerocopy::IntoBytes;
 
-/// Seeds that `cargo test` tries, unless `PACKET_SEEDS` says how many.
+/// Number of seeds that `cargo test` tries, unless `PACKET_SEEDS` sets it.
 const SEEDS: u64 = 200;
-/// Calls of a program.
+/// Number of calls of a program.
 const ROUNDS: u32 = 60;
-/// Bytes of a packet.
+/// Length of a packet.
 const LENGTH: usize = 60;
-/// Strides of a receive, of 64 bytes.
+/// Strides of a receive, of 64 bytes each.
 const STRIDES: u32 = 8;
 
 /// Numbers from a seed (xorshift64).
@@ -44,15 +45,15 @@ impl Random {
     }
 }
 
-/// A device, as far as it completes requests of a queue by itself.
+/// A device that completes the requests of a queue by itself.
 struct Device {
     simulator: Simulator,
     requests: Outstanding,
     recv_cq: Weak<CqInner>,
     cqns: [u32; 2],
-    /// CQEs without counters: of a receive and a send, and of such that failed.
+    /// CQEs without counters: of a receive and a send, each successful and failed.
     entries: [[Cqe; 2]; 2],
-    /// CQEs that were written to the completion queue of the receives.
+    /// Number of CQEs that were written to the completion queue of the receives.
     received: u32,
     random: Random,
 }
@@ -77,7 +78,7 @@ impl Device {
         }
     }
 
-    /// Completes the next receive, or one up to which sends complete.
+    /// Completes the next receive, or the sends up to a random one.
     fn complete(&mut self, sends: bool) {
         let (Some([received, sent]), Some(cq)) = (self.requests.posted(), self.recv_cq.upgrade())
         else {
@@ -88,7 +89,7 @@ impl Device {
         let waiting = u64::from(self.received.wrapping_sub(cq.published()));
         let truly = !self.random.one_in(64);
         let counter = if sends {
-            // Each is of one block.
+            // Each has one block.
             sent.wrapping_sub(left as u16).wrapping_add(self.random.below(left.max(1)) as u16)
         } else {
             received.wrapping_sub(left as u16).wrapping_add(waiting as u16)
@@ -110,7 +111,7 @@ impl Device {
         self.received += u32::from(written && !sends);
     }
 
-    /// Acts at a step of the driver: mostly not at all.
+    /// Called at each step of the driver: acts once in `often` times.
     fn step(&mut self, often: u64) {
         while self.random.one_in(often) {
             let sends = self.random.one_in(3);
@@ -192,7 +193,7 @@ impl World {
         Used::new(self, queue)
     }
 
-    /// Has a frame, which nothing else may be.
+    /// Takes a frame, whose memory must have no other owner.
     fn hold(&mut self, mut frame: Frame) {
         frame.resize(LENGTH);
         let byte = self.random.below(200) as u8;
@@ -200,7 +201,7 @@ impl World {
         self.held.push(Held { frame, byte });
     }
 
-    /// Every frame is as the program left it, and its memory has no other owner.
+    /// Checks that every frame is as the program left it, and that its memory has no other owner.
     fn check(&self, with_devices: &[usize]) {
         let mut places = BTreeSet::new();
         for Held { frame, byte } in &self.held {
@@ -213,7 +214,7 @@ impl World {
         assert_eq!(distinct.len(), with_devices.len(), "a buffer was posted twice");
     }
 
-    /// Takes a burst of packets, each of which it writes to, and keeps, sends, drops or leaves.
+    /// Takes a burst of packets, writes to each, and keeps, sends, drops or leaves it.
     fn receive<M: Mode>(&mut self, used: &mut Used<M>) {
         let Self { random, held, .. } = self;
         let places: BTreeSet<_> = held.iter().map(|held| held.frame.as_ptr().addr()).collect();
@@ -254,7 +255,7 @@ impl World {
         used.failed |= used.queue.send(frames).is_err();
     }
 
-    /// Does something with a queue. `packets` has the device complete some.
+    /// Calls a random function of a queue. `packets` makes the device complete some packets.
     fn call<M: Mode>(&mut self, used: &mut Used<M>, packets: impl FnOnce(&mut Self, &mut Used<M>)) {
         match self.random.below(10) {
             0..2 => packets(self, used),
@@ -288,8 +289,8 @@ impl World {
     }
 }
 
-/// Has the device complete packets in the next strides. Returns how many receives after the first one it has used up,
-/// if the queue goes on.
+/// Lets the device complete packets in the next strides. Returns how many receives after the first
+/// one it has used up, if the queue still works.
 fn complete_strides(world: &mut World, used: &mut Used<Striding>, device: &mut Completer) -> u32 {
     let (mut left, mut used_up) = (used.queue.receiver.work_queue.posted() * STRIDES, 0);
     left -= device.taken;
@@ -303,7 +304,7 @@ fn complete_strides(world: &mut World, used: &mut Used<Striding>, device: &mut C
         used_up += u32::from(count == room && device.request > 1);
         left -= count;
     }
-    // All of them, so that as many strides are left as were not taken.
+    // All packets, so that as many strides are left as were not taken.
     let room = used.queue.burst;
     for _ in 0..room {
         world.receive(used);
@@ -313,8 +314,8 @@ fn complete_strides(world: &mut World, used: &mut Used<Striding>, device: &mut C
     if used.failed { 0 } else { used_up }
 }
 
-/// Runs a program. Returns how often queues failed, and were made again, and how many receives packets that share
-/// them used up after the first one of a queue.
+/// Runs a program. Returns how often queues failed, how often they were made again, and how many
+/// receives that packets share were used up after the first one of a queue.
 fn run(seed: u64) -> [u32; 3] {
     let mut world = World::new(seed);
     let mut near = world.single::<Single>(None);
@@ -336,7 +337,7 @@ fn run(seed: u64) -> [u32; 3] {
         }
         let now = [near.failed, far.failed, shared.failed];
         counts[0] += u32::from(now != before);
-        // One that failed goes sooner or later, and its frames with it or not.
+        // A failed queue is replaced sooner or later, and its frames may be dropped with it.
         if world.random.one_in(if far.failed { 4 } else { 40 }) {
             let often = 2 + world.random.below(10);
             let old = std::mem::replace(&mut far, world.single(Some(&near.queue)));

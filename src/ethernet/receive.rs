@@ -1,4 +1,4 @@
-//! Receiving: packets of a burst, which lie where the device put them.
+//! Received packets, in the buffers that the device wrote them to.
 
 use super::buffers::Slot;
 use super::frame::Frame;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The packets of a burst. See [`EthernetQueue::receive`](super::EthernetQueue::receive).
 ///
-/// It returns each packet while the one before is gone: `while let Some(packet) = packets.next()`.
+/// A packet must be gone before the next one is taken: `while let Some(packet) = packets.next()`.
 pub struct Packets<'q, M: Mode = Single> {
     cursor: M::Cursor<'q>,
     store: &'q Store<M>,
@@ -34,7 +34,8 @@ impl<'q, M: Mode> Packets<'q, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<Packet<'_, M>> {
-        // SAFETY: completion and slot are returned with a borrow of `self`.
+        // SAFETY: the returned packet borrows `self` mutably, so completion and slot are not used
+        // after the next use of the cursor.
         let (completion, slot, length) = unsafe { M::next(self.store, &mut self.cursor) }?;
         Some(Packet { store: self.store, completion, slot: ManuallyDrop::new(slot), length })
     }
@@ -49,9 +50,10 @@ impl<'q, M: Mode> Packets<'q, M> {
     }
 }
 
-/// A received packet, in the buffer that the device wrote it to. Its bytes may be changed there.
+/// A received packet, in the buffer that the device wrote it to. The program may change its bytes
+/// there.
 ///
-/// When it is dropped, its buffer receives again: it need not be copied, and costs no allocation.
+/// When the packet is dropped, the queue posts its buffer again, without a copy or an allocation.
 pub struct Packet<'p, M: Mode = Single> {
     store: &'p Store<M>,
     completion: WorkCompletion<'p>,
@@ -69,13 +71,13 @@ impl<M: Mode> fmt::Debug for Packet<'_, M> {
 }
 
 impl<'p, M: Mode> Packet<'p, M> {
-    /// What the device tells of the packet: checksums, headers, VLAN tag, hash, flow tag, time.
+    /// The completion: checksums, headers, VLAN tag, hash, flow tag, time.
     #[inline(always)]
     pub fn completion(&self) -> &WorkCompletion<'p> {
         &self.completion
     }
 
-    /// Takes the slot, so that the packet is not dropped.
+    /// Takes the slot out, so that the packet's `drop` does not give it back.
     #[inline(always)]
     fn take(self) -> (&'p Store<M>, Slot, usize) {
         let mut this = ManuallyDrop::new(self);
@@ -83,8 +85,9 @@ impl<'p, M: Mode> Packet<'p, M> {
         (this.store, unsafe { ManuallyDrop::take(&mut this.slot) }, this.length)
     }
 
-    /// Keeps the packet, for as long as the program likes. A queue all of whose buffers are kept
-    /// receives nothing, until one is dropped: the device drops and counts what arrives meanwhile.
+    /// Keeps the packet for as long as the program needs it. A queue all of whose buffers are kept
+    /// receives nothing until one is dropped: the device drops and counts packets that arrive
+    /// meanwhile.
     #[inline]
     pub fn keep(self) -> Frame {
         let (store, slot, length) = self.take();
@@ -93,12 +96,12 @@ impl<'p, M: Mode> Packet<'p, M> {
         Frame::new(Arc::clone(&store.buffers), slot, length as u32, capacity)
     }
 
-    /// Sends the packet, as it lies there now, when the burst is over: all of a burst with one doorbell.
-    /// What the send queue has no room for then is dropped and counted.
+    /// Sends the packet, with its present bytes, when the burst is over; all packets of a burst are
+    /// sent with one doorbell. Packets that do not fit into the send queue are dropped and counted.
     #[inline]
     pub fn send(self) {
         if self.length < HEADER {
-            // The device sends none that is shorter.
+            // The device refuses shorter frames.
             return self.store.counters.not_sent.add(1);
         }
         let (store, slot, length) = self.take();
@@ -108,7 +111,7 @@ impl<'p, M: Mode> Packet<'p, M> {
         }
     }
 
-    /// The same, with the packet cut or extended to so many bytes.
+    /// Sends the packet like [`Packet::send`], cut or extended to `length` bytes.
     ///
     /// # Panics
     /// If they do not fit into the buffer.
@@ -126,11 +129,12 @@ impl<M: Mode> Deref for Packet<'_, M> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the packet has the slot, which is of these buffers. The device is done with these bytes:
-        // their receive has completed, or their strides were told, which happens once. It was the oldest
-        // receive, whatever the completion says (`ReceiveRecords::in_order`), so that no other one has this
-        // slot. The receive is posted again after the burst and all packets that were kept are gone. `length`
-        // is at most what the slot is the right to.
+        // SAFETY: the packet owns the slot, which is of these buffers, and `length` is at most what
+        // the slot is the right to. The device no longer writes to these bytes: their receive has
+        // completed, or their strides were reported, which happens once. The receive was the oldest
+        // one, whatever the completion says (`ReceiveRecords::in_order`), so no other packet has
+        // this slot. The receive is posted again only after the burst, when all packets that were
+        // kept are gone.
         unsafe { self.store.buffers.slice(&self.slot, self.length) }
     }
 }
@@ -138,7 +142,9 @@ impl<M: Mode> Deref for Packet<'_, M> {
 impl<M: Mode> DerefMut for Packet<'_, M> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: the packet owns the slot, and `length` is at most what it is the right to. The
+        // device no longer writes to these bytes, as shown in `deref`. `self` is borrowed
+        // exclusively.
         unsafe { self.store.buffers.slice_mut(&mut self.slot, self.length) }
     }
 }

@@ -1,4 +1,4 @@
-//! Sending frames: batches, and what is given back when they were sent.
+//! Sending frames: batches, and returning buffers after they were sent.
 
 use super::buffers::{Buffers, GiveBack, Slot};
 use super::frame::Frame;
@@ -12,14 +12,14 @@ use mlx5_wqe::transport::RawPacket;
 use mlx5_wqe::{Batch, BatchError, SendFlags, Sge, VlanTag};
 use std::sync::Arc;
 
-/// A frame shorter than this is filled up with zeros where its first bytes go into the request. The
-/// device would do that, too: no shorter frame is on a wire.
+/// A frame shorter than this is padded with zeros if its first bytes go into the request. The
+/// device would pad it, too: the wire carries no shorter frame.
 const SHORTEST_ON_WIRE: u32 = 60;
 
 /// The most packets of a request.
 pub(super) const PACKETS: usize = 30;
 
-/// How frames are sent.
+/// Options for sending frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendOptions {
     /// Of every request.
@@ -66,10 +66,11 @@ impl<'a, 'q> Posting<'a, 'q> {
         Self { batch: qp.wr_start(), in_flight, options, run, count: 0 }
     }
 
-    /// Adds a frame to those of one request, and puts it among those in flight. It has at least a header.
+    /// Adds a frame to the current run, and to the frames in flight. The frame has at least a
+    /// header.
     #[inline(always)]
     fn add_to_run(&mut self, frame: Frame, own: &Arc<Buffers>) {
-        // Whether a full run is the last one, nobody knew before.
+        // Only now is it known that the full run is not the last one.
         if self.count == PACKETS {
             self.end_run(false);
         }
@@ -92,8 +93,8 @@ impl<'a, 'q> Posting<'a, 'q> {
         self.add_alone(&buffers, home, Outbound { slot, length, tag }, is_last);
     }
 
-    /// Adds a frame of these buffers by a request of its own, and puts it among those in flight. It has at least a
-    /// header.
+    /// Adds a frame of these buffers with a request of its own, and adds it to the frames in
+    /// flight. The frame has at least a header.
     #[inline(never)]
     fn add_alone(
         &mut self,
@@ -141,7 +142,8 @@ impl<'a, 'q> Posting<'a, 'q> {
         frame: &mut Outbound,
     ) {
         let shown = frame.length.max(SHORTEST_ON_WIRE.min(buffers.size()));
-        // SAFETY: the buffer is one of these, and this has its slot.
+        // SAFETY: the buffer is one of these, and `frame` owns its slot; `shown` is at most its
+        // capacity.
         let bytes = unsafe { buffers.slice_mut(&mut frame.slot, shown as usize) };
         bytes[frame.length as usize..].fill(0);
         let mut header = [0; MOST_INLINE];
@@ -159,8 +161,8 @@ impl<'a, 'q> Posting<'a, 'q> {
     }
 }
 
-/// A frame that needs a request of its own, which says whether it is the last one. It is still a frame while the
-/// iterator is asked for the next one: if that panics, it is not sent.
+/// A frame held back for a request of its own, until it is known whether it is the last one. It
+/// stays a frame while the iterator yields the next one: if that panics, it is not sent.
 struct Alone<'a> {
     frame: Option<Frame>,
     not_sent: &'a Count,
@@ -175,14 +177,15 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Whether a frame can be sent: it has a header, and lies in these buffers or in memory that the queue may use.
+/// Whether a frame can be sent: it has a header, and lies in these buffers or in memory of the same
+/// protection domain.
 #[inline(always)]
 fn can_be_sent(frame: &Frame, buffers: &Arc<Buffers>) -> bool {
     let known = Arc::ptr_eq(frame.buffers(), buffers) || frame.buffers().pd() == buffers.pd();
     known && frame.len() >= HEADER
 }
 
-/// Sends packets of the queue's own, several by a request, in a batch.
+/// Sends packets of the queue's own buffers, several per request, in a batch.
 #[inline(always)]
 fn send_packets(
     qp: &mut QueuePair<RawPacket>,
@@ -206,16 +209,19 @@ fn send_packets(
 }
 
 impl<M: Mode> EthernetQueue<M> {
-    /// Sends frames: those that the send queue has room for, in order, with one doorbell. Returns how many
-    /// it took; nothing is taken from the iterator behind them, so that `frames.by_ref()` sends the rest later.
+    /// Sends frames, in order and with one doorbell, as long as the send queue has room. Returns
+    /// the number of frames that it took from the iterator. It takes none after the last one that
+    /// has room, so that `frames.by_ref()` can send the rest later.
     ///
-    /// A frame's buffer comes back once it was sent: see [`EthernetQueue::reap`]. Frames of another queue
-    /// are sent as well if one was made [beside](super::EthernetQueueBuilder::beside) the other. A frame
-    /// that cannot be sent, because it is shorter than an Ethernet header or a stranger's, is dropped and
+    /// A frame's buffer returns once the frame was sent: see [`EthernetQueue::reap`]. Frames of
+    /// another queue can be sent if one of the queues was made
+    /// [beside](super::EthernetQueueBuilder::beside) the other. A frame that cannot be sent,
+    /// because it is shorter than an Ethernet header or belongs to any other queue, is dropped and
     /// counted ([`Counts::not_sent`](super::Counts::not_sent)).
     ///
-    /// If it fails with [`EthernetError::Post`], it sent none of those that it took: they are dropped, and counted
-    /// likewise. If it fails with [`EthernetError::Poll`], it took none from the iterator.
+    /// If it fails with [`EthernetError::Post`], it sent none of the frames that it took: they are
+    /// dropped, and counted likewise. If it fails with [`EthernetError::Poll`], it took none from
+    /// the iterator.
     pub fn send(
         &mut self,
         frames: impl IntoIterator<Item = Frame>,
@@ -297,8 +303,8 @@ impl<M: Mode> EthernetQueue<M> {
         self.store.counters.not_sent.add(count);
     }
 
-    /// Gives back the buffers of frames that were sent, and returns how many. Sending and receiving do that,
-    /// too.
+    /// Gives back the buffers of frames that were sent, and returns their number. Sending and
+    /// receiving do this, too.
     pub fn reap(&mut self) -> Result<usize, EthernetError> {
         // Of a batch whose frames came from an iterator that panicked.
         self.undo_unposted();
@@ -312,7 +318,7 @@ impl<M: Mode> EthernetQueue<M> {
             count += gone;
             match completion.status() {
                 Ok(()) => store.counters.sent.add(gone),
-                // Which of them were sent, nobody tells.
+                // It is unknown which of them were sent.
                 Err(_) => store.counters.failed.add(gone),
             }
         });

@@ -1,4 +1,4 @@
-//! The buffers of a queue, and what happens with them during a burst.
+//! The buffers of a queue, and their state during a burst.
 
 use super::Counters;
 use super::buffers::{Buffers, GiveBack, Slot};
@@ -6,10 +6,10 @@ use super::outgoing::Outgoing;
 use std::fmt;
 use std::sync::Arc;
 
-/// What packets of a queue use of it.
+/// The part of a queue that its packets use.
 pub struct Store<M> {
     pub(super) buffers: Arc<Buffers>,
-    /// Whose the buffers are.
+    /// The owners of the buffers.
     pub(super) mode: M,
     pub(super) outgoing: Outgoing,
     pub(super) counters: Counters,
@@ -22,7 +22,7 @@ impl<M> fmt::Debug for Store<M> {
 }
 
 impl<M: GiveBack> Store<M> {
-    /// Takes the buffers back that frames left behind.
+    /// Takes back the buffers of dropped frames.
     pub(super) fn take_returned(&self) {
         self.buffers.take_returned(|slot| self.mode.give_back(slot));
     }

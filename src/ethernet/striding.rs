@@ -1,4 +1,4 @@
-//! Packets that share receives: each takes some strides of the memory of one.
+//! Packets that share receives: each takes some strides of a receive's memory.
 
 use super::buffers::{Buffers, FreeList, GiveBack, Slot};
 use super::mode::{Inbound, invalid};
@@ -17,25 +17,27 @@ use mlx5_wqe::Sge;
 use std::cell::Cell;
 use std::fmt;
 
-/// Several packets share a receive ([`EthernetQueueBuilder::striding`](super::EthernetQueueBuilder::striding)):
-/// small packets take little memory, and the queue posts one request for many of them.
+/// Several packets share a receive
+/// ([`EthernetQueueBuilder::striding`](super::EthernetQueueBuilder::striding)): small packets take
+/// little memory, and the queue posts one request for many of them.
 ///
-/// The device puts one packet behind the other into the memory of a receive, each at the start of a stride.
-/// A receive is posted again when the last of its packets is gone: one packet that is kept for long keeps
-/// all of it, so a program copies those.
+/// The device writes packets one after the other into the memory of a receive, each at the start of
+/// a stride. The queue posts a receive again when the last of its packets is gone. One packet that
+/// is kept for long holds all of the receive's memory, so a program should copy such packets.
 ///
-/// The packets come to a [work queue](crate::WorkQueue); the queue pair only sends.
+/// The packets arrive on a [work queue](crate::WorkQueue); the queue pair only sends.
 pub struct Striding {
     receives: Box<[Receive]>,
-    /// Receives that are to be posted, by the first stride of each.
+    /// Receives that are ready to be posted, each named by its first stride.
     ready: FreeList,
-    /// Buffers for frames, by the first stride of each.
+    /// Buffers for frames, each named by its first stride.
     frames: FreeList,
-    /// Bytes of a frame.
+    /// Size of a frame in bytes.
     frame_size: u32,
-    /// Where the first receive is. The others follow, and then the frames.
+    /// Address of the first receive. The others follow, and then the frames.
     start: usize,
-    /// Of a burst: the receive whose last strides were taken, and completions that were of no packet.
+    /// State of a burst: the receive whose last strides were taken, and the number of completions
+    /// without a packet.
     ended: Cell<Option<usize>>,
     bad: Cell<u32>,
     /// Base-two logarithms of the bytes of a stride and of a receive.
@@ -46,8 +48,9 @@ pub struct Striding {
 /// A receive: posted, and then used up by packets until the last of them is gone.
 #[derive(Default)]
 struct Receive {
-    /// Packets of it that were kept or are sent, and one while the device has it and until the burst is over in
-    /// which its last strides were taken: packets of a burst are looked at one at a time, and need no count.
+    /// Number of packets that were kept or are being sent, plus one while the device has the
+    /// receive and until the end of the burst in which its last strides were taken. Packets of a
+    /// burst are looked at one at a time, and need no count.
     held: Cell<u32>,
 }
 
@@ -61,7 +64,7 @@ impl fmt::Debug for Striding {
     }
 }
 
-/// The strides of receives, as a program asks for them.
+/// The number and size of strides that the program asks for.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Shape {
     pub(super) stride: u32,
@@ -69,32 +72,32 @@ pub(super) struct Shape {
     pub(super) spares: Option<u32>,
 }
 
-/// What the memory of a queue is made of.
+/// The layout of a queue's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
-    /// Receives that wait for packets.
+    /// Number of receives that wait for packets.
     pub(super) posted: u32,
-    /// All of them.
+    /// Number of all receives.
     receives: u32,
     /// Base-two logarithms of the bytes of a stride, and of the strides of a receive.
     log_stride: u32,
     log_strides: u32,
-    /// Strides of a frame, and bytes.
+    /// Strides of a frame, its bytes, and the number of frames.
     frame_strides: u32,
     frame_size: u32,
     frames: u32,
-    /// All strides.
+    /// Number of all strides.
     pub(super) slots: u32,
 }
 
-/// The most strides of a queue, and bytes of its memory.
+/// Maximum number of strides of a queue, and of bytes of its memory.
 const MOST_STRIDES: u64 = 1 << 24;
 const MOST_BYTES: u64 = 1 << 36;
-/// Base-two logarithm of the most bytes of a stride: as long as a packet can be.
+/// Base-two logarithm of the maximum size of a stride: the maximum length of a packet.
 const LOG_LONGEST: u32 = STRIDES_SHIFT;
 
 impl Shape {
-    /// Lays out memory for so many strides that wait for packets, and so many frames of a size.
+    /// Lays out memory for `waiting` strides that wait for packets, and for `frames` frames.
     pub(super) fn layout(
         &self,
         waiting: u32,
@@ -140,12 +143,12 @@ impl Shape {
     }
 }
 
-/// What receives the packets of a striding queue.
+/// The receiving side of a striding queue.
 pub struct Receiver {
-    // Dropped first: it leads packets to the work queue.
+    // Dropped first: it steers packets to the work queue.
     pub(super) spread: HashQueuePair,
     pub(super) work_queue: WorkQueue,
-    /// Receives that wait for packets, as long as there are enough.
+    /// Number of receives that wait for packets, as long as there are enough.
     pub(super) posted: u32,
 }
 
@@ -155,41 +158,41 @@ impl fmt::Debug for Receiver {
     }
 }
 
-/// A burst: completions of packets, and where the packets are.
+/// A burst: completions of packets, and the addresses of the packets.
 pub struct Cursor<'q> {
     poll: StridePoll<'q, QueuePairRecords>,
-    /// Where the next packet lies, if its strides are those behind the last one.
+    /// Address of the next packet, if its strides follow those of the last one.
     next: usize,
     shape: Bytes,
 }
 
-/// What byte counts mean: how far the number of strides is shifted to be the bytes of them.
+/// Decodes byte counts. The field is the shift from the strides' bits to their length in bytes.
 #[derive(Clone, Copy)]
 struct Bytes(u32);
 
 impl Bytes {
-    /// The bytes of the strides.
+    /// Length of the strides in bytes.
     #[inline(always)]
     fn room(self, bytes: u32) -> usize {
         (bytes & !BYTES_MASK) as usize >> self.0
     }
 
-    /// The bytes of the packet.
+    /// Length of the packet in bytes.
     #[inline(always)]
     fn length(self, bytes: u32) -> usize {
         (bytes & BYTES_MASK) as usize
     }
 
-    /// Whether the packet is not longer than its strides.
+    /// Whether the packet fits into its strides.
     #[inline(always)]
     fn fits(self, bytes: u32) -> bool {
         self.length(bytes) <= self.room(bytes)
     }
 }
 
-/// Passes all packets to `each` that lie behind each other in one receive.
+/// Passes all packets to `each` that follow each other in one receive.
 ///
-/// Out of line, so that registers are for this alone.
+/// A function of its own, so that the loop has all registers.
 #[inline(never)]
 fn each_behind(cursor: &mut Cursor<'_>, each: &mut impl FnMut(WorkCompletion<'_>, Slot, usize)) {
     let Cursor { ref mut poll, ref mut next, shape } = *cursor;
@@ -204,7 +207,7 @@ fn each_behind(cursor: &mut Cursor<'_>, each: &mut impl FnMut(WorkCompletion<'_>
     *next = at;
 }
 
-/// Passes a packet to `each` out of line.
+/// Passes a packet to `each`. A function of its own, to keep the loop of the fast path small.
 #[cold]
 #[inline(never)]
 fn rarely<'p>(
@@ -220,13 +223,14 @@ impl fmt::Debug for Cursor<'_> {
     }
 }
 
-/// Returns the completion with another lifetime, of which the types are the same otherwise.
+/// Returns the completion with another lifetime.
 ///
 /// # Safety
-/// It is not used after the next use of the poll that returned it.
+/// The caller does not use it after the next use of the poll that returned it.
 #[inline(always)]
 unsafe fn detached<'other>(completion: WorkCompletion<'_>) -> WorkCompletion<'other> {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the types differ only in the lifetime, and the caller promises not to use the
+    // completion after the next use of its poll.
     unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(completion) }
 }
 
@@ -251,28 +255,29 @@ impl Striding {
         }
     }
 
-    /// Which receive a slot is part of. `None` for a frame.
+    /// Returns the receive that a slot is part of. `None` for a frame.
     #[inline(always)]
     fn receive(&self, slot: &Slot) -> Option<&Receive> {
         self.receives.get((slot.address() - self.start) >> self.log_receive)
     }
 
-    /// The first stride of the receive that a slot is part of.
+    /// Returns the first stride of the receive that a slot is part of.
     #[inline(always)]
     fn first(&self, slot: &Slot) -> Slot {
         let before = slot.address() - self.start;
         Slot::at(self.start + (before >> self.log_receive << self.log_receive))
     }
 
-    /// Where the packet lies whose strides are the next ones, if that is known.
+    /// Address of the packet that takes the next strides, if these are known.
     #[inline(always)]
     fn next(&self, poll: &StridePoll<'_, QueuePairRecords>) -> usize {
         let (wr_id, stride) = poll.behind();
         wr_id as usize + (usize::from(stride) << self.log_stride)
     }
 
-    /// Finds the packet in strides of the receive at `start`: its place and its length. With the last strides
-    /// the burst has the receive, in place of one that it had, which it is done with.
+    /// Finds the packet in strides of the receive at `start`: its slot and its length. If these are
+    /// the receive's last strides, the burst holds the receive from now on, and releases the one
+    /// that it held.
     #[cold]
     #[inline(never)]
     fn find(&self, start: usize, found: FoundStrides, bad: &Count) -> Option<(Slot, usize)> {
@@ -296,8 +301,8 @@ impl Striding {
         self.let_go(Slot::at(start), 1);
     }
 
-    /// Notes which packets of the burst are to be sent: they have their receives, as long as they are. Before that,
-    /// the burst is done with no receive.
+    /// Notes which packets of the burst are to be sent: they hold their receives until they are
+    /// sent. This comes before the burst releases any receive.
     #[inline(always)]
     fn hold_outgoing(&self, outgoing: &Outgoing) {
         if !outgoing.is_empty() {
@@ -315,7 +320,7 @@ impl Striding {
         }
     }
 
-    /// Lets somebody have so many packets, of a receive.
+    /// Notes that `count` packets of a receive are held.
     #[inline(always)]
     fn hold(&self, slot: &Slot, count: u32) {
         if let Some(receive) = self.receive(slot) {
@@ -323,7 +328,7 @@ impl Striding {
         }
     }
 
-    /// Takes back what somebody had of a receive, so many packets.
+    /// Takes back `count` packets of a receive that were held.
     #[inline(always)]
     fn let_go(&self, slot: Slot, count: u32) {
         let Some(receive) = self.receive(&slot) else { return self.frames.push(slot) };
@@ -334,7 +339,7 @@ impl Striding {
         }
     }
 
-    /// Posts what is ready, as far as so many receives are missing, and returns how many those are still.
+    /// Posts ready receives, at most `missing`, and returns how many are still missing.
     #[inline(always)]
     fn post(
         &self,
@@ -360,10 +365,10 @@ impl Striding {
 }
 
 impl Cursor<'_> {
-    /// Looks for the next packet off the fast path.
+    /// Looks for the next packet, off the fast path.
     ///
     /// # Safety
-    /// The completion is not used after the next use of the cursor.
+    /// The caller does not use the completion after the next use of the cursor.
     #[inline(always)]
     unsafe fn find<'other>(
         &mut self,
@@ -385,10 +390,11 @@ impl Cursor<'_> {
                 }
             };
             let found = self.poll.find(note).map(|(completion, strides)| {
-                // SAFETY: by the caller's contract.
+                // SAFETY: the caller promises not to use the completion after the next use of the
+                // cursor, which owns the poll.
                 (unsafe { detached(completion) }, strides)
             });
-            // Also where nothing was found: the poll may be at the next receive now.
+            // Also if nothing was found: the poll may have reached the next receive.
             self.next = mode.next(&self.poll);
             let (completion, strides) = found?;
             let start = completion.wr_id() as usize;
@@ -396,7 +402,7 @@ impl Cursor<'_> {
                 return Some((completion, slot, length));
             }
             if strides.bytes & FILLER != 0 {
-                // Strides that were skipped are none of the burst: a packet may wait behind them.
+                // Skipped strides do not count toward the burst: a packet may follow them.
                 self.poll.allow_another();
             }
         }
@@ -417,8 +423,8 @@ impl GiveBack for Striding {
         self.let_go(slot, count);
     }
 
-    /// Those that lie in the receive of the first one. The packets of a burst are in the order of their
-    /// receives, and it has no receive twice: none is posted again before it is over.
+    /// The packets in the same receive as the first one. The packets of a burst are in the order of
+    /// their receives, and no receive occurs twice: none is posted again before the burst is over.
     #[inline(always)]
     fn run(&self, packets: &[Cell<Sge>]) -> usize {
         let Some(first) = packets.first() else { return 0 };
@@ -433,7 +439,7 @@ impl GiveBack for Striding {
     }
 }
 
-/// How many are inside, before all others.
+/// Number of leading packets that are inside.
 #[cold]
 #[inline(never)]
 fn partition(packets: &[Cell<Sge>], inside: impl Fn(&Cell<Sge>) -> bool) -> usize {
@@ -446,8 +452,8 @@ impl Inbound for Striding {
 
     #[inline(always)]
     fn cursor<'q>(cq: &'q mut CompletionQueue, store: &Store<Self>, burst: u32) -> Cursor<'q> {
-        // SAFETY: a burst borrows the queue, whose completion queue nobody else has, and `Burst` ends it whatever
-        // becomes of the cursor.
+        // SAFETY: a burst borrows the queue, which alone polls its completion queue, and `Burst`
+        // ends the poll even if the cursor is leaked.
         let poll = unsafe { cq.poll_strides(burst) };
         let mode = &store.mode;
         let (next, shape) = (mode.next(&poll), Bytes(STRIDES_SHIFT - mode.log_stride));
@@ -464,10 +470,12 @@ impl Inbound for Striding {
             Some((completion, bytes)) => {
                 let at = cursor.next;
                 cursor.next += shape.room(bytes);
-                // SAFETY: by the caller's contract.
+                // SAFETY: the caller promises not to use the completion after the next use of the
+                // cursor.
                 Some((unsafe { detached(completion) }, Slot::at(at), shape.length(bytes)))
             }
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller promises not to use the completion after the next use of the
+            // cursor.
             None => unsafe { cursor.find(store) },
         }
     }
@@ -480,7 +488,7 @@ impl Inbound for Striding {
     ) {
         loop {
             each_behind(&mut cursor, &mut each);
-            // SAFETY: the completion is gone when the cursor is used next.
+            // SAFETY: `rarely` consumes the completion before the next use of the cursor.
             let Some(found) = (unsafe { cursor.find(store) }) else { return };
             rarely(&mut each, found);
         }
@@ -500,7 +508,7 @@ impl Inbound for Striding {
         }
     }
 
-    /// The burst has the receive.
+    /// Nothing to do: the burst holds the receive.
     #[inline(always)]
     fn drop_packet(&self, _: Slot) {}
 
@@ -513,7 +521,7 @@ impl Inbound for Striding {
         Some((self.frames.pop()?, self.frame_size))
     }
 
-    /// Its strides, of which the last one may be full in part.
+    /// The packet's strides. The last one may be only partly filled.
     #[inline(always)]
     fn room(&self, buffers: &Buffers, length: u32) -> u32 {
         let size = buffers.size();
@@ -534,8 +542,8 @@ impl Inbound for Striding {
         queue.post_receives(missing)
     }
 
-    /// The only one that is posted may be used up but for a few strides: each packet that is longer is dropped
-    /// then, and causes no event.
+    /// With one posted receive, only a few strides may be left in it. The device drops each packet
+    /// that needs more, without an event.
     fn is_starved(queue: &EthernetQueue<Self>) -> bool {
         queue.receiver.work_queue.posted() < 2
     }
@@ -545,7 +553,7 @@ impl Inbound for Striding {
     }
 
     fn restart(queue: &mut EthernetQueue<Self>) -> Result<(), Error> {
-        // What was sent is told of as such; an error here is one of the queue that ends.
+        // Counts frames that were sent. An error does not matter: the queue is reset.
         let _ = queue.reap();
         queue.qp.reset()?;
         let EthernetQueue { qp, send_cq, in_flight, store, .. } = queue;
@@ -558,7 +566,7 @@ impl Inbound for Striding {
 }
 
 impl EthernetQueue<Striding> {
-    /// Posts as many receives as are missing, if there are some.
+    /// Posts as many of the `missing` receives as are ready.
     #[inline(never)]
     fn post_receives(&mut self, missing: u32) -> Result<(), EthernetError> {
         if self.receiver.work_queue.is_stopped() {
@@ -604,12 +612,12 @@ pub(super) mod tests {
         builder.striding(64, 8).spares(1).build().unwrap()
     }
 
-    /// Writes completions of strides, and counts these as devices do.
+    /// Writes completions of strides, and counts the strides as a device does.
     pub(in crate::ethernet) struct Completer {
         simulator: Simulator,
         rqn: u32,
         cqn: u32,
-        /// The request that it fills, and how many of its strides it has.
+        /// The request that it fills, and how many of its strides are taken.
         pub(in crate::ethernet) request: u16,
         pub(in crate::ethernet) taken: u32,
         strides: u32,
@@ -631,7 +639,7 @@ pub(super) mod tests {
             }
         }
 
-        /// Completes strides, by a completion that `change` may change.
+        /// Completes strides. `change` may alter the completion.
         pub(super) fn complete_by(
             &mut self,
             opcode: CqeOpcode,
@@ -641,7 +649,8 @@ pub(super) mod tests {
             assert!(self.try_complete(opcode, (first, count, rest), change));
         }
 
-        /// As [`Completer::complete_by`], unless the completion queue is full. Returns whether it did.
+        /// Like [`Completer::complete_by`], unless the completion queue is full. Returns whether it
+        /// wrote the completion.
         pub(in crate::ethernet) fn try_complete(
             &mut self,
             opcode: CqeOpcode,
@@ -680,7 +689,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The lengths of the packets that there are.
+    /// Receives a burst, and returns the lengths of its packets.
     fn lengths(queue: &mut EthernetQueue<Striding>) -> Result<Vec<usize>, EthernetError> {
         let mut found = Vec::new();
         queue.receive(|packets| packets.for_each(|packet| found.push(packet.len())))?;
@@ -689,7 +698,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_device_that_tells_of_impossible_strides_makes_no_packet() {
-        // Beyond the end, none, before those that are taken.
+        // Beyond the end, no strides, and strides before those that are taken.
         for (first, count) in [(0, 9), (8, 1), (7, 2), (u16::MAX, 1), (3, 0), (2, 1), (0, 8)] {
             let simulator = simulator();
             let mut queue = queue(&simulator);
@@ -738,7 +747,7 @@ pub(super) mod tests {
         assert_eq!(queue.send([frame]), Ok(1));
         spoil_sending(&simulator, &mut queue);
 
-        // One receive of three is the program's.
+        // The program holds one receive of three.
         let (mut kept, mut device) = (Vec::new(), Completer::new(&simulator, &queue));
         let mut keep = |queue: &mut EthernetQueue<Striding>| {
             device.complete(device.taken as u16, 4, 60);
@@ -750,13 +759,13 @@ pub(super) mod tests {
         assert_eq!(queue.receiver.work_queue.posted(), 2);
         assert!(!queue.wait(Some(Duration::ZERO)).unwrap(), "packets may arrive, and none has");
         assert_eq!(queue.receive(|_| ()), Ok(()));
-        // And now two: what is there is not enough.
+        // Now it holds two: the one that is left is not enough.
         assert_eq!(keep(&mut queue), Ok(()));
         assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
         assert_eq!(queue.receiver.work_queue.posted(), 1);
         assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
         assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
-        // What comes back is posted, whatever sending fails with.
+        // Returned buffers are posted, whatever error sending has.
         kept.clear();
         assert_eq!(queue.receive(|_| ()), Ok(()));
         assert_eq!(queue.receiver.work_queue.posted(), 3);
@@ -766,7 +775,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_receive_of_fewer_bytes_than_the_device_wants_is_refused_by_name() {
-        // The answer of the device, whether it can be asked, and the least that follows.
+        // The device's capability, whether it can be queried, and the fewest strides that follow.
         for (log_bytes, devx, least) in
             [(9, true, 512), (0, true, 16384), (9, false, 16384), (11, true, 2048)]
         {
@@ -822,7 +831,7 @@ pub(super) mod tests {
         assert_eq!(queue.counts(), Counts { received: 9, bad: 27, ..Counts::default() });
     }
 
-    /// The kernel has not heard that it failed.
+    /// The kernel does not know that the send queue failed.
     #[test]
     fn a_queue_whose_sending_failed_is_restarted() {
         let simulator = simulator();
@@ -852,7 +861,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The places of packets: the receive and the stride of each.
+    /// Receives a burst, and returns the receive and the stride of each packet.
     fn places(queue: &mut EthernetQueue<Striding>) -> Result<Vec<(usize, usize)>, EthernetError> {
         let (start, stride, receive) =
             (queue.store.mode.start, queue.store.mode.log_stride, queue.store.mode.log_receive);
@@ -867,7 +876,8 @@ pub(super) mod tests {
         Ok(found)
     }
 
-    /// As Linux' mlx5e and DPDK's PMD have it: the device goes on in the receive, after the strides of the packet.
+    /// Linux' mlx5e and DPDK's PMD behave the same way: the device continues in the receive, after
+    /// the packet's strides.
     #[test]
     fn a_packet_that_failed_takes_its_strides_and_the_device_goes_on_in_the_receive() {
         for (syndrome, count) in
@@ -916,7 +926,7 @@ pub(super) mod tests {
         use Syndrome::{LocalProtection, LocalQpOperation, WorkRequestFlushed};
         for syndrome in [LocalProtection, LocalQpOperation, WorkRequestFlushed] {
             let simulator = simulator();
-            // The device flushes the request that failed as well, or not.
+            // The device may flush the failed request too, or not.
             for flushed in [&[1][..], &[0, 1]] {
                 let mut queue = queue(&simulator);
                 let mut device = Completer::new(&simulator, &queue);
@@ -940,7 +950,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Memory of any other receive may be the device's, or the program's.
+    /// Memory of any other receive may be the device's or the program's.
     #[test]
     fn a_completion_of_another_receive_is_corrupt_whatever_it_is_of() {
         for (opcode, count, first) in [
@@ -967,7 +977,7 @@ pub(super) mod tests {
         }
     }
 
-    /// mlx5e and DPDK count them, and do not look where they are said to be.
+    /// mlx5e and DPDK count them, and ignore their reported position.
     #[test]
     fn strides_that_were_skipped_count_wherever_they_are_said_to_be() {
         for first in [0, 2, 3, 7, 8, u16::MAX] {
@@ -1000,13 +1010,13 @@ pub(super) mod tests {
         }
     }
 
-    /// A queue whose packets are dropped, kept and sent at random, and who has which of them.
+    /// A queue whose packets are dropped, kept and sent at random, and the holder of each packet.
     struct Traffic {
         simulator: Simulator,
         queue: EthernetQueue<Striding>,
         random: Random,
         device: Completer,
-        /// Packets that were sent, by their receives; the last ones are being sent.
+        /// The receives of packets that were sent; the last ones are still being sent.
         sent: Vec<usize>,
         kept: Vec<(usize, crate::ethernet::Frame)>,
     }
@@ -1027,7 +1037,7 @@ pub(super) mod tests {
             (address - queue.store.mode.start) >> queue.store.mode.log_receive
         }
 
-        /// Has the device tell of some packets, as far as there are strides.
+        /// Lets the device complete some packets, if there are strides.
         fn tell(&mut self) {
             let Self { queue, random, device, .. } = self;
             let mut left = queue.receiver.work_queue.posted() * Self::STRIDES - device.taken;
@@ -1042,7 +1052,8 @@ pub(super) mod tests {
             }
         }
 
-        /// Takes a burst, of which it may leave some packets, one by one or all at once. Returns how many there were.
+        /// Takes a burst, of which it may leave some packets, one by one or all at once. Returns
+        /// how many there were.
         fn burst(&mut self) -> usize {
             let Self { queue, random, sent, kept, .. } = self;
             let (start, log) = (queue.store.mode.start, queue.store.mode.log_receive);
@@ -1079,7 +1090,7 @@ pub(super) mod tests {
             count
         }
 
-        /// Nobody has a packet of a receive that is ready, and every receive is somewhere.
+        /// No packet of a ready receive is held, and each receive has one place.
         fn check(&mut self) {
             let Self { queue, sent, kept, .. } = self;
             let in_flight = &sent[sent.len() - queue.sending()..];
@@ -1136,7 +1147,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Its strides are known to be the next ones of the receive.
+    /// The driver knows that its strides are the next ones of the receive.
     #[test]
     fn a_packet_behind_another_one_is_found_on_the_fast_path() {
         let simulator = simulator();
@@ -1183,7 +1194,7 @@ pub(super) mod tests {
         assert_eq!(starts, [64, 56, 48]);
         let layout = shape(2048, 8, Some(0)).layout(0, 1, 64).unwrap();
         assert_eq!((layout.posted, layout.slots, layout.frame_size), (2, 17, 2048));
-        // The most bytes that there may be, and the most strides.
+        // The limits of bytes and of strides.
         for (stride, strides, slots) in [(1 << 16, 1 << 10, 1 << 20), (64, 1 << 12, 1 << 24)] {
             let layout = shape(stride, strides, None).layout(slots / 2, 0, 64).unwrap();
             assert_eq!(layout.slots, slots);

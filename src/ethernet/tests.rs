@@ -1,4 +1,4 @@
-//! Queues of packets that fail, or whose device lies.
+//! Queues of packets that fail, or whose device misbehaves.
 
 use super::*;
 use crate::testing::{Altered, AlteredCall, stepping, with_steps};
@@ -48,7 +48,7 @@ fn modifies_queue_pair(call: &AlteredCall<'_>) -> bool {
     modifies.iter().any(|command| write == Some(command.0.into()))
 }
 
-/// What posts nothing any more sleeps for nothing: the next call tells what is wrong.
+/// A queue that posts nothing must not wait: the next call returns the error.
 #[test]
 fn a_queue_whose_restart_failed_does_not_sleep() {
     let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
@@ -56,7 +56,7 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     let (failing, changed) = (Arc::clone(&fails), Arc::clone(&changes));
     let altered = Altered::new(simulator.kernel(), move |call| {
         if modifies_queue_pair(call)
-            // The first one resets it.
+            // The first modification resets it.
             && failing.load(Relaxed) && changed.fetch_add(1, Relaxed) != 0
         {
             return Err(Errno::ENOMEM);
@@ -70,7 +70,7 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     fails.store(true, Relaxed);
     queue.restart().expect_err("it leaves RESET no more");
     assert_eq!(changes.load(Relaxed), 2);
-    // Without a limit it would never return, were it to sleep.
+    // Without a limit the test would hang if the queue waited.
     assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to be told");
     assert!(!queue.arm().unwrap(), "no event comes");
     let error = queue.receive(|mut packets| assert!(packets.next().is_none())).unwrap_err();
@@ -81,12 +81,12 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     assert!(!queue.wait(Some(Duration::from_millis(1))).unwrap());
 }
 
-/// Devices that do nothing until they are told to.
+/// A device that does nothing until the test steps it.
 fn stepped() -> Simulator {
     Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true).step(true))
 }
 
-/// Has the device tell of a packet of 60 bytes, in the receive with this counter.
+/// Lets the device complete a packet of 60 bytes, in the receive with this counter.
 fn tell(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
     let mut engine = simulator.fabric().lock();
     let device = engine.device_mut(0);
@@ -97,7 +97,8 @@ fn tell(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
     assert!(device.inject_completion(queue.recv_cq.cqn(), bytes, &[]));
 }
 
-/// Has the device lie about a frame that is being sent, so that no completion of sending can be polled any more.
+/// Lets the device write a wrong completion of a frame, so that no completion of sending can be
+/// polled any more.
 pub(super) fn spoil_sending<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) {
     let mut engine = simulator.fabric().lock();
     let device = engine.device_mut(0);
@@ -136,7 +137,7 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
     assert_eq!(posted(&queue), 0);
     assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
     assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
-    // What comes back is posted, whatever sending fails with.
+    // Returned buffers are posted, whatever error sending has.
     kept.pop();
     assert_eq!(queue.receive(|_| ()), Ok(()));
     assert_eq!(posted(&queue), 1);
@@ -144,7 +145,7 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
     assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
 }
 
-/// The receive that it names is still to be written to, and would be lent out as a packet.
+/// The device still writes to the receive that it names, which must not become a packet.
 #[test]
 fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
     for (counters, good) in
@@ -154,7 +155,7 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
         let mut queue = builder.build().unwrap();
-        // Whoever can reach the queue pair may ask for its parts.
+        // A program that can reach the queue pair may ask for its raw parts.
         queue.qp().raw_parts().unwrap();
         let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         for counter in counters {
@@ -170,7 +171,7 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         }
         let error = next.unwrap_err();
         assert!(matches!(error, EthernetError::Poll(PollError::Corrupt(_))), "{error}");
-        // The buffers of the others are the device's still.
+        // The buffers of the others still belong to the device.
         let left = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         assert_eq!(left as usize + queue.store.mode.free.len(), all as usize + 4, "{counters:?}");
     }
@@ -239,7 +240,7 @@ fn frames_that_were_sent_go_home_whether_they_share_requests_or_not() {
     }
 }
 
-/// The device may still read it: nobody else may write to it.
+/// The device may still read it: its buffer must not be reused.
 #[test]
 fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
     let (simulator, fails) = (stepped(), Arc::new(AtomicBool::new(false)));
@@ -273,16 +274,16 @@ fn counts_are_told_in_words() {
     assert_eq!(counts.to_string(), told);
 }
 
-/// Has the device complete every receive that is posted, and keeps the packets.
+/// Lets the device complete every posted receive, and keeps the packets.
 fn packets_in_all_receives(simulator: &Simulator, queue: &mut EthernetQueue) -> Vec<Frame> {
     let posted = |queue: &EthernetQueue| queue.qp.caps().max_recv_wr - queue.qp.free_receives();
-    // Without what is missing being posted again, there is an end.
+    // Stops refilling, so that the loop ends.
     queue.receiver.worth_a_doorbell = usize::MAX;
     let (mut found, before) = (Vec::new(), posted(queue));
     let mut keep = |queue: &mut EthernetQueue| {
         queue.receive(|packets| packets.for_each(|packet| found.push(packet.keep()))).unwrap();
     };
-    // Those that completed before.
+    // Packets that arrived before.
     keep(queue);
     let mut counter = (before - posted(queue)) as u16;
     while posted(queue) != 0 {
@@ -299,7 +300,7 @@ fn places_differ(frames: &[Frame], context: &str) {
     assert_eq!(places.len(), frames.len(), "{context}: a buffer has two owners");
 }
 
-/// No buffer has two owners: frames and receives have each their own.
+/// No buffer has two owners: each frame and each receive has its own.
 #[test]
 fn a_completion_at_any_step_of_a_restart_gives_no_buffer_to_two() {
     for receive in [true, false] {
@@ -313,7 +314,8 @@ fn a_completion_at_any_step_of_a_restart_gives_no_buffer_to_two() {
     }
 }
 
-/// Restarts a queue while the device completes some receives or sends at one step. False if there are fewer steps.
+/// Restarts a queue while the device completes some receives or sends at one step. Returns false if
+/// there are fewer steps.
 fn late_completions(at: usize, completions: u16, receive: bool) -> bool {
     let simulator = stepped();
     let kernel = stepping(simulator.kernel());
@@ -380,7 +382,8 @@ fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
     }
 }
 
-/// Has a frame fail: the device moves the send queue to the error state, and does not notify the kernel.
+/// Makes a frame fail: the device moves the send queue to the error state, and does not notify the
+/// kernel.
 pub(super) fn fail_sending<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>) {
     let (qpn, syndrome) = (Some(queue.qp.qp_num()), Syndrome::LocalQpOperation);
     simulator.inject(0, Fault::FailRequest { qpn, syndrome, vendor: 0 });
@@ -403,8 +406,8 @@ pub(super) fn sends<M: Mode>(simulator: &Simulator, queue: &mut EthernetQueue<M>
     queue.counts().sent == before + 1
 }
 
-/// The kernel names the states that it remembers to the device, which refuses wrong ones. It refuses a query, and
-/// warns in its log, if no state follows from those that it finds.
+/// The kernel passes the state that it remembers to the device, which refuses a wrong one. A query
+/// fails, and the kernel logs a warning, if the two states that it finds do not fit together.
 #[test]
 fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
     for sending in [true, false] {
@@ -437,7 +440,7 @@ fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
     }
 }
 
-/// Calls answer that the queue is the parent's; to read the bytes of a frame needs no call.
+/// Calls return that the queue belongs to the parent; reading the bytes of a frame needs no call.
 #[test]
 fn child_reads_zeros_in_a_frame_and_neither_receives_nor_sends() {
     let simulator = stepped();
@@ -446,11 +449,11 @@ fn child_reads_zeros_in_a_frame_and_neither_receives_nor_sends() {
         context.create_ethernet_queue(1).receives(8).frames(4).sends(8).build().unwrap();
     let mut frame = queue.frame().unwrap();
     frame.fill(&[0x5a; 60]);
-    // SAFETY: the child takes no lock that another thread may hold but those of the allocator, which a
-    // fork leaves usable, and ends without the handlers of the parent.
+    // SAFETY: the child takes no lock that another thread may hold, except those of the allocator,
+    // which a fork leaves usable, and it exits without running the parent's handlers.
     match unsafe { nix::unistd::fork() }.unwrap() {
         nix::unistd::ForkResult::Child => {
-            // SAFETY: as above. A child that waits is ended by the signal.
+            // SAFETY: `alarm` is async-signal-safe. It ends a child that hangs.
             unsafe { nix::libc::alarm(60) };
             let zeros = frame.iter().all(|byte| *byte == 0);
             frame.fill(&[1; 60]);
@@ -460,7 +463,7 @@ fn child_reads_zeros_in_a_frame_and_neither_receives_nor_sends() {
                 queue.restart().is_err(),
             ];
             let wrong = refused.iter().position(|refused| !refused).map_or(0, |at| at as i32 + 2);
-            // SAFETY: as above.
+            // SAFETY: `_exit` is async-signal-safe, and runs no handler of the parent.
             unsafe { nix::libc::_exit(if zeros { wrong } else { 1 }) }
         }
         nix::unistd::ForkResult::Parent { child } => {

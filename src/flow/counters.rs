@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counters of the packets of flow rules (`struct ibv_counters`), which one or several rules share.
 ///
-/// A clone is another handle of the same counters, which are destroyed with the last one, after the
-/// rules that use them.
+/// A clone is another handle of the same counters, which are destroyed with the last handle, after
+/// the rules that use them.
 #[derive(Clone)]
 pub struct FlowCounters {
     pub(super) inner: Arc<CountersInner>,
 }
 
-/// What was counted.
+/// The values of counters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct CounterValues {
     /// Packets.
@@ -27,10 +27,10 @@ pub struct CounterValues {
     pub bytes: u64,
 }
 
-/// The verb that errors of reading name.
+/// Name of the verb in errors of reading.
 const READ: &str = "read_counters";
 
-/// Where the values are among those that the kernel reads.
+/// Positions of the values in the kernel's answer.
 const DESCRIPTIONS: [FlowCountersDesc; 2] = [
     FlowCountersDesc { description: CounterKind::Packets as u32, index: 0 },
     FlowCountersDesc { description: CounterKind::Bytes as u32, index: 1 },
@@ -38,11 +38,11 @@ const DESCRIPTIONS: [FlowCountersDesc; 2] = [
 
 struct State {
     handle: Option<u32>,
-    /// The rules that count. The first one tells the kernel what is counted, which forgets it with the
-    /// last one.
+    /// Number of rules that count. With the first one, the kernel gets the descriptions of the
+    /// counters. It drops them with the last one.
     rules: u32,
-    /// What was read when the last rule ended, or why that failed. The kernel reads nothing while no rule
-    /// counts.
+    /// The values when the last rule ended, or the error of reading them. The kernel reads nothing
+    /// while no rule counts.
     last: Result<CounterValues, Error>,
 }
 
@@ -57,7 +57,7 @@ impl CountersInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel's handle.
+    /// Returns the kernel's handle.
     fn handle(&self) -> Option<u32> {
         self.state().handle
     }
@@ -75,14 +75,14 @@ impl CountersInner {
         Ok(CounterValues { packets, bytes })
     }
 
-    /// Ends a rule, the operation `verb`. No other is made before the kernel has forgotten what the last
-    /// one counted.
+    /// Ends a rule; `verb` is the operation. No other rule is made before the kernel has dropped
+    /// the descriptions of the last one.
     pub(super) fn end_rule(
         &self,
         verb: &'static str,
         end: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // In a child the lock may be one of a thread that is not there.
+        // In a child, a thread that does not exist there may hold the lock.
         self.context.check_process(verb)?;
         let mut state = self.state();
         let last = (state.rules == 1).then(|| self.read(&state));
@@ -94,8 +94,8 @@ impl CountersInner {
         Ok(())
     }
 
-    /// Makes a rule of the kernel's handle, with the descriptions if it is the first one. Meanwhile nobody
-    /// destroys the counters: the kernel could give their number to others.
+    /// Makes a rule with the kernel's handle, and with the descriptions if it is the first one. The
+    /// lock prevents destruction meanwhile: the kernel could reuse the handle for other counters.
     pub(super) fn describe_with(
         &self,
         make: impl FnOnce(Option<u32>, Option<&[FlowCountersDesc]>) -> Result<u32, Error>,
@@ -108,7 +108,7 @@ impl CountersInner {
 
     fn destroy(&self) -> Result<(), Error> {
         const VERB: &str = "destroy_counters";
-        // As in `end_rule`.
+        // In a child, a thread that does not exist there may hold the lock.
         self.context.check_process(VERB)?;
         let mut state = self.state();
         if let Some(live) = state.handle {
@@ -146,21 +146,21 @@ impl Context {
 
 impl FlowCounters {
     /// Reads the counters (`ibv_read_counters`): the packets of all rules that ever used them. Zero
-    /// before the first rule. After the last one, what was counted when it ended, or the error of reading
-    /// that, until another rule counts.
+    /// before the first rule. After the last one, returns the values when it ended, or the error of
+    /// reading them, until another rule counts.
     pub fn read(&self) -> Result<CounterValues, Error> {
         self.inner.context.check(READ)?;
         self.inner.read(&self.inner.state())
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless they were destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless they were
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.handle()
     }
 
     /// Destroys the counters (`ibv_destroy_counters`). If the kernel refuses, because rules use
-    /// them, they are returned with the error.
+    /// them, the error returns them.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.inner.destroy() {
             Ok(()) => Ok(()),

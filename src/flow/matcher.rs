@@ -1,5 +1,5 @@
-//! Matchers: rules by the device's own match parameters, for what the headers of a [`Rule`](super::Rule)
-//! do not say.
+//! Matchers: rules with the device's own match parameters, for fields that the headers of a
+//! [`Rule`](super::Rule) lack.
 
 use super::{CREATE, FlowRule, Target, supported};
 use crate::context::{Context, Inner};
@@ -20,10 +20,10 @@ const DESTROY_MATCHER: &str = "destroy_flow_matcher";
 const LAST_PRIORITY: u16 = 15;
 /// The largest flow tag.
 const MAX_TAG: u32 = 0xff_ffff;
-/// Bytes of a part of the match parameters: a bit of [`MatchCriteria`] for each.
+/// Length of a part of the match parameters. Each part has a bit of [`MatchCriteria`].
 const PART: usize = 64;
 
-/// Declares methods that set a field: a line for each, with its type and the field of the device.
+/// Declares methods that set a field: a line for each, with its type and the device's field.
 macro_rules! setters {
     (|$this:ident| $place:expr; $( $(#[$doc:meta])* $name:ident: $type:ty => $set:ident; )*) => { $(
         $(#[$doc])*
@@ -35,14 +35,14 @@ macro_rules! setters {
     )* };
 }
 
-/// The header fields of one level of a packet, its own or those inside of a tunnel: values, or in a mask
-/// the bits that are compared. A field that is not set is zero.
+/// The header fields of one level of a packet, its own or those inside a tunnel: values, or in a
+/// mask the bits that are compared. A field that is not set is zero.
 #[derive(Clone, Copy, Default, Debug)]
 #[must_use = "fields do nothing until they are part of a matcher or a rule"]
 pub struct HeaderFields(MatchHeaders);
 
 impl HeaderFields {
-    /// No field.
+    /// Sets no field.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,7 +62,7 @@ impl HeaderFields {
     }
 
     setters! { |fields| fields.0;
-        /// Ethertype, behind VLAN tags.
+        /// Ethertype, after VLAN tags.
         ether_type: u16 => set_ethertype;
         /// Whether the first VLAN tag is a customer's.
         c_vlan: bool => set_cvlan_tag;
@@ -100,7 +100,8 @@ impl HeaderFields {
         udp_dst_port: u16 => set_udp_dport;
     }
 
-    /// Source address of IPv4. It shares its place with the last bytes of IPv6's: compare the version too.
+    /// Source address of IPv4. It shares its place with the last bytes of IPv6's: compare the
+    /// version too.
     pub fn src_ipv4(mut self, ip: [u8; 4]) -> Self {
         self.0.src_ipv4_src_ipv6_mut()[12..].copy_from_slice(&ip);
         self
@@ -129,16 +130,16 @@ fn high_and_low([a, b, c, d, e, f]: [u8; 6]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]).into())
 }
 
-/// What a packet has, as the device sees it (`mlx5_ifc_fte_match_param_bits`): values, or in a matcher the
-/// bits that are compared. A field that is not set is zero.
+/// The fields of a packet, as the device sees them (`mlx5_ifc_fte_match_param_bits`): values, or in
+/// a matcher the bits that are compared. A field that is not set is zero.
 ///
-/// Of numbers with fewer bits than their type the lower bits count.
+/// If a number has fewer bits than its type, the lower bits count.
 #[derive(Clone, Default, Debug)]
 #[must_use = "fields do nothing until they are part of a matcher or a rule"]
 pub struct MatchFields(Box<MatchParameters>);
 
 impl MatchFields {
-    /// No field: the mask of a matcher that takes all packets.
+    /// Sets no field: the mask of a matcher that matches all packets.
     pub fn new() -> Self {
         Self::default()
     }
@@ -149,7 +150,7 @@ impl MatchFields {
         self
     }
 
-    /// The headers inside of a tunnel, all of them.
+    /// The headers inside a tunnel, all of them.
     pub fn inner(mut self, headers: HeaderFields) -> Self {
         *self.0.inner_headers_mut() = headers.0;
         self
@@ -168,13 +169,13 @@ impl MatchFields {
         second_vlan_drop_eligible: bool => set_outer_second_cfi;
         /// Flow label of IPv6 (20 bits).
         flow_label: u32 => set_outer_ipv6_flow_label;
-        /// Flow label of IPv6 inside of a tunnel (20 bits).
+        /// Flow label of IPv6 inside a tunnel (20 bits).
         inner_flow_label: u32 => set_inner_ipv6_flow_label;
         /// Security parameters index of IPsec's ESP.
         esp_spi: u32 => set_outer_esp_spi;
         /// VXLAN network identifier (24 bits).
         vxlan_vni: u32 => set_vxlan_vni;
-        /// Ethertype of what is in a GRE tunnel.
+        /// Ethertype of the packet in a GRE tunnel.
         gre_protocol: u16 => set_gre_protocol;
         /// Key of GRE.
         gre_key: u32 => set_gre_key;
@@ -186,8 +187,8 @@ impl MatchFields {
         gre_has_sequence: bool => set_gre_s_present;
     }
 
-    /// The first label of MPLS behind the Ethernet header: label (20 bits), traffic class (3), bottom of
-    /// stack (1), time to live (8).
+    /// The first label of MPLS after the Ethernet header: label (20 bits), traffic class (3),
+    /// bottom of stack (1), time to live (8).
     pub fn mpls(mut self, label: u32) -> Self {
         set_label(self.0.misc_parameters_2_mut().outer_first_mpls_mut(), label);
         self
@@ -199,13 +200,13 @@ impl MatchFields {
         self
     }
 
-    /// The same of MPLS behind UDP.
+    /// The same of MPLS after UDP.
     pub fn mpls_over_udp(mut self, label: u32) -> Self {
         set_label(self.0.misc_parameters_2_mut().outer_first_mpls_over_udp_mut(), label);
         self
     }
 
-    /// The parts that have a bit.
+    /// Returns the parts with a nonzero bit.
     fn criteria(&self) -> MatchCriteria {
         let parts = self.0.as_bytes().chunks(PART).zip(MatchCriteria::all().iter());
         parts.filter(|(part, _)| part.iter().any(|byte| *byte != 0)).map(|(_, bit)| bit).collect()
@@ -238,13 +239,13 @@ struct MatcherInner {
     handle: Mutex<Option<u32>>,
 }
 
-/// A matcher (`mlx5dv_create_flow_matcher`): which bits of packets its rules compare, at which priority. What
-/// becomes of a packet is said by its rules, each with values for these bits:
+/// A matcher (`mlx5dv_create_flow_matcher`): the bits of packets that its rules compare, and their
+/// priority. Its rules, each with values for these bits, determine the action:
 /// [`QueuePair::attach_matched`](QueuePair::<RawPacket>::attach_matched),
 /// [`HashQueuePair::attach_matched`], [`Matcher::drop_packets`].
 ///
-/// A clone is another handle of the same matcher. Rules keep their matcher, which is destroyed after the last
-/// of them.
+/// A clone is another handle of the same matcher. Rules keep their matcher alive; it is destroyed
+/// after the last of them.
 ///
 /// ```no_run
 /// # use mlx5::{Context, Error, QueuePair, transport::RawPacket};
@@ -273,22 +274,22 @@ impl fmt::Debug for Matcher {
 }
 
 impl Context {
-    /// Starts to make a matcher whose rules compare the bits of `mask`. It needs CAP_NET_RAW.
+    /// Starts building a matcher whose rules compare the bits of `mask`. It needs CAP_NET_RAW.
     pub fn create_matcher(&self, mask: MatchFields) -> MatcherBuilder<'_> {
         MatcherBuilder { context: self, mask, priority: 0, kind: MatcherType::Normal }
     }
 }
 
 impl MatcherBuilder<'_> {
-    /// The priority of its rules, among those of all programs, 0 to 15: zero is the highest. Default: 0. A
-    /// packet goes to the first rule that matches.
+    /// The priority of its rules, among those of all programs, 0 to 15: zero is the highest.
+    /// Default: 0. The first rule that matches gets the packet.
     pub fn priority(mut self, priority: u16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Which packets its rules are for. Default: [`MatcherType::Normal`], those that match. The others
-    /// have no priority, and Linux refuses their rules (`NotSupported`).
+    /// The packets that its rules are for. Default: [`MatcherType::Normal`], those that match. The
+    /// others have no priority, and Linux refuses their rules (`NotSupported`).
     pub fn flow_type(mut self, kind: MatcherType) -> Self {
         self.kind = kind;
         self
@@ -332,7 +333,7 @@ impl MatcherInner {
     }
 
     fn destroy(&self) -> Result<(), Error> {
-        // In a child the lock may be one of a thread that is not there.
+        // In a child, a thread that does not exist there may hold the lock.
         self.context.check_process(DESTROY_MATCHER)?;
         let mut state = self.state();
         if let Some(handle) = *state {
@@ -356,8 +357,8 @@ impl Matcher {
         self.to_nobody(value, MatcherFlowFlags::DROP)
     }
 
-    /// Lets the packets that have these values pass all rules of programs with a priority, to the network
-    /// interface and to rules for what no other rule takes.
+    /// Lets the packets that have these values pass all rules of programs with a priority, to the
+    /// network interface and to default rules.
     pub fn pass_on(&self, value: &MatchFields) -> Result<FlowRule, Error> {
         self.to_nobody(value, MatcherFlowFlags::DEFAULT_MISS)
     }
@@ -398,8 +399,8 @@ impl Matcher {
             let what = "the values have bits that the matcher does not compare";
             return Err(Error::invalid(CREATE, what.into()));
         }
-        // Held until the rule is made: were a clone destroyed meanwhile, the kernel could give its number to
-        // another matcher.
+        // Held until the rule is made: if a clone were destroyed meanwhile, the kernel could reuse
+        // the handle for another matcher.
         let state = self.inner.state();
         let Some(matcher) = *state else {
             return Err(Error::invalid(CREATE, "the matcher was destroyed".into()));
@@ -422,22 +423,22 @@ impl Matcher {
         Ok(FlowRule { handle: Some(handle), target, counters: None, _matcher: matcher })
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         *self.inner.state()
     }
 
-    /// Destroys the matcher (`mlx5dv_destroy_flow_matcher`). If the kernel refuses, because it has rules, it
-    /// is returned with the error.
+    /// Destroys the matcher (`mlx5dv_destroy_flow_matcher`). If the kernel refuses, because it has
+    /// rules, the error returns it.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         self.inner.destroy().map_err(|error| DestroyError::new(self, error))
     }
 }
 
 impl QueuePair<RawPacket> {
-    /// Gives the queue pair the packets that have these values of a matcher's fields
-    /// (`mlx5dv_create_flow`), with a flow tag if there is one. It needs CAP_NET_RAW.
+    /// Steers the packets that have these values of a matcher's fields to the queue pair
+    /// (`mlx5dv_create_flow`), with a flow tag if one is given. It needs CAP_NET_RAW.
     pub fn attach_matched(
         &self,
         matcher: &Matcher,
@@ -465,7 +466,7 @@ impl HashQueuePair {
 mod tests {
     use super::*;
 
-    /// Offsets in bytes as `mlx5_ifc_fte_match_param_bits` has them.
+    /// Offsets in bytes, as in `mlx5_ifc_fte_match_param_bits`.
     #[test]
     fn each_field_of_a_matcher_is_where_the_device_looks() {
         let level = |headers: HeaderFields| headers.0.as_bytes().to_vec();

@@ -1,7 +1,7 @@
-//! Flow rules: which received packets go to which queue pair.
+//! Flow rules: they steer received packets to queue pairs.
 //!
-//! A queue pair for raw packets receives what its rules name, and nothing else. All other packets
-//! stay the network interface's: rules of a program go before those of the kernel.
+//! A queue pair for raw packets receives only packets that match its rules. All other packets go to
+//! the network interface: a program's rules come before those of the kernel.
 
 mod counters;
 mod matcher;
@@ -23,7 +23,7 @@ use mlx5_wqe::transport::RawPacket;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a rule keeps alive: its queue pair is destroyed after it.
+/// The object that a rule keeps alive: its queue pair is destroyed after it.
 enum Target {
     Queue(Arc<QpInner>),
     Hash(Arc<HashInner>),
@@ -52,17 +52,17 @@ impl Target {
 const CREATE: &str = "create_flow";
 const DESTROY: &str = "destroy_flow";
 
-/// A flow rule in force (`struct ibv_flow`). Dropping it ends it: later packets are the next rule's,
-/// or the network interface's.
+/// A flow rule in force (`struct ibv_flow`). Dropping it ends it: later packets go to the next
+/// matching rule, or to the network interface.
 ///
-/// It keeps its queue pair: a queue pair that is dropped before its rules goes on receiving until
-/// the last one is dropped.
+/// It keeps its queue pair alive: a queue pair that is dropped before its rules continues to
+/// receive until the last one is dropped.
 #[must_use = "a rule ends when its handle is dropped"]
 pub struct FlowRule {
     handle: Option<u32>,
     target: Target,
     counters: Option<Arc<CountersInner>>,
-    /// The matcher of a rule that has one: it ends after the rule.
+    /// The matcher of a rule that has one: it is destroyed after the rule.
     _matcher: Option<Matcher>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for FlowRule {
 }
 
 impl QueuePair<RawPacket> {
-    /// Gives the queue pair the packets of a rule that arrive at a port (`ibv_create_flow`). It
+    /// Steers the packets of a rule that arrive at a port to the queue pair (`ibv_create_flow`). It
     /// needs CAP_NET_RAW.
     ///
     /// ```no_run
@@ -106,7 +106,7 @@ impl HashQueuePair {
     }
 }
 
-/// Whether there are flow rules at all.
+/// Checks that flow rules are supported at all.
 fn supported(verb: &'static str, context: &Arc<Inner>) -> Result<(), Error> {
     context.check(verb)?;
     if !(Context { inner: Arc::clone(context) }).query_device().ethernet.flow_rules {
@@ -154,7 +154,7 @@ fn attach(target: Target, port_num: u8, rule: &Rule) -> Result<FlowRule, Error> 
 }
 
 impl FlowRule {
-    /// The kernel's handle, for calls that this crate does not wrap. See
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
     /// [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.handle
@@ -173,8 +173,7 @@ impl FlowRule {
         Ok(())
     }
 
-    /// Ends the rule (`ibv_destroy_flow`). If the kernel refuses, the rule is returned with the
-    /// error.
+    /// Ends the rule (`ibv_destroy_flow`). If the kernel refuses, the error returns the rule.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         self.end().map_err(|error| DestroyError::new(self, error))
     }

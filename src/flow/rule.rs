@@ -1,4 +1,4 @@
-//! Rules as values: the headers that a packet must have, and what becomes of it.
+//! Rules as values: the headers that a packet must have, and the action.
 
 use super::FlowCounters;
 use super::counters::CountersInner;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Declares a header to match: a line for each field, with its type as given and as the kernel's.
+/// Declares a header to match: a line for each field, with its type for callers and for the kernel.
 macro_rules! headers {
     ($(
         $(#[$doc:meta])*
@@ -93,7 +93,7 @@ headers! {
         dst_mac, dst_mac_masked: [u8; 6] => |mac| mac;
         /// Source address.
         src_mac, src_mac_masked: [u8; 6] => |mac| mac;
-        /// Ethertype; of a packet with VLAN tag, the one behind the tag.
+        /// Ethertype; in a packet with a VLAN tag, the one after the tag.
         ether_type, ether_type_masked: u16 => |number| number.to_be_bytes();
         /// Tag control information of the VLAN tag: priority, drop eligible indicator, VLAN
         /// identifier (12 bits).
@@ -144,7 +144,7 @@ headers! {
     Gre: GreFilter in GreSpec {
         /// The first two bytes of the header: flags and version.
         c_ks_res0_ver, c_ks_res0_ver_masked: u16 => |bits| bits.to_be_bytes();
-        /// Ethertype of what is in the tunnel.
+        /// Ethertype of the packet in the tunnel.
         protocol, protocol_masked: u16 => |number| number.to_be_bytes();
         /// Key.
         key, key_masked: u32 => |key| key.to_be_bytes();
@@ -157,14 +157,14 @@ headers! {
     }
 }
 
-/// A specification as the kernel takes it.
+/// A specification in the kernel's layout.
 #[derive(Clone)]
 struct Spec {
     kind: SpecKind,
     bytes: Vec<u8>,
 }
 
-/// What a rule does with its packets, besides delivering them.
+/// Actions of a rule, besides delivering the packets.
 #[derive(Clone, Default)]
 struct Actions {
     tag: Option<u32>,
@@ -172,8 +172,8 @@ struct Actions {
     counters: Option<Arc<CountersInner>>,
 }
 
-/// A flow rule as a value: the headers that a packet must have, from the outermost on, and what
-/// becomes of it. `attach` of a queue pair puts it in force.
+/// A flow rule as a value: the headers that a packet must have, from the outermost on, and the
+/// action. `attach` of a queue pair puts it in force.
 ///
 /// ```
 /// use mlx5::flow::{Ethernet, Ipv6, Ports, Rule, Vxlan};
@@ -223,23 +223,25 @@ impl fmt::Debug for Rule {
 }
 
 impl Rule {
-    /// A rule for every packet, to which headers are added.
+    /// Returns a rule for every packet, to which headers can be added.
     pub fn new() -> Self {
         Self::of(FlowType::Normal)
     }
 
-    /// A rule for all packets that no other rule takes (`IBV_FLOW_ATTR_ALL_DEFAULT`).
+    /// Returns a rule for all packets that no other rule matches (`IBV_FLOW_ATTR_ALL_DEFAULT`).
     pub fn all_default() -> Self {
         Self::of(FlowType::AllDefault)
     }
 
-    /// A rule for all multicast packets that no other rule takes (`IBV_FLOW_ATTR_MC_DEFAULT`).
+    /// Returns a rule for all multicast packets that no other rule matches
+    /// (`IBV_FLOW_ATTR_MC_DEFAULT`).
     pub fn multicast_default() -> Self {
         Self::of(FlowType::McDefault)
     }
 
-    /// A rule for a copy of all packets of the port, of those that it receives and of those that the device
-    /// sends (`IBV_FLOW_ATTR_SNIFFER`). A packet that comes back to its port is copied twice.
+    /// Returns a rule for a copy of all packets of the port, those that it receives and those that
+    /// the device sends (`IBV_FLOW_ATTR_SNIFFER`). A packet that is looped back to its port is
+    /// copied twice.
     pub fn sniffer() -> Self {
         Self::of(FlowType::Sniffer)
     }
@@ -290,8 +292,9 @@ impl Rule {
         self.with(|_| tunnel.spec(SpecKind::Gre, false)).enter()
     }
 
-    /// Adds an MPLS label, the first of its stack: behind Ethernet, UDP (port 6635) or GRE, or behind the
-    /// Ethernet header inside of VXLAN. Headers that follow are behind the labels, as inside a tunnel.
+    /// Adds an MPLS label, the first of its stack: after Ethernet, UDP (port 6635) or GRE, or after
+    /// the Ethernet header inside VXLAN. Headers that follow are after the labels, as inside a
+    /// tunnel.
     pub fn mpls(self, label: Mpls) -> Self {
         let over_gre = self.headers.last().is_some_and(|spec| spec.kind == SpecKind::Gre);
         self.with(|inside| label.spec(SpecKind::Mpls, inside && !over_gre)).enter()
@@ -308,8 +311,8 @@ impl Rule {
         self
     }
 
-    /// Tags the packets: [`WorkCompletion::flow_tag`](crate::WorkCompletion::flow_tag) returns these
-    /// 24 bits.
+    /// Tags the packets: [`WorkCompletion::flow_tag`](crate::WorkCompletion::flow_tag) returns
+    /// these 24 bits.
     pub fn tag(mut self, tag: u32) -> Self {
         self.actions.tag = Some(tag);
         self
@@ -327,15 +330,15 @@ impl Rule {
         self
     }
 
-    /// Priority among the rules of all programs, 0 to 15: zero is the highest. Default: 0. A packet
-    /// goes to the first rule that matches. A rule whose first header is a multicast destination
-    /// address has the kernel's own priority for those, after all others, whatever is given here.
+    /// Priority among the rules of all programs, 0 to 15: zero is the highest. Default: 0. The
+    /// first rule that matches gets the packet. A rule whose first header is a multicast
+    /// destination address always has the kernel's own priority for those, after all others.
     pub fn priority(mut self, priority: u16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Lets the packets go on to later rules, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
+    /// Passes the packets on to later rules, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
     pub fn dont_trap(mut self) -> Self {
         self.flags.insert(FlowFlags::DONT_TRAP);
         self
@@ -345,7 +348,8 @@ impl Rule {
         self.actions.counters.as_ref()
     }
 
-    /// Returns what the kernel is asked for. `handle` is the kernel's of the counters, if they are still there.
+    /// Returns the kernel's request. `handle` is the kernel's handle of the counters, if they still
+    /// exist.
     pub(super) fn build(&self, handle: Option<u32>) -> Result<Built, RuleError> {
         let mut specs: Vec<Vec<u8>> = self.headers.iter().map(|spec| spec.bytes.clone()).collect();
         if self.kind != FlowType::Normal && !specs.is_empty() {
@@ -391,13 +395,13 @@ impl Rule {
 
 /// The largest flow tag.
 const MAX_TAG: u32 = 0xff_ffff;
-/// The most specifications of a rule (`IB_FLOW_SPEC_SUPPORT_LAYERS`).
+/// Maximum number of specifications of a rule (`IB_FLOW_SPEC_SUPPORT_LAYERS`).
 const MAX_SPECS: usize = 10;
 
-/// The last priority (`MLX5_IB_FLOW_LAST_PRIO`). The kernel's answer to a greater one is ENOMEM.
+/// The last priority (`MLX5_IB_FLOW_LAST_PRIO`). For a greater one the kernel returns ENOMEM.
 const LAST_PRIORITY: u16 = 15;
 
-/// A rule as the kernel takes it.
+/// A rule in the kernel's layout.
 pub(super) struct Built {
     pub(super) kind: FlowType,
     pub(super) priority: u16,
@@ -406,18 +410,18 @@ pub(super) struct Built {
     pub(super) specs: Vec<u8>,
 }
 
-/// Why a rule makes no sense.
+/// The reason that a rule is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RuleError {
     /// A default or sniffer rule names headers.
     Headers,
     /// The flow tag has more than 24 bits.
     Tag(u32),
-    /// Packets that are dropped have no completion that could tell a tag.
+    /// Packets that are dropped have no completion that could carry a tag.
     TagOfDropped,
     /// The counters were destroyed.
     CountersDestroyed,
-    /// More headers and actions than the kernel takes.
+    /// There are more headers and actions than the kernel accepts.
     TooMany(usize),
     /// The priority is beyond the last.
     Priority(u16),

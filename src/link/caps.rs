@@ -12,9 +12,9 @@ use mlx5_uapi::{
 
 /// Capabilities, queried when the device was opened.
 pub(crate) struct Caps {
-    /// The answer of ib_core to QUERY_DEVICE.
+    /// ib_core's answer to QUERY_DEVICE.
     pub(crate) device: ExQueryDeviceResp,
-    /// The answer of mlx5_ib to QUERY_DEVICE.
+    /// mlx5_ib's answer to QUERY_DEVICE.
     pub(crate) driver: mlx5::QueryDeviceResp,
     /// Number of completion vectors.
     pub(crate) num_comp_vectors: u32,
@@ -27,9 +27,9 @@ pub(crate) struct Caps {
 /// The constant properties of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PortCaps {
-    /// Ethernet, that is RoCE; otherwise InfiniBand.
+    /// Whether the port is Ethernet, that is RoCE; otherwise it is InfiniBand.
     pub(crate) ethernet: bool,
-    /// Every path needs a GRH.
+    /// Whether every path needs a GRH.
     pub(crate) grh_required: bool,
     /// Maximum message size in bytes.
     pub(crate) max_msg_sz: u32,

@@ -6,7 +6,8 @@ use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, HcaCap, QueryHcaCapIn, QueryHcaCapOut};
 use mlx5_uapi::{Errno, cmd::devx};
 
-/// DPDK assumes this least for every device that states none (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+/// DPDK assumes this minimum for every device that reports none
+/// (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
 const LOG_STRIDING_BYTES: u32 = 14;
 
 impl Link {
@@ -32,7 +33,8 @@ impl Link {
         output: &mut [u8],
     ) -> Result<u32, Error> {
         self.check_devx(operation)?;
-        // SAFETY: the caller guarantees that the command does no harm.
+        // SAFETY: the caller promises that the command harms no memory or object that others rely
+        // on.
         unsafe { devx::obj_create(&*self.file, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }
@@ -49,7 +51,8 @@ impl Link {
         output: &mut [u8],
     ) -> Result<(), Error> {
         self.check_devx(operation)?;
-        // SAFETY: the caller guarantees that the command does no harm.
+        // SAFETY: the caller promises that the command harms no memory or object that others rely
+        // on.
         unsafe { devx::obj_modify(&*self.file, handle, input, output) }
             .map_err(|errno| self.fail_devx(operation, errno, output))
     }
@@ -70,9 +73,9 @@ impl Link {
         Ok(*self.query_cap(operation, CapGroup::GENERAL)?.hca_cap())
     }
 
-    /// Returns the base-two logarithm of the bytes that a receive with strides has at least, on behalf of `operation`.
-    /// As DPDK's PMD (`mlx5_devx_cmd_query_hca_attr`) does it: where the device does not say so, or cannot be asked, it
-    /// is that of 16 KiB.
+    /// Returns the base-two logarithm of the minimum size of a receive with strides, on behalf of
+    /// `operation`. Like DPDK's PMD (`mlx5_devx_cmd_query_hca_attr`), assumes 16 KiB if the device
+    /// does not report it, or cannot be queried.
     pub(crate) fn log_striding_bytes(&self, operation: &'static str) -> Result<u32, Error> {
         if let Some(&known) = self.log_striding_bytes.get() {
             return Ok(known);

@@ -2,17 +2,17 @@
 //!
 //! The last close of the file destroys every object created through it, whatever the kernel
 //! answered before, and releases their pages. If the removal of the device is already destroying
-//! the objects, the close waits for it. So our memory is unmapped after the file is closed, not
-//! before:
+//! the objects, the close waits for it. So the driver unmaps its memory after the file is closed,
+//! not before:
 //!
 //! * Mapped device pages keep the file open: they are unmapped first.
-//! * A forked child may have the file open too. Then the objects live on, and the device may go on
-//!   writing. But the kernel holds its own reference to every page that was registered with the
-//!   device: unmapping the memory frees its addresses only, and the pages are freed when the
-//!   objects are destroyed. For ordinary anonymous memory, which
-//!   [`mlx5_uapi::DeviceFile::allocate`] returns, that is as good as the first case.
-//! * The memory of a [`QueueAllocator`](crate::QueueAllocator) is not unmapped but used again, with
-//!   the same pages. It is never freed.
+//! * A forked child may have the file open too. Then the objects live on, and the device may
+//!   continue to write. But the kernel holds its own reference to every page that was registered
+//!   with the device: unmapping the memory frees only its addresses, and the pages are freed when
+//!   the objects are destroyed. For ordinary anonymous memory, which
+//!   [`mlx5_uapi::DeviceFile::allocate`] returns, this is as safe as the first case.
+//! * The memory of a [`QueueAllocator`](crate::QueueAllocator) would not be unmapped but reused,
+//!   with the same pages. So it is never freed.
 
 use mlx5_uapi::Mapping;
 use std::{
@@ -39,7 +39,8 @@ fn count_until_exit(pieces: usize) {
     UNTIL_EXIT.fetch_add(pieces, Relaxed);
 }
 
-/// What a link keeps. Dropping it frees everything; the file must be closed before.
+/// The memory and records that a link keeps. Dropping it frees everything; the file must be closed
+/// before.
 #[derive(Default)]
 pub(super) struct Kept {
     memory: Mutex<Vec<Mapping>>,
@@ -87,8 +88,8 @@ impl Kept {
         count_until_exit(self.forget_mappings());
     }
 
-    /// Unmaps nothing, in a child process, where the ranges may hold other mappings. Returns the
-    /// number of memory areas.
+    /// Drops the memory areas without unmapping them, in a child process, where the ranges may hold
+    /// other mappings. Returns their number.
     pub(super) fn forget_mappings(&mut self) -> usize {
         let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
         let records = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);

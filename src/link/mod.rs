@@ -1,7 +1,8 @@
-//! The connection to the kernel's driver for one open device: what every call needs.
+//! The connection to the kernel's driver for one open device: the data that every call needs.
 //!
-//! A [`Link`] has the files of the device, knows whether the device is gone and whether this process
-//! is a forked child, and keeps memory that the device may still use until the files are closed. It
+//! A [`Link`] has the files of the device, knows whether the device is gone and whether this
+//! process is a forked child, and keeps memory that the device may still use until the files are
+//! closed. It owns no queue, no key and none of the pools that these come from.
 //! owns no queue, no key and none of the pools that these come from.
 
 mod caps;
@@ -36,21 +37,22 @@ use std::{
 };
 use watch::Watchers;
 
-/// An open device, as calls and pools need it. Everything that was made through it keeps it open.
+/// An open device, as calls and pools need it. Every object that was made through it keeps it open.
 pub(crate) struct Link {
     pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) info: DeviceInfo,
     pub(crate) limits: AllocUcontextResp,
     pub(crate) caps: Caps,
     devx: bool,
-    /// Base-two logarithm of the bytes that a receive with strides has at least, once that was asked.
+    /// Base-two logarithm of the minimum size of a receive with strides, once it was queried.
     log_striding_bytes: OnceLock<u32>,
     /// The process that opened the device.
     process: Origin,
     watchers: Watchers,
     ids: AtomicU64,
     // Drop order: the files close, which destroys every object; then the memory of objects that the
-    // kernel did not destroy is freed. Device pages were unmapped before: their pools hold the link.
+    // kernel did not destroy is freed. Device pages were unmapped before: their pools hold the
+    // link.
     pub(crate) async_file: Arc<dyn EventFile>,
     pub(crate) file: Arc<dyn DeviceFile>,
     kept: Kept,
@@ -94,7 +96,7 @@ impl Link {
         call(&*self.file).map_err(|errno| self.fail(operation, errno))
     }
 
-    /// Returns the error for a failed call. `EIO` has many causes: a second call finds out whether
+    /// Returns the error for a failed call. `EIO` has many causes: a second call determines whether
     /// the device is gone.
     pub(crate) fn fail(&self, operation: &'static str, errno: Errno) -> Error {
         match errno {
@@ -119,7 +121,7 @@ impl Link {
         self.watchers.mark_gone();
     }
 
-    /// Readable once the device is known to be gone.
+    /// Returns a descriptor that is readable once the device is known to be gone.
     pub(crate) fn gone_fd(&self) -> BorrowedFd<'_> {
         self.watchers.gone_fd()
     }
@@ -129,12 +131,12 @@ impl Link {
         self.watchers.mark_overrun(cq);
     }
 
-    /// Readable once any completion queue was marked as overrun.
+    /// Returns a descriptor that is readable once any completion queue was marked as overrun.
     pub(crate) fn overrun_fd(&self) -> BorrowedFd<'_> {
         self.watchers.overrun_fd()
     }
 
-    /// Registers `what` for notification when the device goes away; notifies it now if it is gone.
+    /// Registers `what` for notification when the device is removed; notifies it now if it is gone.
     pub(crate) fn watch(&self, what: Watched) -> WatchId {
         self.watchers.add(WatchId(self.next_handle_id()), what)
     }
@@ -158,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Whether an asynchronous event waits, or it is not known that none does.
+    /// Whether an asynchronous event is pending, or may be.
     pub(crate) fn has_events(&self) -> bool {
         !matches!(wait_readable(self.async_fd(), Some(Duration::ZERO)), Ok(false))
     }
@@ -181,13 +183,13 @@ impl Link {
         }
     }
 
-    /// Keeps such memory until the process ends, because freeing it would let its owner use it
-    /// again.
+    /// Keeps memory of such an object until the process ends, because its owner would reuse it once
+    /// it is freed.
     pub(crate) fn keep_until_exit(&self, memory: Mapping) {
         if self.forked() { memory.leak() } else { self.kept.keep_until_exit(memory) }
     }
 
-    /// Counts memory of a page that [`Link::keep_page`] is going to keep.
+    /// Counts memory of a page that [`Link::keep_page`] will keep.
     pub(crate) fn count_kept(&self) {
         self.kept.count();
     }
@@ -202,7 +204,7 @@ impl Link {
         if self.forked() { std::mem::forget(records) } else { self.kept.records(records) }
     }
 
-    /// Number of memory areas that are kept.
+    /// Returns the number of memory areas that are kept.
     pub(crate) fn kept(&self) -> usize {
         self.kept.pieces()
     }
@@ -212,7 +214,7 @@ impl Link {
         self.ids.fetch_add(1, Relaxed)
     }
 
-    /// The file of asynchronous events.
+    /// Returns the file of asynchronous events.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
         self.async_file.as_fd()
     }
@@ -224,8 +226,8 @@ impl Drop for Link {
             self.kept.forget_mappings();
             return;
         }
-        // The [`Kernel`] may hold another reference to the file: then dropping ours does not close
-        // it.
+        // The [`Kernel`] may hold another reference to the file: then dropping this one does not
+        // close it.
         if Arc::get_mut(&mut self.file).is_none() {
             self.kept.keep_all_until_exit();
         }

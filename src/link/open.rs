@@ -47,8 +47,8 @@ impl Link {
         Self::on(kernel, info, file, &context)
     }
 
-    /// Takes part in a context that is open already, of this or another process. It has DEVX if a
-    /// firmware command succeeds.
+    /// Joins a context that is already open, in this or another process. It has DEVX if a firmware
+    /// command succeeds.
     pub(crate) fn import(
         kernel: Arc<dyn Kernel>,
         info: &DeviceInfo,
@@ -116,7 +116,7 @@ fn get_context(file: &dyn DeviceFile, wish: Devx) -> Result<GetContext, Error> {
     Ok(context)
 }
 
-/// Checks that the kernel's context is one that the driver can work with.
+/// Checks that the driver can work with the kernel's context.
 fn check(operation: &'static str, context: &GetContext) -> Result<(), Error> {
     if !context.lib_caps || context.driver.tot_bfregs != 0 {
         return Err(Error::too_old(operation));

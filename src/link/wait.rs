@@ -20,12 +20,12 @@ pub(crate) fn closed(link: &Link, operation: &'static str, errno: Errno) -> Erro
     link.fail(operation, errno)
 }
 
-/// Returns the end of a timeout that starts now, or `None` for none.
+/// Returns the end of a timeout that starts now; `None` without a limit.
 pub(crate) fn deadline_in(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// How often a sleeping thread checks the device while unread asynchronous events are pending.
+/// Time between two checks of the device by a sleeping thread while asynchronous events are unread.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Sleeps until `fd` is readable, the device is gone, or `give_up` returns `true`; a channel's file
@@ -69,8 +69,8 @@ pub(crate) fn sleep_on(
     }
 }
 
-/// Sleeps on `fd` until `next` returns something, or until the timeout. Another thread may read
-/// what woke this one: then it sleeps again.
+/// Sleeps on `fd` until `next` returns a value, or until the timeout. Another thread may have read
+/// the event that woke this one: then it sleeps again.
 pub(crate) fn wait_for<T>(
     link: &Link,
     operation: &'static str,
@@ -81,7 +81,7 @@ pub(crate) fn wait_for<T>(
     wait_until(fd, deadline_in(timeout), |errno| link.fail(operation, errno), next)
 }
 
-/// Sleeps on `fd` until `next` returns something, or until the deadline.
+/// Sleeps on `fd` until `next` returns a value, or until the deadline.
 pub(crate) fn wait_until<T>(
     fd: BorrowedFd<'_>,
     deadline: Option<Instant>,

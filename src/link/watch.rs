@@ -1,4 +1,4 @@
-//! Notifies queues and sleeping threads when the device goes away or a completion queue overruns.
+//! Notifies queues and sleeping threads when the device is removed or a completion queue overruns.
 
 use super::ids::CqId;
 use mlx5_cq::Attention;
@@ -14,9 +14,9 @@ use std::{
     },
 };
 
-/// A queue to be notified when the device goes away.
+/// A queue to be notified when the device is removed.
 pub(crate) enum Watched {
-    /// A queue that requests are posted to.
+    /// A queue with requests.
     Queue(Gate),
     /// A completion queue.
     Completions(Attention, CqId),
@@ -82,7 +82,7 @@ impl Watchers {
         watched.values().for_each(Watched::set_gone);
     }
 
-    /// Readable once the device is known to be gone.
+    /// Returns a descriptor that is readable once the device is known to be gone.
     pub(super) fn gone_fd(&self) -> BorrowedFd<'_> {
         self.gone_note.0.as_fd()
     }
@@ -103,7 +103,7 @@ impl Watchers {
         }
     }
 
-    /// Readable once any completion queue was marked as overrun.
+    /// Returns a descriptor that is readable once any completion queue was marked as overrun.
     pub(super) fn overrun_fd(&self) -> BorrowedFd<'_> {
         self.overrun_note.0.as_fd()
     }

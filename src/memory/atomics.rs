@@ -1,4 +1,4 @@
-//! A region as atomics: shared with the device, peers and threads.
+//! A region as atomics, shared with the device, peers and threads.
 
 use super::{
     MemoryBuilder, MemoryRegion,
@@ -19,7 +19,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An atomic integer that memory of a region can be viewed as. Every bit pattern is a value of it.
+/// An atomic integer as which memory of a region can be viewed. Every bit pattern is a valid value.
 pub trait Atomic: sealed::Sealed + Sync + 'static {}
 
 macro_rules! atomics {
@@ -32,26 +32,26 @@ macro_rules! atomics {
 atomics! { AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicI8 AtomicI16 AtomicI32 AtomicI64 }
 
 impl MemoryRegion {
-    /// Returns the owned memory as atomic words. Bytes behind the last whole word are left out.
+    /// Returns the owned memory as atomic words. Bytes after the last whole word are left out.
     ///
-    /// That is sound although the device may write the words at any time: atomics may change behind
+    /// This is sound although the device may write the words at any time: atomics may change behind
     /// a shared reference, and the process has no other reference to memory that the device may
     /// write. [`MemoryRegion::read_at`] and [`MemoryRegion::write_at`] access the same words
     /// atomically, too. For other sizes see [`MemoryBuilder::register_atomics`].
     ///
-    /// # What the device writes
-    /// An aligned word that the device writes at once is seen at once. Whether the words that it
-    /// wrote *before* are seen as well is a matter of order. With `Ordering::Acquire` the processor
-    /// performs later loads after this one: on x86-64 as any loads, on aarch64 by `ldar`. That
-    /// suffices for memory that device and processors share coherently, but Linux does not rely on
-    /// it for devices: its `dma_rmb` is `dmb oshld`. Whether the device itself wrote them in order,
-    /// [`QueuePair::data_in_order`](crate::QueuePair::data_in_order) says.
-    /// [`MessageRing`](super::MessageRing) and [`MessageSlots`](super::MessageSlots) need no order:
-    /// each of their messages has a check.
+    /// # Order of the device's writes
+    /// A program sees an aligned word whole if the device writes it whole. Whether it also sees the
+    /// words that the device wrote *before* is a matter of order. With `Ordering::Acquire` the
+    /// processor performs later loads after this one: on x86-64 as any loads, on aarch64 by `ldar`.
+    /// That suffices for memory that device and processors share coherently, but Linux does not
+    /// rely on it for devices: its `dma_rmb` is `dmb oshld`.
+    /// [`QueuePair::data_in_order`](crate::QueuePair::data_in_order) returns whether the device
+    /// itself wrote them in order. [`MessageRing`](super::MessageRing) and
+    /// [`MessageSlots`](super::MessageSlots) need no order: each of their messages has a check.
     ///
-    /// An atomic request of the device (compare and swap, fetch and add) is atomic to the
-    /// processor only where [`DeviceAttr::atomic_cap`](crate::DeviceAttr::atomic_cap) is `Global`;
-    /// otherwise only to other requests of the same device.
+    /// An atomic request of the device (compare and swap, fetch and add) is atomic to the processor
+    /// only if [`DeviceAttr::atomic_cap`](crate::DeviceAttr::atomic_cap) is `Global`; otherwise
+    /// only to other requests of the same device.
     ///
     /// ```
     /// # use mlx5_sim::{SimConfig, Simulator};
@@ -81,9 +81,9 @@ impl MemoryRegion {
 }
 
 impl MemoryBuilder<'_> {
-    /// Allocates zeroed memory and registers it as atomics of any size. It cannot be copied to and
-    /// from as bytes: accesses of different sizes to the same bytes would be data races. The
-    /// length must be a whole number of atomics, at least one.
+    /// Allocates zeroed memory and registers it as atomics of any size. It cannot be copied as
+    /// bytes: accesses of different sizes to the same bytes would be data races. The length must be
+    /// a whole number of atomics, at least one.
     ///
     /// ```
     /// # use mlx5_sim::{SimConfig, Simulator};
@@ -114,19 +114,19 @@ fn misaligned(operation: &'static str, align: usize) -> Error {
     Error::invalid(operation, format!("the memory does not start at a multiple of {align} bytes"))
 }
 
-/// A region of atomics, which it dereferences to: see [`MemoryBuilder::register_atomics`]. What
-/// [`MemoryRegion::atomics`] says of order holds here as well.
+/// A region of atomics, to which it dereferences: see [`MemoryBuilder::register_atomics`]. The
+/// order of the device's writes is that of [`MemoryRegion::atomics`].
 ///
-/// In a forked child the atomics are zeros. With [huge pages](MemoryBuilder::huge_pages) the child has
-/// no such memory: an access ends it by SIGSEGV.
+/// In a forked child the atomics are zeros. With [huge pages](MemoryBuilder::huge_pages) the child
+/// has no such memory: an access ends it by SIGSEGV.
 pub struct AtomicRegion<A> {
     region: MemoryRegion,
     start: NonNull<A>,
 }
 
-// SAFETY: a region is Send and Sync, and so are atomics, which is all that `start` refers to.
+// SAFETY: `MemoryRegion` is Send, and `start` refers only to atomics, which are Sync.
 unsafe impl<A: Atomic> Send for AtomicRegion<A> {}
-// SAFETY: as above.
+// SAFETY: `MemoryRegion` is Sync, and `start` refers only to atomics, which are Sync.
 unsafe impl<A: Atomic> Sync for AtomicRegion<A> {}
 
 impl<A: Atomic> AtomicRegion<A> {
@@ -180,11 +180,11 @@ impl<A: Atomic> Deref for AtomicRegion<A> {
     type Target = [A];
 
     fn deref(&self) -> &[A] {
-        // SAFETY: the region owns the memory, which starts at `start`, is aligned and has as many
-        // atomics, for as long as it lives; it is not reregistered, for nobody else has it. All
-        // bit patterns are values. The process accesses the memory only through these atomics,
-        // and so by loads and stores of one size; the device's accesses are like those of another
-        // thread.
+        // SAFETY: the region owns the memory, which starts at `start`, is aligned and has this
+        // number of atomics, for as long as the region lives. The region is never reregistered,
+        // because only `self` has it. All bit patterns are values. The process accesses the memory
+        // only through these atomics, so by loads and stores of one size; the device's accesses are
+        // like those of another thread.
         unsafe {
             std::slice::from_raw_parts(self.start.as_ptr(), self.region.len() / size_of::<A>())
         }

@@ -13,18 +13,18 @@ use std::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Memory that a region can be made of: [`ProtectionDomain::register`] takes it, and
-/// deregistration returns it.
+/// Memory that a region can be made of: [`ProtectionDomain::register`] takes it, and deregistration
+/// returns it.
 ///
 /// Implemented for vectors and boxed slices of plain types, for [`MmapMut`] and for [`Mapping`].
 ///
 /// # Safety
-/// [`Buffer::into_parts`] returns initialized memory that is readable and writable, and that stays
-/// where it is. Until it is passed to [`Buffer::from_parts`], nothing else accesses it. If it is
-/// never passed there, because the kernel does not deregister the region, it stays allocated
-/// forever. Every bit pattern of the memory is valid, since the device may write any.
+/// [`Buffer::into_parts`] returns initialized memory that is readable and writable, and whose
+/// address does not change. Until it is passed to [`Buffer::from_parts`], nothing else accesses it.
+/// If it is never passed there, because the kernel does not deregister the region, it stays
+/// allocated forever. Every bit pattern of the memory is valid, since the device may write any.
 pub unsafe trait Buffer: Sized + Send + Sync + 'static {
-    /// What the buffer has besides its memory.
+    /// The parts of the buffer besides its memory.
     type Parts: Send + Sync;
 
     /// Takes the buffer apart: start and length of its memory in bytes, and the rest.
@@ -34,12 +34,12 @@ pub unsafe trait Buffer: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     /// The arguments are those that one call of [`Buffer::into_parts`] returned, and are passed
-    /// here once. Nothing accesses the memory any more.
+    /// here only once. Nothing accesses the memory any more.
     unsafe fn from_parts(start: NonNull<u8>, len: usize, parts: Self::Parts) -> Self;
 }
 
-// SAFETY: the elements of a vector are initialized, on the heap, and nobody else's, as long as the
-// vector is not dropped; `ManuallyDrop` sees to that. Without padding all their bytes are
+// SAFETY: the elements of a vector are initialized, on the heap, and owned by the vector alone
+// until it is dropped, which `ManuallyDrop` prevents. Without padding all their bytes are
 // initialized, and as plain types they have no invalid bit pattern.
 unsafe impl<T: FromBytes + IntoBytes + Send + Sync + 'static> Buffer for Vec<T> {
     /// Number of elements, capacity.
@@ -48,38 +48,40 @@ unsafe impl<T: FromBytes + IntoBytes + Send + Sync + 'static> Buffer for Vec<T> 
     fn into_parts(self) -> (NonNull<u8>, usize, (usize, usize)) {
         let mut vec = ManuallyDrop::new(self);
         let (len, capacity) = (vec.len(), vec.capacity());
-        // A vector's pointer is never null, so there is no other case.
+        // A vector's pointer is never null, so the default is never used.
         let start = NonNull::new(vec.as_mut_ptr()).unwrap_or(NonNull::dangling());
         (start.cast(), len * size_of::<T>(), (len, capacity))
     }
 
     unsafe fn from_parts(start: NonNull<u8>, _: usize, (len, capacity): (usize, usize)) -> Self {
-        // SAFETY: by the contract these are the parts of a vector that was not dropped.
+        // SAFETY: the caller promises that these are the parts of a vector, which was not dropped.
         unsafe { Self::from_raw_parts(start.cast().as_ptr(), len, capacity) }
     }
 }
 
-// SAFETY: as for vectors. The box is taken apart, not kept: moving a box asserts that nothing else
-// refers to its memory.
+// SAFETY: the elements of a boxed slice are initialized, on the heap, and owned by the box alone;
+// as plain types they have no padding and no invalid bit pattern. The box is turned into a pointer:
+// moving a box would assert that nothing else refers to its memory.
 unsafe impl<T: FromBytes + IntoBytes + Send + Sync + 'static> Buffer for Box<[T]> {
     /// Number of elements.
     type Parts = usize;
 
     fn into_parts(self) -> (NonNull<u8>, usize, usize) {
         let len = self.len();
-        // A box's pointer is never null, so there is no other case.
+        // A box's pointer is never null, so the default is never used.
         let start = NonNull::new(Self::into_raw(self).cast()).unwrap_or(NonNull::dangling());
         (start, len * size_of::<T>(), len)
     }
 
     unsafe fn from_parts(start: NonNull<u8>, _: usize, len: usize) -> Self {
-        // SAFETY: by the contract this is the slice of a box that was not dropped.
+        // SAFETY: the caller promises that these are the parts of a box, whose memory was not
+        // freed.
         unsafe { Self::from_raw(slice_from_raw_parts_mut(start.cast().as_ptr(), len)) }
     }
 }
 
-// SAFETY: a mapping keeps its bytes mapped until it is dropped; by the contract of `Mapping::new`
-// nothing else uses them. Mapped pages are initialized.
+// SAFETY: a mapping keeps its bytes mapped until it is dropped, and the caller of `Mapping::new`
+// promised that nothing else uses them. Mapped pages are initialized.
 unsafe impl Buffer for Mapping {
     type Parts = Self;
 
@@ -92,8 +94,8 @@ unsafe impl Buffer for Mapping {
     }
 }
 
-// SAFETY: a mapping keeps its bytes mapped until it is dropped. Whoever mapped a file has promised
-// that nobody else changes it, and the pointer inside does not claim to be the only one.
+// SAFETY: a mapping keeps its bytes mapped until it is dropped. The caller that mapped a file
+// promised that nothing else changes it, and the pointer inside does not claim to be the only one.
 unsafe impl Buffer for MmapMut {
     type Parts = Self;
 
@@ -109,28 +111,28 @@ unsafe impl Buffer for MmapMut {
 
 /// A memory region over a [`Buffer`] of the caller: see [`ProtectionDomain::register`].
 ///
-/// It is used as the [`MemoryRegion`] that it dereferences to. Dropping it deregisters the region
-/// and drops the buffer. If the kernel does not deregister it, the buffer is never dropped, and
-/// [`leaked`](crate::leaked) counts it: its allocator would use the memory again.
+/// It is used as the [`MemoryRegion`] to which it dereferences. Dropping it deregisters the region
+/// and drops the buffer. If the kernel does not deregister the region, the buffer is never dropped,
+/// because its allocator would reuse the memory; [`leaked`](crate::leaked) counts it.
 pub struct BufferRegion<B: Buffer> {
     region: MemoryRegion,
     start: NonNull<u8>,
-    /// `Some` until the buffer is given back, or kept until the process ends.
+    /// `Some` until the buffer is returned, or kept until the process ends.
     parts: Option<B::Parts>,
 }
 
 // SAFETY: `start` is only passed back to the buffer, which is Send, as are the other fields.
 unsafe impl<B: Buffer> Send for BufferRegion<B> {}
-// SAFETY: a shared reference gives access to the region alone, which is Sync.
+// SAFETY: a shared reference gives access only to the region, which is Sync.
 unsafe impl<B: Buffer> Sync for BufferRegion<B> {}
 
 impl ProtectionDomain {
     /// Registers memory of the caller: a `Vec`, a `Box<[T]>`, or a mapping.
-    /// [`BufferRegion::deregister`] returns it. Meanwhile it is accessed through the region.
+    /// [`BufferRegion::deregister`] returns it. Until then it is accessed through the region.
     ///
-    /// The memory must not be empty. Limits of `access` as for
+    /// The memory must not be empty. The limits of `access` are those of
     /// [`MemoryBuilder::access`](super::MemoryBuilder::access). After a fork, the child has its own
-    /// copy of the memory, and the parent's pages stay those that the device uses (Linux 5.9).
+    /// copy of the memory, and the device continues to use the parent's pages (Linux 5.9).
     ///
     /// ```
     /// # use mlx5_sim::{SimConfig, Simulator};
@@ -146,17 +148,17 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// The error has the buffer, but not after a failure [in doubt](Error::in_doubt): then the
-    /// device may have the memory, and the buffer is never dropped, as if it were registered.
+    /// The error returns the buffer, except after a failure [in doubt](Error::in_doubt): then the
+    /// device may use the memory, and the buffer is never dropped, as if it were registered.
     pub fn register<B: Buffer>(
         &self,
         buffer: B,
         access: Access,
     ) -> Result<BufferRegion<B>, RegisterError<Option<B>>> {
         let (start, len, parts) = buffer.into_parts();
-        // SAFETY: by the contract of `Buffer` the bytes are initialized memory that nothing else
-        // accesses and that stays, until it is put together again: below if nothing was registered,
-        // or by the region once that is deregistered. Otherwise `parts` is forgotten.
+        // SAFETY: an implementation of `Buffer` promises initialized memory that stays in place and
+        // that nothing else accesses until the buffer is put together again: below if nothing was
+        // registered, or by the region once it is deregistered. Otherwise `parts` is forgotten.
         match unsafe { MemoryRegion::over(self, start, len, access) } {
             Ok(region) => Ok(BufferRegion { region, start, parts: Some(parts) }),
             Err(error) if error.in_doubt() => {
@@ -173,8 +175,8 @@ impl ProtectionDomain {
 }
 
 impl<B: Buffer> BufferRegion<B> {
-    /// Deregisters the region and returns the buffer (`ibv_dereg_mr`). Returns the region with the
-    /// error if the kernel refuses, for example while memory windows are bound to it.
+    /// Deregisters the region and returns the buffer (`ibv_dereg_mr`). If the kernel refuses, for
+    /// example while memory windows are bound to it, the error returns the region.
     pub fn deregister(mut self) -> Result<B, DestroyError<Self>> {
         if let Err(error) = self.region.destroy() {
             return Err(DestroyError::new(self, error));
@@ -182,8 +184,8 @@ impl<B: Buffer> BufferRegion<B> {
         let Some(parts) = self.parts.take() else {
             unreachable!("whoever takes the parts ends the region")
         };
-        // SAFETY: the parts are those of the buffer, and were here until now. The region is gone
-        // from the device, and its memory is accessed by `self` alone, which ends here.
+        // SAFETY: the parts are those of the buffer, and were not used before. The device no longer
+        // has the region, and only `self`, which ends here, accesses its memory.
         Ok(unsafe { B::from_parts(self.start, self.region.len(), parts) })
     }
 
@@ -197,7 +199,8 @@ impl<B: Buffer> Drop for BufferRegion<B> {
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         if self.region.destroy().is_ok() {
-            // SAFETY: as in `deregister`.
+            // SAFETY: the parts are those of the buffer, and were not used before. The region is
+            // deregistered, and only `self`, which is being dropped, accesses its memory.
             drop(unsafe { B::from_parts(self.start, self.region.len(), parts) });
         } else {
             self.region.keep_until_exit();

@@ -27,8 +27,8 @@ use std::{
 
 /// Memory on the device (`struct ibv_dm`), which transfers reach without crossing the bus.
 ///
-/// The process writes and reads it over the bus, in words of four bytes. Transfers reach it through
-/// a region of [`ProtectionDomain::reg_dm_mr`].
+/// The process reads and writes it over the bus, in words of four bytes. Transfers reach it through
+/// a region from [`ProtectionDomain::reg_dm_mr`].
 ///
 /// ```no_run
 /// use mlx5::{Access, Context, Error, ProtectionDomain};
@@ -50,17 +50,17 @@ struct Memory {
     context: Arc<Inner>,
     handle: u32,
     len: usize,
-    /// The pages that the memory is in; `Some` until the value is dropped.
+    /// The pages that hold the memory; `Some` until the value is dropped.
     pages: Option<Mapping>,
     start: NonNull<u8>,
     held: Held,
 }
 
-// SAFETY: `start` is an address inside `pages`, whose mapping is Send; it is accessed by volatile
-// words.
+// SAFETY: `start` is an address inside `pages`, whose mapping is Send; it is accessed only by
+// relaxed atomics of whole words.
 unsafe impl Send for Memory {}
-// SAFETY: as above. Concurrent accesses of the device's memory are ordered by nobody, as those of
-// peers.
+// SAFETY: all accesses through a shared reference are relaxed atomics of whole words. Concurrent
+// accesses have no defined order, like those of peers.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -87,13 +87,13 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes of a word, in which the memory is accessed.
+/// The unit in which the memory is accessed.
 const WORD: usize = size_of::<u32>();
 
 impl Context {
-    /// Allocates memory on the device (`ibv_alloc_dm`), aligned there to two to the power of
-    /// `log_align`. `len` is at least one and at most [`DeviceAttr::max_dm_size`]; the device
-    /// rounds it up. Zero is the default alignment, of 64 bytes.
+    /// Allocates memory on the device (`ibv_alloc_dm`), aligned to two to the power of `log_align`.
+    /// `len` is at least one and at most [`DeviceAttr::max_dm_size`]; the device rounds it up. Zero
+    /// is the default alignment, 64 bytes.
     ///
     /// [`DeviceAttr::max_dm_size`]: crate::DeviceAttr::max_dm_size
     pub fn alloc_dm(&self, len: usize, log_align: u32) -> Result<DeviceMemory, Error> {
@@ -107,13 +107,14 @@ impl Context {
         }
         let made = context.run(VERB, |file| command::alloc(file, len as u64, log_align))?;
         DeviceMemory::map(VERB, context, &made, len, Held::Own).inspect_err(|_| {
-            // Without a mapping it is of no use. If this fails too, the kernel frees it at the end.
+            // Memory without a mapping is useless. If this fails too, the kernel frees it when the
+            // file is closed.
             let _ = context.run_destroy(VERB, |file| command::free(file, made.handle));
         })
     }
 
-    /// Device memory of another part of the same context (`ibv_import_dm`), by the kernel's handle.
-    /// Dropping it does not free the memory; [`DeviceMemory::free`] does.
+    /// Imports device memory of another part of the same context (`ibv_import_dm`), by the kernel's
+    /// handle. Dropping it does not free the memory; [`DeviceMemory::free`] does.
     pub fn import_dm(&self, handle: u32) -> Result<DeviceMemory, Error> {
         const VERB: &str = "import_dm";
         let context = &self.inner;
@@ -138,7 +139,7 @@ impl DeviceMemory {
         };
         let pages = context.run(verb, |file| file.map(offset, room, MapAccess::Write))?;
         let first = made.start_offset as usize % page;
-        // `DeviceFile` can be implemented in safe code, so check what it returned.
+        // `DeviceFile` can be implemented in safe code, so its result is checked.
         let fits = first.checked_add(len).is_some_and(|end| end <= pages.len());
         if !fits || !(pages.as_ptr().addr() + first).is_multiple_of(WORD) {
             return Err(context.fail(verb, Errno::EPROTO));
@@ -150,24 +151,25 @@ impl DeviceMemory {
         Ok(Self { inner: Arc::new(memory) })
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
         self.inner.len
     }
 
-    /// The first byte, in a mapping of the device's page. Its memory is accessed in aligned words of
-    /// four bytes.
+    /// Returns the first byte, in a mapping of the device's page. The memory must be accessed in
+    /// aligned words of four bytes.
     pub fn as_ptr(&self) -> *mut u8 {
         self.inner.start.as_ptr()
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
+    /// [`Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.inner.handle
     }
 
-    /// The words of a copy: the address of the first, and how many there are.
+    /// Returns the words of a copy: the address of the first one, and their number.
     fn words(
         &self,
         verb: &'static str,
@@ -184,7 +186,7 @@ impl DeviceMemory {
             let what = format!("{len} bytes at {offset} are not whole words of {WORD} bytes");
             return Err(Error::invalid(verb, what));
         }
-        // SAFETY: the offset is inside the memory.
+        // SAFETY: the offset was checked to be inside the memory.
         Ok((unsafe { memory.start.byte_add(offset) }.cast(), len / WORD))
     }
 
@@ -194,8 +196,8 @@ impl DeviceMemory {
         for (index, bytes) in from.chunks_exact(WORD).enumerate().take(count) {
             let mut word = [0; WORD];
             word.copy_from_slice(bytes);
-            // SAFETY: one of `count` words in the mapping. A relaxed store is one store of the word,
-            // as the device's memory needs.
+            // SAFETY: one of `count` words in the mapping. A relaxed store is a single store of the
+            // word, which the device's memory requires.
             unsafe { start.add(index).as_ref() }.store(u32::from_ne_bytes(word), Relaxed);
         }
         Ok(())
@@ -205,15 +207,15 @@ impl DeviceMemory {
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
         let (start, count) = self.words("memcpy_from_dm", offset, to.len())?;
         for (index, bytes) in to.chunks_exact_mut(WORD).enumerate().take(count) {
-            // SAFETY: as in `write_at`.
+            // SAFETY: one of `count` words in the mapping, which lives as long as `self`.
             let word = unsafe { start.add(index).as_ref() }.load(Relaxed);
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
         Ok(())
     }
 
-    /// Frees the memory (`ibv_free_dm`). Returns it with the error if a region or another handle
-    /// of it exists, or if the kernel refuses.
+    /// Frees the memory (`ibv_free_dm`). If a region or another handle of it exists, or if the
+    /// kernel refuses, the error returns it.
     pub fn free(self) -> Result<(), DestroyError<Self>> {
         match Arc::try_unwrap(self.inner) {
             Ok(mut alone) => alone
@@ -234,9 +236,9 @@ impl fmt::Debug for DeviceMemory {
 }
 
 impl ProtectionDomain {
-    /// Registers memory on the device (`ibv_reg_dm_mr`). The kernel takes only regions whose
-    /// addresses count from zero: `access` has [`Access::ZERO_BASED`]. The memory exists as long as
-    /// the region does.
+    /// Registers memory on the device (`ibv_reg_dm_mr`). The kernel accepts only regions whose
+    /// addresses count from zero: `access` must have [`Access::ZERO_BASED`]. The region keeps the
+    /// memory allocated.
     pub fn reg_dm_mr(
         &self,
         memory: &DeviceMemory,
@@ -259,7 +261,7 @@ impl ProtectionDomain {
         let made = self
             .context
             .run(VERB, |file| mr::reg_dm(file, self.handle(), handle, offset, len, flags))?;
-        // SAFETY: the owner keeps the memory mapped.
+        // SAFETY: the owner, a clone of `memory`, keeps the memory mapped.
         let mapping =
             unsafe { Mapping::new(memory.inner.start, memory.len(), Box::new(memory.clone())) };
         Ok(MemoryRegion::of_device(self, made, end - start, access, mapping))

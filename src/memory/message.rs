@@ -1,16 +1,16 @@
-//! Messages that a peer writes into a region: a ring of them, and slots of which the last counts.
+//! Messages that a peer writes into a region: a ring of messages, and slots with the latest value.
 //!
 //! The peer writes a message with its number and a check of both, by one RDMA write. No order of
 //! the bytes is assumed, because none is promised: the InfiniBand specification leaves the order
-//! inside of a request open (o9-20), firmware may set the relaxed-ordering attribute of every
-//! write on the PCI bus (`PCI_WR_ORDERING=force_relax`), adaptive routing may place packets out of
-//! order, and a device promises otherwise only for one queue pair
-//! ([`data_in_order`](crate::QueuePair::data_in_order)), while a region takes writes from all of
-//! its protection domain. So the reader copies a message, computes the check of its copy, and takes
-//! it only if that is the one which arrived. A copy in which words are missing, or of another
-//! message, has another check.
+//! within a request open (o9-20), firmware may set the relaxed-ordering attribute of every write on
+//! the PCI bus (`PCI_WR_ORDERING=force_relax`), adaptive routing may place packets out of order,
+//! and a device promises an order only for one queue pair
+//! ([`data_in_order`](crate::QueuePair::data_in_order)), while a region takes writes from its whole
+//! protection domain. So the reader copies a message, computes the check of its copy, and takes the
+//! message only if the check matches the one that arrived. A copy that lacks words, or mixes two
+//! messages, has another check.
 //!
-//! Nor is it assumed that a word arrives as a whole: a number counts only with its check, too.
+//! A word is not assumed to arrive whole, either: a number counts only with its check.
 
 use super::{Access, MemoryRegion, Plain, mr::copy::Words};
 use crate::error::{Error, ErrorKind};
@@ -19,8 +19,8 @@ use mlx5_wqe::{RemoteAddress, RemoteSlice};
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::atomic::Ordering::Acquire};
 use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
-/// A message of a [`MessageRing`] as it lies in memory: its number, the message, and a check of both.
-/// The writer posts [`MessageFrame::as_bytes`] by one RDMA write.
+/// A message of a [`MessageRing`] as it is laid out in memory: its number, the message, and a check
+/// of both. The writer posts [`MessageFrame::as_bytes`] by one RDMA write.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C, packed)]
 pub struct MessageFrame<T> {
@@ -45,10 +45,10 @@ impl<T> fmt::Debug for MessageFrame<T> {
     }
 }
 
-/// Bytes of a number, and of a check.
+/// Length of a number, and of a check.
 const NUMBER: usize = size_of::<u64>();
 
-/// Bytes of a message with its number and its check: a multiple of 8, which keeps numbers aligned.
+/// Length of a message with its number and its check: a multiple of 8, which keeps numbers aligned.
 const fn stride<T>() -> usize {
     let size = size_of::<T>();
     assert!(size > 0 && size.is_multiple_of(NUMBER), "a message takes a multiple of 8 bytes");
@@ -58,8 +58,8 @@ const fn stride<T>() -> usize {
 /// Returns the check of a message with its number.
 ///
 /// Each step maps words to words one to one, so messages that differ in one word have different
-/// checks. Messages that differ in several have the same one by a chance of 1 in 2⁶⁴. The value is
-/// part of what peers exchange: both sides compute it in the same way.
+/// checks. Messages that differ in several words have the same check with a probability of 1 in
+/// 2⁶⁴. Peers exchange the value: both sides must compute it in the same way.
 fn check<T: Plain>(number: u64, value: &T) -> u64 {
     // An odd number without a pattern: multiplication by it has an inverse.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -91,8 +91,8 @@ fn copy<T: Plain>(
     Ok((check(number, &value) == arrived).then_some((number, value)))
 }
 
-/// Returns the memory of a region that peers write messages to, and how many `stride` bytes fit.
-/// Empties it.
+/// Empties the memory of a region for messages from peers. Returns the number of slots of `stride`
+/// bytes.
 fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Result<usize, Error> {
     let wrong = |what: String| Err(Error::invalid(operation, what));
     let words = region.own(operation, 0, region.len())?;
@@ -106,8 +106,8 @@ fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Re
     if slots == 0 {
         return wrong(format!("a region of {} bytes has no room for {stride} bytes", region.len()));
     }
-    // Every word, because a new message may arrive in any order. With a number that has arrived, the
-    // value and the check of an old message of that number would pass for the new one.
+    // Every word is cleared, because a new message may arrive in any order: with a number that has
+    // arrived, the value and the check of an old message of that number would pass for the new one.
     for word in (0..slots * stride).step_by(NUMBER) {
         words.write(word, &[0; NUMBER]);
     }
@@ -116,10 +116,10 @@ fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Re
 
 /// Messages that one peer writes into a region, read in order.
 ///
-/// The peer has a [`MessageRingWriter`] on [`MessageRing::remote_slice`]. It must not write more
-/// messages than there are slots beyond those that were taken, so the reader tells it
-/// [`MessageRing::taken`] from time to time, for example in its replies. A message `T` takes a
-/// multiple of 8 bytes. `pd.memory_of::<MessageFrame<T>>(slots)` is a region for so many.
+/// The peer has a [`MessageRingWriter`] on [`MessageRing::remote_slice`]. The peer must not
+/// overwrite messages that were not taken, so the reader sends it [`MessageRing::taken`] from time
+/// to time, for example in its replies. A message `T` takes a multiple of 8 bytes.
+/// `pd.memory_of::<MessageFrame<T>>(slots)` builds a region for `slots` messages.
 ///
 /// ```
 /// # use mlx5::{ConnectOptions, Psn, SendFlags, transport::Rc};
@@ -160,9 +160,9 @@ fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Re
 /// ```
 ///
 /// # Order
-/// The writer's message must be one RDMA write on a reliable or unreliable connection. Its bytes may
-/// arrive in any order: a message is taken only when its check, which is part of the write, says
-/// that it is whole. So any region will do, also one with `RELAXED_ORDERING`.
+/// The writer's message must be one RDMA write on a reliable or unreliable connection. Its bytes
+/// may arrive in any order: a message is taken only when its check, which is part of the write,
+/// shows that it is complete. So any region works, also one with `RELAXED_ORDERING`.
 pub struct MessageRing<T, R = MemoryRegion> {
     region: R,
     slots: usize,
@@ -173,11 +173,11 @@ pub struct MessageRing<T, R = MemoryRegion> {
 impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
     const STRIDE: usize = stride::<T>();
 
-    /// Makes a region into a ring, with as many slots as fit, and empties them. `R` is a reference,
+    /// Makes a ring of a region, with as many slots as fit, and empties them. `R` is a reference,
     /// the region itself, or an `Arc` of it.
     ///
     /// # Errors
-    /// If no peer may write the region, it has foreign memory, or no slot fits.
+    /// If no peer may write to the region, if it has foreign memory, or if no slot fits.
     pub fn new(region: R) -> Result<Self, Error> {
         let slots = messages("message ring", region.borrow(), Self::STRIDE)?;
         Ok(Self { region, slots, taken: 0, message: PhantomData })
@@ -204,8 +204,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
         Ok(self.region().remote_slice(..self.slots * Self::STRIDE)?.cast()?)
     }
 
-    /// Takes the next message, if it is there as a whole. A peer that writes a wrong check is waited
-    /// for as one that writes nothing.
+    /// Takes the next message, if it has arrived completely. A message with a wrong check counts as
+    /// not arrived.
     ///
     /// # Errors
     /// If the peer wrote more messages than there were free slots, so that some are lost, or wrote
@@ -223,7 +223,7 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageRing<T, R> {
             self.taken += 1;
             return Ok(Some(value));
         }
-        // The number of the lap before; 0 from the start.
+        // The number of the previous lap; 0 at the start.
         if found == wanted.saturating_sub(slots) {
             return Ok(None);
         }
@@ -245,7 +245,8 @@ impl<T, R: Borrow<MemoryRegion>> fmt::Debug for MessageRing<T, R> {
     }
 }
 
-/// The peer's side of a [`MessageRing`]: says where the next message goes, and numbers it.
+/// The peer's side of a [`MessageRing`]: numbers each message, and returns the address to write it
+/// to.
 pub struct MessageRingWriter<T> {
     slots: RemoteSlice<MessageFrame<T>>,
     written: u64,
@@ -253,13 +254,13 @@ pub struct MessageRingWriter<T> {
 }
 
 impl<T: Plain> MessageRingWriter<T> {
-    /// Makes the writer of an empty ring. There can be one.
+    /// Makes the writer of an empty ring. A ring has only one writer.
     pub fn new(slots: RemoteSlice<MessageFrame<T>>) -> Self {
         const { assert!(size_of::<MessageFrame<T>>() == stride::<T>()) };
         Self { slots, written: 0, taken: 0 }
     }
 
-    /// Returns how many more messages have room.
+    /// Returns the number of messages for which there is room.
     pub fn room(&self) -> usize {
         self.slots.len() - (self.written - self.taken) as usize
     }
@@ -269,8 +270,8 @@ impl<T: Plain> MessageRingWriter<T> {
         self.written
     }
 
-    /// Returns the next message with its number, and where to write it, or `None` if the ring is
-    /// full. It must be posted, by one RDMA write: the reader waits for it.
+    /// Returns the next message with its number, and the address to write it to, or `None` if the
+    /// ring is full. It must be posted, by one RDMA write: the reader waits for it.
     pub fn push(&mut self, value: T) -> Option<(RemoteAddress, MessageFrame<T>)> {
         if self.room() == 0 {
             return None;
@@ -281,11 +282,11 @@ impl<T: Plain> MessageRingWriter<T> {
         Some((to, MessageFrame { number: self.written.to_le_bytes(), value, check }))
     }
 
-    /// Learns how many messages the reader has taken. Their slots are free again. An older number
-    /// than before has no effect.
+    /// Notes the number of messages that the reader has taken. Their slots are free again. A number
+    /// below an earlier one has no effect.
     ///
     /// # Errors
-    /// If there were not so many messages.
+    /// If fewer messages were written.
     pub fn taken(&mut self, taken: u64) -> Result<(), Error> {
         if taken > self.written {
             let what = format!("{taken} messages cannot be taken: {} were written", self.written);
@@ -306,8 +307,8 @@ impl<T> fmt::Debug for MessageRingWriter<T> {
     }
 }
 
-/// A value of [`MessageSlots`] as it lies in memory: its version, the value, and a check of both. The
-/// writer posts [`SlotFrame::as_bytes`] by one RDMA write.
+/// A value of [`MessageSlots`] as it is laid out in memory: its version, the value, and a check of
+/// both. The writer posts [`SlotFrame::as_bytes`] by one RDMA write.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C, packed)]
 pub struct SlotFrame<T> {
@@ -332,11 +333,11 @@ impl<T> fmt::Debug for SlotFrame<T> {
     }
 }
 
-/// Values that peers overwrite at any time; a reader gets a whole one, and the latest.
+/// Values that peers overwrite at any time; a reader gets the latest complete one.
 ///
 /// Each slot belongs to one peer, which has a [`MessageSlotWriter`] on its part of
 /// [`MessageSlots::remote_slice`]. A value `T` takes a multiple of 8 bytes.
-/// `pd.memory_of::<SlotFrame<T>>(slots)` is a region for so many.
+/// `pd.memory_of::<SlotFrame<T>>(slots)` builds a region for `slots` values.
 ///
 /// ```
 /// # use mlx5_sim::{SimConfig, Simulator};
@@ -357,8 +358,8 @@ impl<T> fmt::Debug for SlotFrame<T> {
 /// ```
 ///
 /// # Order
-/// As for [`MessageRing`]: the bytes may arrive in any order, and a copy into which a write fell has
-/// another check.
+/// As for [`MessageRing`], the bytes may arrive in any order. A copy during which the peer wrote
+/// has another check.
 pub struct MessageSlots<T, R = MemoryRegion> {
     region: R,
     slots: usize,
@@ -368,8 +369,7 @@ pub struct MessageSlots<T, R = MemoryRegion> {
 impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
     const STRIDE: usize = stride::<T>();
 
-    /// Makes a region into slots, as many as fit, and empties them. Errors as those of
-    /// [`MessageRing::new`].
+    /// Makes slots of a region, as many as fit, and empties them. Fails like [`MessageRing::new`].
     pub fn new(region: R) -> Result<Self, Error> {
         let slots = messages("message slots", region.borrow(), Self::STRIDE)?;
         Ok(Self { region, slots, value: PhantomData })
@@ -391,8 +391,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
         Ok(self.region().remote_slice(..self.slots * Self::STRIDE)?.cast()?)
     }
 
-    /// Returns version and value of a slot; `None` if it is empty, or is being written: read it
-    /// again then.
+    /// Returns version and value of a slot. `None` if the slot is empty, or is being written: then
+    /// read it again.
     pub fn read(&self, slot: usize) -> Result<Option<(u64, T)>, Error> {
         const WHAT: &str = "message slots";
         if slot >= self.slots {
@@ -405,7 +405,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> MessageSlots<T, R> {
     }
 }
 
-/// A peer's side of [`MessageSlots`]: says where the values of a slot go, and gives each a version.
+/// A peer's side of [`MessageSlots`]: gives each value a version, and returns the address of the
+/// slot.
 pub struct MessageSlotWriter<T> {
     slot: RemoteAddress,
     version: u64,
@@ -413,7 +414,7 @@ pub struct MessageSlotWriter<T> {
 }
 
 impl<T: Plain> MessageSlotWriter<T> {
-    /// Makes the writer of a slot. There can be one of each.
+    /// Makes the writer of a slot. A slot has only one writer.
     ///
     /// # Errors
     /// If there is no such slot.
@@ -427,7 +428,7 @@ impl<T: Plain> MessageSlotWriter<T> {
         self.version
     }
 
-    /// Returns a value with its version, and where to write it, by one RDMA write.
+    /// Returns a value with its version, and the address to write it to, by one RDMA write.
     pub fn push(&mut self, value: T) -> (RemoteAddress, SlotFrame<T>) {
         self.version += 1;
         let check = check(self.version, &value).to_le_bytes();

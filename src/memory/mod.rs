@@ -1,4 +1,4 @@
-//! Memory that the device may reach: protection domains, regions, windows, and keys that requests
+//! Memory that the device may access: protection domains, regions, windows, and keys that requests
 //! configure.
 
 mod atomics;
@@ -22,19 +22,19 @@ pub use mr::{Access, MemoryBuilder, MemoryRegion, Reregistration};
 pub use pd::ProtectionDomain;
 pub use typed::{Plain, Typed};
 
-/// Whether the kernel has an object, and who destroys it.
+/// Whether the object exists in the kernel, and how it is destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
-    /// It does; dropping the value destroys it.
+    /// It exists; dropping the value destroys it.
     Own,
-    /// It does; it is another part's, so only an explicit call destroys it.
+    /// It exists, but another part of the context owns it: only an explicit call destroys it.
     Imported,
     /// It was destroyed.
     No,
 }
 
 impl Held {
-    /// Whether it is to be destroyed, by an explicit call or not.
+    /// Whether to destroy it, by an explicit call or not.
     fn destroys(self, explicit: bool) -> bool {
         self == Self::Own || explicit && self == Self::Imported
     }

@@ -1,10 +1,10 @@
 //! Memory regions.
 //!
 //! Registering memory is what makes posting safe code. From then on, until deregistration
-//! *succeeds*, every registered byte may be written by any queue of the protection domain and by
-//! any peer that has the rkey. So a program accesses owned memory by copies, or by shared slices
-//! where the device may not write. Owned memory is freed only once the region is gone from the
-//! kernel: deregistered, or destroyed when the file was closed.
+//! *succeeds*, any queue of the protection domain and any peer that has the rkey may write every
+//! registered byte. So a program accesses owned memory by copies, or by shared slices if the device
+//! may not write. Owned memory is freed only once the kernel no longer has the region: when it was
+//! deregistered, or destroyed because the file was closed.
 
 pub(super) mod copy;
 mod rereg;
@@ -61,7 +61,7 @@ fn check_access(access: Access, owned: bool) -> Result<(), Error> {
 /// Flags that a kernel may ignore (`IB_UVERBS_ACCESS_OPTIONAL_FIRST` to `_LAST`).
 const OPTIONAL: Access = Access::from_bits_retain(0x3ff0_0000);
 
-/// Returns the flags for this kernel: one without optional flags would refuse them.
+/// Returns the flags for this kernel: a kernel without optional flags would refuse them.
 pub(super) fn for_kernel(access: Access, context: &Inner) -> Access {
     if context.caps.core_support.contains(CoreSupport::OPTIONAL_MR_ACCESS) {
         access
@@ -112,10 +112,11 @@ impl MemoryBuilder<'_> {
     /// [`HugePages::TwoMiB`] and [`HugePages::OneGiB`] `register` fails if the pool has too few
     /// pages.
     ///
-    /// A forked child has no huge pages of its parent. [`MemoryRegion::read_at`],
-    /// [`MemoryRegion::write_at`] and [`MemoryRegion::as_slice`] answer
+    /// A forked child does not have its parent's huge pages. [`MemoryRegion::read_at`],
+    /// [`MemoryRegion::write_at`] and [`MemoryRegion::as_slice`] return
     /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) there; an access to
-    /// [atomics](crate::AtomicRegion) or through [`MemoryRegion::as_ptr`] ends the child by SIGSEGV.
+    /// [atomics](crate::AtomicRegion) or through [`MemoryRegion::as_ptr`] ends the child by
+    /// SIGSEGV.
     pub fn huge_pages(mut self, huge_pages: HugePages) -> Self {
         self.huge_pages = huge_pages;
         self
@@ -163,7 +164,7 @@ impl MemoryBuilder<'_> {
         let what = Place { start, len: self.len, iova: start };
         // SAFETY: `region` keeps the mapping until the region is deregistered, and the context
         // keeps it after that until the file is closed, or forever. If registering fails in doubt,
-        // the context keeps it likewise. No reference into it exists while the device may write.
+        // the context keeps it, too. No reference into it exists while the device may write.
         match unsafe { MemoryRegion::register(self.pd, what, self.access) } {
             Ok(mut region) => {
                 region.memory = Some(mapping);
@@ -217,7 +218,7 @@ impl ProtectionDomain {
     /// ```
     pub const fn memory_of<T>(&self, count: usize) -> MemoryBuilder<'_> {
         const { assert!(size_of::<T>() > 0, "an element needs a size") };
-        // More bytes than there are addresses are refused by `register`.
+        // `register` refuses more bytes than there are addresses.
         self.memory(count.saturating_mul(size_of::<T>()))
     }
 
@@ -229,24 +230,24 @@ impl ProtectionDomain {
     /// `RELAXED_ORDERING` has no effect.
     ///
     /// # Safety
-    /// The following holds until the region is deregistered *successfully*; forever, if dropping
-    /// it fails or if this function fails with [`Error::in_doubt`].
+    /// The following holds until the region is deregistered *successfully*; forever, if dropping it
+    /// fails or if this function fails with [`Error::in_doubt`].
     ///
     /// The `len` bytes at `start` stay mapped, whatever the process does with them. If `access` has
     /// any right to write, no Rust reference to them is used, because they may change at any time.
-    /// With [`Access::ON_DEMAND`] all this also holds for whatever is mapped there later.
+    /// With [`Access::ON_DEMAND`] all this also holds for memory that is mapped there later.
     pub unsafe fn reg_mr(
         &self,
         start: *mut u8,
         len: usize,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        // SAFETY: the caller upholds the contract of `reg_mr`.
+        // SAFETY: the caller promises what `reg_mr` requires of the bytes at `start`.
         unsafe { self.reg_mr_iova(start, len, start.expose_provenance() as u64, access) }
     }
 
     /// Registers foreign memory at device addresses that start at `iova` (`ibv_reg_mr_iova`).
-    /// `start` and `iova` must have the same offset in a page. Limits as for
+    /// `start` and `iova` must have the same offset in a page. The limits are those of
     /// [`ProtectionDomain::reg_mr`].
     ///
     /// # Safety
@@ -263,13 +264,13 @@ impl ProtectionDomain {
         let start = start.expose_provenance() as u64;
         check_extent(start, len)?;
         check_extent(iova, len)?;
-        // SAFETY: the caller upholds the contract of `reg_mr`.
+        // SAFETY: the caller promises what `reg_mr` requires of the bytes at `start`.
         unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
     }
 
-    /// Registers memory that does not belong to the region, and lets the kernel check everything: a
-    /// region without bytes, the whole address space on demand, access flags of later kernels. Flags
-    /// that a kernel may ignore are left out where it does not know them.
+    /// Registers foreign memory, and leaves all checks to the kernel: of a region without bytes, of
+    /// the whole address space on demand, of access flags of later kernels. Omits flags that a
+    /// kernel may ignore if it does not know them.
     ///
     /// # Safety
     /// As for [`ProtectionDomain::reg_mr`].
@@ -281,31 +282,31 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         let start = start.expose_provenance() as u64;
-        // SAFETY: the caller upholds the contract of `reg_mr`.
+        // SAFETY: the caller promises what `reg_mr` requires of the bytes at `start`.
         unsafe { MemoryRegion::register(self, Place { start, len, iova }, access) }
     }
 
-    /// A memory region of another part of the same context (`ibv_import_mr`), by the kernel's
-    /// handle. Its memory is not in reach. Dropping it does not deregister the region;
-    /// [`MemoryRegion::deregister`] does.
+    /// Imports a memory region of another part of the same context (`ibv_import_mr`), by the
+    /// kernel's handle. Its memory is not accessible through it. Dropping it does not deregister
+    /// the region; [`MemoryRegion::deregister`] does.
     ///
     /// # Safety
-    /// The region is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue), or of anything else
-    /// that relies on nobody else using its memory; and it is deregistered only when its owner has no use
-    /// for it any more, because only the owner keeps its memory until then.
+    /// The region is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue), or of
+    /// another object that relies on the exclusive use of its memory. The region is deregistered
+    /// only when its owner no longer uses it, because only the owner keeps its memory allocated.
     pub unsafe fn import_mr(&self, handle: u32) -> Result<MemoryRegion, Error> {
         let info = self.context.run("import_mr", |file| command::query(file, handle))?;
         let mr = command::Mr { handle, lkey: info.lkey, rkey: info.rkey };
         let len = usize::try_from(info.length).unwrap_or(usize::MAX);
-        // The kernel does not tell the rights.
+        // The kernel does not report the rights.
         let mut region = MemoryRegion::new(self, mr, info.iova, len, Access::all());
         region.held = Held::Imported;
         Ok(region)
     }
 
     /// Registers `len` bytes of a dma-buf, for example device memory, from `offset`
-    /// (`ibv_reg_dmabuf_mr`). Their device addresses start at `iova`. Needs Linux 5.12. Limits of
-    /// `len` and `access` as for [`ProtectionDomain::reg_mr`].
+    /// (`ibv_reg_dmabuf_mr`). Their device addresses start at `iova`. Needs Linux 5.12. The limits
+    /// of `len` and `access` are those of [`ProtectionDomain::reg_mr`].
     ///
     /// # Safety
     /// The device may read the bytes at any time, and write them if `access` has a right to write,
@@ -323,16 +324,17 @@ impl ProtectionDomain {
         self.context.check(VERB)?;
         check_access(access, false)?;
         check_extent(iova, len)?;
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: the caller promises that every other user of the bytes tolerates the device's
+        // accesses.
         unsafe { self.reg_dmabuf_mr_raw(dmabuf.as_raw_fd(), offset, len, iova, access) }
     }
 
-    /// Registers bytes of a dma-buf, and lets the kernel check all that it can, the descriptor too: one that has
-    /// no dma-bufs says so, whatever the descriptor.
+    /// Registers bytes of a dma-buf, and leaves all checks that the kernel can make to it, also of
+    /// the descriptor: a kernel without dma-bufs reports that, whatever the descriptor.
     ///
     /// # Safety
-    /// As for [`ProtectionDomain::reg_dmabuf_mr`], if the descriptor is that of a dma-buf. If a file has it, it is
-    /// the caller's to use.
+    /// As for [`ProtectionDomain::reg_dmabuf_mr`], if the descriptor is that of a dma-buf. If it is
+    /// an open file, the caller may use it.
     pub unsafe fn reg_dmabuf_mr_raw(
         &self,
         dmabuf: RawFd,
@@ -341,10 +343,11 @@ impl ProtectionDomain {
         iova: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        // Not the kernel's to judge: `sge` and `remote` compute with it.
+        // The kernel does not check this: `sge` and `remote` compute with it.
         inside_of_addresses(iova, len)?;
         let flags = for_kernel(access, &self.context);
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that other users of the bytes tolerate the device's accesses,
+        // and that it may use the descriptor.
         let mr = self.context.run("reg_dmabuf_mr", |file| unsafe {
             command::reg_dmabuf(file, self.handle(), dmabuf, offset, len as u64, iova, flags)
         })?;
@@ -379,9 +382,9 @@ struct Place {
 /// A memory region (`struct ibv_mr`), with the memory if the region owns it.
 ///
 /// From registration until deregistration *succeeds*, every queue of the protection domain and
-/// every peer with the rkey may access all its bytes, as far as the access flags allow. Posting
-/// needs no further permission. Owned memory is therefore accessed by copies, or by a slice where
-/// the device may not write.
+/// every peer with the rkey may access all its bytes, within the access flags. Posting needs no
+/// further permission. So a program accesses owned memory by copies, or by a slice if the device
+/// may not write.
 ///
 /// Dropping it deregisters it. If that fails, owned memory is kept until the context closes, and
 /// [`crate::Context::leaked`] counts it.
@@ -416,12 +419,12 @@ impl MemoryRegion {
             hca_va: iova,
             access: for_kernel(access, &pd.context),
         };
-        // SAFETY: the caller upholds the contract of `reg_mr`.
+        // SAFETY: the caller promises what `reg_mr` requires of the bytes at `start`.
         let mr = pd.context.run(VERB, |file| unsafe { command::reg(file, &what) })?;
         Ok(Self::new(pd, mr, iova, len, access))
     }
 
-    /// Registers memory that a buffer lent, as owned memory.
+    /// Registers memory of a buffer, as owned memory.
     ///
     /// # Safety
     /// The `len` bytes at `start` are initialized, and stay mapped until the region is deregistered
@@ -438,9 +441,11 @@ impl MemoryRegion {
         check_access(access, true)?;
         let place = start.as_ptr().expose_provenance() as u64;
         check_extent(place, len)?;
-        // SAFETY: by the contract, until the mapping is dropped, which does nothing to the bytes.
+        // SAFETY: the caller promises that the bytes stay mapped and that nothing else accesses
+        // them until the mapping is dropped, which does not change them.
         let mapping = unsafe { Mapping::new(start, len, Box::new(())) };
-        // SAFETY: by the contract. Nobody has a reference to the bytes.
+        // SAFETY: the caller promises that the bytes stay mapped and that nothing else accesses
+        // them, so no reference to them exists.
         match unsafe { Self::register(pd, Place { start: place, len, iova: place }, access) } {
             Ok(mut region) => {
                 region.memory = Some(mapping);
@@ -455,7 +460,8 @@ impl MemoryRegion {
         }
     }
 
-    /// A region of memory on the device, whose addresses count from zero, and which `memory` keeps.
+    /// Makes a region of memory on the device, whose addresses count from zero. The region keeps
+    /// `memory` mapped.
     pub(super) fn of_device(
         pd: &ProtectionDomain,
         mr: command::Mr,
@@ -469,7 +475,7 @@ impl MemoryRegion {
         region
     }
 
-    /// Gives up deregistering, and keeps memory that a buffer lent until the process ends.
+    /// Gives up deregistering, and keeps the memory of a buffer until the process ends.
     pub(super) fn keep_until_exit(&mut self) {
         self.held = Held::No;
         for memory in self.memory.take().into_iter().chain(self.former.drain(..)) {
@@ -503,7 +509,8 @@ impl MemoryRegion {
         self.len
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap. See [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
+    /// [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.mr.handle
     }
@@ -554,7 +561,7 @@ impl MemoryRegion {
         Ok(Sge { addr: self.addr + start as u64, length: len as u32, lkey: self.mr.lkey })
     }
 
-    /// Returns a scatter/gather entry for the whole region, as [`MemoryRegion::sge`].
+    /// Returns a scatter/gather entry for the whole region. See [`MemoryRegion::sge`].
     #[inline]
     pub fn whole(&self) -> Result<Sge, Error> {
         self.sge(..)
@@ -569,7 +576,7 @@ impl MemoryRegion {
     #[inline]
     pub fn remote(&self, range: impl RangeBounds<usize>) -> Result<RemoteAddress, Error> {
         match bounds(&range, self.len) {
-            // Below a limit of zero no range ends.
+            // With a limit of zero this never holds.
             Some((start, end)) if start <= end && end < self.remote_limit => {
                 Ok(RemoteAddress { addr: self.addr + start as u64, rkey: self.mr.rkey })
             }
@@ -577,8 +584,8 @@ impl MemoryRegion {
         }
     }
 
-    /// Returns a range as memory of a peer: [`RemoteSlice`] is what the peer checks its accesses
-    /// against. It goes there as text or bytes.
+    /// Returns a range as memory of a peer. The peer gets the [`RemoteSlice`] as text or bytes, and
+    /// checks its accesses against it.
     ///
     /// ```no_run
     /// # fn f(pd: &mlx5::ProtectionDomain, mut to_peer: impl std::io::Write)
@@ -591,7 +598,7 @@ impl MemoryRegion {
     /// ```
     ///
     /// # Errors
-    /// As [`MemoryRegion::remote`].
+    /// Fails like [`MemoryRegion::remote`].
     pub fn remote_slice(&self, range: impl RangeBounds<usize>) -> Result<RemoteSlice, Error> {
         let start = self.remote((range.start_bound().cloned(), range.end_bound().cloned()))?;
         let (_, len) = self.extent(REMOTE, &range)?;
@@ -626,10 +633,10 @@ impl MemoryRegion {
             return Err(Shown::at(offset, len).outside(operation, "bytes", self.len));
         }
         // SAFETY: the mapping lives as long as `self`. Meanwhile this process accesses it only
-        // through `Words`, and through the aligned words that `atomics` lends: `as_slice` borrows
-        // `self` exclusively, an `AtomicRegion` does not hand its region out, a `Buffer` gives its
-        // memory to nobody else, and accesses through `as_ptr` are the caller's responsibility.
-        // Otherwise only the device accesses it.
+        // through `Words`, and through the aligned words that `atomics` returns: `as_slice` borrows
+        // `self` exclusively, an `AtomicRegion` does not hand its region out, a `Buffer` promises
+        // that nothing else uses its memory, and the caller is responsible for accesses through
+        // `as_ptr`. All other accesses are the device's.
         Ok(unsafe { copy::Words::new(mapping.as_non_null(), mapping.len()) })
     }
 
@@ -649,8 +656,8 @@ impl MemoryRegion {
     /// Returns the owned memory as a slice. Refused if the region has, or ever had, a right to
     /// write, local or remote, or to bind windows. The borrow excludes [`MemoryRegion::write_at`].
     ///
-    /// A [key](crate::mkey::Mkey) over the region may have more rights. That the device still
-    /// applies the region's rights then is not proven on silicon yet.
+    /// A [key](crate::mkey::Mkey) over the region may have more rights. It is not proven on silicon
+    /// yet that the device still applies the region's rights then.
     pub fn as_slice(&mut self) -> Result<&[u8], Error> {
         const WHAT: &str = "as_slice";
         if self.rights.intersects(WRITES) {
@@ -659,14 +666,14 @@ impl MemoryRegion {
         }
         self.own(WHAT, 0, self.len)?;
         let start = self.memory.as_ref().map_or(std::ptr::dangling(), |memory| memory.as_ptr());
-        // SAFETY: `own` checked that the memory has `len` bytes and that this is the process that
-        // owns it. The device may only read them. The process writes them only through `self`,
-        // which is borrowed.
+        // SAFETY: `own` checked that the memory has `len` bytes and that this process owns it. The
+        // device may only read them. The process writes them only through `self`, which is
+        // borrowed.
         Ok(unsafe { std::slice::from_raw_parts(start, self.len) })
     }
 
-    /// Returns the first byte of the owned memory. Dereferencing it is the caller's responsibility:
-    /// the device reads and writes the memory as the access flags allow.
+    /// Returns the first byte of the owned memory. The caller is responsible for dereferencing it:
+    /// the device reads and writes the memory within the access flags.
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.memory.as_ref().map(Mapping::as_ptr)
     }
@@ -684,8 +691,8 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters the region and frees its memory (`ibv_dereg_mr`). Returns the region with the
-    /// error if the kernel refuses, for example while memory windows are bound to it.
+    /// Deregisters the region and frees its memory (`ibv_dereg_mr`). If the kernel refuses, for
+    /// example while memory windows are bound to it, the error returns the region.
     pub fn deregister(mut self) -> Result<(), DestroyError<Self>> {
         self.destroy_if(true).map_err(|error| DestroyError::new(self, error))
     }

@@ -52,13 +52,14 @@ impl Context {
 }
 
 impl Context {
-    /// A protection domain of another part of the same context (`ibv_import_pd`), by the kernel's
-    /// handle. Dropping it does not deallocate the domain; [`ProtectionDomain::destroy`] does.
+    /// Imports a protection domain of another part of the same context (`ibv_import_pd`), by the
+    /// kernel's handle. Dropping it does not deallocate the domain; [`ProtectionDomain::destroy`]
+    /// does.
     ///
     /// # Safety
-    /// The domain is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue), whose packets a
-    /// request of another queue could change while a program looks at them. Nor is it that of anything
-    /// else that relies on nobody else using its domain.
+    /// The domain is not that of an [`EthernetQueue`](crate::ethernet::EthernetQueue): a request of
+    /// another queue could change its packets while a program looks at them. Nor is it that of
+    /// another object that relies on the exclusive use of its domain.
     pub unsafe fn import_pd(&self, handle: u32) -> Result<ProtectionDomain, Error> {
         let context = Arc::clone(&self.inner);
         let pd = context.run("import_pd", |file| command::query(file, handle))?;
@@ -73,7 +74,8 @@ impl ProtectionDomain {
         self.domain.pd.handle
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
+    /// [`Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.handle()
     }
@@ -83,13 +85,13 @@ impl ProtectionDomain {
         Context { inner: Arc::clone(&self.context) }
     }
 
-    /// Returns the device's number for it.
+    /// Returns the device's number of the domain.
     pub fn pdn(&self) -> u32 {
         self.domain.pd.pdn
     }
 
-    /// Destroys it (`ibv_dealloc_pd`). Returns it with the error if an object still belongs to it
-    /// or the kernel refuses.
+    /// Destroys the domain (`ibv_dealloc_pd`). If an object still belongs to it, or the kernel
+    /// refuses, the error returns it.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         let Self { domain, context } = self;
         match Arc::try_unwrap(domain) {

@@ -1,4 +1,4 @@
-//! Ranges of a region, and the errors of those that are not inside.
+//! Ranges of a region, and the errors of ranges that are not inside it.
 
 use crate::error::Error;
 use std::{
@@ -23,7 +23,7 @@ pub(super) fn bounds(range: &impl RangeBounds<usize>, len: usize) -> Option<(usi
     Some((start, end))
 }
 
-/// A range as people write it, with the end that follows the last byte or element.
+/// A range in error texts, whose end follows the last byte or element.
 pub(super) struct Shown {
     start: u128,
     end: Option<u128>,
@@ -44,12 +44,12 @@ impl Shown {
         Self { start, end }
     }
 
-    /// `len` bytes or elements at `offset`.
+    /// The range of `len` bytes or elements at `offset`.
     pub(super) fn at(offset: usize, len: usize) -> Self {
         Self { start: offset as u128, end: Some(offset as u128 + len as u128) }
     }
 
-    /// The error that the range is not inside `len` of what `unit` names.
+    /// Returns the error that the range is not inside the `len` elements that `unit` names.
     #[cold]
     pub(super) fn outside(self, operation: &'static str, unit: &str, len: usize) -> Error {
         Error::invalid(

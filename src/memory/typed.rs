@@ -41,10 +41,10 @@ impl<T: FromBytes + IntoBytes + Immutable> Plain for T {}
 ///
 /// Elements are copied. A copy is not atomic: if the device or another thread writes an element
 /// meanwhile, some of its bytes may be from before the write and some from after it. For elements
-/// that a peer writes, [`MessageRing`](super::MessageRing) and [`MessageSlots`](super::MessageSlots)
-/// tell when they are complete.
+/// that a peer writes, [`MessageRing`](super::MessageRing) and
+/// [`MessageSlots`](super::MessageSlots) detect when they are complete.
 ///
-/// `R` is how it has the region: a reference, the region itself, an `Arc` of it, or a
+/// `R` holds the region: a reference, the region itself, an `Arc` of it, or a
 /// [`BufferRegion`](super::BufferRegion).
 pub struct Typed<T, R = MemoryRegion> {
     region: R,
@@ -52,8 +52,8 @@ pub struct Typed<T, R = MemoryRegion> {
 }
 
 impl MemoryRegion {
-    /// Returns the region as elements of type `T`. Bytes behind the last whole element are left
-    /// out. [`Typed::new`] makes one that has the region.
+    /// Returns the region as elements of type `T`. Bytes after the last whole element are left out.
+    /// [`Typed::new`] returns a value that owns the region.
     ///
     /// ```
     /// # use mlx5_sim::{SimConfig, Simulator};
@@ -91,7 +91,7 @@ impl<T: Plain, R: Borrow<MemoryRegion>> Typed<T, R> {
         size_of::<T>()
     };
 
-    /// Makes a region into elements of type `T`, as [`MemoryRegion::typed`].
+    /// Makes elements of type `T` of a region. See [`MemoryRegion::typed`].
     pub fn new(region: R) -> Result<Self, Error> {
         const WHAT: &str = "typed";
         let memory = region.borrow();
@@ -112,7 +112,7 @@ impl<T: Plain, R: Borrow<MemoryRegion>> Typed<T, R> {
         self.region.borrow()
     }
 
-    /// Returns what it was made from.
+    /// Returns the value that it was made from.
     pub fn into_inner(self) -> R {
         self.region
     }
@@ -172,14 +172,14 @@ impl<T: Plain, R: Borrow<MemoryRegion>> Typed<T, R> {
         Ok(())
     }
 
-    /// Returns a scatter/gather entry for a range of elements, as [`MemoryRegion::sge`].
+    /// Returns a scatter/gather entry for a range of elements. See [`MemoryRegion::sge`].
     #[inline]
     pub fn sge(&self, range: impl RangeBounds<usize>) -> Result<Sge, Error> {
         let (start, len) = self.extent("sge", &range)?;
         self.region().sge(start..start + len)
     }
 
-    /// Returns a range of elements as memory of a peer, as [`MemoryRegion::remote_slice`].
+    /// Returns a range of elements as memory of a peer. See [`MemoryRegion::remote_slice`].
     pub fn remote_slice(&self, range: impl RangeBounds<usize>) -> Result<RemoteSlice<T>, Error> {
         let (start, len) = self.extent("remote address", &range)?;
         Ok(self.region().remote_slice(start..start + len)?.cast()?)
@@ -187,7 +187,8 @@ impl<T: Plain, R: Borrow<MemoryRegion>> Typed<T, R> {
 }
 
 impl<T: Plain, R: BorrowMut<MemoryRegion>> Typed<T, R> {
-    /// Returns the elements, where the device may not write: as [`MemoryRegion::as_slice`].
+    /// Returns the elements as a slice, if the device may not write them. See
+    /// [`MemoryRegion::as_slice`].
     ///
     /// ```
     /// # use mlx5_sim::{SimConfig, Simulator};
@@ -214,7 +215,7 @@ fn unaligned<T>() -> Error {
     Error::invalid("as_slice", what)
 }
 
-/// `len` elements from `first` on, even past the end of all indices.
+/// The range of `len` elements from `first` on, even past the last possible index.
 struct Range {
     first: usize,
     end: Option<usize>,
@@ -234,7 +235,7 @@ impl RangeBounds<usize> for Range {
     fn end_bound(&self) -> std::ops::Bound<&usize> {
         match &self.end {
             Some(end) => std::ops::Bound::Excluded(end),
-            // No memory is as long.
+            // No memory is that long.
             None => std::ops::Bound::Included(&usize::MAX),
         }
     }

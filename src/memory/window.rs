@@ -23,7 +23,7 @@ mod sealed {
 
 /// The type of a memory window.
 pub trait WindowKind: sealed::Sealed + Send + Sync + 'static {
-    /// The kernel's number.
+    /// The kernel's number of the type.
     #[doc(hidden)]
     const KERNEL: MwType;
     /// The type in bind requests.
@@ -72,7 +72,7 @@ pub struct MemoryWindow<K: WindowKind> {
     pd: ProtectionDomain,
     handle: u32,
     keys: Arc<Keys>,
-    /// Whether the kernel has it.
+    /// Whether the window exists in the kernel.
     live: bool,
     kind: PhantomData<K>,
 }
@@ -80,13 +80,13 @@ pub struct MemoryWindow<K: WindowKind> {
 /// The rkeys of a window: the current one, and those of outstanding bind requests.
 struct Keys {
     state: Mutex<KeyState>,
-    /// Told the current key when a bind was taken back.
+    /// Called with the current key when a bind was undone.
     undone: Box<dyn Fn(u32) + Send + Sync>,
 }
 
 struct KeyState {
     bound: u32,
-    /// Change numbers and keys, in order.
+    /// Change numbers and keys of outstanding requests, in order.
     asked: VecDeque<(u64, u32)>,
     next: u64,
 }
@@ -106,7 +106,7 @@ impl Keys {
         self.lock().latest()
     }
 
-    /// As [`Keys::latest`], but does not wait: `None` if another thread has the lock.
+    /// Like [`Keys::latest`], but does not wait: `None` if another thread has the lock.
     fn latest_unlocked(&self) -> Option<u32> {
         let state = match self.state.try_lock() {
             Ok(state) => state,
@@ -150,8 +150,8 @@ impl ChangeObserver for Keys {
         }
     }
 
-    /// Whether the request was executed is unknown. Assume that it was: the caller learns it from
-    /// the completions, or binds again.
+    /// It is unknown whether the request was executed. Assume that it was: the caller learns it
+    /// from the completions, or binds again.
     fn mark_unknown(&self, change: u64) {
         self.settle(change);
     }
@@ -187,8 +187,8 @@ fn rights(access: Access) -> u8 {
 
 impl<K: WindowKind> MemoryWindow<K> {
     /// Returns the rkey of the latest binding. If a bind of a type 1 window is aborted or
-    /// cancelled, this is the previous key again. The key of a type 2 window changes with
-    /// [`binding`](MemoryWindow::binding), posted or not.
+    /// cancelled, this is the previous key again. The key of a type 2 window changes with each call
+    /// of [`binding`](MemoryWindow::binding), whether the request is posted or not.
     pub fn rkey(&self) -> u32 {
         self.keys.latest()
     }
@@ -198,7 +198,8 @@ impl<K: WindowKind> MemoryWindow<K> {
         RemoteAddress { addr, rkey: self.rkey() }
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap. See [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
+    /// [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.handle
     }
@@ -263,8 +264,8 @@ impl<K: WindowKind> MemoryWindow<K> {
         Ok(())
     }
 
-    /// Deallocates the window, bound or not (`ibv_dealloc_mw`). Returns it with the error on
-    /// failure.
+    /// Deallocates the window, bound or not (`ibv_dealloc_mw`). On failure the error returns the
+    /// window.
     pub fn dealloc(mut self) -> Result<(), DestroyError<Self>> {
         self.destroy().map_err(|error| DestroyError::new(self, error))
     }
@@ -293,7 +294,7 @@ impl MemoryWindow<TypeTwo> {
     }
 }
 
-/// Why a window was not bound.
+/// The reason that a window was not bound.
 #[derive(Debug)]
 pub enum BindError {
     /// The arguments are invalid.
@@ -325,8 +326,8 @@ impl From<BatchError> for BindError {
     }
 }
 
-/// The rkeys of a window of type 1 whose bind requests the caller builds itself, as [`Binding`]s from
-/// [`BindParts`]. [`MemoryWindow::bind`] does this for its own.
+/// The rkeys of a window of type 1 for a caller that builds the bind requests itself, as
+/// [`Binding`]s from [`BindParts`]. [`MemoryWindow::bind`] does this for its own window.
 pub struct BindKeys(Arc<Keys>);
 
 impl fmt::Debug for BindKeys {
@@ -336,8 +337,8 @@ impl fmt::Debug for BindKeys {
 }
 
 impl BindKeys {
-    /// The keys of a window whose key is `rkey`. `undone` is called with the current key whenever a
-    /// bind was aborted or cancelled. It must not use this value.
+    /// Creates the keys of a window whose key is `rkey`. `undone` is called with the current key
+    /// whenever a bind was aborted or cancelled. It must not use this value.
     pub fn new(rkey: u32, undone: impl Fn(u32) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Keys::new(rkey, undone)))
     }
@@ -356,7 +357,8 @@ impl BindKeys {
 /// A handle that posts send requests.
 pub trait Poster<T: Transport>: posting::Poster<T> {}
 
-/// What nobody else may call: an `EthernetQueue` lends its queue pair, and relies on its domain being its own.
+/// Private, because an `EthernetQueue` exposes its queue pair by reference, and relies on having its
+/// protection domain, which `pd` returns, for itself.
 pub(crate) mod posting {
     use crate::memory::ProtectionDomain;
     use mlx5_wqe::{Batch, transport::Transport};
@@ -371,8 +373,8 @@ pub(crate) mod posting {
 
 impl MemoryWindow<TypeOne> {
     /// Binds the window to a part of `mr` with a request on `qp` (`ibv_bind_mw`). The previous
-    /// binding ends. [`MemoryWindow::rkey`] returns the new key once the request is posted. Limits
-    /// as for [`MemoryWindow::binding`].
+    /// binding ends. [`MemoryWindow::rkey`] returns the new key once the request is posted. The
+    /// limits are those of [`MemoryWindow::binding`].
     pub fn bind<T: Transport + Supports<BindWindow>>(
         &mut self,
         qp: &mut impl Poster<T>,
@@ -419,9 +421,9 @@ impl MemoryWindow<TypeOne> {
         }
         let mut batch = qp.start();
         let change = Change::new(self.keys.clone(), self.keys.ask(parts.rkey));
-        // SAFETY: the window is of this type, and `qp` is of its domain. For `bind`,
-        // `Self::parts` checked that the region is of that domain, has the bytes and allows the
-        // rights. `unbind` names no region and grants nothing.
+        // SAFETY: the window is of this type, and `qp` is of its domain. For `bind`, `Self::parts`
+        // checked that the region is of that domain, has the bytes and allows the rights. `unbind`
+        // names no region and grants no rights.
         batch.wr(wr_id, flags).bind_mw_with(unsafe { Binding::new(parts) }, change);
         Ok(batch.complete()?)
     }

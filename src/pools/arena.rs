@@ -1,12 +1,12 @@
 //! Pages for rings, from chunks that hold many.
 //!
-//! A ring of a few pages does not get a mapping of its own: to map and unmap one costs more than
-//! creating a queue, and each mapping takes entries of the TLB. Chunks grow with what is in use. Large
-//! ones are advised to be backed by huge pages.
+//! A ring of a few pages does not get a mapping of its own: mapping and unmapping one costs more
+//! than creating a queue, and each mapping takes entries of the TLB. Chunks grow with the number of
+//! pages in use. Large chunks are advised to be backed by huge pages.
 //!
-//! Pages that were given back are used again, lowest first. Those that may hold something are zeroed by
-//! whoever takes them: a ring that is given back says what of it was written. At most [`IDLE`] bytes wait to
-//! be taken; others go back to the system.
+//! Returned pages are reused, lowest first. A ring that is returned reports which of its bytes were
+//! written, and the next owner zeroes only those pages. At most [`IDLE`] bytes of free pages hold
+//! memory; the rest is returned to the system.
 
 use super::map::map;
 use mlx5_uapi::{
@@ -14,28 +14,29 @@ use mlx5_uapi::{
 };
 use std::{ops::Range, ptr::NonNull};
 
-/// Bytes of free pages that are not given back to the system, because the next ring may take them.
+/// Bytes of free pages that are not returned to the system, because the next ring may take them.
 pub(super) const IDLE: usize = 4 << 20;
 
-/// Pages of the first chunk, and at most of one that is not larger than what is asked for.
+/// Number of pages of the first chunk; and maximum size of a chunk, unless one request is larger.
 const LEAST_PAGES: usize = 16;
 const MOST: usize = 16 << 20;
 
-/// From here on a chunk has at least one whole huge page of 2 MiB, wherever it starts.
+/// From this size on a chunk has at least one whole huge page of 2 MiB, wherever it starts.
 const TRANSPARENT: usize = 4 << 20;
 
-/// What the pages of a chunk have in common: a ring gets pages of its kind.
+/// The common properties of the pages of a chunk: a ring gets pages of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Kind {
     pub(super) huge_pages: HugePages,
-    /// The node that was asked for.
+    /// The requested node.
     pub(super) numa_node: Option<u32>,
-    /// If none was: the node of the thread that touches the pages first. They come from there.
+    /// Without a requested node: the node of the thread that first touches the pages, which come
+    /// from there.
     pub(super) near: u32,
 }
 
 impl Kind {
-    /// Whether ordinary pages can be given back one by one.
+    /// Whether pages can be returned to the system one by one.
     fn is_ordinary(self) -> bool {
         self.huge_pages == HugePages::None
     }
@@ -54,9 +55,9 @@ impl Kind {
 struct Word {
     /// Pages that no ring has.
     free: u64,
-    /// Those of them that may hold memory.
+    /// Free pages that may hold memory.
     idle: u64,
-    /// Those of them that may hold something else than zeros.
+    /// Free pages that may hold something other than zeros.
     dirty: u64,
 }
 
@@ -67,14 +68,14 @@ struct Pages {
 }
 
 impl Pages {
-    /// Pages that are all free and hold no memory yet.
+    /// Returns pages that are all free and hold no memory yet.
     fn new(len: usize) -> Self {
         let mut pages = Self { words: vec![Word::default(); len.div_ceil(64)], len };
         pages.give_back(0..len, false);
         pages
     }
 
-    /// The words that a range touches, and the bits of its pages in each. It is not empty.
+    /// The words that a nonempty range touches, and the bits of its pages in each.
     #[inline]
     fn words(Range { start, end }: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
         (start / 64..end.div_ceil(64)).map(move |word| {
@@ -84,8 +85,8 @@ impl Pages {
         })
     }
 
-    /// Takes free pages. Returns how many of them were idle, and which were dirty, by their places in the
-    /// range.
+    /// Takes free pages. Returns how many of them were idle, and which were dirty, as offsets in
+    /// the range.
     fn take(&mut self, range: Range<usize>) -> (usize, Dirty) {
         let (mut idle, mut dirty) = (0, Dirty::default());
         for (number, mask) in Self::words(range.clone()) {
@@ -102,14 +103,14 @@ impl Pages {
         (idle, dirty)
     }
 
-    /// Notes that pages hold something. The range is not empty.
+    /// Notes that pages were written. The range is not empty.
     fn soil(&mut self, range: Range<usize>) {
         for (word, mask) in Self::words(range) {
             self.words[word].dirty |= mask;
         }
     }
 
-    /// Makes pages free; if they may hold memory, idle too.
+    /// Frees pages; if they may hold memory, marks them as idle, too.
     fn give_back(&mut self, range: Range<usize>, idle: bool) {
         for (word, mask) in Self::words(range) {
             let word = &mut self.words[word];
@@ -118,7 +119,7 @@ impl Pages {
         }
     }
 
-    /// The first page of a range that is free, or that is not; the end if there is none.
+    /// Returns the first page of a range that is free, or that is in use; the end if there is none.
     #[inline]
     fn next(&self, range: Range<usize>, free: bool) -> usize {
         let end = range.end;
@@ -131,13 +132,13 @@ impl Pages {
             .unwrap_or(end)
     }
 
-    /// Number of pages that are idle.
+    /// Returns the number of idle pages.
     fn idle(&self) -> usize {
         self.words.iter().map(|word| word.idle.count_ones() as usize).sum()
     }
 }
 
-/// The runs of ones in a word.
+/// Returns the runs of ones in a word.
 fn runs(mut bits: u64) -> impl Iterator<Item = Range<usize>> {
     std::iter::from_fn(move || {
         (bits != 0).then(|| {
@@ -150,13 +151,13 @@ fn runs(mut bits: u64) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Pages to be zeroed: all that may hold something, in at most two pieces. A queue pair writes the start of
+/// Pages to be zeroed: all dirty pages, in at most two pieces. A queue pair writes the start of
 /// each of two rings.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Dirty([Range<usize>; 2]);
 
 impl Dirty {
-    /// Adds pages behind those that it has.
+    /// Adds pages after those that it has.
     fn add(&mut self, pages: Range<usize>) {
         let Self([first, second]) = self;
         if (*first).is_empty() {
@@ -166,7 +167,7 @@ impl Dirty {
         } else if (*second).is_empty() {
             *second = pages;
         } else {
-            // With what lies between.
+            // Includes the pages between the pieces.
             second.end = pages.end;
         }
     }
@@ -174,17 +175,18 @@ impl Dirty {
     /// Sets the bytes of these pages to zero.
     ///
     /// # Safety
-    /// `start` is where the pages begin, which are mapped and the caller's alone.
+    /// `start` is the start of the range, whose pages are mapped and which nothing else uses.
     pub(super) unsafe fn zero(&self, start: NonNull<u8>) {
         for Range { start: first, end } in &self.0 {
             let (offset, len) = (first * page_size(), (end - first) * page_size());
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises that the pages from `start` on are mapped, and that
+            // nothing else uses them.
             unsafe { start.byte_add(offset).write_bytes(0, len) };
         }
     }
 }
 
-/// A mapping whose pages rings have.
+/// A mapping whose pages are given to rings.
 struct Chunk {
     kind: Kind,
     mapping: Mapping,
@@ -193,8 +195,8 @@ struct Chunk {
     in_use: usize,
     /// No page below this is free.
     lowest: usize,
-    /// Whether some page must not be used again, because the device may still use it. It is in use
-    /// for good.
+    /// Whether some page is never reused, because the device may still use it. Such a page stays in
+    /// use.
     kept: bool,
 }
 
@@ -204,7 +206,7 @@ impl Chunk {
         Self { kind, mapping, pages: Pages::new(pages), in_use: 0, lowest: 0, kept: false }
     }
 
-    /// The lowest run of so many free pages.
+    /// Returns the lowest run of `pages` free pages.
     fn find(&self, pages: usize) -> Option<usize> {
         let end = self.pages.len;
         if pages > end - self.in_use {
@@ -226,7 +228,7 @@ impl Chunk {
     }
 }
 
-/// Pages that a ring has.
+/// The pages of a ring.
 #[derive(Debug)]
 pub(super) struct Run {
     chunk: usize,
@@ -236,7 +238,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The first byte.
+    /// Returns the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -253,14 +255,14 @@ impl Run {
 /// Pages for rings.
 #[derive(Default)]
 pub(super) struct Arena {
-    /// A chunk keeps its place; that of one that was unmapped is used again.
+    /// A chunk never moves; the entry of an unmapped chunk is reused.
     chunks: Vec<Option<Chunk>>,
-    /// Number of pages in the `idle` of all chunks.
+    /// Number of idle pages in all chunks.
     idle: usize,
 }
 
 impl Arena {
-    /// Takes pages for `len` bytes. Whoever takes them sets those to zero that are dirty; the rest is.
+    /// Takes pages for `len` bytes. The caller must zero the dirty ones; the rest is zero.
     pub(super) fn take(
         &mut self,
         file: &dyn DeviceFile,
@@ -284,12 +286,12 @@ impl Arena {
         if chunk.lowest == first {
             chunk.lowest = range.end;
         }
-        // SAFETY: the page is one of the chunk's.
+        // SAFETY: the page is one of the chunk's, so its offset is inside the mapping.
         let start = unsafe { chunk.mapping.as_non_null().byte_add(first * page_size()) };
         Ok((Run { chunk: number, first, pages, start }, dirty))
     }
 
-    /// Maps a chunk that has at least `len` bytes, whole pages.
+    /// Maps a chunk of at least `len` bytes, in whole pages.
     fn grow(
         &mut self,
         file: &dyn DeviceFile,
@@ -300,12 +302,12 @@ impl Arena {
         let mapped: usize = alike.map(|chunk| chunk.mapping.len()).sum();
         let most = match kind.huge_pages {
             HugePages::None => MOST,
-            // Not more huge pages than are needed: there are few.
+            // No more huge pages than needed: they are scarce.
             _ => 0,
         };
         let wanted = mapped.max(LEAST_PAGES * page_size()).min(most).max(len);
         let mapping = map(file, &kind.request(wanted)).or_else(|error| {
-            // There may be no room to grow into.
+            // There may be no memory for a larger chunk.
             if wanted > len { map(file, &kind.request(len)) } else { Err(error) }
         })?;
         let chunk = Some(Chunk::new(kind, mapping));
@@ -317,8 +319,8 @@ impl Arena {
         Ok(number)
     }
 
-    /// Takes pages back that nothing uses any more, and of which these bytes may have been written since they
-    /// were taken. Returns memory to be unmapped.
+    /// Takes back pages that nothing uses any more. `written` are the bytes that may have been
+    /// written since they were taken. Returns memory to be unmapped.
     pub(super) fn give_back(&mut self, run: Run, written: &[Range<usize>]) -> Option<Mapping> {
         let Some(chunk) = &mut self.chunks[run.chunk] else {
             unreachable!("a chunk stays as long as its runs")
@@ -343,16 +345,16 @@ impl Arena {
         if chunk.in_use == 0 && !self.is_spare(run.chunk) {
             return self.unmap(run.chunk);
         }
-        // A huge page is given back as a whole, with its chunk.
+        // A huge page is returned as a whole, with its chunk.
         if kind.is_ordinary() {
-            // SAFETY: the pages are ordinary pages of the mapping, and nobody's. If this fails they
-            // stay with us, and those that were written are zeroed.
+            // SAFETY: the pages are ordinary pages of the mapping, and not in use. If the call
+            // fails, they stay in the chunk, and those that were written are zeroed later.
             let _ = unsafe { discard(run.start, run.len()) };
         }
         None
     }
 
-    /// Whether the chunk is of huge pages, and the only one of its kind that no ring uses.
+    /// Whether the chunk is of huge pages, and the only unused one of its kind.
     fn is_spare(&self, number: usize) -> bool {
         let unused = |chunk: &&Chunk| chunk.in_use == 0;
         let Some(chunk) = self.chunks[number].as_ref().filter(unused) else { return false };
@@ -368,14 +370,15 @@ impl Arena {
         Some(chunk.mapping)
     }
 
-    /// Takes pages out of use for good, because the device may still use them.
+    /// Takes pages out of use forever, because the device may still use them.
     pub(super) fn keep(&mut self, run: Run) {
         if let Some(chunk) = &mut self.chunks[run.chunk] {
             chunk.kept = true;
         }
     }
 
-    /// Takes all memory: that of which the device may still use some, and the rest.
+    /// Takes all memory: first the chunks of which the device may still use some page, then the
+    /// others.
     pub(super) fn take_all(&mut self) -> (Vec<Mapping>, Vec<Mapping>) {
         self.idle = 0;
         let (kept, others): (Vec<_>, Vec<_>) =

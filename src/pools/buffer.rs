@@ -26,10 +26,11 @@ pub(crate) fn allocate(
 ///
 /// # Safety
 /// [`QueueAllocator::allocate`] returns `len` writable bytes, aligned to `align`, and
-/// [`QueueAllocator::allocate_record`] eight or none. Only the queue and the device read or write them until
-/// they are passed to [`QueueAllocator::free`], or [`QueueAllocator::free_record`]. If they are never passed
-/// there, they stay mapped forever: memory of a queue that the kernel did not destroy is never freed, see
-/// [`leaked`](crate::leaked). A child process does not use them after a fork.
+/// [`QueueAllocator::allocate_record`] eight or none. Only the queue and the device read or write
+/// them until they are passed to [`QueueAllocator::free`], or [`QueueAllocator::free_record`]. If
+/// they are never passed there, they stay mapped forever: memory of a queue that the kernel did not
+/// destroy is never freed, see [`leaked`](crate::leaked). A child process does not use them after a
+/// fork.
 pub unsafe trait QueueAllocator: Send + Sync {
     /// Allocates memory for a ring, or returns `None`. `align` is a power of two and at least the
     /// page size; `len` is a multiple of the page size.
@@ -39,10 +40,10 @@ pub unsafe trait QueueAllocator: Send + Sync {
     ///
     /// # Safety
     /// `start` was returned by [`QueueAllocator::allocate`] for the same `len`, and is passed here
-    /// once.
+    /// only once.
     unsafe fn free(&self, start: NonNull<u8>, len: usize);
 
-    /// Allocates a doorbell record of a queue. By default the driver has its own.
+    /// Allocates a doorbell record of a queue. By default the driver allocates its own.
     fn allocate_record(&self) -> RecordMemory {
         RecordMemory::Driver
     }
@@ -50,36 +51,35 @@ pub unsafe trait QueueAllocator: Send + Sync {
     /// Frees a doorbell record that no queue uses any more.
     ///
     /// # Safety
-    /// `record` was returned by [`QueueAllocator::allocate_record`], and is passed here once.
+    /// `record` was returned by [`QueueAllocator::allocate_record`], and is passed here only once.
     unsafe fn free_record(&self, record: NonNull<u8>) {
         let _ = record;
     }
 }
 
-/// Where the doorbell record of a queue is to be: eight bytes, through which the driver tells the device how
-/// far the queue is filled.
+/// The place of a queue's doorbell record: eight bytes for counters that the device reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordMemory {
     /// In memory of the driver.
     Driver,
-    /// Here, aligned to eight bytes.
+    /// At this address, aligned to eight bytes.
     At(NonNull<u8>),
     /// Nowhere: there is no memory.
     Unavailable,
 }
 
-/// Memory from a [`QueueAllocator`], to which dropping it returns it.
+/// Memory from a [`QueueAllocator`]. Dropping it returns it there.
 struct Allocated {
     allocator: Arc<dyn QueueAllocator>,
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: `start` is only passed back to the allocator, which is Send and Sync and so may be called
-// on any thread.
+// SAFETY: `start` is only passed back to the allocator, which is Send and Sync, so any thread may
+// call it.
 unsafe impl Send for Allocated {}
-// SAFETY: a shared reference gives access to nothing.
+// SAFETY: a shared reference gives no access to any field.
 unsafe impl Sync for Allocated {}
 
 impl Drop for Allocated {
@@ -102,27 +102,28 @@ fn allocate_from(allocator: &Arc<dyn QueueAllocator>, len: usize) -> Result<Mapp
         let cause = format!("the queue allocator returned {start:p}, not aligned to {align} bytes");
         return Err(Error::invalid(OPERATION, cause));
     }
-    // SAFETY: by the contract of [`QueueAllocator`] the `len` bytes are writable, and stay mapped
-    // and used by nothing else until they are freed, which dropping `owner` does.
+    // SAFETY: an implementation of [`QueueAllocator`] promises that the `len` bytes are writable,
+    // and stay mapped and unused by anything else until they are freed, which dropping `owner`
+    // does.
     unsafe {
         start.write_bytes(0, len);
         Ok(Mapping::new(start, len, owner))
     }
 }
 
-/// Where the memory of rings comes from.
+/// The source of the memory of rings.
 #[derive(Clone, Default)]
 pub(crate) struct MemorySource {
     /// The page size.
     pub(crate) huge_pages: HugePages,
     /// The preferred NUMA node.
     pub(crate) numa_node: Option<u32>,
-    /// Who provides it, if not the kernel.
+    /// The allocator that provides it, if not the kernel.
     pub(crate) allocator: Option<Arc<dyn QueueAllocator>>,
 }
 
 impl MemorySource {
-    /// The kinds of pages to try, in their order.
+    /// Returns the kinds of pages to try, in order.
     fn kinds(&self) -> impl Iterator<Item = Kind> {
         let near = if self.numa_node.is_none() { numa::local_node() } else { 0 };
         let sizes = match &self.huge_pages {
@@ -141,10 +142,10 @@ pub(crate) struct Buffers {
     link: Arc<Link>,
 }
 
-// SAFETY: an arena has addresses of memory that it owns; nothing here dereferences them. Code that
-// does upholds the safety of that access.
+// SAFETY: an arena has addresses of memory that it owns, and never dereferences them here. Code
+// that does is responsible for the access.
 unsafe impl Send for Buffers {}
-// SAFETY: as above; a mutex protects the arena.
+// SAFETY: a mutex protects the arena, whose addresses are never dereferenced here.
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
@@ -163,7 +164,7 @@ impl Buffers {
             let taken = self.arena().take(&*self.link.file, kind, len);
             match taken {
                 Ok((run, dirty)) => {
-                    // SAFETY: the pages are mapped, and from now on the ring's alone.
+                    // SAFETY: the pages are mapped, and from now on only the ring uses them.
                     unsafe { dirty.zero(run.start()) };
                     return Ok(run);
                 }
@@ -187,15 +188,16 @@ impl Drop for Buffers {
     }
 }
 
-/// Whose memory a ring has.
+/// The memory of a ring, by its source.
 enum Memory {
     Pooled(Run),
-    /// A [`QueueAllocator`]'s, which would use it again.
+    /// From a [`QueueAllocator`], which would reuse it.
     Borrowed(Mapping),
 }
 
-/// Page-aligned, zeroed memory for a ring. Dropping it lets the next ring have it: code that passed
-/// it to the device must either have destroyed the device's object or call [`QueueBuffer::keep`].
+/// Page-aligned, zeroed memory for a ring. Dropping it makes it available to the next ring: code
+/// that passed it to the device must either have destroyed the device's object or call
+/// [`QueueBuffer::keep`].
 pub(crate) struct QueueBuffer {
     buffers: Arc<Buffers>,
     /// `Some` until the value is dropped.
@@ -205,15 +207,14 @@ pub(crate) struct QueueBuffer {
     written: [Range<usize>; 2],
 }
 
-// SAFETY: `start` is an address inside `memory`, which belongs to the value. Nothing here
-// dereferences it; code that does upholds the safety of that access.
+// SAFETY: `start` is an address inside `memory`, which the value owns. It is never dereferenced
+// here; code that does is responsible for the access.
 unsafe impl Send for QueueBuffer {}
-// SAFETY: as above.
+// SAFETY: `start` is never dereferenced here; code that does is responsible for the access.
 unsafe impl Sync for QueueBuffer {}
 
 impl QueueBuffer {
-    /// Allocates `len` bytes. A length of zero
-    /// counts as one, so that there is always an address.
+    /// Allocates `len` bytes. A length of zero counts as one, so that there is always an address.
     pub(crate) fn new(
         buffers: &Arc<Buffers>,
         len: usize,
@@ -234,13 +235,13 @@ impl QueueBuffer {
             Memory::Pooled(run) => run.start(),
             Memory::Borrowed(mapping) => mapping.as_non_null(),
         };
-        // All, until somebody knows better.
+        // All bytes, until `only_wrote` is called.
         let written = [0..usize::MAX, 0..0];
         Ok(Self { buffers: Arc::clone(buffers), memory: Some(memory), start, written })
     }
 
-    /// Says that nothing but these bytes was written since the memory was allocated: the next ring that has
-    /// it finds zeros everywhere else, although nobody writes them there.
+    /// Notes that only these bytes were written since the memory was allocated. The next ring
+    /// relies on zeros everywhere else.
     pub(crate) fn only_wrote(&mut self, written: [Range<usize>; 2]) {
         self.written = written;
     }
@@ -255,8 +256,8 @@ impl QueueBuffer {
         self.start.as_ptr().expose_provenance() as u64
     }
 
-    /// Keeps the memory, because the device may still use it, and counts it. Memory of ours is kept
-    /// until the context closes, memory of an allocator until the process ends.
+    /// Keeps the memory, because the device may still use it, and counts it. Memory of the pool is
+    /// kept until the context closes, memory of an allocator until the process ends.
     pub(crate) fn keep(mut self) {
         let link = &self.buffers.link;
         match self.memory.take() {
@@ -274,12 +275,12 @@ impl QueueBuffer {
 impl Drop for QueueBuffer {
     fn drop(&mut self) {
         match self.memory.take() {
-            // In a child the range may not be mapped, or may hold another mapping, and a thread that
-            // does not exist here may hold the lock.
+            // In a child the range may not be mapped, or may hold another mapping, and a thread
+            // that does not exist here may hold the lock.
             Some(Memory::Borrowed(mapping)) if self.buffers.link.forked() => mapping.leak(),
             Some(Memory::Pooled(run)) if !self.buffers.link.forked() => {
                 let unused = self.buffers.arena().give_back(run, &self.written);
-                // Unmapped without the lock.
+                // Unmapped without holding the lock.
                 drop(unused);
             }
             _ => {}
@@ -287,15 +288,15 @@ impl Drop for QueueBuffer {
     }
 }
 
-/// Adds the options of queue memory to a builder. `$memory` is where it has its [`MemorySource`],
-/// `$what` what the memory is for.
+/// Adds the options of queue memory to a builder. `$memory` is the path to its [`MemorySource`],
+/// `$what` names the queue in the documentation.
 macro_rules! memory_options {
     ($what:literal, $($memory:ident).+) => {
         #[doc = concat!("NUMA node of ", $what, ": its pages come from there as long as the node has \
             free memory.")]
         /// Default: `None`, the process's policy. Refused together with
-        /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails if
-        /// the node does not exist, or the kernel has no NUMA support.
+        /// [`allocator`](Self::allocator), which chooses the node itself. Creating the queue fails
+        /// if the node does not exist, or the kernel has no NUMA support.
         pub fn numa_node(mut self, node: impl Into<Option<u32>>) -> Self {
             self.$($memory).+.numa_node = node.into();
             self
@@ -303,7 +304,7 @@ macro_rules! memory_options {
 
         #[doc = concat!("Page size of ", $what, ".")]
         /// Default: [`HugePages::None`](crate::HugePages::None), ordinary pages, which the kernel
-        /// backs by huge ones where there are many queues and it can. Queues of one context share
+        /// backs by huge ones if there are many queues and it can. Queues of one context share
         /// pages of 2 MiB. With [`HugePages::TwoMiB`](crate::HugePages::TwoMiB) and
         /// [`HugePages::OneGiB`](crate::HugePages::OneGiB) creating the queue fails if the pool has
         /// too few pages; refused together with [`allocator`](Self::allocator).

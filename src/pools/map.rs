@@ -3,7 +3,7 @@
 use mlx5_uapi::{AllocateError, DeviceFile, Errno, Mapping, MemoryRequest, page_size};
 
 /// Allocates memory and checks its length and alignment. The check is needed because [`DeviceFile`]
-/// can be implemented in safe code: unsafe code must not rely on what it returns.
+/// can be implemented in safe code, on whose results unsafe code must not rely.
 pub(crate) fn map(
     file: &dyn DeviceFile,
     request: &MemoryRequest,

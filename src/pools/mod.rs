@@ -1,5 +1,5 @@
-//! What queues are made from: memory of rings, doorbell records, doorbell registers, user indexes; and
-//! the keys that pollers look up.
+//! The pools from which queues are made: memory of rings, doorbell records, doorbell registers,
+//! user indexes; and the keys that pollers look up.
 
 mod arena;
 mod buffer;

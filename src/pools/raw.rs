@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 pub struct RawRing {
     /// The first byte.
     pub start: NonNull<u8>,
-    /// Number of places: a power of two, or zero.
+    /// Number of entries: a power of two, or zero.
     pub entries: u32,
-    /// Bytes of a place.
+    /// Length of an entry in bytes.
     pub stride: u32,
 }
 
@@ -19,10 +19,10 @@ pub struct RawRing {
 pub struct RawRegister {
     /// The first byte. Doorbells of eight bytes go here; with BlueFlame also to the other half.
     pub start: NonNull<u8>,
-    /// Bytes of each of its two halves, into which a WQE may be copied. Zero: other queues ring the
-    /// register too, or it is not one for BlueFlame, so only doorbells are allowed.
+    /// Length of each of its two halves, into which a WQE may be copied. Zero if only doorbells are
+    /// allowed, because other queues ring the register too, or because it is no BlueFlame register.
     pub blueflame_size: u32,
-    /// Where the page is in the device's file, for `mmap`.
+    /// Offset of the page in the device's file, for `mmap`.
     pub mmap_offset: u64,
 }
 

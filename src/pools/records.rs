@@ -17,9 +17,9 @@ use std::{
     },
 };
 
-/// Bytes of a slot: one cache line, so that no two queues share one.
+/// Length of a slot: one cache line, so that no two queues share one.
 const SLOT: usize = 64;
-/// Offset of the word in its slot, behind the doorbell record.
+/// Offset of the word in its slot, after the doorbell record.
 const WORD: usize = 8;
 const SECOND_WORD: usize = 12;
 
@@ -28,7 +28,7 @@ struct Page {
     mapping: Mapping,
     /// One bit per slot, set if it is free.
     free: Vec<u64>,
-    /// Whether some slot must not be used again, because the device may still read it.
+    /// Whether some slot is never reused, because the device may still read it.
     kept: bool,
 }
 
@@ -72,10 +72,10 @@ struct Slots {
     alive: NonNull<AtomicU32>,
 }
 
-// SAFETY: `alive` is the address of a word in a page that the value owns; it is only accessed
+// SAFETY: `alive` is the address of a word in a page that the value owns; it is accessed only
 // atomically.
 unsafe impl Send for Slots {}
-// SAFETY: as above; a mutex protects the pages.
+// SAFETY: `alive` is accessed only atomically, and a mutex protects the pages.
 unsafe impl Sync for Slots {}
 
 impl Slots {
@@ -162,8 +162,8 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, AllocateE
     // SAFETY: the slot lies inside its page.
     let start = unsafe { pages[page].mapping.as_non_null().byte_add(slot * SLOT) };
     for word in 0..SLOT / 4 {
-        // SAFETY: the word lies inside the slot, which nothing else uses. The stores are atomic, so
-        // that a late reader of the slot's previous owner does no harm.
+        // SAFETY: the word lies inside the slot, which no other queue uses. The stores are atomic,
+        // so that a late reader of the slot's previous owner is harmless.
         unsafe { start.cast::<AtomicU32>().add(word).as_ref() }.store(0, Relaxed);
     }
     Ok(Place { page, slot, start })
@@ -173,7 +173,7 @@ fn take(pages: &mut Vec<Page>, file: &dyn DeviceFile) -> Result<Place, AllocateE
 pub(crate) struct RecordSlot {
     records: Arc<Records>,
     place: Place,
-    /// The doorbell record, if it is not in the slot.
+    /// The doorbell record, if it is outside the slot.
     provided: Option<Provided>,
 }
 
@@ -184,7 +184,7 @@ struct Provided {
 }
 
 impl Provided {
-    /// Asks for a record, and zeroes it; nothing if the driver is to use its own.
+    /// Requests a record, and zeroes it. `None` if the driver must use its own.
     fn new(allocator: &Arc<dyn QueueAllocator>) -> Result<Option<Self>, Error> {
         let record = match allocator.allocate_record() {
             RecordMemory::Driver => return Ok(None),
@@ -200,29 +200,30 @@ impl Provided {
             let cause = format!("the queue allocator returned {record:p}, not aligned to 8 bytes");
             return Err(Error::invalid(OPERATION, cause));
         }
-        // SAFETY: by the contract of [`QueueAllocator`] the eight bytes are writable, and nobody else's;
-        // they are aligned.
+        // SAFETY: an implementation of [`QueueAllocator`] promises that the eight bytes are
+        // writable and that nothing else uses them; their alignment was checked.
         unsafe { record.cast::<u64>().write(0) };
         Ok(Some(provided))
     }
 
     fn free(self) {
-        // SAFETY: `allocate_record` of this allocator returned it, and the value is gone with this call.
+        // SAFETY: `allocate_record` of this allocator returned it, and the call consumes the value.
         unsafe { self.allocator.free_record(self.record) };
     }
 }
 
 const OPERATION: &str = "allocate a doorbell record";
 
-// SAFETY: the slot's address lies in a page of `records`, which is Send and Sync, or is passed to the
-// allocator alone, which is both as well. Nothing here dereferences it once it is made; code that does
-// upholds the safety of that access.
+// SAFETY: the slot's address lies in a page of `records`, which is Send and Sync; the record's
+// address is only passed to the allocator, which is both as well. Neither is dereferenced here;
+// code that does is responsible for the access.
 unsafe impl Send for RecordSlot {}
-// SAFETY: as above.
+// SAFETY: neither the slot nor the record is dereferenced here; code that does is responsible for
+// the access.
 unsafe impl Sync for RecordSlot {}
 
 impl RecordSlot {
-    /// Takes a zeroed slot, and a record of an allocator if there is one that has records.
+    /// Takes a zeroed slot, and a record from the allocator if it provides one.
     pub(crate) fn new(
         records: &Arc<Records>,
         allocator: Option<&Arc<dyn QueueAllocator>>,
@@ -259,8 +260,8 @@ impl RecordSlot {
         self.record().as_ptr().expose_provenance() as u64
     }
 
-    /// Takes the slot out of use forever: the device may still read it. A record of an allocator is never
-    /// given back.
+    /// Takes the slot out of use forever: the device may still read it. A record of an allocator is
+    /// never returned.
     pub(crate) fn keep(self) {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this.records` is not used again and `this` is never dropped, so this moves the
@@ -277,12 +278,12 @@ impl Drop for RecordSlot {
         // After a fork, a thread that does not exist in the child may hold the lock.
         if !self.records.link.forked() {
             self.records.pages()[self.place.page].give_back(self.place.slot);
-            // Without the lock.
+            // Freed without holding the lock.
             if let Some(provided) = self.provided.take() {
                 provided.free();
             }
         }
-        // The record is the parent's, and so is the allocator.
+        // The record and the allocator belong to the parent.
         let _parents = ManuallyDrop::new(self.provided.take());
     }
 }
@@ -311,19 +312,20 @@ mod tests {
         pages[used.page].give_back(used.slot);
         let again = take(&mut pages, &file).unwrap();
         assert_eq!(again.start, used.start, "the lowest free slot is used first");
-        // SAFETY: as above.
+        // SAFETY: the slot lies in a page that `pages` keeps mapped.
         let bytes = unsafe { again.start.cast::<[u8; SLOT]>().read() };
         assert_eq!(bytes, [0; SLOT]);
     }
 
-    /// Provides a record that is not zeroed, at an address behind an aligned one; counts those it has back.
+    /// Provides a record that is not zeroed, `skip` bytes after an aligned address, and counts
+    /// returned ones.
     struct Recording {
         words: Box<[u64; 2]>,
         skip: usize,
         back: AtomicU32,
     }
 
-    // SAFETY: the record lies in the value's own words, which nobody else uses.
+    // SAFETY: the record lies in the value's own words, which nothing else uses.
     unsafe impl QueueAllocator for Recording {
         fn allocate(&self, _: usize, _: usize) -> Option<NonNull<u8>> {
             None
@@ -368,7 +370,8 @@ mod tests {
         assert!(!records.wiped());
         let other = take(&mut lock(&records.pages), &file).unwrap();
         assert_ne!(other.start, records.alive.cast());
-        // SAFETY: an aligned word of a mapped page. The store does what a fork does in the child.
+        // SAFETY: an aligned word of a mapped page. The store has the effect of a fork on the
+        // child.
         unsafe { records.alive.as_ref() }.store(0, Relaxed);
         assert!(records.wiped());
     }

@@ -1,4 +1,4 @@
-//! The keys that signature errors are reported to.
+//! The keys to which signature errors are reported.
 
 use mlx5_prm::signature::SignatureErrorCqe;
 use std::{
@@ -8,11 +8,11 @@ use std::{
 
 /// The receiver of a key's signature errors.
 pub(crate) trait Signed: Send + Sync {
-    /// A signature did not match.
+    /// Called when a signature does not match.
     fn signature_error(&self, entry: &SignatureErrorCqe);
 }
 
-/// The signed keys of a context, by the number that the device calls them by.
+/// The signed keys of a context, by the device's number.
 #[derive(Default)]
 pub(crate) struct SignedKeys(Mutex<HashMap<u32, Arc<dyn Signed>>>);
 
@@ -29,8 +29,8 @@ impl SignedKeys {
         self.lock().remove(&index);
     }
 
-    /// Reports a signature error CQE to the key that it names. If the key no longer exists, nothing
-    /// can query the error, and it is dropped.
+    /// Reports a signature error CQE to the key that it names. If the key no longer exists, the
+    /// error is dropped, because no code can query it.
     pub(crate) fn tell(&self, entry: &SignatureErrorCqe) {
         let key = self.lock().get(&(entry.mkey.get() >> 8)).cloned();
         if let Some(key) = key {

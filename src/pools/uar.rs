@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// How a send queue rings its doorbell.
+/// The way in which a send queue rings its doorbell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DoorbellMode {
     /// BlueFlame on a register of its own: the doorbell carries a small WQE to the device.
@@ -30,11 +30,11 @@ pub enum DoorbellMode {
     Doorbell,
 }
 
-/// Which [`DoorbellMode`] a send queue gets.
+/// Selects the [`DoorbellMode`] of a send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum DoorbellChoice {
-    /// The first of the modes of [`DoorbellMode`], in their order, that is available. At most 16
-    /// queues share a register this way.
+    /// The first available mode of [`DoorbellMode`], in their order. At most 16 queues share a
+    /// register this way.
     #[default]
     Auto,
     /// [`DoorbellMode::BlueFlame`]; creation fails if no register is left.
@@ -100,7 +100,7 @@ struct BlueFlame {
 struct Registers {
     /// The page that is not write-combining; `Some` until the context closes.
     plain: Option<Page>,
-    /// Bytes of a BlueFlame register; zero if BlueFlame is unsupported or turned off.
+    /// Size of a BlueFlame register; zero if BlueFlame is unsupported or turned off.
     blueflame_size: usize,
     /// Maximum number of BlueFlame pages.
     max_pages: usize,
@@ -116,9 +116,9 @@ struct State {
     shared: Option<(BlueFlame, Box<SharedBlueFlame>)>,
     /// Number of queues that share it.
     sharers: usize,
-    /// The kernel refused a page: it is not asked again until the context closes.
+    /// Whether the kernel refused a page. It is not asked again until the context closes.
     exhausted: bool,
-    /// A queue that was not destroyed still names a page.
+    /// Whether a queue that was not destroyed still names a page.
     leaked: bool,
 }
 
@@ -234,21 +234,23 @@ impl Registers {
         match (place, &state.shared) {
             (Place::Own(which), _) => {
                 let (_, register) = self.blueflame_register(&state, which);
-                // SAFETY: the page is mapped as long as the pool, which `SendUar` keeps. The
-                // register is not in `free` while that value lives, so nothing else writes to it.
+                // SAFETY: the page is mapped as long as the pool, to which `SendUar` holds a
+                // reference. The register is not in `free` while that value lives, so nothing else
+                // writes to it.
                 unsafe { SendRegister::blueflame(register, self.blueflame_size) }
             }
             (Place::Shared, Some((_, shared))) => {
                 // SAFETY: the register was set apart, so only `shared` accesses it. `shared` is
-                // boxed: it stays at its address as long as the pool, which `SendUar` keeps.
+                // boxed: it stays at its address as long as the pool, to which `SendUar` holds a
+                // reference.
                 unsafe { SendRegister::shared_blueflame((&**shared).into(), self.blueflame_size) }
             }
-            // SAFETY: the page is mapped as long as the pool, which `SendUar` keeps.
+            // SAFETY: the page is mapped as long as the pool, to which `SendUar` holds a reference.
             _ => unsafe { SendRegister::doorbell(self.plain().register(BLUEFLAME)) },
         }
     }
 
-    /// Returns the first byte of a register, and where its page is in the device's file.
+    /// Returns the first byte of a register, and the offset of its page in the device's file.
     fn raw_address(&self, place: Place) -> (NonNull<u8>, u64) {
         let state = self.state();
         let which = match (place, &state.shared) {
@@ -264,8 +266,8 @@ impl Registers {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for page in state.pages.drain(..).chain(self.plain.take()) {
             drop(page.mapping);
-            // A queue that was not destroyed may still name the page. Then, and when this call
-            // fails, the kernel frees both in the right order when the file is closed.
+            // A queue that was not destroyed may still name the page. Then, and if this call fails,
+            // the kernel frees both in the right order when the file is closed.
             if !state.leaked {
                 let _ = uar::destroy(file, page.uar.handle);
             }
@@ -295,8 +297,8 @@ pub(crate) struct Uars {
 }
 
 impl Uars {
-    /// Allocates the page for plain doorbells. `blueflame_size` is the register size that the device
-    /// reports.
+    /// Allocates the page for plain doorbells. `blueflame_size` is the register size that the
+    /// device reports.
     pub(crate) fn new(
         link: &Arc<Link>,
         blueflame_size: u32,
@@ -344,7 +346,7 @@ impl Drop for Uars {
     }
 }
 
-/// What a send queue was assigned.
+/// The register of a send queue.
 #[derive(Clone, Copy)]
 enum Place {
     Own(BlueFlame),
@@ -365,7 +367,7 @@ mod tests {
         file
     }
 
-    /// Returns what the next `count` queues get.
+    /// Returns the modes of the next `count` queues.
     fn modes(uars: &Registers, file: &Memory, count: usize) -> Vec<&'static str> {
         let mode = |_| match uars.acquire(file, DoorbellChoice::Auto).unwrap() {
             Place::Own(_) => "own",

@@ -25,8 +25,9 @@ pub(crate) struct QueuePairRecords {
     /// The tag list of the queue, if it has one.
     pub(crate) tags: Option<Arc<TagRecords>>,
     pub(crate) user_tag: UserTag,
-    /// Whether completions of requests without a record are reported: a program has the memory of the queues, and
-    /// posts itself. Only the owner of the queue says so: who lends out what its records name relies on them.
+    /// Whether completions of requests without a record are reported, because a program has the
+    /// memory of the queues and posts itself. Only the owner of the queue sets it: code that hands
+    /// out memory named by records relies on them.
     pub(crate) lent: AtomicBool,
 }
 
@@ -170,15 +171,15 @@ struct Free {
     returned: Vec<u32>,
     /// The lowest index that was never used.
     next: u32,
-    /// Memory of records whose queues are gone. To allocate it for each queue took two fifths of the
-    /// instructions that creating a queue pair takes.
+    /// Memory of records whose queues are gone. Allocating it for each queue took two fifths of the
+    /// instructions of creating a queue pair.
     send: Spares<SpareRecords>,
     receive: Spares<Arc<ReceiveRecords>>,
     /// Places for the records of any queue, at most [`SPARES`].
     places: Vec<Place>,
 }
 
-/// Memory for the records of a queue. Their alignment is above what an allocator gives for little.
+/// Memory for the records of a queue. Allocating memory with their alignment is expensive.
 type Place = Arc<MaybeUninit<QueuePairRecords>>;
 
 /// Puts records into a place, or into new memory.
@@ -188,19 +189,19 @@ fn put(records: QueuePairRecords, place: Option<Place>) -> Arc<QueuePairRecords>
         Some(memory) => memory.write(records),
         None => return Arc::new(records),
     };
-    // SAFETY: it was written.
+    // SAFETY: the records were written above.
     unsafe { place.assume_init() }
 }
 
-/// Takes records out of their place, if nobody else has them.
+/// Takes records out of their place, if there is no other reference to them.
 fn take_out(mut records: Arc<QueuePairRecords>) -> Option<(QueuePairRecords, Place)> {
     let found: *const QueuePairRecords = Arc::get_mut(&mut records)?;
-    // SAFETY: this is the only pointer to the records. They are read once: the place that they leave behind, which
-    // has the same layout, drops nothing.
+    // SAFETY: `get_mut` returned them, so this is the only pointer to the records. They are read
+    // once: the place that is left, which has the same layout, drops nothing.
     unsafe { Some((found.read(), Arc::from_raw(Arc::into_raw(records).cast()))) }
 }
 
-/// How many spare records are kept of either kind, and how large they are.
+/// Maximum number of spare records of either kind, and their maximum size.
 const SPARES: usize = 4;
 const LARGEST_SPARE: u32 = 4096;
 
@@ -214,8 +215,8 @@ trait Spare {
 }
 
 impl Spare for SpareRecords {
-    /// Shared receive queues and work queues have one block. They use no other's memory, so theirs would take the
-    /// places of those that queue pairs use.
+    /// Shared receive queues and work queues have one block. They reuse no memory, so theirs would
+    /// displace the memory that queue pairs reuse.
     const SMALLEST: u32 = 2;
 
     fn size(&self) -> u32 {
@@ -247,8 +248,8 @@ impl<T: Spare> Spares<T> {
         Some(self.0.remove(found))
     }
 
-    /// Keeps one, and returns what is to be freed: the one that was given back first, or this one, if it is
-    /// too large or too small.
+    /// Keeps one, and returns one to be freed: the one that was returned first, or this one, if it
+    /// is too large or too small.
     fn keep(&mut self, spare: T) -> Option<T> {
         if !(T::SMALLEST..=LARGEST_SPARE).contains(&spare.size()) {
             return Some(spare);
@@ -270,7 +271,7 @@ impl UserIndexes {
         spare.map_or_else(|| SendRecords::new(blocks), SendRecords::reusing)
     }
 
-    /// Makes the records of a ring of so many receive requests, which complete in any order.
+    /// Makes the records of a ring of `requests` receive requests, which complete in any order.
     pub(crate) fn receive_records(&self, requests: u32) -> Arc<ReceiveRecords> {
         let spare = self.free().receive.take(requests);
         spare.unwrap_or_else(|| Arc::new(ReceiveRecords::new(requests)))
@@ -279,7 +280,7 @@ impl UserIndexes {
     /// The same, of requests that complete in their order.
     pub(crate) fn receive_records_in_order(&self, requests: u32) -> Arc<ReceiveRecords> {
         let mut records = self.receive_records(requests);
-        // Nobody else has them yet.
+        // There is no other reference yet.
         Arc::get_mut(&mut records).map(ReceiveRecords::set_in_order);
         records
     }
@@ -344,7 +345,7 @@ impl UserIndex {
         NonNull::from(&**self.queue)
     }
 
-    /// The tag that completions of the queue tell.
+    /// The tag that completions of the queue carry.
     pub(crate) fn user_tag(&self) -> &UserTag {
         &self.queue.user_tag
     }
@@ -373,13 +374,13 @@ impl UserIndex {
 impl Drop for UserIndex {
     fn drop(&mut self) {
         if self.indexes.process.left() {
-            // A thread that this child has not may have held the lock.
+            // A thread that does not exist in this child may have held the lock.
             return;
         }
         self.indexes.table.depart(self.index);
         // SAFETY: the field is not used again.
         let queue = unsafe { ManuallyDrop::take(&mut self.queue) };
-        // Where somebody else has the records, they stay with whom has.
+        // If there are other references to the records, those free them.
         let (mut send, mut receive, mut place) = (None, None, None);
         if let Some((queue, left)) = take_out(queue) {
             place = Some(left);
@@ -398,7 +399,7 @@ impl Drop for UserIndex {
         if free.places.len() < SPARES {
             free.places.extend(place.take());
         }
-        // What is freed is freed without the lock.
+        // Memory is freed without holding the lock.
         drop(free);
         drop((send, receive, place));
     }
@@ -437,17 +438,19 @@ mod tests {
         Arc::clone(records)
     }
 
-    /// A thread that holds the lock is not there in the child: who waited for it there would wait for ever.
+    /// A thread that holds the lock does not exist in the child, where waiting for the lock would
+    /// block forever.
     #[test]
     fn a_child_gives_nothing_back() {
         let indexes = Arc::new(UserIndexes::default());
         let index = queue(&indexes, 64, 32);
         let held = indexes.free();
-        // SAFETY: the child uses nothing that a thread of the parent may hold but the lock that this one holds,
-        // and ends without the handlers of the parent.
+        // SAFETY: the child uses nothing that a thread of the parent may hold, except the lock that
+        // this thread holds, and exits without running the parent's handlers.
         match unsafe { nix::unistd::fork() }.unwrap() {
             ForkResult::Child => {
-                // SAFETY: as above. A child that waits is ended by the signal.
+                // SAFETY: `alarm` and `_exit` are async-signal-safe; the alarm ends a child that
+                // hangs.
                 unsafe {
                     libc::alarm(60);
                     drop(index);
@@ -515,7 +518,7 @@ mod tests {
         assert_eq!(spares(&indexes), (vec![128, 64], vec![16, 32]));
     }
 
-    /// What does not depend on the size of a ring fits any queue.
+    /// The place does not depend on the size of a ring, so it fits any queue.
     #[test]
     fn a_queue_of_any_size_takes_the_place_of_one_that_is_gone() {
         let indexes = Arc::new(UserIndexes::default());

@@ -140,7 +140,7 @@ impl AnyQueuePair {
         batch.complete()
     }
 
-    /// As [`AnyQueuePair::post`], but `build` may fail. See [`QueuePair::try_post`].
+    /// Like [`AnyQueuePair::post`], but `build` may fail. See [`QueuePair::try_post`].
     #[inline]
     pub fn try_post<R, E: From<BatchError>>(
         &mut self,
@@ -305,9 +305,8 @@ impl AnyQueuePair {
         })
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair
-    /// is returned with the error. See
-    /// [`QueuePair::destroy`].
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the error returns the
+    /// queue pair. See [`QueuePair::destroy`].
     pub fn destroy(self) -> Result<Vec<NotDone>, DestroyError<Self>> {
         of_any!(self, qp => qp.destroy().map_err(|error| error.map(Into::into)))
     }
@@ -364,7 +363,7 @@ impl AnySendHalf {
     }
 }
 
-/// Cancelling, for queue pairs and their send halves.
+/// Defines cancelling, for queue pairs and their send halves.
 macro_rules! cancels {
     ($any:ident, $one:ident) => {
         impl $any {

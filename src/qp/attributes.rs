@@ -30,15 +30,15 @@ const _: () = {
 /// Sizes of a queue pair (`struct ibv_qp_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpSizes {
-    /// Send requests.
+    /// Number of send requests.
     pub max_send_wr: u32,
-    /// Receive requests.
+    /// Number of receive requests.
     pub max_recv_wr: u32,
-    /// SGEs of a send request.
+    /// Maximum number of SGEs of a send request.
     pub max_send_sge: u32,
-    /// SGEs of a receive request.
+    /// Maximum number of SGEs of a receive request.
     pub max_recv_sge: u32,
-    /// Bytes of inline data of a send request.
+    /// Maximum number of bytes of inline data of a send request.
     pub max_inline_data: u32,
 }
 
@@ -92,7 +92,7 @@ macro_rules! attributes {
                 mask
             }
 
-            /// Encodes the kernel's request. [`base`](ExModifyQp::base) is all of it unless
+            /// Encodes the kernel's request. Only [`base`](ExModifyQp::base) of it is sent unless
             /// [`is_extended`](Self::is_extended).
             pub fn encode(&self, qp_handle: u32) -> ExModifyQp {
                 let base =
@@ -114,7 +114,7 @@ attributes! {
     /// The new state.
     qp_state: QueueState = STATE, |to, state| to.base.qp_state = state as u8;
     /// The current state, overriding the kernel's view. Required to leave
-    /// [`QueueState::SendQueueDrained`]: the kernel does not learn that the device drained.
+    /// [`QueueState::SendQueueDrained`]: the device does not notify the kernel that it drained.
     cur_qp_state: QueueState = CUR_STATE, |to, state| to.base.cur_qp_state = state as u8;
     /// Whether an event reports that the send queue has drained.
     en_sqd_async_notify: bool = EN_SQD_ASYNC_NOTIFY,
@@ -134,13 +134,14 @@ attributes! {
     path_mtu: Mtu = PATH_MTU, |to, mtu| to.base.path_mtu = mtu.raw();
     /// The time to wait for an acknowledgement ([`AckTimeout::at_least`]).
     timeout: AckTimeout = TIMEOUT, |to, timeout| to.base.timeout = timeout.get();
-    /// How often to retransmit without an acknowledgement.
+    /// Number of retransmissions without an acknowledgement.
     retry_cnt: RetryCount = RETRY_CNT, |to, count| to.base.retry_cnt = count.get();
-    /// How often to retransmit when the peer has no receive posted (RNR).
+    /// Number of retransmissions when the peer has no receive posted (RNR).
     rnr_retry: RetryCount = RNR_RETRY, |to, count| to.base.rnr_retry = count.get();
     /// The first sequence number to receive: the peer's `sq_psn`.
     rq_psn: Psn = RQ_PSN, |to, psn| to.base.rq_psn = psn.get();
-    /// Outstanding reads and atomics as initiator. The device rounds up to a power of two.
+    /// Maximum number of outstanding reads and atomics as initiator. The device rounds up to a
+    /// power of two.
     max_rd_atomic: u8 = MAX_QP_RD_ATOMIC, |to, max| to.base.max_rd_atomic = max;
     /// The alternate path.
     alt_path: AlternatePath = ALT_PATH, |to, path| {
@@ -149,11 +150,12 @@ attributes! {
         to.base.alt_pkey_index = path.pkey_index;
         to.base.alt_timeout = path.timeout.get();
     };
-    /// How long the peer waits after it finds no receive posted.
+    /// Time that the peer waits after it finds no receive posted.
     min_rnr_timer: RnrTimer = MIN_RNR_TIMER, |to, timer| to.base.min_rnr_timer = timer.get();
     /// The first sequence number to send: the peer's `rq_psn`.
     sq_psn: Psn = SQ_PSN, |to, psn| to.base.sq_psn = psn.get();
-    /// Outstanding reads and atomics as responder. The device rounds up to a power of two.
+    /// Maximum number of outstanding reads and atomics as responder. The device rounds up to a
+    /// power of two.
     max_dest_rd_atomic: u8 = MAX_DEST_RD_ATOMIC, |to, max| to.base.max_dest_rd_atomic = max;
     /// The state of path migration.
     path_mig_state: MigState = PATH_MIG_STATE, |to, state| to.base.path_mig_state = state.raw();

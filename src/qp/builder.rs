@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 /// A transport for which queue pairs can be created.
 pub trait QueuePairTransport: Transport {
-    /// The kernel's number.
+    /// The kernel's number of the transport.
     #[doc(hidden)]
     const QP_TYPE: QpType;
     /// Whether its queue pairs receive.
     #[doc(hidden)]
     const RECEIVES: bool = true;
-    /// Whether its queues are objects of their own, in separate pages.
+    /// Whether send and receive queue are objects of their own, in separate pages.
     #[doc(hidden)]
     const SEPARATE: bool = false;
 }
@@ -137,7 +137,8 @@ impl ProtectionDomain {
         self.create_qp_on(send_cq.target(), recv_cq.target())
     }
 
-    /// As [`ProtectionDomain::create_qp`], for completion queues that other threads may poll meanwhile.
+    /// Like [`ProtectionDomain::create_qp`], for completion queues that other threads may poll
+    /// meanwhile.
     pub fn create_qp_on<T: QueuePairTransport>(
         &self,
         send_cq: CompletionTarget,
@@ -176,13 +177,13 @@ impl ProtectionDomain {
 pub(crate) struct Tags {
     pub(crate) srq: Taken,
     pub(crate) records: Arc<TagRecords>,
-    /// The device uses the send queue.
+    /// Whether the device uses the send queue.
     pub(crate) device_sends: bool,
 }
 
 impl QueuePairBuilder<'_, Rc> {
-    /// Keeps the send queue of a queue pair that receives for a [tag-matching
-    /// queue](QueuePairBuilder::tm_srq). Default: the device uses the send queue for rendezvous
+    /// Keeps the send queue usable in a queue pair that receives for a [tag-matching
+    /// queue](QueuePairBuilder::tm_srq). By default the device uses the send queue for rendezvous
     /// data, if the tag-matching queue supports rendezvous.
     pub fn keep_send_queue(mut self) -> Self {
         self.keep_send_queue = true;
@@ -197,16 +198,17 @@ impl QueuePairBuilder<'_, Rc> {
 }
 
 impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
-    /// Number of send requests of the largest size to hold. Default: 64. 0 counts as 1. Rounded up
-    /// to what fits into a power of two of 64-byte blocks: see [`QueuePairCaps`]. `build` refuses
-    /// more blocks than [`QueueLimits::max_send_wqebb`](crate::QueueLimits::max_send_wqebb).
+    /// Number of send requests of the largest size that the queue holds. Default: 64. Zero counts
+    /// as one. Rounded up to what fits into a power of two of 64-byte blocks: see
+    /// [`QueuePairCaps`]. `build` refuses more blocks than
+    /// [`QueueLimits::max_send_wqebb`](crate::QueueLimits::max_send_wqebb).
     pub fn max_send_wr(mut self, requests: u32) -> Self {
         self.max_send_wr = requests;
         self
     }
 
-    /// Number of receive requests to hold. Default: 64. 0 makes a queue pair without a receive
-    /// queue. Rounded up to a power of two. `build` refuses more than
+    /// Number of receive requests that the queue holds. Default: 64. With 0 the queue pair has no
+    /// receive queue. Rounded up to a power of two. `build` refuses more than
     /// [`QueueLimits::max_recv_wr`](crate::QueueLimits::max_recv_wr). Ignored with a shared receive
     /// queue, and for transports that do not receive.
     pub fn max_recv_wr(mut self, requests: u32) -> Self {
@@ -238,16 +240,17 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// Receives from `srq`, which cannot be destroyed while the builder or its queue pair exists. Default: the queue
-    /// pair has a receive queue of its own. `build` refuses a queue of another context, a transport that does not
-    /// receive, and a [tag-matching queue](QueuePairBuilder::tm_srq) besides.
+    /// Receives from `srq`, which cannot be destroyed while the builder or its queue pair exists.
+    /// Default: the queue pair has a receive queue of its own. `build` refuses a queue of another
+    /// context, a transport that does not receive, and a [tag-matching
+    /// queue](QueuePairBuilder::tm_srq) besides.
     pub fn srq(mut self, srq: &SharedReceiveQueue) -> Self {
         self.srq = Some(srq.take());
         self
     }
 
-    /// As [`QueuePairBuilder::srq`], for a thread that has not the queue, because another one posts to it. Fails if it
-    /// was destroyed, or has tags.
+    /// Like [`QueuePairBuilder::srq`], for a thread that does not own the queue because another one
+    /// posts to it. Fails if the queue was destroyed, or has tags.
     pub fn srq_of(mut self, control: &SrqControl) -> Result<Self, Error> {
         self.srq = Some(control.take()?);
         Ok(self)
@@ -273,8 +276,8 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// How the send doorbell is rung. Default: [`DoorbellChoice::Auto`]. `build` fails if the mode
-    /// is not to be had: see [`DoorbellChoice`]. Ignored with
+    /// Selects the way in which the send doorbell is rung. Default: [`DoorbellChoice::Auto`].
+    /// `build` fails if the mode is not available: see [`DoorbellChoice`]. Ignored with
     /// [`thread_domain`](Self::thread_domain).
     pub fn doorbell(mut self, choice: DoorbellChoice) -> Self {
         self.doorbell = choice;
@@ -283,7 +286,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
 
     memory_options!("the rings", memory);
 
-    /// Does not deliver multicast messages that are sent here to queue pairs of the same device.
+    /// Blocks multicast messages that this queue pair sends from queue pairs of the same device.
     /// Default: false. The kernel refuses it on a device that lacks it.
     pub fn block_multicast_loopback(mut self, block: bool) -> Self {
         self.flags.set(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK, block);
@@ -292,18 +295,18 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
 
     /// Lets the device put short data into the CQE instead of the memory of the request: received
     /// messages, and results of signaled reads and atomics, of up to 32 bytes, or 64 with
-    /// [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). Only
-    /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data) returns such data.
-    /// Default: false. Reliable connections only; ignored on others, and on a device that lacks it.
+    /// [`CqeSize::Bytes128`](crate::CqeSize::Bytes128). Such data is available only through
+    /// [`WorkCompletion::inline_data`](crate::WorkCompletion::inline_data). Default: false. For
+    /// reliable connections only: ignored on other transports, and on a device that lacks it.
     pub fn scatter_to_cqe(mut self, scatter: bool) -> Self {
         self.scatter_to_cqe = scatter;
         self
     }
 
-    /// Operations that will be posted (`send_ops_flags`). Creating the queue pair fails if
-    /// transport or device lacks one of them. The queue has room for `max_send_wr` requests of
-    /// each. Default: none. Other operations that every queue pair of the transport supports can
-    /// still be posted.
+    /// Operations that the program will post (`send_ops_flags`). `build` fails if the transport or
+    /// the device lacks one of them. The queue has room for `max_send_wr` requests of each.
+    /// Default: none. Other operations that every queue pair of the transport supports can still be
+    /// posted.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, SendOps, transport::Rc};
@@ -318,7 +321,7 @@ impl<'a, T: QueuePairTransport> QueuePairBuilder<'a, T> {
         self
     }
 
-    /// The tag that every completion of the queue pair tells
+    /// The tag that every completion of the queue pair carries
     /// ([`WorkCompletion::user_tag`](crate::WorkCompletion::user_tag)), for example the index of a
     /// connection. Default: 0. [`QueuePair::set_user_tag`](crate::QueuePair::set_user_tag) changes
     /// it.

@@ -1,8 +1,8 @@
 //! Cancelling posted requests (`mlx5dv_qp_cancel_posted_send_wrs`).
 //!
-//! A drained send queue starts nothing new. [`QueuePair::drained`] asks the device where it
-//! stopped, and only the device's answer lets requests be cancelled: those that were committed and
-//! not executed become NOPs of the same size. [`QueuePair::resume`] resumes the queue.
+//! A drained send queue starts nothing new. [`QueuePair::drained`] queries where the device
+//! stopped. Requests can be cancelled only with that answer: those that were committed and not
+//! executed become NOPs of the same size. [`QueuePair::resume`] resumes the queue.
 
 use super::{
     ControlHalf, DeviceState, QpAttributes, QpInner, QueuePair, QueuePairTransport, SendHalf,
@@ -19,8 +19,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Proof that a send queue is drained, and where it stopped. Valid until the state of the queue
-/// pair changes.
+/// Proof that a send queue is drained, and where it stopped. It is valid until the state of the
+/// queue pair changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
     epoch: Epoch,
@@ -101,8 +101,8 @@ impl Epoch {
     }
 }
 
-/// Detects outdated proofs, and keeps a queue pair from resuming while its requests are cancelled,
-/// possibly on another thread.
+/// Detects outdated proofs, and prevents a queue pair from resuming while its requests are
+/// cancelled, possibly on another thread.
 pub(crate) struct DrainEpoch {
     /// Written only with the lock held.
     current: AtomicU64,
@@ -126,8 +126,8 @@ impl DrainEpoch {
         self.current.store(Epoch::new().0, Release);
     }
 
-    /// Calls `ask`, which queries the device, and returns the proof. The proof belongs to the time
-    /// before the query, so a change that is made during the query outdates it.
+    /// Calls `ask`, which queries the device, and returns the proof. The proof has the epoch from
+    /// before the query, so a state change during the query invalidates it.
     fn prove(
         &self,
         ask: impl FnOnce() -> Result<u16, CancelError>,
@@ -148,8 +148,8 @@ impl DrainEpoch {
 }
 
 impl ControlHalf {
-    /// Asks the device whether the send queue is drained, and where it stopped. Needs a context
-    /// with DEVX. Posting may continue meanwhile.
+    /// Queries whether the send queue is drained, and where it stopped. Needs a context with DEVX.
+    /// Posting may continue meanwhile.
     pub fn drained(&self) -> Result<Drained, CancelError> {
         self.inner.drain_epoch.prove(|| {
             let DeviceState { state, counter, .. } =
@@ -173,8 +173,8 @@ impl ControlHalf {
 }
 
 impl<T: QueuePairTransport> SendHalf<T> {
-    /// Calls `work` with the queue and the point of the proof. The queue pair cannot resume until
-    /// it returns.
+    /// Calls `work` with the queue and the point where it stopped. The queue pair cannot resume
+    /// until `work` returns.
     #[inline]
     fn with_valid<R>(
         &mut self,
@@ -199,8 +199,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
         point.ok_or(CancelError::NotAtRequest { block: drained.counter })
     }
 
-    /// Iterates over the requests that were posted and not executed, in posting order. Those that
-    /// are cancelled already are among them: [`RequestInfo::cancelled`] tells.
+    /// Iterates over the requests that were posted and not executed, in posting order. Cancelled
+    /// ones are included: see [`RequestInfo::cancelled`].
     ///
     /// [`RequestInfo::cancelled`]: crate::RequestInfo::cancelled
     pub fn pending(
@@ -226,7 +226,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
         wr_ids: &[u64],
         mode: Mode,
     ) -> Result<Cancelled, CancelError> {
-        // SAFETY: as in `cancel`.
+        // SAFETY: the held proof shows that the device stopped at `point`; it does not read the
+        // ring until the queue pair resumes, which the proof's lock prevents.
         self.with_valid(drained, |queue, point| unsafe { queue.cancel_set(point, wr_ids, mode) })?
             .map_err(CancelError::NotPending)
     }
@@ -238,7 +239,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
         drained: &Drained,
         handle: RequestHandle,
     ) -> Result<Cancelled, CancelError> {
-        // SAFETY: as in `cancel`.
+        // SAFETY: the held proof shows that the device stopped at `point`; it does not read the
+        // ring until the queue pair resumes, which the proof's lock prevents.
         self.with_valid(drained, |queue, point| unsafe { queue.cancel_handle(point, handle) })
     }
 
@@ -253,14 +255,15 @@ impl<T: QueuePairTransport> SendHalf<T> {
         let wanted: Vec<bool> = self.pending(drained)?.map(|one| wanted(&one)).collect();
         let mut wanted = wanted.into_iter();
         self.with_valid(drained, |queue, point| {
-            // SAFETY: as in `cancel`.
+            // SAFETY: the held proof shows that the device stopped at `point`; it does not read the
+            // ring until the queue pair resumes, which the proof's lock prevents.
             unsafe { queue.cancel_where(point, |_| wanted.next().unwrap_or(false)) }
         })
     }
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Asks the device whether the send queue is drained, and where it stopped. See
+    /// Queries whether the send queue is drained, and where it stopped. See
     /// [`ControlHalf::drained`].
     pub fn drained(&self) -> Result<Drained, CancelError> {
         self.control.drained()
@@ -271,8 +274,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.resume()
     }
 
-    /// Iterates over the requests that were posted and not executed, in posting order. Those that
-    /// are cancelled already are among them: [`RequestInfo::cancelled`] tells.
+    /// Iterates over the requests that were posted and not executed, in posting order. Cancelled
+    /// ones are included: see [`RequestInfo::cancelled`].
     ///
     /// [`RequestInfo::cancelled`]: crate::RequestInfo::cancelled
     pub fn pending(
@@ -337,7 +340,7 @@ mod tests {
         let proof = epoch.prove(|| Ok(7)).unwrap();
         assert_eq!(proof.block(), 7);
         assert!(epoch.lock_valid(&proof).is_ok());
-        // The state changes while the query is under way.
+        // The state changes during the query.
         let late = epoch.prove(|| {
             epoch.advance();
             Ok(7)

@@ -24,8 +24,9 @@ impl Connected for Uc {}
 impl Connected for XrcSend {}
 
 impl Context {
-    /// Returns what connecting over a port requires. `gid_index` selects the address. Default: the
-    /// first one on InfiniBand; on Ethernet RoCE v2 before v1, routable before link-local.
+    /// Returns the properties of a port that connecting needs. `gid_index` selects the address.
+    /// Default: the first one on InfiniBand; on Ethernet RoCE v2 before v1, routable before
+    /// link-local.
     pub fn local_port(&self, port_num: u8, gid_index: Option<u8>) -> Result<LocalPort, Error> {
         const VERB: &str = "query_port";
         let port = self.query_port(port_num)?;
@@ -75,8 +76,8 @@ impl Context {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Returns what the peer needs to reach this queue pair. `psn` is the first sequence number to
-    /// send.
+    /// Returns the address and numbers that the peer needs to reach this queue pair. `psn` is the
+    /// first sequence number to send.
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         self.context().endpoint_of::<T>(self.qp_num(), port, psn, options)
     }
@@ -89,7 +90,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
 }
 
 impl Context {
-    /// Returns what the peer of a queue pair needs.
+    /// Returns the endpoint that the peer of a queue pair needs.
     fn endpoint_of<T: QueuePairTransport>(
         &self,
         qp_num: u32,
@@ -133,8 +134,8 @@ impl Context {
 }
 
 impl<T: Connected> QueuePair<T> {
-    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or INIT. `psn` is the
-    /// one that was passed to [`QueuePair::endpoint`].
+    /// Connects the queue pair to `remote` and brings it to RTS, from RESET or INIT. `psn` must be
+    /// the one that was passed to [`QueuePair::endpoint`].
     pub fn connect(
         &mut self,
         port: &LocalPort,
@@ -162,26 +163,26 @@ impl<T: Connected> QueuePair<T> {
     /// Connects the queue pair to that of a peer, which makes the same call at the other end of
     /// `stream`. When it returns, both can send. Returns the peer's endpoint.
     ///
-    /// The sides exchange their endpoints, connect, and tell each other when they have. Of the
-    /// stream it takes exactly what the peer's call wrote, so a program can use the stream before
-    /// and afterwards. Sequence numbers are random: a packet of an earlier connection is not taken
-    /// for one of this.
+    /// The sides exchange their endpoints, connect, and confirm it to each other. Each reads from
+    /// the stream exactly the bytes that the other's call wrote, so a program can use the stream
+    /// before and afterwards. Sequence numbers are random, so that a packet of an earlier
+    /// connection is not mistaken for one of this.
     ///
     /// To have receives posted before the peer's first message, call [`QueuePair::init`], post
     /// them, and then connect. The time limit is that of the stream, for example
     /// [`TcpStream::set_read_timeout`](std::net::TcpStream::set_read_timeout).
     ///
     /// # A thread that polls meanwhile
-    /// The peer may send before this call has returned here. A thread that polls the completion
-    /// queue then gets a completion of a queue pair that the program may not have registered yet.
-    /// Register it before the call: its number ([`QueuePair::qp_num`]) and its tag are there since
-    /// it was created. A queue pair that several threads use goes to the polling thread first
+    /// The peer may send before this call returns. A thread that polls the completion queue then
+    /// gets a completion of a queue pair that the program may not have registered yet. Register it
+    /// before the call: its number ([`QueuePair::qp_num`]) and its tag are valid since its
+    /// creation. A queue pair that several threads use goes to the polling thread first
     /// ([`QueuePair::into_shared`]), and connects by [`SharedQueuePair::connect_over`].
     ///
     /// # Errors
     /// Errors of the stream. [`InvalidData`](io::ErrorKind::InvalidData) if the peer sent something
-    /// else than an endpoint. For others [`io::Error::get_ref`] has the [`Error`]. Bring the queue
-    /// pair back to RESET to use it again.
+    /// other than an endpoint. For other errors, [`io::Error::get_ref`] has the [`Error`]. Bring
+    /// the queue pair back to RESET to use it again.
     ///
     /// ```no_run
     /// # use mlx5::{ConnectOptions, Context, ProtectionDomain, QueuePair, transport::Rc};
@@ -205,7 +206,8 @@ impl<T: Connected> QueuePair<T> {
 }
 
 impl<T: QueuePairTransport> SharedQueuePair<T> {
-    /// Returns what the peer needs to reach this queue pair. See [`QueuePair::endpoint`].
+    /// Returns the endpoint that the peer needs to reach this queue pair. See
+    /// [`QueuePair::endpoint`].
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         self.context().endpoint_of::<T>(self.qp_num(), port, psn, options)
     }
@@ -219,7 +221,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
 
 impl<T: Connected> SharedQueuePair<T> {
     /// Connects the queue pair. See [`QueuePair::connect`]. The control half is locked meanwhile;
-    /// the others too, while it leaves RESET.
+    /// the others only while the queue pair leaves RESET.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, ConnectOptions, SharedQueuePair, transport::Rc};
@@ -269,7 +271,7 @@ fn random_psn(qp_num: u32) -> Psn {
 }
 
 /// Exchanges endpoints over `stream`, calls `connect` with the peer's, and waits until the peer has
-/// done so too.
+/// connected, too.
 fn exchange(
     mut stream: impl Read + Write,
     own: &Endpoint,
@@ -293,10 +295,10 @@ fn exchange(
     Ok(remote)
 }
 
-/// What a side tells the other one once it is connected.
+/// A side sends this byte once it is connected.
 const CONNECTED: u8 = b'+';
 
-/// Says what it means that the stream ended.
+/// Explains the early end of the stream.
 fn hung_up(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
@@ -321,7 +323,7 @@ impl QueuePair<Ud> {
 
 impl SharedQueuePair<Ud> {
     /// Brings a datagram queue pair to RTS. See [`QueuePair::activate`]. The control half is locked
-    /// meanwhile; the others too, while it leaves RESET.
+    /// meanwhile; the others only while the queue pair leaves RESET.
     pub fn activate(
         &self,
         port: &LocalPort,

@@ -1,5 +1,5 @@
-//! What queue pairs and their parts show of themselves. Nothing here makes a call, takes a lock or
-//! reads memory that a forked child lacks.
+//! Debug output of queue pairs and their parts. Nothing here makes a call, takes a lock or reads
+//! memory that a forked child lacks.
 
 use super::{
     ControlHalf, QpInner, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf, SharedQueuePair,
@@ -9,8 +9,8 @@ use crate::pools::ReceiveSide;
 use std::fmt;
 
 impl QpInner {
-    /// Writes number, transport and state, and the depth of the sides that are asked for with the
-    /// number of requests in flight.
+    /// Writes number, transport and state, and for each requested side its depth and the number of
+    /// requests in flight.
     fn write(
         &self,
         f: &mut fmt::Formatter<'_>,

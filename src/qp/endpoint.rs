@@ -1,4 +1,4 @@
-//! Endpoints: what the two sides of a connection exchange, over TCP, in a file, or as text
+//! Endpoints: the data that the two sides of a connection exchange, over TCP, in a file, or as text
 //! that a user copies.
 
 mod connect;
@@ -26,8 +26,8 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, Mtu, QpType};
 /// version and are the same on every machine.
 ///
 /// [`QueuePair::connect_over`](crate::QueuePair::connect_over) exchanges endpoints over a stream.
-/// By other ways, each side sends its endpoint to the other before it connects, and sends nothing
-/// else before it knows that the other one has connected:
+/// With any other transport, each side sends its endpoint to the other before it connects, and
+/// sends no message before it knows that the other one has connected:
 ///
 /// ```no_run
 /// use mlx5::{ConnectOptions, Endpoint, Psn, QueuePair, transport::Rc};
@@ -64,7 +64,7 @@ pub struct Endpoint {
     pub gid_index: u8,
     /// The maximum packet size of the port.
     pub mtu: Mtu,
-    /// Reads and atomics that this side can answer at a time.
+    /// Maximum number of reads and atomics that this side can answer at a time.
     pub rd_atomic: u8,
 }
 
@@ -80,7 +80,7 @@ impl Endpoint {
         link_layer(self.gid_type)
     }
 
-    /// Refuses fields that no port can have. Both decoders end here.
+    /// Refuses fields that no port can have. Both decoders call it last.
     fn validated(self) -> Result<Self, EndpointError> {
         let wrong = |field| Err(EndpointError::Contradiction { field });
         if self.qkey.is_some() != (self.transport == QpType::Ud) {

@@ -14,12 +14,12 @@ pub(crate) struct DeviceState {
     pub(crate) state: QpState,
     /// The block, free-running in 16 bits, at which the send queue will resume.
     pub(crate) counter: u16,
-    /// Whether it places data in order. Of a device with `qp_data_in_order`.
+    /// Whether it places data in order. Only devices with `qp_data_in_order` report this.
     data_in_order: bool,
 }
 
-/// Whether the processor sees the data of a device that writes in order in this order. rdma-core's C
-/// library says so of x86 alone (`ibv_query_qp_data_in_order`).
+/// Whether the processor sees a device's ordered writes in the same order. rdma-core's C library
+/// assumes it only for x86 (`ibv_query_qp_data_in_order`).
 const PROCESSOR_KEEPS_ORDER: bool = cfg!(any(target_arch = "x86", target_arch = "x86_64"));
 
 impl ControlHalf {
@@ -27,7 +27,8 @@ impl ControlHalf {
     pub(crate) fn device_state(&self, verb: &'static str) -> Result<DeviceState, Error> {
         let inner = &self.inner;
         if inner.qp_type == QpType::RawPacket {
-            // Its number is that of a send queue, and the device may have a queue pair of that number.
+            // The number is that of a send queue, and an unrelated queue pair may have the same
+            // number.
             let what = "the device has queues of a raw packet queue pair, not a queue pair to ask";
             return Err(Error::new(verb, ErrorKind::NotSupported, what));
         }
@@ -42,17 +43,18 @@ impl ControlHalf {
         Ok(DeviceState { state: QpState(qpc.state()), counter, data_in_order })
     }
 
-    /// Asks whether the data of each request that arrives here is placed in ascending order, so that
-    /// a program may poll the last byte of a message instead of its completion
-    /// (`ibv_query_qp_data_in_order`). It says nothing of the order of different requests.
+    /// Queries whether the data of each request that arrives here is placed in ascending order, so
+    /// that a program may poll the last byte of a message instead of its completion
+    /// (`ibv_query_qp_data_in_order`). Says nothing about the order of different requests.
     ///
-    /// `true` is a promise for a queue pair in RTS, of memory that the processor reads, and of regions
-    /// without [`Access::RELAXED_ORDERING`](crate::Access::RELAXED_ORDERING). `false` is none: the
-    /// device does not say so, there is no DEVX to ask it, the queue pair is in another state, or the
-    /// processor is no x86. Firmware that is set to relax the order of all writes
-    /// (`PCI_WR_ORDERING=force_relax`) does not report that.
+    /// `true` holds for a queue pair in RTS, for memory that the processor reads, and for regions
+    /// without [`Access::RELAXED_ORDERING`](crate::Access::RELAXED_ORDERING). `false` means that
+    /// the order is unknown: the device does not promise it, there is no DEVX to query it, the
+    /// queue pair is in another state, or the processor is not x86. Firmware that is configured to
+    /// relax the order of all writes (`PCI_WR_ORDERING=force_relax`) does not report that.
     ///
-    /// [`MessageRing`](crate::MessageRing) and [`MessageSlots`](crate::MessageSlots) need no such order.
+    /// [`MessageRing`](crate::MessageRing) and [`MessageSlots`](crate::MessageSlots) do not depend
+    /// on such an order.
     ///
     /// # Errors
     /// If the device is gone, or does not answer.
@@ -60,8 +62,8 @@ impl ControlHalf {
         Ok(PROCESSOR_KEEPS_ORDER && self.device_data_in_order()?)
     }
 
-    /// As [`ControlHalf::data_in_order`], of the device alone: for memory that another device reads, or
-    /// with knowledge of the processor (`IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY`).
+    /// Like [`ControlHalf::data_in_order`], but only for the device: for memory that another device
+    /// reads, or with knowledge of the processor (`IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY`).
     pub fn device_data_in_order(&self) -> Result<bool, Error> {
         const VERB: &str = "query_qp_data_in_order (DEVX)";
         let context = &self.inner.context;
@@ -91,18 +93,18 @@ pub(super) const fn state_at_device(state: QueueState) -> QpState {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Asks whether the data of each request that arrives here is placed in ascending order. See
+    /// Queries whether the data of each request that arrives here is placed in ascending order. See
     /// [`ControlHalf::data_in_order`].
     pub fn data_in_order(&self) -> Result<bool, Error> {
         self.control.data_in_order()
     }
 
-    /// Returns a copy of the send ring as the device reads it:
-    /// [`QueuePairCaps`](super::QueuePairCaps)'s `send_blocks` blocks of 64 bytes, in device
-    /// layout; the first one has block counter zero. Blocks that were never used are zero; others
-    /// keep their last request until they are reused.
+    /// Returns a copy of the send ring as the device reads it: `send_blocks` blocks
+    /// ([`QueuePairCaps`](super::QueuePairCaps)) of 64 bytes, in device layout; the first one has
+    /// block counter zero. Blocks that were never used are zero; others hold their last request
+    /// until they are reused.
     ///
-    /// For debuggers, and to see what a cancel does.
+    /// For debuggers, and to see the effect of a cancel.
     pub fn send_ring(&self) -> Vec<u8> {
         let inner = &self.control.inner;
         let caps = &inner.caps;
@@ -110,8 +112,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
         let Some((buffer, ..)) = memory.as_ref().filter(|_| !inner.context.forked()) else {
             return Vec::new();
         };
-        // SAFETY: the buffer holds both rings. Only the send half writes the send ring, and `self`
-        // has it; the device never writes it.
+        // SAFETY: the buffer holds both rings. Only the send half, which `self` owns, writes the
+        // send ring; the device never writes it.
         unsafe {
             let ring = buffer.as_non_null().byte_add(inner.send_offset);
             std::slice::from_raw_parts(ring.as_ptr(), caps.send_blocks as usize * BLOCK).to_vec()

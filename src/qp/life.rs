@@ -1,12 +1,12 @@
-//! Whether a queue pair is still there, for those that do not have it.
+//! A handle to check whether a queue pair still exists.
 
 use super::{QueuePair, QueuePairTransport};
 use crate::pools::UserIndex;
 use std::fmt;
 use std::sync::Arc;
 
-/// Says of a queue pair that is elsewhere whether it is destroyed: until then the device may use what was
-/// posted. Made by [`QueuePair::life`]. It does not keep the queue pair.
+/// Reports whether a queue pair that is owned elsewhere is destroyed: until then the device may use
+/// the posted requests. [`QueuePair::life`] creates it. It does not keep the queue pair alive.
 #[derive(Clone)]
 pub struct QueuePairLife(Arc<UserIndex>);
 
@@ -17,7 +17,7 @@ impl fmt::Debug for QueuePairLife {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Returns what says whether the queue pair is still there.
+    /// Returns a handle that reports whether the queue pair still exists.
     ///
     /// ```no_run
     /// # fn f(qp: mlx5::QueuePair<mlx5::transport::Rc>) {
@@ -33,13 +33,13 @@ impl<T: QueuePairTransport> QueuePair<T> {
 }
 
 impl QueuePairLife {
-    /// Whether the queue pair is destroyed, and the device uses nothing of it any more. A queue pair whose
-    /// destruction the kernel refused is not.
+    /// Whether the queue pair is destroyed, and the device no longer uses any of it. False for a
+    /// queue pair whose destruction the kernel refused.
     pub fn is_over(&self) -> bool {
         self.0.is_departed()
     }
 
-    /// Whether it is that of this queue pair.
+    /// Whether the handle is of this queue pair.
     pub fn is_of<T: QueuePairTransport>(&self, qp: &QueuePair<T>) -> bool {
         Arc::ptr_eq(&self.0, &qp.control.inner.index)
     }

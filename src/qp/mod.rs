@@ -74,7 +74,7 @@ pub(crate) struct QpInner {
     id: u64,
     caps: QueuePairCaps,
     receive_layout: ReceiveLayout,
-    /// Where the send ring starts in the buffer, behind the receive ring.
+    /// Offset of the send ring in the buffer, which starts with the receive ring.
     send_offset: usize,
     /// Whether the send queue drains on signature errors.
     pipelining: bool,
@@ -85,10 +85,10 @@ pub(crate) struct QpInner {
     pub(crate) drain_epoch: DrainEpoch,
     /// Rings, doorbell record and doorbell register.
     memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
-    /// Whether something else than the queues may write the rings: the device, or a program that has their
-    /// addresses.
+    /// Whether something other than the queues may write to the rings: the device, or a program
+    /// that has their addresses.
     lent: AtomicBool,
-    /// Whether the queue pair may have left RESET: before, nothing is posted.
+    /// Whether the queue pair may have left RESET. Before that, nothing is posted.
     started: AtomicBool,
     send_cq: Arc<CqInner>,
     recv_cq: Arc<CqInner>,
@@ -141,9 +141,9 @@ impl QpInner {
         *handle = None;
         let cqs = [&self.send_cq, &self.recv_cq];
         let cqs = if Arc::ptr_eq(cqs[0], cqs[1]) { &cqs[..1] } else { &cqs[..] };
-        // The poller must find the queue among the deferred ones as soon as the table says that it
-        // is destroyed, so it is added before. It may still be looked up until then, so it is added
-        // again after.
+        // The poller must find the queue among the deferred ones as soon as the table marks it as
+        // destroyed, so it is added before. A poller can still look it up until then, so it is
+        // added again after.
         cqs.iter().for_each(|cq| cq.depart(&self.index));
         self.index.depart();
         cqs.iter().for_each(|cq| cq.keep_back(&self.index));
@@ -152,8 +152,8 @@ impl QpInner {
 }
 
 impl QpInner {
-    /// What of the rings may have been written, by their place in the buffer, if the queues know it. The device
-    /// reads both rings, and writes neither.
+    /// Ranges of the buffer that may have been written, if only the queues write the rings. The
+    /// device reads both rings, and writes neither.
     fn written(&self) -> Option<[Range<usize>; 2]> {
         if self.lent.load(Relaxed) {
             return None;
@@ -177,7 +177,7 @@ impl Drop for QpInner {
         let destroyed = self.destroy().is_ok();
         self.context.unwatch(self.watch);
         if !destroyed {
-            // The device may still use all of it, and completions may still name the queue.
+            // The device may still use this memory, and completions may still name the queue.
             let memory = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((buffer, slot, uar)) = memory {
                 buffer.keep();
@@ -196,8 +196,8 @@ impl Drop for QpInner {
 }
 
 /// The half of a queue pair that posts send requests.
-// The order gives a queue pair, its send half and its send queue the same address: posting needs no
-// second register for it.
+// The field order gives a queue pair, its send half and its send queue the same address: posting
+// needs no second register.
 #[repr(C)]
 pub struct SendHalf<T: QueuePairTransport> {
     pub(crate) queue: SendQueue<T>,
@@ -217,12 +217,12 @@ pub struct ControlHalf {
 }
 
 impl ControlHalf {
-    /// Returns the tag that completions tell. See [`QueuePair::set_user_tag`].
+    /// Returns the tag that its completions carry. See [`QueuePair::set_user_tag`].
     pub fn user_tag(&self) -> u64 {
         self.inner.index.user_tag().get()
     }
 
-    /// Sets the tag that completions tell. See [`QueuePair::set_user_tag`].
+    /// Sets the tag that its completions carry. See [`QueuePair::set_user_tag`].
     pub fn set_user_tag(&self, tag: u64) {
         self.inner.index.user_tag().set(tag);
     }
@@ -232,8 +232,8 @@ impl ControlHalf {
         self.state
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless the queue pair
+    /// was destroyed. See [`Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         *self.inner.handle()
     }
@@ -243,16 +243,16 @@ impl ControlHalf {
         self.inner.id()
     }
 
-    /// Destroys the kernel's queue pair and keeps the queues: whoever still has a half may call it,
-    /// and is refused. The queues go when the last half is dropped. For who has to wait for others
-    /// between the two.
+    /// Destroys the kernel's queue pair, but not the queues: until the last half is dropped, calls
+    /// on the other halves are refused. For a program that must wait for other threads between the
+    /// two steps.
     pub fn withdraw(&mut self) -> Result<(), Error> {
         self.inner.destroy()?;
         self.state = QueueState::Reset;
         Ok(())
     }
 
-    /// Number of the queue pair.
+    /// Returns the number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.inner.qp_num
     }
@@ -268,8 +268,8 @@ impl ControlHalf {
         self.modify_unchecked(attributes, to)
     }
 
-    /// Notes a state that a firmware command left the queue pair in, without this crate. Posting
-    /// and later changes go by it.
+    /// Notes the state in which a firmware command, sent without this crate, left the queue pair.
+    /// Posting and later changes rely on it.
     pub fn note_state(&mut self, state: QueueState) {
         self.inner.drain_epoch.advance();
         self.inner.started.store(true, Relaxed);
@@ -302,8 +302,8 @@ impl ControlHalf {
         let before = self.state;
         inner.started.store(true, Relaxed);
         if attributes.qp_state.is_some() {
-            // Before the device may resume. It may have drained the queue without notifying
-            // the kernel, so the states known here do not show whether this change resumes it.
+            // Before the device may resume. It may have drained the queue without notifying the
+            // kernel, so the states known here do not show whether this change resumes it.
             inner.drain_epoch.advance();
         }
         if to == QueueState::Reset {
@@ -389,7 +389,7 @@ pub struct QueuePair<T: QueuePairTransport> {
 }
 
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Number of the queue pair.
+    /// Returns the number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.control.inner.qp_num
     }
@@ -399,16 +399,17 @@ impl<T: QueuePairTransport> QueuePair<T> {
         QpId(self.control.inner.id)
     }
 
-    /// Returns the tag that completions tell. See [`QueuePair::set_user_tag`].
+    /// Returns the tag that its completions carry. See [`QueuePair::set_user_tag`].
     pub fn user_tag(&self) -> u64 {
         self.control.user_tag()
     }
 
-    /// Sets the tag that completions of the queue pair tell. Zero unless the builder set one. It
-    /// may be set at any time, also while another thread polls: completions that are polled
-    /// afterwards tell the new tag.
+    /// Sets the tag that the queue pair's completions carry. It is zero unless the builder set one.
+    /// It may be set at any time, also while another thread polls: completions that are polled
+    /// afterwards carry the new tag.
     ///
-    /// Receives of extended connections tell the tag of the shared receive queue, which names them.
+    /// Receives of extended connections carry the tag of the shared receive queue, which their CQEs
+    /// name.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, PollError, ProtectionDomain, transport::Rc};
@@ -433,7 +434,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.inner.caps
     }
 
-    /// Returns how the send doorbell is rung.
+    /// Returns the way in which the send doorbell is rung.
     pub fn doorbell_mode(&self) -> DoorbellMode {
         self.control.inner.mode
     }
@@ -461,7 +462,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.control.inner.srq.is_some()
     }
 
-    /// Number of the shared receive queue that it receives from, if it does:
+    /// Returns the number of the shared receive queue that it receives from, if any:
     /// [`SharedReceiveQueue::srqn`](crate::SharedReceiveQueue::srqn).
     pub fn srqn(&self) -> Option<u32> {
         self.control.inner.srq.as_ref().map(|srq| srq.srqn())
@@ -520,17 +521,18 @@ impl<T: QueuePairTransport> QueuePair<T> {
         Self { send, receive, control, was_reset }
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`), and returns the requests of its own queues of which
-    /// no completion was polled, as [unknown](WhyNotDone::Unknown): their memory is the program's
-    /// again. If the kernel refuses, the queue pair is returned with the error.
+    /// Destroys the queue pair (`ibv_destroy_qp`), and returns the requests of its own queues whose
+    /// completion was not polled, as [unknown](WhyNotDone::Unknown): the program may reuse their
+    /// memory. If the kernel refuses, the error returns the queue pair.
     ///
-    /// Polling skips the completions of the queue pair that are still in the completion queues. The
-    /// receives of a shared receive queue among them are returned by
-    /// [`SharedReceiveQueue::take_discarded`](crate::SharedReceiveQueue::take_discarded). A queue pair
-    /// that is dropped is destroyed, too, and returns nothing. [`QueuePair::quiesce`] before reports
-    /// the result of each request; `docs/STATES.md` has all steps.
+    /// Polling skips completions of the queue pair that are still in the completion queues.
+    /// Receives of a shared receive queue among them are returned by
+    /// [`SharedReceiveQueue::take_discarded`](crate::SharedReceiveQueue::take_discarded). Dropping
+    /// a queue pair destroys it, too, and returns nothing. Call [`QueuePair::quiesce`] before to
+    /// get the result of each request; `docs/STATES.md` has all steps.
     ///
-    /// A poll on another thread may return a completion of such a request until this call returns.
+    /// Until this call returns, a poll on another thread may still return a completion of such a
+    /// request.
     pub fn destroy(self) -> Result<Vec<NotDone>, DestroyError<Self>> {
         let inner = &self.control.inner;
         match inner.destroy() {

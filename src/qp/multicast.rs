@@ -7,12 +7,12 @@ use mlx5_uapi::cmd::qp as command;
 use mlx5_uapi::{DeviceFile, Errno};
 use mlx5_wqe::transport::Ud;
 
-/// A command about a queue pair and a group.
+/// A command with a queue pair and a group.
 type GroupCommand = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>;
 
 impl QueuePair<Ud> {
-    /// Joins the queue pair to a multicast group (`ibv_attach_mcast`): messages to the group are
-    /// received on it too.
+    /// Adds the queue pair to a multicast group (`ibv_attach_mcast`): it also receives messages to
+    /// the group.
     pub fn attach_mcast(&self, group: Gid, mlid: u16) -> Result<(), Error> {
         self.multicast("attach_mcast", group, mlid, command::attach_mcast)
     }

@@ -2,11 +2,12 @@
 
 use mlx5_uapi::mlx5::{CreateQpResp, CreateQpRespMask};
 
-/// Numbers of the device's objects that a raw packet queue pair consists of. Zero is what it has not, and
-/// what the kernel does not tell: it does to contexts with DEVX.
+/// Numbers of the device's objects of a raw packet queue pair. Zero stands for an object that it
+/// does not have, or whose number the kernel does not report: it does so only for contexts with
+/// DEVX.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PacketObjects {
-    /// Its receiving end, to which rules send packets (TIR).
+    /// Its receiving end, to which rules steer packets (TIR).
     pub tirn: u32,
     /// Its sending end (TIS).
     pub tisn: u32,
@@ -14,7 +15,7 @@ pub struct PacketObjects {
     pub rqn: u32,
     /// Its send queue.
     pub sqn: u32,
-    /// Where the receiving end is in the device's memory.
+    /// Address of the receiving end in the device's memory.
     pub tir_icm_addr: u64,
 }
 

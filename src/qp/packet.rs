@@ -1,4 +1,4 @@
-//! Raw packet queue pairs: bringing them to RTS, limiting their rate.
+//! Raw packet queue pairs: bringing them to RTS, and limiting their rate.
 
 use super::{ControlHalf, PacketObjects, QpAttributes, QueuePair};
 use crate::context::Context;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 /// A limit on the rate at which a send queue sends (`struct ibv_qp_rate_limit_attr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct RateLimit {
-    /// In kb/s; zero for none.
+    /// In kb/s; zero for no limit.
     pub rate: u32,
-    /// The most bytes that are sent at line rate; zero for the device's default.
+    /// Maximum number of bytes that are sent at line rate; zero for the device's default.
     pub max_burst: u32,
-    /// The usual size of a packet, which makes bursts more exact; zero if not known.
+    /// The usual size of a packet, which makes bursts more exact; zero if unknown.
     pub typical_packet: u16,
 }
 
 impl QueuePair<RawPacket> {
     /// Brings the queue pair from RESET to RTS, on a port.
     ///
-    /// It receives the packets of its flow rules: a queue pair without rule receives none.
+    /// It receives the packets that its flow rules match: without a rule it receives none.
     pub fn activate(&mut self, port_num: u8) -> Result<(), Error> {
         let to = |state| QpAttributes::new().qp_state(state);
         if self.state() == QueueState::Reset {
@@ -41,22 +41,23 @@ impl QueuePair<RawPacket> {
 
     /// Limits the rate of the send queue (`ibv_modify_qp_rate_limit`), in state RTS.
     ///
-    /// A limit beyond what the device has ([`EthernetCaps`](crate::EthernetCaps)) is refused.
+    /// A limit that the device does not support ([`EthernetCaps`](crate::EthernetCaps)) is refused.
     pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {
         self.control.set_rate_limit(limit)
     }
 }
 
 impl ControlHalf {
-    /// Has the kernel ask the device for the states of the send and receive queue of a raw packet queue pair.
+    /// Makes the kernel query the states of the send and receive queue of a raw packet queue pair.
     ///
-    /// With each change it names to the device the states that it remembers, and the device refuses a wrong one; a
-    /// queue that failed has not notified the kernel. The kernel asks when the queue pair is queried. The change that
-    /// follows reports what else is wrong.
+    /// With each change the kernel passes the states that it remembers to the device, which refuses
+    /// wrong ones; a queue that failed has not notified the kernel. The kernel queries the device
+    /// when the queue pair is queried. The change that follows reports any other error.
     #[cold]
     pub(super) fn refresh_packet_states(&self) {
-        // From some states no state of the queue pair follows: the kernel asks, refuses the query, and warns in its
-        // log. So the send queue follows a receive queue that failed alone.
+        // Some combinations of states match no state of the queue pair: the kernel then refuses the
+        // query, and logs a warning. So the send queue is moved to the receive queue's state if
+        // that one failed alone.
         if let Ok((receive, send)) = self.packet_states()
             && receive != DeviceState::RDY
             && send != receive
@@ -66,7 +67,8 @@ impl ControlHalf {
         let _ = self.query();
     }
 
-    /// The states of receive queue and send queue in the device. Needs DEVX, and both.
+    /// Returns the states of receive queue and send queue in the device. Needs DEVX, and both
+    /// queues.
     fn packet_states(&self) -> Result<(DeviceState, DeviceState), Error> {
         const VERB: &str = "query_qp (DEVX)";
         let (inner, handle) = (&self.inner, self.inner.live_handle(VERB)?);
@@ -84,7 +86,7 @@ impl ControlHalf {
         Ok((receive, DeviceState(answer.sq_context().state())))
     }
 
-    /// Moves the send queue in the device.
+    /// Moves the send queue to another state, in the device.
     fn move_send_queue(&self, from: DeviceState, to: DeviceState) -> Result<(), Error> {
         const VERB: &str = "modify_qp (DEVX)";
         let (inner, handle) = (&self.inner, self.inner.live_handle(VERB)?);
@@ -94,8 +96,8 @@ impl ControlHalf {
         unsafe { inner.context.devx_modify(VERB, handle, change.as_bytes(), answer.as_bytes_mut()) }
     }
 
-    /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports have no
-    /// rate limit.
+    /// See [`QueuePair::set_rate_limit`](QueuePair::<RawPacket>::set_rate_limit). Other transports
+    /// have no rate limit.
     pub fn set_rate_limit(&mut self, limit: RateLimit) -> Result<(), Error> {
         const VERB: &str = "modify_qp_rate_limit";
         let inner = Arc::clone(&self.inner);

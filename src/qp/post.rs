@@ -30,11 +30,11 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.send.wr_start()
     }
 
-    /// Starts to load what the next post of send requests uses, and does not wait for it. Changes
+    /// Starts to load the memory that the next post of send requests uses, without waiting. Changes
     /// nothing.
     ///
-    /// For a program that posts on thousands of queue pairs and knows which one comes next: what a
-    /// post uses of each is in no cache. Call it some posts ahead.
+    /// For a program that posts on thousands of queue pairs and knows which one comes next: the
+    /// memory that a post uses is then not in a cache. Call it some posts ahead.
     ///
     /// ```no_run
     /// # use mlx5::{BatchError, QueuePair, RemoteAddress, SendFlags, transport::Rc};
@@ -261,7 +261,7 @@ impl<T: QueuePairTransport> SendHalf<T> {
         self.queue.wr_start()
     }
 
-    /// Starts to load what the next post uses. See [`QueuePair::prefetch`].
+    /// Starts to load the memory that the next post uses. See [`QueuePair::prefetch`].
     #[inline(always)]
     pub fn prefetch(&self) {
         self.queue.prefetch();
@@ -314,7 +314,8 @@ impl<T: QueuePairTransport> SendHalf<T> {
     /// The batch is of this value. Since it was paused, nothing but reading used the value.
     #[inline(always)]
     pub unsafe fn resume(&mut self, at: Position) -> Batch<'_, T> {
-        // SAFETY: by the contract, nothing else used the queue.
+        // SAFETY: the caller promises that the batch is of this queue, which was only read since
+        // the pause.
         unsafe { self.queue.resume(at) }
     }
 

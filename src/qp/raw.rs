@@ -13,13 +13,13 @@ use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 pub struct RawQueuePair {
     /// The send queue, in basic blocks.
     pub send: RawRing,
-    /// The receive queue, without entries if the queue pair has none of its own.
+    /// The receive queue. It has no entries if the queue pair has none of its own.
     pub receive: RawRing,
     /// The doorbell record: the receive counter and the send counter, four bytes each.
     pub record: NonNull<u8>,
     /// The doorbell register of the send queue.
     pub register: RawRegister,
-    /// What a raw packet queue pair consists of.
+    /// Numbers of the device's objects of a raw packet queue pair.
     pub packet: PacketObjects,
 }
 
@@ -51,9 +51,9 @@ impl ControlHalf {
         })
     }
 
-    /// From now on polls report completions of requests that have no record, with identifier 0:
-    /// those of a program that has the [parts](QueuePair::raw_parts) and posts itself, but polls
-    /// here. Otherwise such a completion is [corruption](crate::PollError::Corrupt).
+    /// Makes polls report completions of requests without a record, with identifier 0: for a
+    /// program that has the [parts](QueuePair::raw_parts) and posts itself, but polls here.
+    /// Otherwise such a completion is [corruption](crate::PollError::Corrupt).
     pub fn report_unrecorded(&mut self) {
         self.inner.index.records().lent.store(true, Relaxed);
     }
@@ -61,12 +61,12 @@ impl ControlHalf {
 
 impl<T: QueuePairTransport> QueuePair<T> {
     /// Returns the parts of the queue pair in memory, for a program that posts to it itself
-    /// (`mlx5dv_init_obj`). Such a program posts nothing here, and polls the completion queue
-    /// itself too: see [`CompletionQueue::hand_over`](crate::CompletionQueue::hand_over). State
-    /// changes stay here. A queue pair that leaves RESET after a reset has a doorbell record of
-    /// zeros.
+    /// (`mlx5dv_init_obj`). Such a program posts nothing here, and also polls the completion queue
+    /// itself: see [`CompletionQueue::hand_over`](crate::CompletionQueue::hand_over). State changes
+    /// still go through this crate. When the queue pair leaves RESET after a reset, its doorbell
+    /// record is zero.
     ///
-    /// The pointers are valid until the queue pair is destroyed. What writes through them must
+    /// The pointers are valid until the queue pair is destroyed. Code that writes through them must
     /// follow the device's rules for queue pairs.
     pub fn raw_parts(&self) -> Result<RawQueuePair, Error> {
         self.control.raw_parts()

@@ -1,4 +1,4 @@
-//! Queue pairs that several threads use: one critical section per batch or list.
+//! Queue pairs that several threads use: one critical section for each batch or list.
 
 use super::post::NO_RECEIVES;
 use super::{
@@ -15,14 +15,14 @@ use mlx5_wqe::{
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// The verb that errors of state changes name.
+/// Name of the verb in errors of state changes.
 pub(super) const MODIFY: &str = "modify_qp";
 
 /// A queue pair that several threads post to.
 ///
-/// Each half has its own lock: posting sends does not wait for posting receives. What one call
-/// posts stays together. The locks are spin locks, held while a batch is built and its doorbell
-/// rung: do nothing slow with one held.
+/// Each half has its own lock: posting sends does not wait for posting receives. The requests of
+/// one call stay together. The locks are spin locks, held while a batch is built and its doorbell
+/// rung: do nothing slow while one is held.
 ///
 /// ```no_run
 /// # use mlx5::{QueuePair, RemoteAddress, SendFlags, transport::Rc};
@@ -43,7 +43,8 @@ pub(super) const MODIFY: &str = "modify_qp";
 /// # Ok(())
 /// # }
 /// ```
-// The order gives queue pair and send queue the same address: posting needs no second register.
+// The field order gives queue pair and send queue the same address: posting needs no second
+// register.
 #[repr(C)]
 pub struct SharedQueuePair<T: QueuePairTransport> {
     send: Lock<SendHalf<T>>,
@@ -80,7 +81,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         batch.complete()
     }
 
-    /// As [`SharedQueuePair::post`], but `build` may fail: nothing is posted then. See
+    /// Like [`SharedQueuePair::post`], but `build` may fail: nothing is posted then. See
     /// [`QueuePair::try_post`].
     #[inline]
     pub fn try_post<R, E: From<BatchError>>(
@@ -134,8 +135,9 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
 
     /// Locks the send half: for several batches that must follow each other, or to cancel requests.
     ///
-    /// The guards of the halves give `&mut`. A program that swaps halves of two queue pairs posts to
-    /// the other one; calls that change a queue pair's state fail until the halves are back.
+    /// The guards of the halves give `&mut`. A program that swaps the halves of two queue pairs
+    /// posts to the wrong one. Calls that change a queue pair's state fail until the halves are
+    /// back in place.
     #[inline]
     pub fn lock_send(&self) -> LockGuard<'_, SendHalf<T>> {
         self.send.lock()
@@ -153,14 +155,14 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
     }
 
     /// Changes state and attributes (`ibv_modify_qp`). See [`QueuePair::modify`]. The other halves
-    /// are locked while it leaves RESET.
+    /// are locked while the queue pair leaves RESET.
     pub fn modify(&self, attributes: &QpAttributes) -> Result<(), Error> {
         self.modify_locked(&mut self.own_control(MODIFY)?, attributes)
     }
 
-    /// Locks the control half, for `verb`. A guard gives `&mut`, so safe code may have put the half of
-    /// another queue pair there: fails then, because what is done with this one's other halves would
-    /// not fit its state.
+    /// Locks the control half, for `verb`. A guard gives `&mut`, so safe code may have put the half
+    /// of another queue pair there. Fails then: its state says nothing about this queue pair's
+    /// other halves.
     pub(super) fn own_control(
         &self,
         verb: &'static str,
@@ -170,7 +172,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         Ok(control)
     }
 
-    /// Locks the halves that post, as [`SharedQueuePair::own_control`] does.
+    /// Locks the halves that post, with the same check as [`SharedQueuePair::own_control`].
     #[expect(clippy::type_complexity, reason = "two guards")]
     pub(super) fn own_posters(
         &self,
@@ -209,7 +211,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         control.modify_unchecked(attributes, to)
     }
 
-    /// Empties the queues after a reset. The control half is locked, so the state stays.
+    /// Empties the queues after a reset. The control half is locked, so the state does not change.
     pub(super) fn start_over(&self, _: &LockGuard<'_, ControlHalf>) -> Result<(), Error> {
         let (mut send, mut receive) = self.own_posters(MODIFY)?;
         let receive = receive.as_mut().map(|half| &mut half.queue);
@@ -233,7 +235,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.lock_control().state()
     }
 
-    /// Number of the queue pair.
+    /// Returns the number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.inner.qp_num
     }
@@ -253,7 +255,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         Context { inner: Arc::clone(&self.inner.context) }
     }
 
-    /// Unwraps the queue pair, which is not shared any more.
+    /// Unwraps the queue pair, which is no longer shared.
     pub fn into_inner(self) -> QueuePair<T> {
         QueuePair::join(
             self.send.into_inner(),

@@ -1,5 +1,5 @@
-//! From an error back to work: to the error state, quiescing, and resetting with or without the
-//! completions that wait.
+//! From an error back to work: the error state, quiescing, and a reset with or without the
+//! completions that wait to be polled.
 
 use super::shared::MODIFY;
 use super::{ControlHalf, QpAttributes, QpInner, QueuePair, QueuePairTransport, SharedQueuePair};
@@ -12,49 +12,50 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A request that was not done when a queue pair was quiesced. See [`QueuePair::quiesce`].
+/// A request that was not executed when a queue pair was quiesced. See [`QueuePair::quiesce`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotDone {
     /// The identifier of the request.
     pub wr_id: u64,
     /// Whether it is a receive request.
     pub receive: bool,
-    /// Why it was not done.
+    /// Why it was not executed.
     pub why: WhyNotDone,
 }
 
-/// Why a request was not done.
+/// Why a request was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WhyNotDone {
-    /// It failed, or was flushed: see [`CompletionError::is_flushed`]. The peer may have got a
-    /// request that was flushed while it was under way.
+    /// It failed, or was flushed: see [`CompletionError::is_flushed`]. A request that was flushed
+    /// while in flight may have reached the peer.
     Failed(CompletionError),
     /// It was cancelled.
     Cancelled,
-    /// No completion tells: the device is gone, the completion queue failed, the queue pair was reset
-    /// before, or the time limit was over.
+    /// Unknown, for lack of a completion: the device is gone, the completion queue failed, the
+    /// queue pair was reset before, or the time limit expired.
     Unknown,
 }
 
-/// Quiescing failed. The requests without a completion are among those that were not done.
+/// Quiescing failed. The list of requests that were not executed includes those without a
+/// completion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QuiesceError {
     /// Why it failed.
     pub error: QuiesceFault,
-    /// The requests that were not done, or of which that is not known.
+    /// The requests that were not executed, or whose result is unknown.
     pub not_done: Vec<NotDone>,
 }
 
-/// What failed while a queue pair was quiesced.
+/// The step of quiescing that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum QuiesceFault {
-    /// The change to the error state, or the arguments.
+    /// The change to the error state failed, or the arguments are wrong.
     Call(Error),
-    /// Polling.
+    /// Polling failed.
     Poll(PollError),
-    /// After this time some requests had no completion. They are still with the device.
+    /// After this time some requests had no completion. The device still owns them.
     TimedOut(Duration),
 }
 
@@ -133,9 +134,11 @@ impl QpInner {
         }
     }
 
-    /// Notes a completion, if it tells that a request of this queue pair was not done.
+    /// Adds a request of this queue pair to `list` if the completion shows that it was not
+    /// executed.
     fn note(&self, completion: &WorkCompletion<'_>, list: &mut Vec<NotDone>) {
-        // Not by its number: that of a packet is its flow tag, and that of a flushed one its receive queue's.
+        // Not by its number: that of a packet is its flow tag, and that of a flushed one its
+        // receive queue's.
         if !completion.is_of(self.index.user_tag()) {
             return;
         }
@@ -167,9 +170,9 @@ impl ControlHalf {
         self.purger()?.purge(cq)
     }
 
-    /// Returns what purges completion queues, for callers that do not hold this half meanwhile: a thread
-    /// that has a completion queue may wait for this half. The queue pair must be in RESET, and stay
-    /// there until all are purged.
+    /// Returns a handle that purges completion queues, for callers that do not hold this half
+    /// meanwhile: a thread that holds a completion queue may wait for this half. The queue pair
+    /// must be in RESET, and stay there until all queues are purged.
     pub fn purger(&self) -> Result<Purger, Error> {
         if self.state != QueueState::Reset {
             let what = "the queue pair is not in RESET: reset it first, or the device still writes \
@@ -179,8 +182,8 @@ impl ControlHalf {
         Ok(Purger(Arc::clone(&self.inner)))
     }
 
-    /// Whether the kernel has the queue pair in RESET, which is then its state here, too: a reset was
-    /// done, and failed only afterwards.
+    /// Whether the kernel has the queue pair in RESET, because a reset was carried out and failed
+    /// only afterwards. If so, notes that state here, too.
     #[cold]
     fn finds_reset(&mut self) -> bool {
         let found = self.query().is_ok_and(|info| info.qp_state == QueueState::Reset);
@@ -190,7 +193,7 @@ impl ControlHalf {
         found
     }
 
-    /// See [`QueuePair::quiesce_within`]; without a limit for `None`.
+    /// See [`QueuePair::quiesce_within`]; `None` is no limit.
     fn quiesce(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
@@ -209,7 +212,7 @@ impl ControlHalf {
             self.to_error().or_else(|error| if self.finds_reset() { Ok(()) } else { Err(error) })
         };
         let mut failed = started.err().map(QuiesceFault::Call);
-        // Without the error state the requests do not complete, but some may have.
+        // Outside the error state, requests need not complete, but some may have.
         let flushed = failed.is_none() && self.state != QueueState::Reset;
         let end = limit.and_then(|limit| Some((limit, Instant::now().checked_add(limit)?)));
         let room: usize = cqs.iter().map(|cq| cq.capacity() as usize).sum();
@@ -232,7 +235,8 @@ impl ControlHalf {
             if let Some((limit, end)) = end
                 && Instant::now() >= end
             {
-                // What lay in the completion queues by then is polled; others may go on to complete.
+                // Completions that are already in the queues are still polled, at most as many as
+                // the queues hold: others may keep arriving.
                 late += count;
                 if count == 0 || late >= room {
                     failed = failed.or(Some(QuiesceFault::TimedOut(limit)));
@@ -276,11 +280,12 @@ impl Purger {
 }
 
 /// # From an error back to work
-/// When a request fails, the device moves the queue pair to the error state and completes all others
-/// with [`CompletionError::is_flushed`]. To use the queue pair again:
-/// [`quiesce`](QueuePair::quiesce) it, which tells what was not done; [`reset`](QueuePair::reset)
-/// it; connect it anew, with the peer, whose side must do the same; then post again what was not
-/// done, if doing it twice does no harm. `docs/STATES.md` has the whole story.
+/// When a request fails, the device moves the queue pair to the error state and completes all other
+/// requests with [`CompletionError::is_flushed`]. To use the queue pair again:
+/// [`quiesce`](QueuePair::quiesce) it, which returns the requests that were not executed;
+/// [`reset`](QueuePair::reset) it; connect it again, as the peer must, too; then post the
+/// unfinished requests again, if it is harmless to execute them twice. `docs/STATES.md` has all
+/// steps.
 ///
 /// ```
 /// use mlx5::{Access, ConnectOptions, Psn, QueueState, RemoteAddress, SendFlags, transport::Rc};
@@ -331,28 +336,30 @@ impl Purger {
 /// # }
 /// ```
 impl<T: QueuePairTransport> QueuePair<T> {
-    /// Moves the queue pair to the error state: the device completes every request that is posted,
-    /// or will be, with [`CompletionError::is_flushed`]. Not possible in RESET, where nothing is
+    /// Moves the queue pair to the error state: the device completes every request that is or will
+    /// be posted with [`CompletionError::is_flushed`]. Not possible in RESET, where nothing can be
     /// posted.
     pub fn to_error(&mut self) -> Result<(), Error> {
         self.control.to_error()
     }
 
-    /// Resets the queue pair, from any state. The device forgets what is posted and completes none
-    /// of it.
+    /// Resets the queue pair, from any state. The device drops the posted requests without
+    /// completing them.
     ///
-    /// Completions that wait already are returned by the next polls as ever. The queue pair leaves
-    /// RESET only once none waits: poll them, or remove them with [`QueuePair::purge`].
+    /// The next polls still return completions that are already in a completion queue. The queue
+    /// pair can leave RESET only when none is left: poll them, or remove them with
+    /// [`QueuePair::purge`].
     pub fn reset(&mut self) -> Result<(), Error> {
         self.modify(&QpAttributes::new().qp_state(QueueState::Reset))
     }
 
     /// Removes the completions of the queue pair, which must be in RESET, from a completion queue,
-    /// and returns their number. The completions of other queue pairs stay, in order. Receive
-    /// requests of a shared receive queue that these completions name are free again.
+    /// and returns their number. Completions of other queue pairs stay, in order. Receive requests
+    /// of a shared receive queue that the removed completions name become free.
     ///
-    /// This is what libmlx5 does when it resets a queue pair. If sends and receives complete on two
-    /// queues, purge both. Then the requests are forgotten, and [`QueuePair::quiesce`] returns none.
+    /// libmlx5 does this when it resets a queue pair. If sends and receives complete on two queues,
+    /// purge both. After that the requests are forgotten: [`QueuePair::quiesce`] does not return
+    /// them.
     pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
         let count = self.control.purge(cq)?;
         if self.was_reset && !self.control.inner.has_completions() {
@@ -361,18 +368,20 @@ impl<T: QueuePairTransport> QueuePair<T> {
         Ok(count)
     }
 
-    /// Forgets the requests from before a reset, unless a completion queue still has completions of them:
-    /// then it fails, as [`QueuePair::modify`] does that leaves RESET. In another state it does nothing.
+    /// Forgets the requests from before a reset. Fails while a completion queue still has
+    /// completions of them, as [`QueuePair::modify`] does when leaving RESET. In another state it
+    /// does nothing.
     pub fn forget(&mut self) -> Result<(), Error> {
         if self.was_reset { self.start_over() } else { Ok(()) }
     }
 
-    /// Polls `cqs`, the completion queues of a queue pair in RESET that have completions of no other one, passes
-    /// each completion to `each` with the place of its queue among them, and [forgets](QueuePair::forget) the requests that have none. Only then it
-    /// returns those: no completion can name them any more, and no other call returns them again.
+    /// Polls `cqs`, the completion queues of a queue pair in RESET that have completions of no
+    /// other one. Passes each completion to `each` with the index of its queue, then
+    /// [forgets](QueuePair::forget) the requests without a completion and returns them: no
+    /// completion can name them any more, and no other call returns them again.
     ///
-    /// Each request is passed to `each` or returned. On an error nothing is forgotten. An error of polling comes
-    /// with the requests if none of their completions is left.
+    /// Each request is either passed to `each` or returned. On an error nothing is forgotten. An
+    /// error of polling is returned with the requests if none of their completions is left.
     pub(crate) fn forget_unfinished<const N: usize>(
         &mut self,
         mut cqs: [&mut CompletionQueue; N],
@@ -394,7 +403,7 @@ impl<T: QueuePairTransport> QueuePair<T> {
             }
             match self.forget() {
                 Ok(()) => return Ok((unfinished, polled)),
-                // A completion has arrived since they were polled. Each is of another request.
+                // A completion arrived after they were polled. Each is of another request.
                 Err(_) if count != 0 || !found_nothing => found_nothing = count == 0,
                 Err(error) => {
                     return Err(match polled {
@@ -407,18 +416,18 @@ impl<T: QueuePairTransport> QueuePair<T> {
     }
 
     /// Stops the queue pair: moves it to the error state, and polls `cqs`, its completion queues,
-    /// until every request has completed. Returns the requests that were not done, in order of
+    /// until every request has completed. Returns the requests that were not executed, in order of
     /// completion. `each` gets every completion that is polled, also those of other queue pairs.
     ///
-    /// In RESET, it returns what was posted before the reset and has no completion; so it does if a
-    /// reset had failed and was done nevertheless. On an error, the list in it has also the requests of
-    /// which nothing is known.
+    /// In RESET, also if a failed reset was nevertheless carried out, it returns the requests from
+    /// before the reset that have no completion. On an error, the list in the error also has the
+    /// requests whose result is unknown.
     ///
-    /// It waits as long as it takes: see [`QueuePair::quiesce_within`] for a device that may withhold
+    /// It waits without a limit: use [`QueuePair::quiesce_within`] for a device that may withhold
     /// completions.
     ///
-    /// Requests of a shared receive queue are not flushed, because they are not the queue pair's. A
-    /// message that was arriving completes later, at the latest before
+    /// Requests of a shared receive queue are not flushed, because they do not belong to the queue
+    /// pair. A message that was arriving completes later, at the latest before
     /// [`AsyncEvent::QpLastWqeReached`](crate::AsyncEvent::QpLastWqeReached).
     pub fn quiesce(
         &mut self,
@@ -428,12 +437,12 @@ impl<T: QueuePairTransport> QueuePair<T> {
         self.quiesce_until(cqs, None, each)
     }
 
-    /// The same, but waits for at most `timeout` ([`QuiesceFault::TimedOut`]).
+    /// Like [`QueuePair::quiesce`], but waits for at most `timeout` ([`QuiesceFault::TimedOut`]).
     ///
-    /// After that, the requests that the list in the error tells as [`WhyNotDone::Unknown`] are still
-    /// with the device, which may use their memory: another call waits for them, and what it returns
-    /// adds to what this one told. [`QueuePair::reset`] makes the device forget them; then a call
-    /// returns them as unknown.
+    /// After that, the device still owns the requests that the error lists as
+    /// [`WhyNotDone::Unknown`], and may use their memory. Another call waits for them, and returns
+    /// requests in addition to this list. [`QueuePair::reset`] makes the device drop them; then a
+    /// call returns them as unknown.
     pub fn quiesce_within(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
@@ -487,7 +496,7 @@ impl<T: QueuePairTransport> SharedQueuePair<T> {
         self.quiesce_until(cqs, None, each)
     }
 
-    /// The same, but waits for at most `timeout`. See [`QueuePair::quiesce_within`].
+    /// Stops the queue pair, waiting for at most `timeout`. See [`QueuePair::quiesce_within`].
     pub fn quiesce_within(
         &self,
         cqs: &mut [&mut CompletionQueue],

@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc};
 const NO_USER_INDEX: u32 = 0xff_ffff;
 
 /// An XRC target queue pair, the peer of an [`XrcSend`](crate::transport::XrcSend) queue pair. It
-/// neither posts nor polls; messages go to the shared receive queue of its domain that they name.
+/// neither posts nor polls. Messages go to the shared receive queue of its domain that they name.
 ///
 /// ```no_run
 /// # use mlx5::{CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, ProtectionDomain, Psn};
@@ -76,7 +76,7 @@ impl XrcDomain {
     }
 
     /// Opens a target queue pair of the domain by its number (`ibv_open_qp`), also one that another
-    /// process created. The queue pair exists until all that opened it have destroyed it.
+    /// process created. The queue pair exists until every process that opened it has destroyed it.
     ///
     /// ```no_run
     /// # use mlx5::{Error, QpNumber, XrcDomain};
@@ -110,12 +110,12 @@ impl XrcTarget {
         &self.domain.domain.context
     }
 
-    /// Number of the queue pair.
+    /// Returns the number of the queue pair.
     pub fn qp_num(&self) -> u32 {
         self.qp_num
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap. See
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
     /// [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.handle
@@ -132,7 +132,8 @@ impl XrcTarget {
     }
 
     /// Returns the state that was last set or found here. Another handle of the queue pair
-    /// ([`XrcDomain::open_target`]) may have changed it since; [`query`](Self::query) asks the kernel.
+    /// ([`XrcDomain::open_target`]) may have changed it since; [`query`](Self::query) asks the
+    /// kernel.
     pub fn state(&self) -> QueueState {
         self.state
     }
@@ -174,7 +175,7 @@ impl XrcTarget {
             .map_err(|error| Error::new(VERB, ErrorKind::Kernel, error.to_string()))
     }
 
-    /// Returns what the sending side needs to reach this queue pair.
+    /// Returns the address and numbers that the sending side needs to reach this queue pair.
     pub fn endpoint(&self, port: &LocalPort, psn: Psn, options: &ConnectOptions) -> Endpoint {
         let context = Context { inner: Arc::clone(self.inner()) };
         let number = QpNumber::new(self.qp_num & 0xff_ffff).unwrap_or_default();
@@ -210,8 +211,8 @@ impl XrcTarget {
         Ok(())
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the queue pair
-    /// is returned with the error.
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, the error returns the
+    /// queue pair.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         self.end().map_err(|error| DestroyError::new(self, error))
     }

@@ -15,7 +15,7 @@ use mlx5_wqe::QueueState::{
 use std::error::Error;
 use std::fmt;
 
-/// What a transition requires and allows for one transport.
+/// The attributes that a transition requires and allows for one transport.
 #[derive(Clone, Copy)]
 struct Rule {
     transport: QpType,
@@ -29,7 +29,8 @@ struct Transition {
     rules: &'static [Rule],
 }
 
-/// The transports in the table. One without a rule in a row requires and allows nothing there.
+/// The transports in the table. A transport without a rule in a row requires and allows nothing
+/// there.
 const TRANSPORTS: [QpType; 6] =
     [QpType::Rc, QpType::Uc, QpType::Ud, QpType::RawPacket, QpType::XrcIni, QpType::XrcTgt];
 
@@ -136,7 +137,7 @@ const REFUSED: &[(QueueState, QueueState, &str)] = &[
     (Reset, Err, "the kernel allows it from INIT on; a queue pair in RESET holds nothing to flush"),
 ];
 
-/// What is wrong with a requested transition.
+/// The error of a requested transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TransitionFault {
@@ -164,11 +165,11 @@ pub struct TransitionError {
     pub from: QueueState,
     /// The requested state.
     pub to: QueueState,
-    /// What is wrong.
+    /// The error.
     pub fault: TransitionFault,
 }
 
-/// Checks that a queue pair of this transport can go from one state to the other with these
+/// Checks that a queue pair of this transport can change from one state to the other with these
 /// attributes.
 pub(super) fn check(
     transport: QpType,
@@ -264,7 +265,7 @@ pub(super) const fn transport_name(transport: QpType) -> &'static str {
     }
 }
 
-/// Writes the verbs names of the attributes, and what to do with their setters.
+/// Writes the verbs names of the attributes, and the setters to call or to omit.
 fn advise(f: &mut fmt::Formatter<'_>, mask: QpAttrMask, verb: &str) -> fmt::Result {
     list(f, mask.iter_names().map(|(name, _)| name), "", ", ", "")?;
     let setters = QpAttributes::SETTERS.iter().filter(|row| mask.contains(row.0)).map(|row| row.1);

@@ -38,8 +38,8 @@ pub struct HashQueuePairBuilder<'a> {
 }
 
 impl ProtectionDomain {
-    /// Starts building a queue pair without queues, which spreads the packets of its flow rules over
-    /// the work queues of `table`. It needs CAP_NET_RAW.
+    /// Starts building a queue pair without queues, which spreads the packets of its flow rules
+    /// over the work queues of `table`. It needs CAP_NET_RAW.
     pub fn create_hash_qp<'a>(&'a self, table: &'a IndirectionTable) -> HashQueuePairBuilder<'a> {
         HashQueuePairBuilder {
             pd: self,
@@ -51,7 +51,7 @@ impl ProtectionDomain {
     }
 }
 
-/// Pairs of headers of which a hash covers one.
+/// Pairs of headers of which a hash can cover only one.
 const EXCLUSIVE: [(RxHashFields, RxHashFields, &str); 2] = [
     (
         RxHashFields::SRC_IPV4.union(RxHashFields::DST_IPV4),
@@ -67,7 +67,8 @@ const EXCLUSIVE: [(RxHashFields, RxHashFields, &str); 2] = [
 
 impl HashQueuePairBuilder<'_> {
     /// The header fields that are hashed: of IPv4 or IPv6, and of TCP or UDP. Default: none, for a
-    /// table of one entry. `build` refuses others, and fields that the device cannot hash.
+    /// table of one entry. `build` refuses other combinations, and fields that the device cannot
+    /// hash.
     pub fn fields(mut self, fields: RxHashFields) -> Self {
         self.fields = fields;
         self
@@ -80,7 +81,7 @@ impl HashQueuePairBuilder<'_> {
     }
 
     /// Computes checksums, and the hash if [`RxHashFields::INNER`] is among its fields, over the
-    /// inner headers of tunnelled packets. Default: false.
+    /// inner headers of tunneled packets. Default: false.
     pub fn tunnel_offloads(mut self, inner: bool) -> Self {
         self.flags.set(QpFlags::TUNNEL_OFFLOADS, inner);
         self
@@ -129,7 +130,7 @@ impl HashQueuePairBuilder<'_> {
         Ok(())
     }
 
-    /// Creates the queue pair. It receives at once: it has no states.
+    /// Creates the queue pair. It receives immediately: it has no states.
     pub fn build(self) -> Result<HashQueuePair, Error> {
         let context = &self.pd.context;
         context.check(CREATE)?;
@@ -176,7 +177,7 @@ pub(crate) struct HashInner {
 }
 
 impl HashInner {
-    /// The kernel's handle, for a call.
+    /// Returns the kernel's handle, for a call.
     pub(crate) fn live(&self, verb: &'static str) -> Result<u32, Error> {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         handle.ok_or_else(|| Error::invalid(verb, "the queue pair was destroyed".into()))
@@ -225,14 +226,14 @@ impl HashQueuePair {
         IndirectionTable { inner: Arc::clone(&self.inner.table) }
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.live(CREATE).ok()
     }
 
-    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, because flow rules use it,
-    /// the queue pair is returned with the error.
+    /// Destroys the queue pair (`ibv_destroy_qp`). If the kernel refuses, because flow rules use
+    /// it, the error returns the queue pair.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.inner.destroy() {
             Ok(()) => Ok(()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A table of work queues (`struct ibv_rwq_ind_table`): the low bits of a packet's hash select an
 /// entry.
 ///
-/// A clone is another handle of the same table, which is destroyed with the last one, after the
+/// A clone is another handle of the same table, which is destroyed with the last handle, after the
 /// queue pairs that use it.
 #[derive(Clone)]
 pub struct IndirectionTable {
@@ -26,7 +26,7 @@ pub(super) struct TableInner {
 }
 
 impl TableInner {
-    /// The kernel's handle, for a call.
+    /// Returns the kernel's handle, for a call.
     pub(super) fn live(&self, verb: &'static str) -> Result<u32, Error> {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         handle.ok_or_else(|| Error::invalid(verb, "the table was destroyed".into()))
@@ -52,8 +52,8 @@ impl Drop for TableInner {
 }
 
 impl Context {
-    /// Creates a table of work queues (`ibv_create_rwq_ind_table`), as many as a power of two. A
-    /// queue may be named several times.
+    /// Creates a table of work queues (`ibv_create_rwq_ind_table`). The number of entries must be a
+    /// power of two. A queue may occur several times.
     pub fn create_indirection_table<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a WorkQueue>,
@@ -61,7 +61,8 @@ impl Context {
         self.create_indirection_table_on(queues.into_iter().map(WorkQueue::target))
     }
 
-    /// As [`Context::create_indirection_table`], of queues that other threads may post to meanwhile.
+    /// Like [`Context::create_indirection_table`], for queues that other threads may post to
+    /// meanwhile.
     pub fn create_indirection_table_on(
         &self,
         queues: impl IntoIterator<Item = WorkQueueTarget>,
@@ -107,29 +108,29 @@ impl Context {
 }
 
 impl IndirectionTable {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.inner.queues.len()
     }
 
-    /// Always false: a table has an entry at least.
+    /// Always false: a table has at least one entry.
     pub fn is_empty(&self) -> bool {
         self.inner.queues.is_empty()
     }
 
-    /// Number of the table in the device.
+    /// Returns the number of the table in the device.
     pub fn number(&self) -> u32 {
         self.inner.number
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.live("query").ok()
     }
 
-    /// Destroys the table (`ibv_destroy_rwq_ind_table`). If the kernel refuses, because a queue pair
-    /// uses it, the table is returned with the error.
+    /// Destroys the table (`ibv_destroy_rwq_ind_table`). If the kernel refuses, because a queue
+    /// pair uses it, the error returns the table.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.inner.destroy() {
             Ok(()) => Ok(()),

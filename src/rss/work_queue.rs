@@ -38,12 +38,12 @@ pub struct WorkQueueBuilder<'a> {
     user_tag: u64,
 }
 
-/// How packets share the requests of a work queue.
+/// The strides by which packets share the requests of a work queue.
 #[derive(Clone, Copy, Debug)]
 struct Striding {
-    /// Bytes of a stride.
+    /// Size of a stride in bytes.
     stride: u32,
-    /// Strides of a request.
+    /// Number of strides of a request.
     strides: u32,
 }
 
@@ -65,7 +65,7 @@ impl ProtectionDomain {
         self.create_wq_on(cq.target())
     }
 
-    /// As [`ProtectionDomain::create_wq`], for a completion queue that another thread may poll
+    /// Like [`ProtectionDomain::create_wq`], for a completion queue that another thread may poll
     /// meanwhile.
     pub fn create_wq_on(&self, cq: CompletionTarget) -> WorkQueueBuilder<'_> {
         WorkQueueBuilder {
@@ -82,29 +82,30 @@ impl ProtectionDomain {
 }
 
 impl WorkQueueBuilder<'_> {
-    /// Number of receive requests to hold. Default: 64. 0 counts as 1. Rounded up to a power of two.
-    /// `build` refuses more than
+    /// Number of receive requests that the queue holds. Default: 64. 0 counts as 1. Rounded up to a
+    /// power of two. `build` refuses more than
     /// [`QueueLimits::max_recv_wr`](crate::QueueLimits::max_recv_wr).
     pub fn max_wr(mut self, requests: u32) -> Self {
         self.max_wr = requests;
         self
     }
 
-    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to a power of two.
+    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to a power of
+    /// two.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
         self
     }
 
-    /// Strips the VLAN tag from received packets; the completion has it
-    /// ([`WorkCompletion::vlan`](crate::WorkCompletion::vlan)). Default: false. `build` refuses it on
-    /// a device that lacks it.
+    /// Removes the VLAN tag from received packets; the completion has it
+    /// ([`WorkCompletion::vlan`](crate::WorkCompletion::vlan)). Default: false. `build` refuses it
+    /// on a device that lacks it.
     pub fn vlan_stripping(mut self, strip: bool) -> Self {
         self.flags.set(WqFlags::CVLAN_STRIPPING, strip);
         self
     }
 
-    /// Receives packets with their frame check sequence, four bytes that count in their length.
+    /// Receives packets with their frame check sequence, four bytes that count toward their length.
     /// Default: false. `build` refuses it on a device that lacks it.
     pub fn scatter_fcs(mut self, scatter: bool) -> Self {
         self.flags.set(WqFlags::SCATTER_FCS, scatter);
@@ -118,33 +119,34 @@ impl WorkQueueBuilder<'_> {
         self
     }
 
-    /// Pads the end of what the device writes to a whole cache line. Default: false. The kernel
-    /// refuses it on a device that lacks it.
+    /// Pads the device's writes to a whole cache line. Default: false. The kernel refuses it on a
+    /// device that lacks it.
     pub fn end_padding(mut self, pad: bool) -> Self {
         self.flags.set(WqFlags::PCI_WRITE_END_PADDING, pad);
         self
     }
 
-    /// Lets several packets share a request (`mlx5dv_create_wq`): each takes as many strides of its memory
-    /// as it needs, one behind the other, and none crosses the end. `stride` is the bytes of one, `strides`
-    /// their number: powers of two, within [`EthernetCaps::striding`](field@crate::EthernetCaps::striding).
-    /// Default: every packet has a request of its own.
+    /// Lets several packets share a request (`mlx5dv_create_wq`): each takes as many strides of its
+    /// memory as it needs, one after the other, and none crosses the end. `stride` is the size of a
+    /// stride in bytes, `strides` their number: powers of two, within
+    /// [`EthernetCaps::striding`](field@crate::EthernetCaps::striding). Default: every packet has a
+    /// request of its own.
     ///
-    /// A request has `stride * strides` bytes, at least [`StridingCaps::least`](crate::StridingCaps::least); 512
-    /// strides of 64 bytes every device takes. Of a request with less memory a packet that goes beyond completes
-    /// with an error.
+    /// A request has `stride * strides` bytes, at least
+    /// [`StridingCaps::least`](crate::StridingCaps::least); every device accepts 512 strides of 64
+    /// bytes. A packet that does not fit into the request's memory completes with an error.
     ///
-    /// There is a completion for each packet, with the identifier of the request, and
-    /// [`WorkCompletion::strides`](crate::WorkCompletion::strides) says where the packet lies. The device is done
-    /// with the request once completions have taken all of its strides, those with an error among them; or with an
-    /// error after which the queue receives nothing more
+    /// Each packet has a completion, with the identifier of the request, and
+    /// [`WorkCompletion::strides`](crate::WorkCompletion::strides) returns the packet's position.
+    /// The device is done with the request once completions, with or without an error, have taken
+    /// all of its strides; or after an error with which the queue stops receiving
     /// ([`CompletionError::stops_receives`](crate::CompletionError::stops_receives)).
     pub fn striding(mut self, stride: u32, strides: u32) -> Self {
         self.striding = Some(Striding { stride, strides });
         self
     }
 
-    /// The tag that every completion of the queue tells
+    /// The tag that every completion of the queue carries
     /// ([`WorkCompletion::user_tag`](crate::WorkCompletion::user_tag)). Default: 0.
     pub fn user_tag(mut self, tag: u64) -> Self {
         self.user_tag = tag;
@@ -153,7 +155,7 @@ impl WorkQueueBuilder<'_> {
 
     memory_options!("the ring", memory);
 
-    /// The bytes before the scatter entries of a request.
+    /// Returns the number of bytes before the scatter entries of a request.
     fn check_strides(&self) -> Result<u32, Error> {
         let Some(Striding { stride, strides }) = self.striding else { return Ok(0) };
         let Some(caps) = EthernetCaps::striding(&self.pd.context, CREATE)? else {
@@ -217,7 +219,7 @@ impl WorkQueueBuilder<'_> {
         })
     }
 
-    /// What the kernel's driver is told of strides.
+    /// Returns the strides in the layout of the kernel's driver.
     fn driver(&self) -> CreateWq {
         match self.striding {
             None => CreateWq::default(),
@@ -275,7 +277,7 @@ impl WorkQueueBuilder<'_> {
                 ..self.driver()
             },
         };
-        // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
+        // SAFETY: buffer and record live until the queue is destroyed, or until the file is closed.
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
             Err(errno) => {
@@ -287,12 +289,13 @@ impl WorkQueueBuilder<'_> {
                 return Err(error);
             }
         };
-        // SAFETY: the slot is kept as long as the queue, and nothing else uses its record and word.
+        // SAFETY: the slot lives as long as the queue, and nothing else uses its record and word.
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
         // SAFETY: the ring has the size of the layout and is page-aligned; it lives as long as
-        // `inner`, which the queue keeps. From its head on, the scatter entries of a request and the head
-        // of the next one are as many bytes, and the queue uses none behind the entries of the last one.
+        // `inner`, to which the queue holds a reference. The address is `head` bytes into the ring:
+        // from there on, the scatter entries of a request and the head of the next one are one
+        // entry's bytes, and the queue uses none after the entries of the last request.
         let queue = unsafe {
             let ring = buffer.as_non_null().byte_add(head as usize);
             ReceiveQueue::new(ring, layout, gate, record, records)
@@ -317,17 +320,17 @@ impl WorkQueueBuilder<'_> {
 const CREATE: &str = "create_wq";
 const MODIFY: &str = "modify_wq";
 
-/// What is known of a work queue's state. Locked while that changes, and while completions are purged.
+/// The known state of a work queue. Locked while it changes, and while completions are purged.
 struct Control {
     /// The state that was last set.
     state: WqState,
     /// Whether requests and completions from before a reset may be left.
     was_reset: bool,
-    /// Whether the device surely writes no completions of the queue.
+    /// Whether it is certain that the device writes no completions of the queue.
     quiet: bool,
 }
 
-/// What may be posted in a state.
+/// Returns the state for the gate, which determines what may be posted.
 fn gate_in(state: WqState) -> QueueState {
     match state {
         WqState::Reset => QueueState::Reset,
@@ -352,7 +355,7 @@ pub(super) struct WqInner {
 }
 
 impl WqInner {
-    /// The kernel's handle, for a call.
+    /// Returns the kernel's handle, for a call.
     pub(super) fn live(&self, verb: &'static str) -> Result<u32, Error> {
         let handle = *self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         handle.ok_or_else(|| Error::invalid(verb, "the work queue was destroyed".into()))
@@ -362,9 +365,9 @@ impl WqInner {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, or whether VLAN tags are stripped, or both: all of it, or nothing.
+    /// Changes the state, or whether VLAN tags are removed, or both: all of it, or nothing.
     fn modify(&self, to: Option<WqState>, strip: Option<bool>) -> Result<(), Error> {
-        // In a child process another thread may hold the lock for ever.
+        // In a child process, a thread that does not exist there may hold the lock forever.
         self.context.check(MODIFY)?;
         let mut control = self.control();
         if let Some(to) = to {
@@ -387,8 +390,9 @@ impl WqInner {
         let modify =
             |states| self.context.run(MODIFY, |file| command::modify(file, handle, states, flags));
         let change = || match modify((None, to)) {
-            // The kernel names the state that it remembers to the device, which refuses a wrong one. A queue that
-            // failed has not notified the kernel. It is in the error state then, as mlx5e and DPDK name it.
+            // The kernel passes the state that it remembers to the device, which refuses a wrong
+            // one. A queue that failed has not notified the kernel. So pass the error state, as
+            // mlx5e and DPDK do.
             Err(error)
                 if matches!(to, Some(WqState::Reset | WqState::Error))
                     && was != WqState::Reset
@@ -400,12 +404,12 @@ impl WqInner {
             }
             changed => changed,
         };
-        // What is posted to a queue that may be in RESET never completes.
+        // Requests that are posted to a queue that may be in RESET never complete.
         self.change(&mut control, to, change, |error| !error.in_doubt())
     }
 
-    /// Runs `change`, which brings the queue to a state, if it names one. An error of which `undone` holds has
-    /// changed nothing.
+    /// Runs `change`, which moves the queue to a state, if one is given. An error for which
+    /// `undone` holds has changed nothing.
     fn change<E: From<Error>>(
         &self,
         control: &mut Control,
@@ -441,8 +445,9 @@ impl WqInner {
     }
 
     fn destroy(&self) -> Result<(), Error> {
-        // A change of the state must not name a handle that is another object's by then. A child process
-        // changes nothing, and another thread may hold the lock there for ever.
+        // A change of the state must not name a handle that the kernel has given to another object.
+        // A child process changes nothing, and a thread that does not exist there may hold the lock
+        // forever.
         let held = self.context.check_process("destroy_wq").is_ok().then(|| self.control());
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(live) = *handle else { return Ok(()) };
@@ -510,8 +515,8 @@ pub struct WorkQueue {
     pub(super) inner: Arc<WqInner>,
 }
 
-/// A work queue for who does not post to it: to make a table of it, or to control it while another thread
-/// posts. See [`WorkQueue::target`].
+/// A reference to a work queue for code that does not post to it: to put it into a table, or to
+/// control it while another thread posts. See [`WorkQueue::target`].
 #[derive(Clone)]
 pub struct WorkQueueTarget {
     pub(super) inner: Arc<WqInner>,
@@ -526,17 +531,18 @@ impl fmt::Debug for WorkQueueTarget {
 }
 
 impl WorkQueueTarget {
-    /// Changes the state, or whether VLAN tags are stripped, or both, by one call of the kernel: all of it,
-    /// or nothing. See [`WorkQueue::start`], [`WorkQueue::to_error`], [`WorkQueue::reset`] and
-    /// [`WorkQueue::set_vlan_stripping`]. A queue that was reset has to be
-    /// [rewound](WorkQueue::rewind) before it receives again.
+    /// Changes the state, or whether VLAN tags are removed, or both, by one call of the kernel: all
+    /// of it, or nothing. See [`WorkQueue::start`], [`WorkQueue::to_error`], [`WorkQueue::reset`]
+    /// and [`WorkQueue::set_vlan_stripping`]. A queue that was reset must be
+    /// [rewound](WorkQueue::rewind) before it can receive again.
     pub fn modify(&self, to: Option<WqState>, strip_vlan: Option<bool>) -> Result<(), Error> {
         self.inner.modify(to, strip_vlan)
     }
 
-    /// Runs `change`, which brings the queue to a state by a firmware command, without this crate. Posting
-    /// and later changes go by that state, unless it fails: then nothing has changed. A queue that was reset
-    /// has to be [rewound](WorkQueue::rewind) before it becomes ready.
+    /// Runs `change`, which moves the queue to a state by a firmware command, without this crate.
+    /// Posting and later changes rely on that state, unless `change` fails: then nothing has
+    /// changed. A queue that was reset must be [rewound](WorkQueue::rewind) before it becomes
+    /// ready.
     pub fn change_beside<E: From<Error>>(
         &self,
         to: Option<WqState>,
@@ -595,20 +601,20 @@ impl fmt::Debug for WorkQueue {
 }
 
 impl WorkQueue {
-    /// Lets the queue receive, from its state after it was created or reset. Receives can be posted
-    /// then.
+    /// Starts the queue after its creation or a reset: it receives, and receives can be posted.
     ///
-    /// After a reset that fails as long as completions from before wait: poll them, or remove them with
-    /// [`WorkQueue::purge`].
+    /// After a reset this fails while completions from before are in the completion queue: poll
+    /// them, or remove them with [`WorkQueue::purge`].
     pub fn start(&mut self) -> Result<(), Error> {
         self.rewind()?;
         self.inner.modify(Some(WqState::Ready), None)
     }
 
-    /// Forgets the requests from before a reset, as [`WorkQueue::start`] does. For callers that start the
-    /// queue by [`WorkQueueTarget::modify`], without borrowing it while the kernel is asked.
+    /// Forgets the requests from before a reset, as [`WorkQueue::start`] does. For callers that
+    /// start the queue by [`WorkQueueTarget::modify`], without borrowing it during the call of the
+    /// kernel.
     ///
-    /// That fails as long as completions from before wait.
+    /// Fails while completions from before are in the completion queue.
     pub fn rewind(&mut self) -> Result<(), Error> {
         self.inner.context.check(MODIFY)?;
         let mut control = self.inner.control();
@@ -628,17 +634,17 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Moves the queue to the error state: the device completes every request that is posted, or
-    /// will be, with [`CompletionError::is_flushed`](crate::CompletionError::is_flushed).
+    /// Moves the queue to the error state: the device completes every request that is or will be
+    /// posted with [`CompletionError::is_flushed`](crate::CompletionError::is_flushed).
     pub fn to_error(&mut self) -> Result<(), Error> {
         self.inner.modify(Some(WqState::Error), None)
     }
 
-    /// Resets the queue, from any state: the device forgets what is posted and completes none of it.
-    /// Completions that wait already are returned by the next polls as ever.
+    /// Resets the queue, from any state: the device drops the posted requests without completing
+    /// them. The next polls still return completions that are already in the completion queue.
     ///
-    /// After an error [in doubt](Error::in_doubt) nothing can be posted until the queue was reset and
-    /// started.
+    /// After an error [in doubt](Error::in_doubt) nothing can be posted until the queue was reset
+    /// and started.
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, WorkQueue};
@@ -652,19 +658,19 @@ impl WorkQueue {
         self.inner.modify(Some(WqState::Reset), None)
     }
 
-    /// Removes the completions of the queue, which was not started or was reset, from its completion
-    /// queue, and returns their number. Those of other queues stay, in order.
+    /// Removes the completions of the queue, which was not started or was reset, from its
+    /// completion queue, and returns their number. Those of other queues stay, in order.
     pub fn purge(&mut self, cq: &mut CompletionQueue) -> Result<u32, Error> {
         self.target().purge(cq)
     }
 
-    /// Strips the VLAN tag from packets that are received from now on, or no longer. The kernel refuses
-    /// it on a device that lacks it.
+    /// Starts or stops removing the VLAN tag from received packets. The kernel refuses it on a
+    /// device that lacks it.
     pub fn set_vlan_stripping(&mut self, strip: bool) -> Result<(), Error> {
         self.inner.modify(None, Some(strip))
     }
 
-    /// Returns what names the queue to tables, controls and purges it, without borrowing it.
+    /// Returns a reference to the queue for tables, control and purging, without borrowing it.
     pub fn target(&self) -> WorkQueueTarget {
         WorkQueueTarget { inner: Arc::clone(&self.inner) }
     }
@@ -672,8 +678,8 @@ impl WorkQueue {
     /// Returns the parts of the queue in memory, for a program that posts to it itself
     /// (`mlx5dv_init_obj`). Such a program posts nothing here.
     ///
-    /// The pointers are valid until the queue is destroyed. What writes through them must follow the
-    /// device's rules for receive queues.
+    /// The pointers are valid until the queue is destroyed. Code that writes through them must
+    /// follow the device's rules for receive queues.
     pub fn raw_parts(&self) -> Result<RawWorkQueue, Error> {
         const VERB: &str = "init_obj";
         self.inner.context.check_process(VERB)?;
@@ -692,18 +698,18 @@ impl WorkQueue {
         })
     }
 
-    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
-    /// that has the [parts](WorkQueue::raw_parts) and posts itself, but polls here. Otherwise such a completion is
-    /// [corruption](crate::PollError::Corrupt).
+    /// Makes polls report completions of requests without a record, with identifier 0: for a
+    /// program that has the [parts](WorkQueue::raw_parts) and posts itself, but polls here.
+    /// Otherwise such a completion is [corruption](crate::PollError::Corrupt).
     pub fn report_unrecorded(&mut self) {
         self.inner.index.records().lent.store(true, Relaxed);
     }
 
-    /// Destroys the kernel's object (`ibv_destroy_wq`), and keeps the memory: posting is refused from
-    /// then on, and no event comes any more. The rest goes with the value. For callers whose threads
-    /// may still be at the queue when it is destroyed.
+    /// Destroys the kernel's object (`ibv_destroy_wq`), and keeps the memory: from then on posting
+    /// is refused, and no event comes any more. The rest is freed with the value. For callers whose
+    /// threads may still use the queue when it is destroyed.
     ///
-    /// If the kernel refuses, because a table has the queue, nothing has changed.
+    /// If the kernel refuses, because a table contains the queue, nothing has changed.
     pub fn withdraw(&mut self) -> Result<(), Error> {
         self.inner.destroy()
     }
@@ -730,13 +736,14 @@ impl WorkQueue {
         self.queue.post_recv_iter(requests)
     }
 
-    /// Returns how many receive requests can be posted now.
+    /// Returns the number of receive requests that can be posted now.
     #[inline]
     pub fn free(&self) -> u32 {
         self.queue.free()
     }
 
-    /// Whether an error came after which a queue with strides receives nothing more until it is reset.
+    /// Whether a queue with strides had an error after which it receives nothing more until it is
+    /// reset.
     pub(crate) fn is_stopped(&self) -> bool {
         match &self.inner.index.records().receive {
             ReceiveSide::Striding(records) => records.is_stopped(),
@@ -744,18 +751,18 @@ impl WorkQueue {
         }
     }
 
-    /// Returns how many receive requests are posted that did not complete.
+    /// Returns the number of posted receive requests that have not completed.
     #[inline]
     pub(crate) fn posted(&self) -> u32 {
         self.queue.used()
     }
 
-    /// Number of receive requests that fit.
+    /// Returns the maximum number of receive requests.
     pub fn capacity(&self) -> u32 {
         self.queue.layout().requests
     }
 
-    /// Maximum number of SGEs of a receive request.
+    /// Returns the maximum number of SGEs of a receive request.
     pub fn max_sge(&self) -> u32 {
         self.queue.layout().max_sge
     }
@@ -765,7 +772,7 @@ impl WorkQueue {
         self.inner.control().state
     }
 
-    /// Number of the queue in the device.
+    /// Returns the number of the queue in the device.
     pub fn wq_num(&self) -> u32 {
         self.inner.number
     }
@@ -775,25 +782,25 @@ impl WorkQueue {
         WqId(self.inner.id)
     }
 
-    /// Returns the tag that completions tell.
+    /// Returns the tag that its completions carry.
     pub fn user_tag(&self) -> u64 {
         self.inner.index.user_tag().get()
     }
 
-    /// Sets the tag that completions tell. See
+    /// Sets the tag that its completions carry. See
     /// [`QueuePair::set_user_tag`](crate::QueuePair::set_user_tag).
     pub fn set_user_tag(&self, tag: u64) {
         self.inner.index.user_tag().set(tag);
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.live(CREATE).ok()
     }
 
-    /// Destroys the queue (`ibv_destroy_wq`). If the kernel refuses, because a table has it, the
-    /// queue is returned with the error.
+    /// Destroys the queue (`ibv_destroy_wq`). If the kernel refuses, because a table contains it,
+    /// the error returns the queue.
     pub fn destroy(self) -> Result<(), DestroyError<Self>> {
         match self.inner.destroy() {
             Ok(()) => Ok(()),

@@ -66,17 +66,17 @@ impl ProtectionDomain {
 }
 
 impl<'a> SharedReceiveQueueBuilder<'a> {
-    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up to what fits into
-    /// a power of two of bytes. `build` refuses more than fit into a request of
+    /// Maximum number of SGEs of a request. Default: 1. 0 counts as 1. Rounded up so that the size
+    /// of a request is a power of two. `build` refuses more than fit into a request of
     /// [`QueueLimits::max_rq_desc_sz`](crate::QueueLimits::max_rq_desc_sz) bytes.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.max_sge = entries;
         self
     }
 
-    /// The limit that the call to the kernel has. Default: 0. `build` refuses more than the
-    /// capacity of the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`): to be told
-    /// that few requests are left, call [`SharedReceiveQueue::set_limit`] once requests are posted.
+    /// The limit in the call to the kernel. Default: 0. `build` refuses more than the capacity of
+    /// the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`): to get an event when few
+    /// requests are left, call [`SharedReceiveQueue::set_limit`] once requests are posted.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
@@ -91,16 +91,16 @@ impl<'a> SharedReceiveQueueBuilder<'a> {
         self.xrc_on(domain, cq.target())
     }
 
-    /// As [`SharedReceiveQueueBuilder::xrc`], for a completion queue that another thread may poll
+    /// Like [`SharedReceiveQueueBuilder::xrc`], for a completion queue that another thread may poll
     /// meanwhile.
     pub fn xrc_on(mut self, domain: &'a XrcDomain, cq: CompletionTarget) -> Self {
         self.xrc = Some((domain, cq));
         self
     }
 
-    /// The tag that the receives of a queue for [extended connections](Self::xrc) tell
+    /// The tag that completions of a queue for [extended connections](Self::xrc) carry
     /// ([`crate::WorkCompletion::user_tag`]). Default: 0. Ignored for an ordinary shared receive
-    /// queue: its receives tell the tag of the queue pair that took them.
+    /// queue: its completions carry the tag of the queue pair that took the request.
     pub fn user_tag(mut self, tag: u64) -> Self {
         self.user_tag = tag;
         self
@@ -151,7 +151,7 @@ fn extended(
     })
 }
 
-/// The options that all kinds of shared receive queues have.
+/// The options of all kinds of shared receive queues.
 #[derive(Clone)]
 pub(crate) struct Sizes {
     pub(crate) max_wr: u32,
@@ -210,7 +210,7 @@ pub(crate) fn make(
     let slot = RecordSlot::new(&context.records, memory.allocator.as_ref())?;
     let id = context.next_handle_id();
     // The ring is linked before the device learns its address.
-    // SAFETY: the slot is kept as long as the queue, and nothing else uses its record and word.
+    // SAFETY: the slot lives as long as the queue, and nothing else uses its record and word.
     let (record, gate) = unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
     gate.set_state(QueueState::Init);
     let records = Arc::new(SharedReceiveRecords::new(layout.requests));
@@ -237,7 +237,7 @@ pub(crate) fn make(
             ..CreateSrq::default()
         },
     };
-    // SAFETY: buffer and record are kept until the queue is destroyed, or the file closed.
+    // SAFETY: buffer and record live until the queue is destroyed, or until the file is closed.
     let made = match unsafe { command::create(&*context.file, &request) } {
         Ok(made) => made,
         Err(errno) => {

@@ -1,4 +1,4 @@
-//! What can be done with a shared receive queue while another thread posts to it.
+//! Operations on a shared receive queue that are possible while another thread posts to it.
 
 use super::SrqInfo;
 use super::inner::{SrqInner, Taken, gone};
@@ -7,10 +7,12 @@ use mlx5_wqe::Repost;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// Limit and queries of a shared receive queue, and queue pairs that take from it, for threads that do not post to
-/// it: no call needs the [`SharedReceiveQueue`](crate::SharedReceiveQueue), which posts with a mutable reference.
-/// Made by [`SharedReceiveQueue::control`](crate::SharedReceiveQueue::control). It does not keep the queue: after that
-/// is gone, calls fail. A queue that is dropped during a call is destroyed when the call ends.
+/// Limit and queries of a shared receive queue, and queue pairs that take from it, for threads that
+/// do not post to it: no call needs the [`SharedReceiveQueue`](crate::SharedReceiveQueue), which
+/// posts with a mutable reference.
+/// [`SharedReceiveQueue::control`](crate::SharedReceiveQueue::control) creates it. It does not keep
+/// the queue alive: once that is gone, calls fail. A queue that is dropped during a call is
+/// destroyed when the call ends.
 ///
 /// ```no_run
 /// # fn f(srq: mlx5::SharedReceiveQueue) -> Result<(), mlx5::Error> {
@@ -52,14 +54,14 @@ impl SrqControl {
         self.inner.upgrade().ok_or_else(|| gone(verb))
     }
 
-    /// For a queue pair that takes from the queue.
+    /// Returns a reference for a queue pair that takes from the queue.
     pub(crate) fn take(&self) -> Result<Taken, Error> {
         const VERB: &str = "create_qp";
         let inner = self.queue(VERB)?;
         if self.tags {
             return Err(Error::invalid(VERB, "a queue with tags is for `tm_srq`".into()));
         }
-        // Under the lock that whoever destroys it takes.
+        // Under the lock that destroying the queue takes, too.
         inner.with_handle(VERB, |_| Ok(Taken::new(&inner)))
     }
 
@@ -74,8 +76,8 @@ impl SrqControl {
         self.queue("query_srq")?.query()
     }
 
-    /// See [`SharedReceiveQueue::on_page_fault`](crate::SharedReceiveQueue::on_page_fault). A queue with tags, or
-    /// one that was destroyed, takes only `None`.
+    /// See [`SharedReceiveQueue::on_page_fault`](crate::SharedReceiveQueue::on_page_fault). A queue
+    /// with tags, or one that was destroyed, accepts only `None`.
     pub fn on_page_fault(&self, repost: Option<Repost>) -> Result<(), Error> {
         const VERB: &str = "on_page_fault";
         let inner = self.queue(VERB)?;
@@ -84,7 +86,7 @@ impl SrqControl {
                 let what = "requests of a queue with tags are not posted again";
                 return Err(Error::not_supported(VERB, what));
             }
-            // Not during the call, which waits for a poll.
+            // The lock is not held during `on_page_fault`, which waits for a poll.
             inner.with_handle(VERB, |_| Ok(()))?;
         }
         inner.on_page_fault(repost);
@@ -101,7 +103,7 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::ForkResult;
 
-    /// A thread that was in a call holds the lock, and is not there in the child.
+    /// A thread in a call holds the lock, and does not exist in the child.
     #[test]
     fn a_child_is_refused_and_waits_for_no_call_of_its_parent() {
         let simulator = Simulator::new(SimConfig::new());
@@ -110,17 +112,17 @@ mod tests {
         let mut srq = pd.create_srq(7).build().unwrap();
         let (inner, control) = (srq.inner.clone(), srq.control());
         let held = inner.handle.lock().unwrap();
-        // SAFETY: the child uses nothing that a thread of the parent may hold but the lock that this one holds,
-        // and ends without the handlers of the parent.
+        // SAFETY: the child uses nothing that a thread of the parent may hold, except the lock that
+        // this thread holds, and exits without running the parent's handlers.
         match unsafe { nix::unistd::fork() }.unwrap() {
             ForkResult::Child => {
-                // SAFETY: as above. A child that waits is ended by the signal.
+                // SAFETY: `alarm` is async-signal-safe. It ends a child that hangs.
                 unsafe { libc::alarm(60) };
                 let refused = control.query().is_err()
                     && control.set_limit(1).is_err()
                     && pd.create_qp::<Rc>(&cq, &cq).srq_of(&control).is_err()
                     && srq.withdraw().is_err();
-                // SAFETY: as above.
+                // SAFETY: `_exit` is async-signal-safe, and runs no handler of the parent.
                 unsafe { libc::_exit(i32::from(!refused)) }
             }
             ForkResult::Parent { child } => {

@@ -22,10 +22,10 @@ const DESTROY: &str = "destroy_srq";
 /// The part of a shared receive queue that queue pairs keep alive.
 pub(crate) struct SrqInner {
     pub(super) context: Arc<Inner>,
-    /// Held during calls that name the queue, and while it is destroyed: a call must not name a handle that is another
-    /// object's by then.
+    /// Held during calls that name the queue, and while it is destroyed: a call must not name a
+    /// handle that the kernel has given to another object.
     pub(super) handle: Mutex<Option<u32>>,
-    /// How many queue pairs, and what makes some, take from it.
+    /// Number of queue pairs, and of builders of some, that take from it.
     pub(super) takers: AtomicUsize,
     pub(super) srqn: u32,
     pub(super) id: u64,
@@ -41,11 +41,13 @@ pub(crate) struct SrqInner {
     pub(super) watch: WatchId,
 }
 
-/// A shared receive queue that is not destroyed meanwhile: a queue pair takes from it.
+/// A reference to a shared receive queue, held by a queue pair that takes from it. It prevents the
+/// queue's destruction.
 pub(crate) struct Taken(Arc<SrqInner>);
 
 impl Taken {
-    /// The caller has the queue itself, or the lock of its handle: nobody withdraws it during the call.
+    /// The caller owns the queue, or holds the lock of its handle, so that the queue is not
+    /// destroyed during the call.
     pub(super) fn new(inner: &Arc<SrqInner>) -> Self {
         inner.takers.fetch_add(1, Relaxed);
         Self(Arc::clone(inner))
@@ -62,12 +64,13 @@ impl Deref for Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // Whoever finds that nobody takes from it any more destroys it after what was done here.
+        // Release: a thread that finds no taker left destroys the queue after the operations of
+        // this one.
         self.0.takers.fetch_sub(1, Release);
     }
 }
 
-/// The error of a queue that was destroyed.
+/// Creates the error of a queue that was destroyed.
 pub(super) fn gone(verb: &'static str) -> Error {
     Error::invalid(verb, "the queue was destroyed".into())
 }
@@ -87,7 +90,7 @@ impl SrqInner {
         verb: &'static str,
         call: impl FnOnce(u32) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        // In a child, a thread that is not there may hold the lock.
+        // In a child, a thread that does not exist there may hold the lock.
         self.context.check(verb)?;
         let handle = self.lock();
         call((*handle).ok_or_else(|| gone(verb))?)
@@ -115,7 +118,7 @@ impl SrqInner {
         Ok(SrqInfo { max_wr: info.max_wr, max_sge: info.max_sge, limit: info.srq_limit })
     }
 
-    /// What posts those receives again that meet a page fault, if anything does.
+    /// Sets the function that reposts receives after a page fault.
     pub(super) fn on_page_fault(&self, repost: Option<Repost>) {
         self.records.set_repost(repost);
     }
@@ -124,15 +127,15 @@ impl SrqInner {
         Arc::clone(&self.records)
     }
 
-    /// Destroys the kernel's object, behind `before`. Refuses, and does neither, while more take from the queue than
-    /// the `own` takers that go with it.
+    /// Destroys the kernel's object, after running `before`. Refuses, and does neither, while more
+    /// than the `own` takers that are destroyed with it take from the queue.
     pub(crate) fn withdraw(
         &self,
         own: usize,
         busy: &'static str,
         before: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // In a child, a thread that is not there may hold the lock.
+        // In a child, a thread that does not exist there may hold the lock.
         self.context.check_process(DESTROY)?;
         let handle = self.lock();
         if self.takers.load(Acquire) > own {
@@ -161,7 +164,7 @@ impl SrqInner {
         Ok(())
     }
 
-    /// Returns what posting finds: that the queue is ready, or why it is refused.
+    /// Returns the state that posting finds: ready, or the reason that it is refused.
     pub(super) fn state_name(&self) -> &'static str {
         match self.gate.state() {
             Some(QueueState::Init) => "ready",

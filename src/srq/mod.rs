@@ -68,13 +68,13 @@ impl fmt::Debug for SharedReceiveQueue {
 }
 
 impl SharedReceiveQueue {
-    /// For a queue pair that takes from the queue.
+    /// Returns a reference for a queue pair that takes from the queue.
     pub(crate) fn take(&self) -> Taken {
         Taken::new(&self.inner)
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.inner.handle()
     }
@@ -102,15 +102,16 @@ impl SharedReceiveQueue {
         self.ring.recv(wr_id, sge)
     }
 
-    /// Has `repost` post those receives again that meet a page fault of on-demand memory
-    /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or nobody. It gets the request, for
-    /// [`SharedReceiveQueue::repost`], within the poll that finds the completion, which is not told if that
-    /// posted it. Default: nobody, and the completion is told: a queue that one thread owns is posted to by that
-    /// thread alone.
+    /// Sets the function that reposts receives after a page fault of on-demand memory
+    /// ([`is_page_fault`](crate::CompletionError::is_page_fault)), or clears it. A poll that finds
+    /// such a completion calls `repost` with the request, for [`SharedReceiveQueue::repost`], and
+    /// does not report the completion if the request was reposted. By default there is no such
+    /// function, and polls report the completion: only the thread that owns a queue posts to it.
     ///
-    /// When the call returns, what was set before is not called any more. It waits for a poll that calls it: `repost`
-    /// itself must not make this call, nor may who makes it hold a lock that `repost` takes. What `repost` owns lives as
-    /// long as the queue: an [`Arc`] of the queue itself would keep it for ever, a `Weak` one does not.
+    /// Once the call returns, the previous function is not called any more. The call waits for a
+    /// poll that is running it: `repost` itself must not make this call, and the caller must not
+    /// hold a lock that `repost` takes. Values that `repost` owns live as long as the queue: an
+    /// [`Arc`] of the queue itself would keep it alive forever, a `Weak` does not.
     ///
     /// ```
     /// # use mlx5::SharedReceiveQueue;
@@ -132,29 +133,30 @@ impl SharedReceiveQueue {
         self.inner.on_page_fault(repost);
     }
 
-    /// Posts a request again that met a page fault, behind all others. Returns whether it did: for
-    /// [`SharedReceiveQueue::on_page_fault`].
+    /// Posts a request again after a page fault, after all other requests. Returns whether it did:
+    /// for [`SharedReceiveQueue::on_page_fault`].
     pub fn repost(&mut self, request: Faulted<'_>) -> bool {
         self.ring.repost(request)
     }
 
-    /// The maximum number of outstanding requests.
+    /// Returns the maximum number of outstanding requests.
     pub fn capacity(&self) -> u32 {
         self.ring.capacity()
     }
 
     /// Returns the number of requests that were posted and whose completion was not polled. It
-    /// looks at every place of the queue: not for the fast path.
+    /// looks at every entry of the queue: not for the fast path.
     pub fn in_flight(&self) -> u32 {
         self.inner.records.in_flight()
     }
 
-    /// Returns the identifiers of requests that completed, but whose completion no poll has returned or
-    /// will return, since the last call: the queue pair that took them was destroyed, dropped or
-    /// [purged](crate::QueuePair::purge) before. Their memory is the program's again.
+    /// Returns the identifiers of requests that completed, but whose completion no poll has
+    /// returned or will return, since the last call: the queue pair that took them was destroyed,
+    /// dropped or [purged](crate::QueuePair::purge) before. The program may reuse their memory.
     ///
-    /// Of a queue pair that was destroyed they are there once its completion queue was polled or
-    /// dropped; at once if that was dropped before. At most as many as the queue [holds](Self::capacity) are kept.
+    /// For a queue pair that was destroyed, this returns them once its completion queue was polled
+    /// or dropped; at once if that was dropped before. At most as many as the queue
+    /// [holds](Self::capacity) are kept.
     ///
     /// ```
     /// # use mlx5::{CompletionQueue, PollError, QueuePair, SharedReceiveQueue, transport::Rc};
@@ -174,18 +176,18 @@ impl SharedReceiveQueue {
         self.inner.records.take_discarded()
     }
 
-    /// The maximum number of SGEs of a request.
+    /// Returns the maximum number of SGEs of a request.
     pub fn max_sge(&self) -> u32 {
         self.ring.layout().max_sge
     }
 
-    /// Number of the queue in the device.
+    /// Returns the number of the queue in the device.
     pub fn srqn(&self) -> u32 {
         self.inner.srqn
     }
 
-    /// Whether its requests complete on this queue; `None` if they complete where the queue pair that
-    /// takes one does.
+    /// Whether its requests complete on this queue; `None` if they complete on the queue of the
+    /// queue pair that takes the request.
     pub fn completes_on(&self, target: &CompletionTarget) -> Option<bool> {
         self.inner.completes.as_ref().map(|(here, _)| Arc::ptr_eq(here, &target.inner))
     }
@@ -206,13 +208,13 @@ impl SharedReceiveQueue {
         self.inner.query()
     }
 
-    /// What can be done with the queue while another thread posts to it.
+    /// Returns a handle for operations while another thread posts to the queue.
     pub fn control(&self) -> SrqControl {
         SrqControl::new(&self.inner, false)
     }
 
-    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs take
-    /// from it or when the kernel refuses. Waits for calls of its [`SrqControl`].
+    /// Destroys the queue (`ibv_destroy_srq`). While queue pairs take from it, or when the kernel
+    /// refuses, it fails and returns the queue. Waits for calls of its [`SrqControl`].
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         match self.withdraw() {
             Ok(()) => Ok(()),
@@ -220,9 +222,9 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Destroys the kernel's object (`ibv_destroy_srq`), and keeps the memory: posting is refused from
-    /// then on, and no event comes any more. The rest goes with the value. For callers whose threads
-    /// may still be at the queue when it is destroyed.
+    /// Destroys the kernel's object (`ibv_destroy_srq`), and keeps the memory: from then on posting
+    /// is refused, and no event comes any more. The rest is freed with the value. For callers whose
+    /// threads may still use the queue when it is destroyed.
     ///
     /// Fails while queue pairs take from it or when the kernel refuses; then nothing has changed.
     pub fn withdraw(&mut self) -> Result<(), Error> {

@@ -9,7 +9,8 @@ use std::sync::PoisonError;
 /// A shared receive queue in memory: see [`SharedReceiveQueue::raw_parts`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawSharedReceiveQueue {
-    /// The requests, a power of two: the queue holds one less. Each starts with the number of the next.
+    /// The requests, a power of two: the queue holds one less. Each starts with the number of the
+    /// next.
     pub requests: RawRing,
     /// The doorbell record, whose first four bytes are the counter of posted requests.
     pub record: NonNull<u8>,
@@ -25,8 +26,8 @@ impl SharedReceiveQueue {
     /// Returns the parts of the queue in memory, for a program that posts to it itself
     /// (`mlx5dv_init_obj`). Such a program posts nothing here.
     ///
-    /// The pointers are valid until the queue is destroyed. What writes through them must follow the
-    /// device's rules for shared receive queues.
+    /// The pointers are valid until the queue is destroyed. Code that writes through them must
+    /// follow the device's rules for shared receive queues.
     pub fn raw_parts(&mut self) -> Result<RawSharedReceiveQueue, Error> {
         const VERB: &str = "init_obj";
         let inner = &self.inner;
@@ -50,9 +51,9 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// From now on polls report completions of requests that have no record, with identifier 0: those of a program
-    /// that has the [parts](SharedReceiveQueue::raw_parts) and posts itself, but polls here. Otherwise such a
-    /// completion is [corruption](crate::PollError::Corrupt).
+    /// Makes polls report completions of requests without a record, with identifier 0: for a
+    /// program that has the [parts](SharedReceiveQueue::raw_parts) and posts itself, but polls
+    /// here. Otherwise such a completion is [corruption](crate::PollError::Corrupt).
     pub fn report_unrecorded(&mut self) {
         self.inner.records.lend();
     }

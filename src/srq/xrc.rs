@@ -18,7 +18,7 @@ pub struct XrcDomain {
 pub(crate) struct Domain {
     pub(crate) context: Arc<Inner>,
     pub(crate) handle: u32,
-    /// Whether the kernel has it.
+    /// Whether the domain exists in the kernel.
     live: bool,
 }
 
@@ -63,13 +63,13 @@ impl XrcOpen {
 }
 
 impl Context {
-    /// Creates an XRC domain of this process alone (`ibv_open_xrcd` without a descriptor).
+    /// Creates an XRC domain for this process only (`ibv_open_xrcd` without a descriptor).
     pub fn open_xrcd(&self) -> Result<XrcDomain, Error> {
         self.open(None, XrcOpen::Create)
     }
 
-    /// Opens the XRC domain of the file behind `share` (`ibv_open_xrcd`). All processes that have
-    /// that file open share the domain.
+    /// Opens the XRC domain of the file that `share` refers to (`ibv_open_xrcd`). All processes
+    /// that have that file open share the domain.
     pub fn open_xrcd_shared(
         &self,
         share: BorrowedFd<'_>,
@@ -87,7 +87,8 @@ impl Context {
 }
 
 impl XrcDomain {
-    /// The kernel's handle, for calls that this crate does not wrap. See [`Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap. See
+    /// [`Context::device_file`].
     pub fn kernel_handle(&self) -> u32 {
         self.domain.handle
     }
@@ -101,8 +102,8 @@ impl XrcDomain {
         Arc::ptr_eq(&self.domain.context, context)
     }
 
-    /// Closes it (`ibv_close_xrcd`). Returns it with the error if an object of this process still
-    /// belongs to it or the kernel refuses.
+    /// Closes the domain (`ibv_close_xrcd`). If an object of this process still belongs to it, or
+    /// the kernel refuses, the error returns it.
     pub fn close(self) -> Result<(), DestroyError<Self>> {
         match Arc::try_unwrap(self.domain) {
             Ok(mut alone) => alone

@@ -52,8 +52,8 @@ impl ProtectionDomain {
         self.create_tm_srq_on(cq.target(), max_wr)
     }
 
-    /// As [`ProtectionDomain::create_tm_srq`], for a completion queue that another thread may poll
-    /// meanwhile.
+    /// Like [`ProtectionDomain::create_tm_srq`], for a completion queue that another thread may
+    /// poll meanwhile.
     pub fn create_tm_srq_on(
         &self,
         cq: CompletionTarget,
@@ -86,16 +86,16 @@ impl TagMatchingQueueBuilder<'_> {
         self
     }
 
-    /// Maximum number of SGEs of a receive request. Default: 1. 0 counts as 1. Rounded up to what
-    /// fits into a power of two of bytes. `build` refuses more than fit into a request of
+    /// Maximum number of SGEs of a receive request. Default: 1. 0 counts as 1. Rounded up so that
+    /// the size of a request is a power of two. `build` refuses more than fit into a request of
     /// [`QueueLimits::max_rq_desc_sz`](crate::QueueLimits::max_rq_desc_sz) bytes.
     pub fn max_sge(mut self, entries: u32) -> Self {
         self.sizes.max_sge = entries;
         self
     }
 
-    /// The limit that the call to the kernel has. Default: 0. `build` refuses more than the
-    /// capacity of the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`).
+    /// The limit in the call to the kernel. Default: 0. `build` refuses more than the capacity of
+    /// the queue. The kernel's driver ignores it (`mlx5_ib_create_srq`).
     pub fn limit(mut self, limit: u32) -> Self {
         self.sizes.limit = limit;
         self
@@ -111,7 +111,7 @@ impl TagMatchingQueueBuilder<'_> {
         self
     }
 
-    /// The tag that completions of the queue tell ([`crate::WorkCompletion::user_tag`]): those of
+    /// The tag that completions of the queue carry ([`crate::WorkCompletion::user_tag`]): those of
     /// operations, of tags and of receives. Default: 0. Not to be confused with the tags on its
     /// list.
     pub fn user_tag(mut self, tag: u64) -> Self {

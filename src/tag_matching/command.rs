@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_path_to_itself_has_a_grh_where_the_port_needs_one() {
-        // Port, whether the kernel says that every path needs a GRH, whether the path has one.
+        // Port, whether the kernel reports that every path needs a GRH, whether the path has one.
         for (port, required, has) in [
             (PortConfig::INFINIBAND, false, false),
             (PortConfig::INFINIBAND, true, true),
@@ -128,7 +128,7 @@ mod tests {
             let context = device.open().unwrap();
             let path = path_to_itself(&context.inner, None).unwrap();
             assert_eq!(path.grh.is_some(), has, "{port:?} {required}");
-            // A routable address where the port has one.
+            // A routable address if the port has one.
             let mut gids = context.gid_table().unwrap();
             gids.retain(|entry| entry.gid_type == GidType::RoceV2 && !entry.gid.is_zero());
             if let (Some(grh), Some(first)) = (path.grh, gids.first()) {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 ///
 /// Everything completes on one completion queue. It needs room for each receive request, for two
 /// completions of each tag, and for [`max_ops`](TagMatchingQueue::max_ops) operations, signaled or
-/// not: the driver asks the device for completions that the user does not see.
+/// not: the driver requests completions that polls do not report.
 ///
 /// ```no_run
 /// # fn f(pd: &mlx5::ProtectionDomain, cq: &mlx5::CompletionQueue, region: &mlx5::MemoryRegion)
@@ -55,8 +55,8 @@ impl fmt::Debug for TagMatchingQueue {
 
 impl TagMatchingQueue {
     /// Posts a list of operations on the tag list (`ibv_post_srq_ops`). Operations before the first
-    /// bad one are posted, with one doorbell. The error has the index of the bad operation and what
-    /// is wrong with it. Each added tag gets its [`OpsWr::handle`].
+    /// bad one are posted, with one doorbell. The error has the index of the bad operation and the
+    /// reason. Each added tag gets its [`OpsWr::handle`].
     pub fn post_srq_ops(&mut self, list: &mut [OpsWr<'_>]) -> Result<(), ListError> {
         self.tags.post(list)
     }
@@ -73,8 +73,8 @@ impl TagMatchingQueue {
         Ok(OpsWr { operation: mlx5_wqe::tag_matching::TagOperation::Sync, ..wr })
     }
 
-    /// Adds a tag, without a completion of its own. If `handled` is given, also reports to
-    /// the device how many unexpected messages were handled.
+    /// Adds a tag, without a completion of its own. If `handled` is given, also reports to the
+    /// device how many unexpected messages were handled.
     pub fn add(&mut self, add: TagAdd<'_>, handled: Option<u32>) -> Result<TagHandle, PostError> {
         let max = self.max_num_tags();
         let posted = self.post_one(OpsWr::add(0, add), handled)?;
@@ -111,33 +111,33 @@ impl TagMatchingQueue {
         self.srq.recv(wr_id, sge)
     }
 
-    /// The maximum number of outstanding receive requests.
+    /// Returns the maximum number of outstanding receive requests.
     pub fn capacity(&self) -> u32 {
         self.srq.capacity()
     }
 
-    /// The maximum number of tags on the list.
+    /// Returns the maximum number of tags on the list.
     pub fn max_num_tags(&self) -> u32 {
         self.tags.max_num_tags()
     }
 
-    /// The maximum number of outstanding operations.
+    /// Returns the maximum number of outstanding operations.
     pub fn max_ops(&self) -> u32 {
         self.tags.max_ops()
     }
 
-    /// The maximum number of SGEs of a tag.
+    /// Returns the maximum number of SGEs of a tag.
     pub fn max_tag_sge(&self) -> u32 {
         self.tags.max_sge()
     }
 
-    /// The kernel's handle, for calls that this crate does not wrap, unless it was destroyed. See
-    /// [`crate::Context::device_file`].
+    /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was
+    /// destroyed. See [`crate::Context::device_file`].
     pub fn kernel_handle(&self) -> Option<u32> {
         self.srq.kernel_handle()
     }
 
-    /// Number of the queue in the device.
+    /// Returns the number of the queue in the device.
     pub fn srqn(&self) -> u32 {
         self.srq.srqn()
     }
@@ -152,7 +152,7 @@ impl TagMatchingQueue {
         self.command.id()
     }
 
-    /// Number of the command queue pair.
+    /// Returns the number of the command queue pair.
     pub fn command_qp_num(&self) -> u32 {
         self.command.qp_num
     }
@@ -167,18 +167,18 @@ impl TagMatchingQueue {
         self.srq.query()
     }
 
-    /// What can be done with the queue while another thread posts to it.
+    /// Returns a handle for operations while another thread posts to the queue.
     pub fn control(&self) -> SrqControl {
         SrqControl::new(&self.srq.inner, true)
     }
 
-    /// Returns what a queue pair needs to receive for this queue.
+    /// Returns the parts that a queue pair needs to receive for this queue.
     fn attach(&self) -> Tags {
         Tags { srq: self.srq.take(), records: Arc::clone(self.tags.records()), device_sends: true }
     }
 
-    /// Destroys the queue (`ibv_destroy_srq`). Fails, and gives it back, while queue pairs belong
-    /// to it or when the kernel refuses.
+    /// Destroys the queue (`ibv_destroy_srq`). While queue pairs belong to it, or when the kernel
+    /// refuses, it fails and returns the queue.
     pub fn destroy(mut self) -> Result<(), DestroyError<Self>> {
         match self.withdraw() {
             Ok(()) => Ok(()),

@@ -80,7 +80,7 @@ fn a_buffer_that_cannot_be_registered_comes_back_with_the_reason() {
     assert_eq!(error.kind(), ErrorKind::DeviceGone);
 }
 
-/// A buffer that counts those of them that are dropped.
+/// A buffer that counts how many buffers were dropped.
 #[derive(Debug)]
 struct Counted {
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ impl Drop for Counted {
     }
 }
 
-// SAFETY: the bytes are those of a vector, which the parts keep.
+// SAFETY: the bytes are those of the vector, which the parts keep alive and in place.
 unsafe impl Buffer for Counted {
     type Parts = Self;
 
@@ -111,7 +111,7 @@ fn counted() -> (Counted, Arc<AtomicUsize>) {
     (Counted { bytes: vec![0; 64], drops: Arc::clone(&drops) }, drops)
 }
 
-/// A machine whose kernel refuses to deregister regions as long as it is told to.
+/// A machine whose kernel refuses to deregister regions while the counter says so.
 #[allow(deprecated, reason = "the new name, `try_update`, is younger than the oldest compiler")]
 fn stubborn() -> (Arc<AtomicUsize>, Context, Simulator) {
     let refuse = Arc::new(AtomicUsize::new(0));
@@ -168,7 +168,7 @@ fn a_buffer_whose_region_the_kernel_keeps_is_never_dropped_and_counted() {
     drop(region);
     assert_eq!((drops.load(Relaxed), context.leaked()), (0, 1));
     drop((pd, context));
-    // The file is closed, and the memory's allocator still must not use it again.
+    // The file is closed, and the memory's allocator still must not reuse it.
     assert_eq!(drops.load(Relaxed), 0);
     assert!(leaked() > before);
     assert_eq!(simulator.violations(), []);

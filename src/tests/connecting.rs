@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// What the peer says, and what was said to it.
+/// The peer's bytes, and the bytes that were sent to it.
 struct Script {
     says: Cursor<Vec<u8>>,
     heard: Vec<u8>,
@@ -72,12 +72,12 @@ fn both_sides_can_send_when_they_have_connected_over_a_stream() {
         }
         assert_eq!(received, Some((1, Ok(()))));
     }
-    // Nothing is left on the stream, and it is as it was.
+    // Nothing is left on the stream, and it works as before.
     drop(there);
     assert_eq!(here.read(&mut [0; 8]).unwrap(), 0);
 }
 
-/// Nobody may send before the peer can receive.
+/// A side must not send before the peer can receive.
 #[test]
 fn a_side_waits_until_its_peer_has_connected() {
     let simulator = Simulator::new(infiniband());
@@ -109,13 +109,13 @@ fn what_is_not_a_peer_is_refused() {
     let error = connect(&[b'x'; 100]);
     assert_eq!(error.kind(), IoErrorKind::InvalidData);
     assert_eq!(error.to_string(), "this is not an mlx5 endpoint");
-    // A queue pair of another transport: the error has the driver's.
+    // A queue pair of another transport: the error contains the driver's error.
     let pd = context.alloc_pd().unwrap();
     let uc = pd.create_qp::<Uc>(&cq, &cq).build().unwrap();
     let error = connect(&uc.endpoint(&port, Psn::default(), &options).to_bytes());
     let inner = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     assert_eq!(inner.map(Error::kind), Some(ErrorKind::InvalidArgument), "{error}");
-    // A peer that has connected, and then says something else.
+    // A peer that has connected, and then sends a wrong byte.
     let (peer, _cq, _port) = queue_pair(&context);
     let mut says = peer.endpoint(&port, Psn::default(), &options).to_bytes().to_vec();
     says.push(b'?');
@@ -123,7 +123,7 @@ fn what_is_not_a_peer_is_refused() {
     assert_eq!(error.kind(), IoErrorKind::InvalidData);
 }
 
-/// What a program with a pool of buffers asks, to find out whether it has lost one.
+/// A program with a pool of buffers uses it to find out whether it has lost one.
 #[test]
 fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
     let simulator = Simulator::new(infiniband());
@@ -151,7 +151,7 @@ fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
     assert_eq!(srq.in_flight(), 2);
 }
 
-/// By default a peer gets the rights that both transport and device have.
+/// By default a peer gets the rights that both transport and device support.
 #[test]
 fn a_device_without_atomics_gives_a_peer_the_other_rights_of_the_transport() {
     const READ_WRITE: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
@@ -161,7 +161,7 @@ fn a_device_without_atomics_gives_a_peer_the_other_rights_of_the_transport() {
             call.pass()?;
             if call.method == method::INVOKE_WRITE && !has_atomics {
                 let answer = call.output(attr::invoke_write::CORE_OUT);
-                // The answer of QUERY_DEVICE is the only one so long.
+                // Only the answer to QUERY_DEVICE is this long.
                 if answer.len() >= size_of::<ExQueryDeviceResp>() {
                     answer[offset_of!(ExQueryDeviceResp, base.atomic_cap)..][..4].fill(0);
                 }

@@ -1,5 +1,5 @@
-//! What `{:?}` shows of handles, in every situation: exact text, no call of the kernel, no lock that
-//! is waited for, no panic.
+//! `{:?}` of handles, in every situation: exact text, no call of the kernel, no waiting for a lock,
+//! no panic.
 
 use super::*;
 use crate::transport::{Rc, Ud, XrcSend};
@@ -46,9 +46,9 @@ impl Two {
     }
 }
 
-/// The text of `{:?}` without a call of the kernel.
+/// Returns the text of `{:?}`, and checks that it makes no call of the kernel.
 fn text(simulator: &Simulator, what: &impl std::fmt::Debug) -> String {
-    // Whatever call is made now fails, and the next one that is meant to fail shows it.
+    // A call during formatting would fail here, and the next call would then succeed.
     simulator.fail_call(1, Errno::EDOM);
     let text = format!("{what:?}");
     let context = devices_on(simulator.kernel()).unwrap()[0].open();

@@ -13,7 +13,7 @@ fn guide() -> PathBuf {
     root().join("docs/guide/src")
 }
 
-/// Returns the targets of the links in a text: what follows `](`, up to `)`.
+/// Returns the targets of the links in a text: from `](` up to `)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
@@ -38,7 +38,7 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Returns the programs of a page: what follows the three backticks, and the text.
+/// Returns the programs of a page: the text after the three backticks, and the program.
 fn blocks(text: &str) -> Vec<(&str, String)> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
@@ -87,10 +87,11 @@ fn the_readme_names_every_example() {
     }
 }
 
-/// Where docs.rs shows the files of this package.
+/// The address at which docs.rs shows the files of this package.
 const SOURCE: &str = "https://docs.rs/crate/mlx5/latest/source/";
 
-/// What stands in the README for those who have the checkout, and what for those who have the registry.
+/// Passages of the README for readers of the checkout, and their replacements for readers of the
+/// registry.
 const ELSEWHERE: [(&str, &str); 6] = [
     (
         "Clone this repository by the address of the page that you read this on (`git clone ADDRESS mlx5`), and go to the folder\n(`cd mlx5`), which is \"the checkout\" below.\n",
@@ -112,7 +113,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ),
 ];
 
-/// Returns the README as a registry shows it: without the repository around it, so that links lead to the
+/// Returns the README as a registry shows it: without the repository, so that links lead to the
 /// files of the package, and pictures are left out.
 fn for_registry(readme: &str) -> String {
     let mut readme = readme.to_owned();
@@ -136,7 +137,7 @@ fn for_registry(readme: &str) -> String {
         }
         page.push_str(rest);
         page.push('\n');
-        // One empty line where a picture was.
+        // One empty line in place of a picture.
         if line.is_empty() {
             while lines.next_if(|line| line.is_empty()).is_some() {}
         }
@@ -151,7 +152,7 @@ fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
     if std::env::var_os("MLX5_WRITE").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
-    // A command that needs the checkout says so, in its own paragraph or the one before it.
+    // A paragraph with a command that needs the checkout, or the one before it, says so.
     const NEEDS: [&str; 4] = ["cargo run", "cargo test -", "cargo xtask", "path = "];
     let paragraphs: Vec<&str> = page.split("\n\n").collect();
     for pair in paragraphs.windows(2) {
@@ -159,7 +160,7 @@ fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
         let says = pair.iter().any(|text| text.to_lowercase().contains("in the checkout"));
         assert!(needs.is_none() || says, "{needs:?} for those who have no checkout: {}", pair[1]);
     }
-    // What leads in to a picture would lead nowhere.
+    // A sentence that introduces a picture must not remain without it.
     for pair in paragraphs.windows(2).filter(|pair| pair[0].ends_with(':')) {
         let follows = pair[1].starts_with("```") || pair[1].starts_with(['|', '-', '*']);
         assert!(follows, "nothing follows {:?}", pair[0]);
@@ -215,7 +216,7 @@ fn the_guides_summary_lists_every_page_once() {
     assert_eq!(listed, there);
 }
 
-/// The pages with programs that are compiled only, and why.
+/// The pages with programs that are only compiled, and the reason.
 const NOT_RUN: [(&str, &str); 2] = [
     ("two-processes.md", "it takes two processes: tests/services/two_processes.rs runs them"),
     ("hardware.md", "it opens a real device"),
@@ -238,7 +239,7 @@ fn every_program_of_the_guide_is_compiled_and_run() {
                 _ => panic!("{name}: a block of {kind:?} is no program, or is not tested"),
             }
             programs += 1;
-            // A whole program runs; one without `main` would only be compiled.
+            // A whole program must run; one without `main` would only be compiled.
             let is_whole = program.starts_with("use ") && program.contains("\nfn ");
             assert!(!is_whole || program.contains("fn main()"), "{name}: nobody calls {program}");
             let include = [format!("\"{name}\""), format!("/{name}\"")];
@@ -248,7 +249,7 @@ fn every_program_of_the_guide_is_compiled_and_run() {
     assert!(programs > 15, "{programs} programs were found");
 }
 
-/// What `main` returns as an error, Rust prints in its debug form.
+/// Rust prints an error that `main` returns in its debug form.
 #[test]
 fn no_example_ends_with_the_debug_form_of_an_error() {
     let folders = [
@@ -290,14 +291,14 @@ fn add_sources(folder: &Path, sources: &mut Vec<String>) {
             let mut parts = text.split("\\\n");
             let first = parts.next().unwrap_or_default().to_owned();
             let joined = parts.fold(first, |joined, part| joined + part.trim_start());
-            // Comments say nothing to users.
+            // Users do not see comments.
             let code = joined.lines().filter(|line| !line.trim_start().starts_with("//"));
             sources.push(code.collect::<Vec<_>>().join("\n"));
         }
     }
 }
 
-/// Rustdoc leaves out what a feature that is off hides.
+/// Rustdoc omits items of features that are off.
 #[test]
 fn each_feature_of_a_package_is_in_its_documentation() {
     let mut seen = Vec::new();
@@ -327,7 +328,7 @@ fn each_feature_of_a_package_is_in_its_documentation() {
     assert_eq!(seen, ["tokio", "watch"]);
 }
 
-/// The texts of errors that the page of troubleshooting has.
+/// Returns the error texts on the page of troubleshooting.
 fn error_texts(page: &str) -> BTreeSet<&str> {
     let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
     headings
@@ -349,7 +350,7 @@ fn every_usual_cause_of_an_errno_is_in_the_guide() {
             let (_, rest) = source.split_once("\nfn usual_cause(")?;
             rest.split("\n}\n").next()
         });
-        // What stands between quotes: texts have spaces, the names of operations have none.
+        // Text between quotes: error texts have spaces, names of operations have none.
         let texts: Vec<&str> = causes
             .flat_map(|source| source.split('"').skip(1).step_by(2))
             .filter(|text| text.contains(' '))
@@ -378,7 +379,7 @@ fn every_error_text_of_the_guide_is_in_the_code() {
     }
 }
 
-/// What the page about threads says.
+/// The promises of the page about threads.
 #[test]
 fn handles_go_to_other_threads_and_those_without_queues_are_shared() {
     fn sent<T: Send>() {}

@@ -1,8 +1,9 @@
-//! Connections that end at any time, by any way, on a shared receive queue and one completion queue:
-//! each completion is polled once at most, by its own connection, and no buffer is lost.
+//! Connections that end at any time, in any way, on a shared receive queue and one completion
+//! queue: each completion is polled at most once, by its own connection, and no buffer is lost.
 //!
-//! The device works in steps, also before and after the kernel carries a call out: completions come late at
-//! each step of a reset and of a destruction. `MLX5_SEED` is the first seed, `MLX5_FUZZ_ROUNDS` the number.
+//! The device works in steps, also before and after the kernel carries out a call: completions are
+//! late at each step of a reset and of a destruction. `MLX5_SEED` is the first seed,
+//! `MLX5_FUZZ_ROUNDS` the number of seeds.
 
 use super::states::{Bed, Pair};
 use super::*;
@@ -19,7 +20,7 @@ const BUFFERS: u64 = 15;
 const MESSAGE: usize = 64;
 const CONNECTIONS: u64 = 3;
 
-/// Numbers that look random (xorshift).
+/// Pseudorandom numbers (xorshift).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -31,7 +32,8 @@ impl Random {
     }
 }
 
-/// A bed, how many steps its device does around the next call, and what the seed makes.
+/// Returns a bed, the number of steps that its device does around the next call, and the seed's
+/// generator.
 pub(super) fn delayed_bed(seed: u64) -> (Bed, Arc<AtomicU64>, Random) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let simulator = Simulator::new(SimConfig::new().step(true));
@@ -55,7 +57,7 @@ pub(super) fn delayed_bed(seed: u64) -> (Bed, Arc<AtomicU64>, Random) {
     (Bed { simulator, context, pd, cq }, late, random)
 }
 
-/// Calls `one` with each seed of a run, and adds up what it counts: neither may be zero.
+/// Calls `one` with each seed of a run, and adds up its counts: neither may be zero.
 pub(super) fn with_seeds(one: impl Fn(u64) -> [usize; 2] + std::panic::RefUnwindSafe) {
     let number = |name, otherwise| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("it is a number"))
@@ -71,15 +73,15 @@ pub(super) fn with_seeds(one: impl Fn(u64) -> [usize; 2] + std::panic::RefUnwind
 
 struct Connection {
     pair: Pair,
-    /// Of each connection that this place had, another one.
+    /// Number of the connection among those that this place had.
     era: u64,
     sent: u64,
     received: u64,
-    /// Sends of which no completion was polled.
+    /// Sends whose completion was not polled.
     outstanding: VecDeque<u64>,
 }
 
-/// The identifier of a send, and its message.
+/// Returns the identifier of a send, which is also its message.
 fn name(place: u64, era: u64, number: u64) -> u64 {
     (place + 1) << 40 | era << 20 | number
 }
@@ -126,7 +128,7 @@ impl World {
         (0..steps).all(|_| self.bed.simulator.step());
     }
 
-    /// Lets the device work around the next call.
+    /// Makes the device work around the next call.
     fn delay(&mut self) {
         self.late.store(self.random.below(256), Relaxed);
     }
@@ -192,7 +194,7 @@ impl World {
         polled.unwrap()
     }
 
-    /// A send has completed, and those before it.
+    /// Notes the completion of a send and of those before it.
     fn sent(&mut self, wr_id: u64) {
         let connection = &mut self.connections[(wr_id >> 40) as usize - 1];
         let at = connection.outstanding.iter().position(|other| *other == wr_id);
@@ -200,7 +202,7 @@ impl World {
         connection.outstanding.drain(..=at);
     }
 
-    /// Takes the receives that no poll returns.
+    /// Takes back the receives that polls do not return.
     fn reclaim(&mut self) {
         for buffer in self.srq.take_discarded() {
             assert!(self.posted.remove(&buffer), "{buffer} is not with the device");
@@ -276,7 +278,7 @@ impl World {
         }
     }
 
-    /// The device has each receive that was posted and did not complete.
+    /// Checks that the device has each receive that was posted and did not complete.
     fn end(&mut self) {
         for place in 0..CONNECTIONS {
             self.replace(place);

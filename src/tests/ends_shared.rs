@@ -1,6 +1,6 @@
-//! Shared receive queues that are destroyed at any time, while the device completes receives of them: no
-//! completion of one is polled afterwards, none is taken for one of its successor, which has its numbers
-//! perhaps, and the successor loses nothing.
+//! Shared receive queues that are destroyed at any time, while the device completes their receives:
+//! no completion of a destroyed queue is polled afterwards, none is taken for one of its successor,
+//! which may have the same numbers, and the successor loses nothing.
 //!
 //! Seeds and steps as in [`super::ends`].
 
@@ -27,7 +27,7 @@ enum Ends {
 struct Queue {
     srq: SharedReceiveQueue,
     ends: Option<Ends>,
-    /// In the identifiers of its receives.
+    /// Part of the identifiers of its receives.
     era: u64,
     next: u64,
     posted: BTreeSet<u64>,
@@ -40,7 +40,8 @@ struct World {
     random: Random,
     late: Arc<AtomicU64>,
     eras: u64,
-    /// Receives that were polled, and those that were posted when their queue was destroyed.
+    /// Number of receives that were polled, and of those that were posted when their queue was
+    /// destroyed.
     counts: [usize; 2],
 }
 
@@ -84,7 +85,7 @@ impl World {
         (0..steps).all(|_| self.bed.simulator.step());
     }
 
-    /// Lets the device work around the next call.
+    /// Makes the device work around the next call.
     fn delay(&mut self) {
         self.late.store(self.random.below(256), Relaxed);
     }
@@ -104,7 +105,7 @@ impl World {
 
     fn send(&mut self, place: u64) {
         let Queue { srq, ends, .. } = &mut self.queues[place as usize];
-        // A send queue that is full waits for receives.
+        // A full send queue waits for receives.
         let _ = match ends.as_mut().unwrap() {
             Ends::Connected(pair) => pair.near.post(|batch| {
                 batch.wr(0, SendFlags::SIGNALED).send().inline_data(b"");
@@ -190,7 +191,7 @@ impl World {
         }
     }
 
-    /// Each queue gets each receive that was posted.
+    /// Checks that each queue gets each receive that was posted.
     fn end(&mut self) {
         for place in 0..QUEUES {
             self.replace(place);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Creates and destroys one object of every kind but queues.
+/// Creates and destroys one object of every kind except queues.
 fn session(simulator: &Simulator) -> Result<usize, Error> {
     let device = devices_on(simulator.kernel())?.remove(0);
     let context = device.open()?;

@@ -1,5 +1,5 @@
-//! Work queues, tables, hash queue pairs, flow rules and counters: what the kernel is asked for, in
-//! which order, and what is refused before.
+//! Work queues, tables, hash queue pairs, flow rules and counters: the requests to the kernel,
+//! their order, and the arguments that are refused before.
 
 use super::*;
 use crate::flow::{
@@ -18,7 +18,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::Instant;
 use zerocopy::FromBytes;
 
-/// An object of the kernel: what it is, and which ones it uses.
+/// An object of the kernel: its kind, and the objects that it uses.
 type Object = (&'static str, Vec<u32>);
 
 /// A kernel that has these objects, each used by others, but does nothing with them.
@@ -35,7 +35,7 @@ struct Objects {
     refuses: Option<Errno>,
     /// Fails the next change or destruction.
     holds: Option<Errno>,
-    /// What happens while the next change is made.
+    /// Called while the next change is made.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
     /// Fails the next reading of counters.
     unread: Option<Errno>,
@@ -301,7 +301,7 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
     assert_eq!(at(driver.db_addr, 4), 1_u32.to_be_bytes());
     assert_eq!(at(driver.buf_addr, 8), [0, 0, 5, 0xea, 0, 0, 0, 7]);
 
-    // A packet that the device puts there.
+    // A completion of a packet, as the device would write it.
     let ring = cq.hand_over().unwrap().cqes;
     let mut cqe = [0; 64];
     cqe[32..36].copy_from_slice(&driver.user_index.to_be_bytes());
@@ -323,7 +323,7 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
     assert_eq!(bed.context.leaked(), 0);
 }
 
-/// The kernel of this test numbers a work queue by what follows its handle.
+/// The kernel of this test derives the number of a work queue from its handle.
 #[test]
 fn objects_tell_the_kernels_handles_and_the_devices_numbers() {
     let simulator = Simulator::new(roce());
@@ -751,7 +751,7 @@ fn a_rule_keeps_its_matcher_and_its_queue_pair() {
     assert!(error.to_string().contains("has no flow rules"), "{error}");
 }
 
-/// A number that was given up may be another object's at once. The kernel of this test panics at it.
+/// The kernel may reuse a freed number at once. The kernel of this test panics on a stale one.
 #[test]
 fn a_rule_is_made_before_its_matcher_or_its_counters_are_destroyed_or_not_at_all() {
     type Attach<'a> = &'a dyn Fn() -> Result<FlowRule, Error>;
@@ -761,7 +761,7 @@ fn a_rule_is_made_before_its_matcher_or_its_counters_are_destroyed_or_not_at_all
     let bed = Bed::new(&simulator, ABLE);
     let (pd, cq) = bed.queues();
     let qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
-    // Destroys at any time while a rule is made, a little later each time.
+    // Destroys while a rule is made, a little later each time.
     let beside = |round: u32, attach: Attach<'_>, destroy: Destroy| {
         let begun = Instant::now();
         drop(attach().unwrap());
@@ -810,7 +810,7 @@ fn the_kernels_refusal_of_a_rule_has_a_name() {
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains(text), "{error}");
     }
-    // Counters whose first rule was refused are still to be described.
+    // Counters whose first rule was refused still need their descriptions.
     let counters = bed.context.create_flow_counters().unwrap();
     bed.objects().refuses = Some(Errno::EEXIST);
     qp.attach(1, &Rule::new().count(&counters)).unwrap_err();
@@ -832,7 +832,7 @@ fn a_rule_that_the_kernel_does_not_end_is_there_still() {
     assert_eq!(bed.objects().kinds(), ["qp"]);
 }
 
-/// The kernel reads nothing while no rule counts, and forgets with the last one what was counted.
+/// The kernel reads nothing while no rule counts, and drops the counts with the last one.
 #[test]
 fn counters_keep_their_values_when_the_last_rule_ends() {
     let simulator = Simulator::new(roce());

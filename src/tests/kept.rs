@@ -136,7 +136,7 @@ fn memory_that_an_allocator_would_use_again_is_never_given_back() {
     assert_clean(&simulator);
 }
 
-/// A failed call may have been carried out: the memory that it named is kept and not used again.
+/// A failed call may have been carried out: the memory that it named is kept and not reused.
 #[test]
 fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
     for errno in [Errno::EFAULT, Errno::EIO, Errno::ETIMEDOUT] {
@@ -168,7 +168,7 @@ fn a_completion_queue_that_was_resized_though_the_call_failed_goes_on_where_the_
     for late in [true, false] {
         let mut cq = context.create_cq(15).build().unwrap();
         let before = context.leaked();
-        // The memory of the new ring is there already: the first call is the resize.
+        // The memory of the new ring is already allocated: the first call is the resize.
         if late {
             simulator.fail_call_late(1, Errno::EFAULT);
             cq.resize(63).unwrap();
@@ -230,7 +230,8 @@ fn register_of_a_queue_pair_that_was_not_destroyed_goes_to_no_other() {
     }
 }
 
-/// Otherwise a program that connects and disconnects rings plain doorbells after the sixteenth time.
+/// Otherwise a program that connects and disconnects rings plain doorbells after the sixteenth
+/// connection.
 #[test]
 fn queue_pairs_that_are_gone_share_no_register() {
     const MOST: usize = 16;
@@ -242,7 +243,7 @@ fn queue_pairs_that_are_gone_share_no_register() {
     for round in 0..3 * MOST {
         assert_eq!(make().doorbell_mode(), DoorbellMode::SharedBlueFlame, "{round}");
     }
-    // One that was not destroyed shares it yet.
+    // A queue pair that was not destroyed still shares the register.
     refuse.store(true, Relaxed);
     drop(make());
     refuse.store(false, Relaxed);

@@ -7,7 +7,7 @@ use mlx5_uapi::ioctl::{attr, method};
 use std::sync::{Arc, Mutex};
 use zerocopy::FromBytes;
 
-/// Room for one block signature of 64 bytes, in units of 16; a key without has none.
+/// Room for one block signature of 64 bytes, in units of 16; a key without signatures has none.
 #[test]
 fn a_key_for_signatures_asks_for_room_for_one() {
     let simulator = Simulator::new(infiniband());
@@ -32,7 +32,8 @@ fn a_key_for_signatures_asks_for_room_for_one() {
     drop((plain, signed));
 }
 
-/// A key for signatures takes two variables and the key itself; whichever cannot be made, the others go.
+/// A key for signatures takes two variables and the key itself; if one cannot be made, the others
+/// are destroyed.
 #[test]
 fn a_key_that_cannot_be_made_leaves_nothing() {
     for failing in 0..3 {

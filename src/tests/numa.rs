@@ -6,18 +6,18 @@ use crate::transport::Rc;
 /// A node that no machine has.
 const NOWHERE: u32 = 1000;
 
-/// The kernel's policy of the mapping at an address, or `None` if it has no NUMA support.
+/// Returns the kernel's policy of the mapping at an address, or `None` if it has no NUMA support.
 fn policy(addr: u64) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
     let starts = maps.lines().filter_map(|line| {
         let (start, rest) = line.split_once(' ')?;
         Some((u64::from_str_radix(start, 16).ok()?, rest.split(' ').next()?.to_owned()))
     });
-    // Neighbours of the same policy are listed as one.
+    // Adjacent mappings with the same policy are listed as one.
     starts.take_while(|(start, _)| *start <= addr).last().map(|(_, policy)| policy)
 }
 
-/// A node of this machine.
+/// Returns a node of this machine.
 fn node() -> Option<u32> {
     let nodes = std::fs::read_to_string("/sys/devices/system/node/has_memory").ok()?;
     nodes.trim().split(['-', ',']).next()?.parse().ok()

@@ -29,7 +29,7 @@ fn a_context_knows_its_device() {
     let context = devices_on(simulator.kernel()).unwrap()[1].open().unwrap();
     let device = context.device();
     assert_eq!((device.name(), device.guid()), ("mlx5_1", context.query_device().node_guid));
-    // It is opened apart from the context, and reads what the kernel says now.
+    // It is opened independently of the context, and reads the kernel's present answer.
     let again = device.open().unwrap();
     assert_ne!(again, context);
     assert_eq!(again.name(), "mlx5_1");

@@ -1,4 +1,4 @@
-//! Raw packet queue pairs: what the kernel is asked for, and what the rings hold.
+//! Raw packet queue pairs: the requests to the kernel, and the contents of the rings.
 
 use super::*;
 use crate::testing::Altered;
@@ -17,19 +17,19 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 const HANDLE: u32 = 0x7777;
 const NUMBER: u32 = 0x00_1234;
 
-/// A kernel with raw packet queue pairs that hold still: calls on them are noted.
+/// A kernel with raw packet queue pairs that do nothing: it records the calls on them.
 #[derive(Default)]
 struct Kernel {
     created: Mutex<Vec<(u64, QpCreateFlags, QpCap, CreateQp)>>,
     modified: Mutex<Vec<(u32, u8, u8, u32)>>,
-    /// The limits of bursts, of changes that have them.
+    /// The burst limits in changes that have them.
     bursts: Mutex<Vec<(u32, u16)>>,
     destroyed: Mutex<usize>,
     /// Refuses the next creation.
     refuses: Mutex<Option<Errno>>,
 }
 
-/// What the device says of itself.
+/// The device's properties.
 #[derive(Clone, Copy)]
 struct Says {
     raw_packet_caps: u32,
@@ -177,7 +177,7 @@ fn it_needs_a_port_and_three_steps() {
     let mut qp = pd.create_qp::<RawPacket>(&cq, &cq).build().unwrap();
     qp.activate(1).unwrap();
     assert_eq!(qp.state(), QueueState::ReadyToSend);
-    // State, and the port at first.
+    // State; the first change also has the port.
     let steps = [(1 | 1 << 5, 1, 1, 0), (1, 2, 0, 0), (1, 3, 0, 0)];
     assert_eq!(*kernel.modified.lock().unwrap(), steps);
     qp.reset().unwrap();
@@ -260,7 +260,7 @@ fn a_completion_of_a_receive_is_found_by_the_user_index_and_has_the_flow_tag() {
 #[test]
 fn a_device_that_needs_the_header_inline_says_so_when_it_is_missing() {
     let simulator = Simulator::new(roce());
-    // L2, and what libmlx5 takes for it: no answer, and more than L2.
+    // L2, and values that libmlx5 treats as L2: no answer, and more than L2.
     for inline_mode in [0, 2, 3, 4] {
         let (context, _kernel) = context(&simulator, Says { inline_mode, ..ABLE });
         let (pd, cq) = queues(&context);
@@ -277,7 +277,8 @@ fn a_device_that_needs_the_header_inline_says_so_when_it_is_missing() {
     }
 }
 
-/// A simulated device has none unless that is asked for, and the kernel's answer alone says little.
+/// A simulated device supports raw packets only on request, and the kernel's answer alone does not
+/// say so.
 #[test]
 fn a_device_without_raw_packets_says_what_was_forgotten() {
     let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]));
@@ -294,7 +295,7 @@ fn a_device_without_raw_packets_says_what_was_forgotten() {
         let text = error.to_string();
         assert!(text.contains("raw packets") && text.contains("raw_packets(true)"), "{text}");
     }
-    // One that lacks a capability of the process names that.
+    // The error for a process without the capability names it.
     let denied = Error::kernel("create_qp", Errno::EPERM).to_string();
     assert!(denied.contains("CAP_NET_RAW for raw packets"), "{denied}");
 }

@@ -1,4 +1,5 @@
-//! Receives of shared receive queues that meet page faults, and what can be asked of such a queue meanwhile.
+//! Receives of shared receive queues with page faults, and the operations on such a queue
+//! meanwhile.
 
 use super::states::Bed;
 use super::*;
@@ -15,7 +16,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A shared receive queue that several threads may use, and a bed whose next receives meet page faults.
+/// A shared receive queue that several threads may use, and a bed whose next receives have page
+/// faults.
 fn faulty(faults: u32) -> (Bed, Arc<Mutex<SharedReceiveQueue>>) {
     let bed = Bed::new();
     let srq = bed.pd.create_srq(8).build().unwrap();
@@ -23,7 +25,7 @@ fn faulty(faults: u32) -> (Bed, Arc<Mutex<SharedReceiveQueue>>) {
     (bed, Arc::new(Mutex::new(srq)))
 }
 
-/// The next completions: their identifiers, and whether they met a page fault.
+/// Returns the next completions: their identifiers, and whether they had a page fault.
 fn poll(bed: &mut Bed, count: usize) -> Vec<(u64, bool)> {
     let mut found = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -72,7 +74,7 @@ fn a_function_that_posts_it_again_keeps_page_faults_from_the_program() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
-/// The completion of the request's first time is over; the message comes to its second time.
+/// The first completion of the request is over; the message arrives in the reposted one.
 #[test]
 fn polling_goes_on_behind_a_panic_of_what_posted_a_request_again() {
     let (mut bed, srq) = faulty(1);
@@ -93,7 +95,7 @@ fn polling_goes_on_behind_a_panic_of_what_posted_a_request_again() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
-/// Whatever the function says: a request is not lost.
+/// A request is not lost, whatever the function returns.
 #[test]
 fn a_function_that_posts_nothing_has_the_page_fault_told() {
     let (mut bed, srq) = faulty(1);
@@ -135,7 +137,7 @@ fn limit_and_queries_need_no_reference_to_the_queue() {
     assert!(format!("{control:?}").contains("gone: true"));
 }
 
-/// A queue that was withdrawn exists for the threads that are still at it.
+/// A queue that was withdrawn still exists for threads that use it.
 #[test]
 fn a_control_of_a_queue_that_was_withdrawn_is_refused() {
     let (bed, _) = faulty(0);
@@ -151,7 +153,7 @@ fn a_control_of_a_queue_that_was_withdrawn_is_refused() {
     assert_eq!(builder.srq_of(&control).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
-/// Nothing there posts such requests again.
+/// Polls of a queue with tags never repost.
 #[test]
 fn a_queue_with_tags_takes_no_function_that_posts_again() {
     let (bed, _) = faulty(0);

@@ -1,11 +1,11 @@
-//! Device memory, and taking part in contexts and objects that exist already.
+//! Device memory, and joining contexts and objects that already exist.
 
 use super::*;
 use crate::transport::Rc;
 use mlx5_wqe::SendFlags;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must come.
+/// Time that a test waits for an expected result.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn domain() -> (Simulator, Context, ProtectionDomain) {
@@ -17,7 +17,7 @@ fn domain() -> (Simulator, Context, ProtectionDomain) {
 
 /// Another part of the same context.
 fn part_of(simulator: &Simulator, context: &Context) -> Context {
-    // SAFETY: the other part ends no object of this one.
+    // SAFETY: the other part destroys no object of this one.
     let file = std::sync::Arc::clone(unsafe { context.device_file() });
     device(simulator).import(file, &OpenOptions::new()).unwrap()
 }
@@ -107,7 +107,7 @@ fn an_imported_domain_that_goes_leaves_the_domain() {
     let (simulator, context, pd) = domain();
     let memory = context.alloc_dm(64, 0).unwrap();
     let part = part_of(&simulator, &context);
-    // SAFETY: there is no queue of packets.
+    // SAFETY: the domain belongs to no queue of packets.
     drop(unsafe { part.import_pd(pd.kernel_handle()) }.unwrap());
     drop(part.import_dm(memory.kernel_handle()).unwrap());
     drop(part);
@@ -158,10 +158,10 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
     assert_eq!(part.num_ports(), context.num_ports());
     assert!(part.has_devx());
 
-    // SAFETY: there is no queue of packets.
+    // SAFETY: the domain belongs to no queue of packets.
     let their_pd = unsafe { part.import_pd(pd.kernel_handle()) }.unwrap();
     assert_eq!(their_pd.pdn(), pd.pdn());
-    // SAFETY: as above; the region stays until its owner drops it.
+    // SAFETY: the region belongs to no queue of packets, and exists until its owner drops it.
     let their_region = unsafe { their_pd.import_mr(region.kernel_handle()) }.unwrap();
     assert_eq!((their_region.lkey(), their_region.rkey()), (region.lkey(), region.rkey()));
     assert_eq!((their_region.addr(), their_region.len()), (region.addr(), region.len()));
@@ -171,7 +171,7 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
     memory.read_at(0, &mut bytes).unwrap();
     assert_eq!(bytes, [5; 8]);
 
-    // A queue of the other part uses the region by the same key.
+    // A queue of the other part uses the region with the same key.
     let (mut cq, mut near, far) = connected(&part, &their_pd);
     let from = their_pd.allocate(8).unwrap();
     from.write_at(0, b"of peers").unwrap();
@@ -197,10 +197,10 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
 fn what_is_imported_has_to_exist() {
     let (simulator, context, pd) = domain();
     let part = part_of(&simulator, &context);
-    // SAFETY: there is no such domain.
+    // SAFETY: no domain has this handle.
     assert!(unsafe { part.import_pd(99) }.is_err());
     assert!(part.import_dm(99).is_err());
-    // SAFETY: there is no such region.
+    // SAFETY: no region has this handle.
     assert!(unsafe { pd.import_mr(99) }.is_err());
     let file = open_file_without_context(&simulator);
     assert!(device(&simulator).import(file, &OpenOptions::new()).is_err(), "no context is open");
@@ -216,11 +216,11 @@ fn a_raw_registration_is_checked_by_the_kernel_alone() {
     let (_simulator, _context, pd) = domain();
     let mut bytes = [0_u8; 8];
     let start = bytes.as_mut_ptr();
-    // `reg_mr` refuses it itself, and names the rule; the kernel has its errno.
+    // `reg_mr` refuses it itself, and names the rule; the kernel returns an errno.
     let access = Access::REMOTE_WRITE;
-    // SAFETY: refused, so no device writes the bytes.
+    // SAFETY: the call is refused, so no device writes the bytes.
     let own = unsafe { pd.reg_mr(start, 8, access) }.unwrap_err();
-    // SAFETY: as above.
+    // SAFETY: the call is refused, so no device writes the bytes.
     let raw = unsafe { pd.reg_mr_raw(start, 8, start as u64, access) }.unwrap_err();
     assert_eq!((own.errno(), raw.errno()), (None, Some(Errno::EINVAL)));
 }

@@ -107,7 +107,7 @@ fn on_roce_the_way_back_leaves_from_the_gid_that_was_met() {
     assert_eq!(u32::from(ah.path().grh.unwrap().sgid_index), own.gid_index);
 }
 
-/// A GID of InfiniBand belongs to no network interface.
+/// An InfiniBand GID belongs to no network interface.
 #[test]
 fn a_gid_says_which_network_interface_it_belongs_to() {
     for (config, has) in [(infiniband(), false), (roce(), true)] {

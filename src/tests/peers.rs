@@ -58,7 +58,8 @@ fn connected([here, there]: [&Side; 2]) -> [QueuePair<Rc>; 2] {
     [near, far]
 }
 
-/// Any host that knows number and Q_Key may send it. The queue pair ends, and works again after a reset.
+/// Any host that knows number and Q_Key may send the datagram. The queue pair fails, and works
+/// again after a reset.
 #[test]
 fn a_datagram_longer_than_its_receive_fails_it_and_is_written_nowhere_else() {
     let (simulator, [mut peer, mut victim]) = sides();
@@ -79,7 +80,7 @@ fn a_datagram_longer_than_its_receive_fails_it_and_is_written_nowhere_else() {
         }
         victim.memory.write_at(0, &filled).unwrap();
         to.activate(&victim.port, PSN, &options).unwrap();
-        // The header of forty bytes, and sixteen.
+        // Forty bytes of header, and sixteen of data.
         to.recv(1, victim.memory.sge(..56).unwrap()).unwrap();
         let qkey = endpoint.qkey.unwrap();
         from.post(|batch| {
@@ -108,7 +109,7 @@ fn a_peer_invalidates_no_key_that_does_not_allow_it() {
     simulator.run_until_idle();
     let refused = CompletionErrorKind::Known(Syndrome::RemoteAccess);
     assert_eq!(peer.status(), Err(refused));
-    // The region serves other connections as before.
+    // The region continues to serve other connections.
     let [mut other, _far] = connected([&peer, &victim]);
     other
         .post(|batch| batch.wr(3, SendFlags::SIGNALED).rdma_write(key).inline_data(b"still"))
@@ -130,7 +131,7 @@ fn next(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A stream brings an address that means the same when it is written again, or an error.
+/// Bytes from a stream are an address that survives writing it again, or an error.
 #[test]
 fn bytes_and_text_of_a_peer_are_an_address_or_refused() {
     let seed = std::env::var("MLX5_SEED");
@@ -139,13 +140,13 @@ fn bytes_and_text_of_a_peer_are_an_address_or_refused() {
     let (_simulator, [side, _]) = sides();
     let own = side.qp::<Rc>().endpoint(&side.port, PSN, &ConnectOptions::default());
     let region: RemoteSlice = side.memory.remote_slice(..).unwrap();
-    // Almost the last addresses that there are.
+    // Nearly the last possible addresses.
     let last = RemoteAddress { addr: u64::MAX - 4096, ..region.start() };
     let last = RemoteSlice::<u8>::new(last, region.len()).unwrap();
     let (mut endpoints, mut regions) = (0, 0);
     for round in 0..20_000 {
         let region = if round % 2 == 0 { region } else { last };
-        // One byte of a good one, or of text, is another; or some at the end are missing.
+        // Changes one byte of a good encoding, or of text, or cuts some bytes at the end.
         let mut spoil = |good: &[u8]| {
             let mut bytes = good.to_vec();
             let random = next(&mut state);

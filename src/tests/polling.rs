@@ -1,4 +1,4 @@
-//! Polling in steps, and sleeping, where something happens in between.
+//! Polling in steps, and sleeping, with events in between.
 
 use super::states::{Bed, Pair};
 use super::*;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Posts what completes on both sides.
+/// Posts requests that complete on both sides.
 fn exchange(pair: &mut Pair, wr_ids: std::ops::Range<u64>) {
     pair.receive(wr_ids.clone().map(|wr_id| wr_id + 100));
     pair.send(wr_ids, SendFlags::SIGNALED);
@@ -72,7 +72,7 @@ fn a_poll_that_finds_corruption_first_fails_and_one_that_finds_it_later_does_not
     assert_eq!(completions.finish(), Err(PollError::Corrupt(Corruption::Opcode(7))));
 }
 
-/// While an asynchronous event is unread, who sleeps asks the device whether the queue overran.
+/// While an asynchronous event is unread, a sleeping thread queries the device for an overrun.
 #[test]
 fn a_queue_that_is_sound_is_not_taken_for_one_that_overran() {
     let bed = Bed::new();
@@ -93,7 +93,7 @@ struct Writer {
     _far: QueuePair<Rc>,
     memory: MemoryRegion,
     posted: u64,
-    /// The number of queries of completion queues that reached the device.
+    /// Number of queries of completion queues that reached the device.
     asked: Arc<AtomicUsize>,
 }
 
@@ -109,7 +109,7 @@ impl Writer {
         Self::on(3, None)
     }
 
-    /// On a queue of this capacity, whose completions are compressed or not.
+    /// Makes a writer on a queue of this capacity, with or without compression.
     fn on(entries: u32, compression: Option<CqeCompression>) -> (Self, Context, CompletionQueue) {
         let simulator = Simulator::new(infiniband());
         let asked = Arc::new(AtomicUsize::new(0));
@@ -141,7 +141,7 @@ impl Writer {
         (Self { simulator, near, _far: far, memory, posted: 0, asked }, context, cq)
     }
 
-    /// Posts writes, and has them complete.
+    /// Posts writes, and lets the device complete them.
     fn write(&mut self, count: u64) {
         let to = self.memory.remote(0..8).unwrap();
         for _ in 0..count {
@@ -156,7 +156,7 @@ impl Writer {
     }
 }
 
-/// The device stops at a queue of four that nothing consumes.
+/// The device stops at a queue of four that is never consumed.
 #[test]
 fn completions_of_leaked_iterators_are_published_by_the_next_poll_of_any_form() {
     type Form = fn(&mut CompletionQueue) -> usize;
@@ -173,7 +173,7 @@ fn completions_of_leaked_iterators_are_published_by_the_next_poll_of_any_form() 
             std::mem::forget(completions);
             count
         },
-        // One is left.
+        // One completion is left.
         |cq| {
             let mut completions = cq.completions().unwrap();
             let found = usize::from(completions.next().is_some());
@@ -190,13 +190,13 @@ fn completions_of_leaked_iterators_are_published_by_the_next_poll_of_any_form() 
         |cq| cq.poll_into(&mut [OwnedCompletion::default(); 4]).unwrap(),
     ];
     for (number, leak) in leaks.iter().enumerate() {
-        // Nothing else polls in between.
+        // No other poll happens in between.
         let (mut writer, _context, mut cq) = Writer::new();
         for round in 0..40 {
             writer.write(1);
             assert_eq!(leak(&mut cq), 1, "leak {number}, round {round}");
         }
-        // All that were written are passed, and a poll finds nothing.
+        // The iterator has passed all written completions, and a poll finds nothing.
         for (form, poll) in polls.iter().enumerate() {
             let (mut writer, _context, mut cq) = Writer::new();
             writer.write(1);
@@ -251,7 +251,8 @@ fn a_reset_after_completions_were_leaked_needs_one_poll() {
     }
 }
 
-/// Also of a queue that was not empty before, one that is emptied in several polls, and a compressed one.
+/// Also for a queue that was not empty before, one that is emptied in several polls, and a
+/// compressed one.
 #[test]
 fn an_overrun_is_reported_by_the_poll_after_the_first_that_finds_nothing() {
     for (before, compression) in
@@ -283,7 +284,7 @@ fn an_overrun_is_reported_by_the_poll_after_the_first_that_finds_nothing() {
 fn a_queue_that_is_emptied_in_time_asks_the_device_nothing() {
     for one_by_one in [false, true] {
         let (mut writer, context, mut cq) = Writer::new();
-        // With an event that nothing reads, each look for one of an overrun asks the device.
+        // With an unread event, each look for an overrun queries the device.
         writer.simulator.set_port_active(0, 1, false);
         writer.simulator.set_port_active(0, 1, true);
         assert!(wait_readable(context.async_events().as_fd(), None).unwrap());
@@ -294,7 +295,7 @@ fn a_queue_that_is_emptied_in_time_asks_the_device_nothing() {
             } else {
                 assert_eq!(cq.poll(16, |_| {}), Ok(1));
             }
-            // So long does the next one take.
+            // The next look takes that long.
             for _ in 0..100 {
                 assert_eq!(cq.poll(16, |_| {}), Ok(0));
             }
@@ -303,7 +304,7 @@ fn a_queue_that_is_emptied_in_time_asks_the_device_nothing() {
     }
 }
 
-/// A million empty polls ask, whatever completes between them.
+/// A query follows a million empty polls, whatever completes between them.
 #[test]
 fn rare_completions_do_not_put_off_the_question_what_became_of_the_queue() {
     for one_by_one in [false, true] {
@@ -322,7 +323,7 @@ fn rare_completions_do_not_put_off_the_question_what_became_of_the_queue() {
     }
 }
 
-/// The event arrives when the queue was found empty already.
+/// The event arrives after the queue was found empty.
 #[test]
 fn an_overrun_whose_event_is_late_is_reported_soon() {
     for unread in [false, true] {

@@ -1,4 +1,4 @@
-//! Memory of rings that other rings had before.
+//! Memory of rings that earlier rings have used.
 
 use super::states::Bed;
 use super::*;
@@ -26,7 +26,7 @@ fn bytes(ring: RawRing) -> Vec<u8> {
 }
 
 fn fill(ring: RawRing, with: u8) {
-    // SAFETY: as in `bytes`.
+    // SAFETY: the bytes of a ring, whose queue lives and is idle.
     unsafe { ring.start.write_bytes(with, ring.entries as usize * ring.stride as usize) };
 }
 
@@ -71,7 +71,7 @@ fn a_completion_of_a_destroyed_queue_is_not_polled_from_the_next_one() {
     cq.destroy().unwrap();
     let mut cq = cq_of(&context);
     assert_eq!(cqes(&mut cq), was);
-    // The last byte of each says that the device has not written it.
+    // The last byte of each CQE shows that the device has not written it.
     let mut left = bytes(was);
     left.iter_mut().skip(63).step_by(64).for_each(|byte| *byte = 0);
     assert!(left.iter().all(|byte| *byte == 0));
@@ -111,7 +111,7 @@ fn memory_of_a_ring_that_the_kernel_did_not_destroy_is_used_by_no_other() {
     assert_clean(&simulator);
 }
 
-/// The addresses of all pages of rings.
+/// Collects the addresses of all pages of rings.
 trait CollectPages: Iterator<Item = RawRing> + Sized {
     fn collect_pages(self) -> BTreeSet<usize> {
         let pages = |ring: RawRing| {
@@ -153,7 +153,7 @@ fn a_resized_queue_leaves_its_former_memory_to_the_next() {
     let mut cq = cq_of(&context);
     let buffer = |cq: &mut CompletionQueue| {
         let start = cqes(cq).start;
-        // Takes it back.
+        // Takes the queue back.
         assert_eq!(cq.poll(1, |_| ()), Ok(0));
         start
     };

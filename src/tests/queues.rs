@@ -63,7 +63,7 @@ fn a_future_that_holds_a_batch_can_be_sent() {
         request.inline_data(b"hello");
         batch.complete()
     }
-    // Compiling is the test.
+    // The test is that this compiles.
     let _ = |mut rc: QueuePair<Rc>, mut uc: QueuePair<transport::Uc>| {
         drop((sent(post(&mut rc)), sent(post(&mut uc))));
         drop(sent(in_pieces(rc)));
@@ -73,7 +73,7 @@ fn a_future_that_holds_a_batch_can_be_sent() {
     };
 }
 
-/// Two threads may not have one batch at the same time.
+/// Two threads must not use one batch at the same time.
 #[test]
 fn a_batch_is_not_shared_by_threads() {
     trait Sharing<Case> {
@@ -85,7 +85,7 @@ fn a_batch_is_not_shared_by_threads() {
     let _ = |batch: Batch<'_, Rc>| Sharing::<_>::case(&batch);
 }
 
-/// Only requests that the device receives into would need a signature, too.
+/// Only requests into which the device receives would need a signature, too.
 #[test]
 fn a_queue_pair_without_receives_of_its_own_may_have_signed_requests() {
     let simulator = Simulator::new(infiniband());
@@ -150,7 +150,7 @@ fn a_queue_pair_larger_than_the_device_allows_is_refused_at_the_limit() {
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(8).build().unwrap();
     let qp = || pd.create_qp::<Rc>(&cq, &cq).max_send_wr(1).max_recv_wr(1);
-    // An RDMA write has 32 bytes in front of 14 SGEs or 220 bytes.
+    // An RDMA write has 32 bytes before 14 SGEs or 220 bytes.
     for (fits, too_large) in [
         (qp().max_send_sge(12), qp().max_send_sge(16)),
         (qp().max_inline_data(188), qp().max_inline_data(240)),
@@ -187,7 +187,7 @@ fn a_device_without_atomics_refuses_a_queue_pair_for_them() {
             call.pass()?;
             if call.method == method::INVOKE_WRITE && !has_atomics {
                 let answer = call.output(attr::invoke_write::CORE_OUT);
-                // The answer of QUERY_DEVICE is the only one so long.
+                // Only the answer to QUERY_DEVICE is this long.
                 if answer.len() >= size_of::<ExQueryDeviceResp>() {
                     answer[offset_of!(ExQueryDeviceResp, base.atomic_cap)..][..4].fill(0);
                 }
@@ -230,7 +230,7 @@ fn a_control_half_stays_in_init_and_in_reset() {
     assert!(refused.unwrap_err().to_string().contains("join its halves first"));
 }
 
-/// Once the device has reset its counters, a request that is posted would be at the wrong place.
+/// After the device has reset its counters, a posted request would be in the wrong place.
 #[test]
 fn nothing_is_posted_while_a_queue_pair_is_reset() {
     let simulator = Simulator::new(infiniband());
@@ -238,7 +238,7 @@ fn nothing_is_posted_while_a_queue_pair_is_reset() {
     let attempts = Arc::new(Mutex::new(Vec::new()));
     let (other, list) = (Arc::clone(&sender), Arc::clone(&attempts));
     let kernel = Altered::new(simulator.kernel(), move |call| {
-        // As another thread would, while the command is under way.
+        // As another thread would, during the command.
         if call.method == method::INVOKE_WRITE
             && let Some(half) = &mut *other.lock().unwrap()
         {
@@ -258,7 +258,7 @@ fn nothing_is_posted_while_a_queue_pair_is_reset() {
     qp.connect(&port, psn, &itself, &options).unwrap();
     let (send, _receive, mut control) = qp.split();
     *sender.lock().unwrap() = Some(send);
-    // It stays in RTS: posting goes on.
+    // It stays in RTS: posting continues.
     let rts = QpAttributes::new().qp_state(QueueState::ReadyToSend);
     control.modify(&rts.min_rnr_timer(RnrTimer::default())).unwrap();
     control.reset().unwrap();
@@ -287,7 +287,7 @@ fn a_queue_pair_that_is_withdrawn_refuses_its_halves_until_they_go() {
     assert_clean(&simulator);
 }
 
-/// As `mlx5_ib_create_srq` does, which looks at no limit.
+/// Like `mlx5_ib_create_srq`, which ignores the limit.
 #[test]
 fn a_limit_given_to_create_a_shared_queue_is_ignored_and_one_that_is_set_is_armed() {
     let simulator = Simulator::new(infiniband());

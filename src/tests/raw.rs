@@ -5,14 +5,14 @@ use super::*;
 use crate::transport::Rc;
 use mlx5_wqe::{QueueState, SendFlags};
 
-/// Bytes of a CQE, and where the last one's ownership and opcode are.
+/// The offset of the last byte of a CQE, with ownership and opcode.
 const LAST: usize = 63;
 
-/// Waits until the device has written the CQE at this place of a new queue.
+/// Waits until the device has written the CQE at this index of a new queue.
 fn written(raw: &RawCompletionQueue, place: usize) {
     const INVALID: u8 = 0xf0;
     let at = place * raw.cqes.stride as usize + LAST;
-    // SAFETY: a byte of the ring, which the queue keeps.
+    // SAFETY: a byte of the ring, which lives as long as the queue.
     while unsafe { raw.cqes.start.byte_add(at).read_volatile() } & 0xf0 == INVALID {
         std::hint::spin_loop();
     }
@@ -20,7 +20,7 @@ fn written(raw: &RawCompletionQueue, place: usize) {
 
 fn bytes(raw: &RawCompletionQueue) -> Vec<u8> {
     let len = raw.cqes.entries as usize * raw.cqes.stride as usize;
-    // SAFETY: the ring, of which the device writes nothing more.
+    // SAFETY: the ring lives as long as the queue, and the device writes no more to it.
     (0..len).map(|at| unsafe { raw.cqes.start.byte_add(at).read_volatile() }).collect()
 }
 
@@ -36,7 +36,7 @@ fn a_queue_that_was_handed_over_is_left_alone() {
     let before = bytes(&raw);
     pair.near.modify(&QpAttributes::new().qp_state(QueueState::Reset)).unwrap();
     assert_eq!(pair.near.purge(&mut bed.cq), Ok(0));
-    // The poll that takes the queue back removes them, so they do not hinder a new start.
+    // The poll that takes the queue back removes them, so they do not prevent a new start.
     let init = QpAttributes::new()
         .qp_state(QueueState::Init)
         .pkey_index(0)
@@ -66,16 +66,16 @@ fn a_poll_takes_a_queue_back() {
     bed.cq.resize(1000).unwrap();
 }
 
-/// The identifiers of what is polled.
+/// Polls, and returns the identifiers.
 fn polled(bed: &mut Bed) -> Vec<u64> {
     let mut wr_ids = Vec::new();
     bed.cq.poll(64, |wc| wr_ids.push(wc.wr_id())).unwrap();
     wr_ids
 }
 
-/// Stores a consumer index, as a program does that polls the queue itself.
+/// Stores a consumer index, as a program that polls the queue itself does.
 fn consume(raw: &RawCompletionQueue, consumer: u32) {
-    // SAFETY: the consumer index of the doorbell record, which the queue keeps.
+    // SAFETY: the consumer index of the doorbell record, which lives as long as the queue.
     unsafe { raw.record.cast::<[u8; 4]>().write_volatile(consumer.to_be_bytes()) };
 }
 
@@ -135,7 +135,7 @@ fn reset_queue_pair_has_no_former_completion_in_a_queue_that_was_handed_over() {
     }
 }
 
-/// Their last completions lie in another order than that of the resets, and between those of others.
+/// Their last completions are in another order than the resets, and between those of others.
 #[test]
 fn queue_pairs_that_were_reset_in_any_order_take_nothing_from_others() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
@@ -153,7 +153,7 @@ fn queue_pairs_that_were_reset_in_any_order_take_nothing_from_others() {
             pairs[place].near.reset().unwrap();
             pairs[place].far.reset().unwrap();
             pairs[place].connect();
-            // The device goes on with those that were reset.
+            // The device continues with those that were reset.
             pairs[place].receive([5000]);
             pairs[place].send([5001], SendFlags::SIGNALED);
             bed.simulator.run_until_idle();
@@ -218,7 +218,8 @@ fn poll_goes_on_behind_what_a_program_polled_itself() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
-/// An index of completions that the program has polled would cause an event at once.
+/// With an index of completions that the program has already polled, arming would cause an event at
+/// once.
 #[test]
 fn handed_over_queue_is_armed_for_what_the_program_has_not_polled() {
     type Arm = fn(&CompletionQueue) -> Result<(), Error>;
@@ -244,7 +245,7 @@ fn handed_over_queue_is_armed_for_what_the_program_has_not_polled() {
 }
 
 fn consumer_in_record(raw: &RawCompletionQueue) -> u32 {
-    // SAFETY: the consumer index of the doorbell record, which the queue keeps.
+    // SAFETY: the consumer index of the doorbell record, which lives as long as the queue.
     u32::from_be_bytes(unsafe { raw.record.cast::<[u8; 4]>().read_volatile() })
 }
 
@@ -289,7 +290,7 @@ fn queue_that_is_handed_over_twice_keeps_the_consumer_index_of_the_program() {
     assert_eq!(polled(&mut bed).len(), 2);
 }
 
-/// Otherwise a program that polls itself would keep the records of each queue pair that it had.
+/// Otherwise the records of each queue pair of a program that polls itself would stay in memory.
 #[test]
 fn user_index_is_used_again_once_a_program_has_polled_all_that_names_it() {
     let mut bed = Bed::stepped();
@@ -353,7 +354,7 @@ fn the_free_requests_of_a_shared_queue_are_told() {
     while polled < 2 {
         polled += bed.cq.poll(8, |_| ()).unwrap();
     }
-    // The first is free again, behind the last.
+    // The first entry is free again, after the last.
     assert_eq!(found(&mut srq), (2, 0, 8, true));
     drop(pair);
 }

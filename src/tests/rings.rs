@@ -1,4 +1,4 @@
-//! Memory of rings is zero when a queue gets it, whatever the one before wrote there.
+//! Memory of rings is zero when a queue gets it, whatever the queue before wrote there.
 
 use super::*;
 use crate::mkey::Mkey;
@@ -51,13 +51,14 @@ impl Bed {
         qp.connect(&port, psn, &itself, &options).unwrap();
     }
 
-    /// Lets the device work, and polls.
+    /// Runs the device, and polls.
     fn settle(&mut self) {
         while self.simulator.step() {}
         while self.cq.poll(64, |_| {}).unwrap() != 0 {}
     }
 
-    /// The first pages of the rings' memory, which the next queue gets, are zero. Then some of them are written.
+    /// Checks that the first pages of the rings' memory, which the next queue gets, are zero. Then
+    /// writes some of them.
     fn look(&self, pages: usize, random: &mut Random) {
         let buffers = &self.context.inner.buffers;
         let (len, source) = (pages * page_size(), MemorySource::default());
@@ -69,13 +70,14 @@ impl Bed {
         let [a, b] = [(); 2].map(|()| random.below(len + 1));
         let written = a.min(b)..a.max(b);
         bytes[written.clone()].fill(0xa5);
-        // Or nothing is said.
+        // Or reports nothing.
         if random.below(4) != 0 {
             buffer.only_wrote([written, 0..0]);
         }
     }
 
-    /// A queue pair of a random size does something at random. Its rings were zero.
+    /// Creates a queue pair of a random size, checks that its rings are zero, and uses it at
+    /// random.
     fn queue_pair(&mut self, random: &mut Random) -> QueuePair<Rc> {
         let mut qp = self
             .pd
@@ -105,7 +107,7 @@ impl Bed {
         let inline = vec![7; qp.caps().max_inline_data as usize];
         let sges = vec![sge; qp.caps().max_send_sge as usize];
         match random.below(11) {
-            // Posted, aborted, leaked, or refused with what comes before.
+            // Posted, aborted, leaked, or refused together with the earlier requests.
             what @ 0..6 => {
                 let large = random.below(3) == 0;
                 let mut batch = qp.wr_start();
@@ -124,7 +126,7 @@ impl Bed {
                         batch.wr(9, SendFlags::SIGNALED).send().inline_data(&[1; 1000]);
                         batch.complete().unwrap_err();
                     }
-                    // It may have been full.
+                    // The queue may have been full.
                     _ => {
                         let _ = batch.complete();
                     }
@@ -176,7 +178,7 @@ fn a_ring_is_zero_whatever_the_queue_before_it_wrote() {
     assert_eq!(bed.simulator.violations(), []);
 }
 
-/// The rings of a program's own.
+/// The rings of a program that posts itself.
 #[test]
 fn what_a_program_wrote_by_itself_is_zeroed() {
     let (bed, mut random) = (Bed::new(), Random(1));
@@ -192,7 +194,7 @@ fn what_a_program_wrote_by_itself_is_zeroed() {
     bed.look(12, &mut random);
 }
 
-/// Batches that end where the fast path does, and are followed by single requests.
+/// Batches that end where the fast path ends, followed by single requests.
 #[test]
 fn a_ring_is_zero_wherever_the_batches_before_it_ended() {
     let (mut bed, mut random) = (Bed::new(), Random(2));
@@ -214,7 +216,7 @@ fn a_ring_is_zero_wherever_the_batches_before_it_ended() {
         }
         qp.destroy().unwrap();
         bed.settle();
-        // Whichever place is free for so many.
+        // Any free run of pages.
         (1..=8).for_each(|pages| bed.look(pages, &mut random));
     }
 }

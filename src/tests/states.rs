@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How long a test waits for what must come.
+/// Time that a test waits for an expected result.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pairs of queue pairs that complete on one queue. The device works by itself.
@@ -107,7 +107,7 @@ impl Bed {
         pair
     }
 
-    /// Waits until so many completions wait, without polling.
+    /// Waits until `count` completions are in the queue, without polling.
     pub(super) fn wait_for(&self, count: usize) {
         let deadline = Instant::now() + DEADLINE;
         while !format!("{:?}", self.cq).contains(&format!("waiting: {count},")) {
@@ -156,7 +156,7 @@ fn quiescing_a_queue_pair_of_packets_tells_its_receives() {
     assert_eq!(other.free_receives(), 16 - 3, "another queue pair's are not its");
 }
 
-/// The kernel does not hear of it, and names the state before to the device, which refuses that.
+/// The kernel is not notified, and passes the former state to the device, which refuses that.
 #[test]
 fn a_queue_pair_of_packets_whose_sending_failed_is_quiesced_reset_and_sends_again() {
     let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
@@ -290,7 +290,8 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
     let options = ConnectOptions::default();
     assert_eq!(near.caps().max_recv_wr, 16);
     for round in 0..3 {
-        // What is waiting, in flight and unknown of the last connection does not stay.
+        // Completions and requests of the last connection, waiting, in flight or unknown, do not
+        // stay.
         far.recv(1, Sge::default()).unwrap();
         near.post(|batch| batch.wr(2, SendFlags::SIGNALED).send().inline_data(b"")).unwrap();
         bed.wait_for(2);
@@ -332,7 +333,7 @@ fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
     pair.send([1], SendFlags::SIGNALED);
     bed.simulator.run_until_idle();
     assert_eq!(bed.cq.poll(2, |_| ()), Ok(2));
-    // The completions of 2 and 11 wait; 3 is not executed.
+    // The completions of 2 and 11 are in the queue; 3 is not executed.
     pair.send([2], SendFlags::SIGNALED);
     bed.simulator.run_until_idle();
     pair.send([3], SendFlags::SIGNALED);
@@ -391,7 +392,7 @@ fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pai
                 srq.recv(wr_id, Sge::default()).unwrap();
             }
             let mut pair = bed.pair(Some(&srq));
-            // More at a time, and from another place, in each round.
+            // More at a time, and from another index, in each round.
             pair.send(0..3 * round + 2, SendFlags::SIGNALED);
             bed.simulator.run_until_idle();
             bed = way(bed, pair);
@@ -407,7 +408,8 @@ fn buffers_of_a_shared_receive_queue_come_back_whatever_becomes_of_its_queue_pai
     }
 }
 
-/// Nothing polls the completions that wait, so the end of each queue pair returns its receives, once.
+/// The pending completions are never polled, so the end of each queue pair returns its receives,
+/// once.
 #[test]
 fn queue_pairs_that_are_destroyed_after_their_completion_queue_was_dropped_return_receives() {
     const BUFFERS: u64 = 15;
@@ -457,7 +459,7 @@ fn queue_pairs_that_are_destroyed_after_their_completion_queue_was_dropped_retur
             expect(&srq, 2);
             drop((third.near, second));
             expect(&srq, 1);
-            // What is posted in their places stays.
+            // Requests that are posted in their places stay.
             for wr_id in 0..12 {
                 srq.recv(wr_id, Sge::default()).unwrap();
             }
@@ -467,7 +469,7 @@ fn queue_pairs_that_are_destroyed_after_their_completion_queue_was_dropped_retur
     }
 }
 
-/// The places of receives that are returned are used again while the queue pair is destroyed.
+/// The entries of receives that are returned are reused while the queue pair is destroyed.
 #[test]
 fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_the_device() {
     let bed = Bed::stepped();
@@ -489,7 +491,7 @@ fn receives_posted_while_a_queue_pair_without_a_poller_is_destroyed_stay_with_th
     assert!(srq.recv(1, Sge::default()).is_err());
 }
 
-/// A program that polls a queue itself has received what it passed.
+/// A program that polls a queue itself has received the completions that it passed.
 #[test]
 fn queue_pair_destroyed_after_its_handed_over_queue_was_dropped_returns_what_was_not_passed() {
     let mut bed = Bed::stepped();
@@ -510,7 +512,7 @@ fn queue_pair_destroyed_after_its_handed_over_queue_was_dropped_returns_what_was
     assert_eq!(srq.take_discarded(), [3]);
 }
 
-/// A program that never asks, as one in C, keeps no list that grows.
+/// For a program that never asks for them, as one in C, the list must not grow.
 #[test]
 fn discarded_requests_are_kept_as_many_as_the_queue_holds() {
     let mut bed = Bed::stepped();
@@ -528,7 +530,8 @@ fn discarded_requests_are_kept_as_many_as_the_queue_holds() {
     assert!((7..=8).contains(&srq.take_discarded().len()));
 }
 
-/// A request that is posted while a queue pair is quiesced would be flushed after the list was made.
+/// A request that is posted while a queue pair is quiesced would be flushed after the list was
+/// made.
 #[test]
 fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
     let mut bed = Bed::new();
@@ -546,8 +549,8 @@ fn posters_wait_while_a_shared_queue_pair_is_quiesced() {
     assert_eq!(near.is_locked(), [false; 3]);
 }
 
-/// A queue pair whose completions the device withholds, on two queues on which others complete: while one is
-/// polled, the other one gets a completion.
+/// A queue pair whose completions the device withholds, on two queues on which others complete:
+/// while one is polled, the other one gets a completion.
 #[test]
 fn quiescing_within_a_time_ends_under_the_traffic_of_others() {
     for limit in [Duration::ZERO, Duration::from_millis(20)] {
@@ -607,7 +610,7 @@ fn queue_pair_with_a_half_of_another_one_changes_no_state() {
     let port = &one.port;
     let (options, endpoint) =
         (ConnectOptions::default(), far.endpoint(port, Psn::default(), &ConnectOptions::default()));
-    // Both queue pairs have the control half of the other one, or a half that posts.
+    // Both queue pairs have the other's control half, or the other's posting half.
     type Swap = fn(&SharedQueuePair<Rc>, &SharedQueuePair<Rc>);
     let swaps: [Swap; 3] = [
         |a, b| std::mem::swap(&mut *a.lock_control(), &mut *b.lock_control()),
@@ -623,7 +626,7 @@ fn queue_pair_with_a_half_of_another_one_changes_no_state() {
             QuiesceFault::Call(error) => refused(error),
             fault => panic!("{place}: {fault}"),
         };
-        // B may leave RESET, A is at work.
+        // B may leave RESET, A is active.
         b.reset().unwrap();
         swap(&a, &b);
         for qp in [&a, &b] {
@@ -638,7 +641,7 @@ fn queue_pair_with_a_half_of_another_one_changes_no_state() {
                     refused(qp.query().unwrap_err());
                     refused(qp.connect(port, Psn::default(), &endpoint, &options).unwrap_err());
                 }
-                // Of a live queue pair, the table of transitions says no before.
+                // For a live queue pair, the table of transitions refuses before.
                 _ => assert_eq!(init.unwrap_err().kind(), ErrorKind::InvalidArgument, "{place}"),
             }
         }
@@ -691,7 +694,8 @@ fn quiescing_tells_what_was_not_done_and_passes_every_completion_on() {
     }
     assert_eq!(pair.far.state(), QueueState::Error);
     assert_eq!(pair.far.quiesce(&mut [&mut bed.cq], |_| panic!("nothing is left")).unwrap(), []);
-    // What the peer cannot take any more fails, and what is behind it is flushed, signaled or not.
+    // The request that the peer cannot receive fails, and those after it are flushed, signaled or
+    // not.
     pair.send([4], SendFlags::SIGNALED);
     pair.send([5, 6], SendFlags::empty());
     let not_done = pair.near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
@@ -756,11 +760,11 @@ fn queue_pairs_of_any_transport_and_shared_ones_are_quiesced_and_purged_alike() 
     near.reset().unwrap();
     assert_eq!(any.purge(&mut bed.cq).unwrap(), 3);
     assert_eq!(near.purge(&mut bed.cq).unwrap(), 4);
-    // What was posted is forgotten, as by an owned queue pair.
+    // The requests are forgotten, as with an owned queue pair.
     assert_eq!(near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap(), []);
 }
 
-/// Does something that has to end.
+/// Runs `work`, which must end.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = channel();
     let worker = thread::spawn(move || {
@@ -800,12 +804,12 @@ fn a_device_that_withholds_completions_is_waited_for_no_longer_than_the_limit() 
         let cqs = &mut [&mut bed.cq];
         assert_withheld(any.quiesce_within(cqs, limit, |_| {}), &[1, 2, 3]);
         assert_withheld(near.quiesce_within(cqs, limit, |_| {}), &[9]);
-        // A device that is reset does not owe them any more.
+        // A device that is reset no longer owes them.
         near.reset().unwrap();
         let forgotten = near.quiesce_within(cqs, limit, |_| {}).unwrap();
         assert_eq!(forgotten, [NotDone { wr_id: 9, receive: true, why: WhyNotDone::Unknown }]);
 
-        // What it owes is waited for by the next call.
+        // The next call waits for the completions that it owes.
         bed.simulator.inject(0, Fault::Resume);
         let not_done = any.quiesce_within(cqs, DEADLINE, |_| {}).unwrap();
         assert!(not_done.iter().map(|one| one.wr_id).eq(1..4), "{not_done:?}");
@@ -823,13 +827,13 @@ fn the_limit_holds_while_completions_of_others_never_end() {
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(100).build().unwrap());
         let mut bed = Bed { simulator, context, pd, cq };
         let (mut pair, mut other) = (bed.pair(None), bed.pair(None));
-        // It waits for a receive of the peer's when the device forgets it.
+        // It waits for a receive of the peer when the device forgets it.
         pair.send([1], SendFlags::SIGNALED);
         bed.simulator.run_until_idle();
         let forget =
             |qpn| bed.simulator.fabric().lock().device_mut(0).set_qp_state(qpn, QpState::Reset);
         forget(pair.near.qp_num()).unwrap();
-        // Each completion makes another, so polling always finds one.
+        // Each completion causes another, so polling always finds one.
         let mut go_on = || {
             other.near.post(|batch| batch.wr(2, SendFlags::SIGNALED).nop()).unwrap();
             bed.simulator.run_until_idle();
@@ -859,7 +863,7 @@ fn quiescing_after_a_reset_tells_what_the_device_forgot() {
     assert_eq!(not_done, [2, 3, 4].map(unknown));
 }
 
-/// Resets in a call that does its work and fails.
+/// Resets by a call that is carried out and then fails.
 fn reset_late(bed: &Bed, reset: impl FnOnce() -> Result<(), Error>) {
     bed.simulator.fail_call_late(1, Errno::EFAULT);
     reset().unwrap_err();
@@ -889,14 +893,14 @@ fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
     assert_eq!(far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap(), []);
     assert_eq!(far.state(), QueueState::Reset);
 
-    // One that is in use, and that cannot be moved to the error state, is not taken for reset.
+    // A queue pair in use that cannot be moved to the error state is not taken for reset.
     let mut near = bed.pair(None).near;
     bed.simulator.fail_call(1, Errno::ENOMEM);
     near.quiesce(&mut [&mut bed.cq], |_| {}).unwrap_err();
     assert_eq!(near.state(), QueueState::ReadyToSend);
 }
 
-/// Requests are forgotten in RESET alone, and not before their completions are gone.
+/// Requests are forgotten only in RESET, and only when their completions are gone.
 #[test]
 fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
     let mut bed = Bed::new();
@@ -967,7 +971,7 @@ fn what_is_purged_of_one_of_two_queues_leaves_the_other_as_it_is() {
     pair.far.post(batch).unwrap();
     bed.wait_for(2);
     pair.far.reset().unwrap();
-    // The receive that waits in the other queue stays known until that one is purged, too.
+    // The receive in the other queue stays known until that one is purged, too.
     assert_eq!(pair.far.purge(&mut bed.cq).unwrap(), 1);
     assert_eq!(pair.far.free_receives(), pair.far.caps().max_recv_wr - 1);
     assert_eq!(pair.far.purge(&mut receives).unwrap(), 1);
@@ -1066,7 +1070,7 @@ fn data_is_promised_in_order_only_in_rts_by_a_device_that_says_so_to_an_x86() {
     }
 }
 
-/// The answer counts of a device that has the capability, and is that of the queue pair then.
+/// The answer counts only on a device that has the capability, and is then that of the queue pair.
 #[test]
 fn data_order_is_what_the_queue_pair_says_on_a_device_with_the_capability() {
     for model in [mlx5_sim::Model::ConnectX6, mlx5_sim::Model::ConnectX7] {

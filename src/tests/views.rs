@@ -64,7 +64,7 @@ fn elements_outside_are_refused_with_the_numbers() {
     assert!(entries.sge(..9).is_err());
     assert_eq!(entries.write(8, &[]), Ok(()));
     assert_eq!(entries.sge(8..).unwrap().length, 0);
-    // No peer may reach it.
+    // No peer may access it.
     assert!(text(entries.remote_slice(..).unwrap_err()).contains("no peer"));
     let small = pd.allocate(11).unwrap();
     let error = small.typed::<Entry>().unwrap_err();
@@ -131,12 +131,12 @@ fn atomics_and_elements_are_of_owned_memory() {
     let region = unsafe { pd.reg_mr(page.as_mut_ptr().cast(), 64, Access::LOCAL_WRITE) }.unwrap();
     assert!(region.atomics().is_err() && region.typed::<u64>().is_err());
     drop(region);
-    // A vector handed over is owned. Its memory may start anywhere.
+    // A vector handed over is owned memory. It may start anywhere.
     let region = pd.register(vec![0_u64; 8], Access::LOCAL_WRITE).unwrap();
     assert_eq!(region.atomics().unwrap().len(), 8);
 }
 
-/// What a peer's device does: it writes the frame to its place in the region.
+/// Writes the frame to its place in the region, as a peer's device does.
 fn arrive(region: &MemoryRegion, to: RemoteAddress, bytes: &[u8]) {
     region.write_at((to.addr - region.addr()) as usize, bytes).unwrap();
 }
@@ -182,7 +182,7 @@ fn a_writer_stops_at_a_full_ring_and_believes_no_nonsense() {
     assert!(writer.push(1).is_some() && writer.push(1).is_none());
 }
 
-/// Writes those words of a frame that `which` has, as a device that keeps no order.
+/// Writes only those words of a frame that are set in `which`, like a device that keeps no order.
 fn arrive_words(region: &MemoryRegion, to: RemoteAddress, frame: &[u8], which: u32) {
     for (index, word) in frame.chunks_exact(8).enumerate() {
         if which & 1 << index != 0 {
@@ -200,7 +200,7 @@ fn torn_message_is_not_taken_whichever_words_have_arrived() {
         let region = pd.memory(80).access(WRITABLE).register().unwrap();
         let mut ring = MessageRing::<[u64; 3], _>::new(&region).unwrap();
         let mut writer = MessageRingWriter::new(ring.remote_slice().unwrap());
-        // Each lap finds the words of the lap before.
+        // Each lap finds the words of the previous lap.
         for lap in 0..3 {
             for slot in 0..2 {
                 let value = [1, 2, 3].map(|word| word << 32 | lap << 8 | slot);
@@ -267,7 +267,7 @@ fn number_older_than_the_lap_before_is_an_error_and_no_empty_slot() {
         frames.push((to, frame));
     }
     assert_eq!(ring.take(), Ok(None));
-    // Message 7 is next. Its slot had messages 1, 3 and 5, and was empty at first.
+    // Message 7 is next. Its slot held messages 1, 3 and 5, and was empty at first.
     for older in [0, 2] {
         let (to, frame) = &frames[older];
         arrive(&region, *to, frame.as_bytes());
@@ -279,7 +279,7 @@ fn number_older_than_the_lap_before_is_an_error_and_no_empty_slot() {
     // Without its check no number counts.
     arrive(&region, frames[0].0, &[0; 8]);
     assert_eq!(ring.take(), Ok(None));
-    // A slot that was wrong may become right.
+    // A wrong slot may become right.
     let (to, frame) = writer.push(8).unwrap();
     arrive(&region, to, frame.as_bytes());
     assert_eq!(ring.take(), Ok(Some(8)));
@@ -395,7 +395,7 @@ fn a_slot_has_the_last_whole_value() {
         assert_eq!(writer.version(), version);
     }
     assert_eq!((slots.read(2), slots.read(4)), (Ok(None), Ok(None)));
-    // A write of which some words have arrived.
+    // A write of which only some words have arrived.
     for which in 1..(1 << 6) - 1 {
         let (version, old) = slots.read(3).unwrap().unwrap();
         let (to, frame) = writer.push([version << 32 | 1; 4]);
@@ -410,7 +410,7 @@ fn a_slot_has_the_last_whole_value() {
     assert!(error.to_string().contains("slot 85 of 85"), "{error}");
 }
 
-/// A number for a test of random order, and the next state.
+/// Returns a number for a test of random order, and advances the state.
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     (*state >> 33) as usize
@@ -429,7 +429,7 @@ fn a_reader_beside_a_writer_sees_whole_values_alone() {
             let mut order: [usize; 18] = std::array::from_fn(|word| word);
             for version in 1..=LAST {
                 let (_, frame) = writer.push([version * 3; 16]);
-                // Word by word in an order of its own, as a device may do it that keeps none.
+                // Word by word in a random order, like a device that keeps none.
                 for left in (1..order.len()).rev() {
                     order.swap(left, random(&mut state) % (left + 1));
                 }

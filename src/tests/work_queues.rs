@@ -73,14 +73,14 @@ fn a_work_queue_whose_start_is_in_doubt_is_started_again() {
     assert_eq!(queue.purge(&mut cq).unwrap_err().kind(), ErrorKind::InvalidArgument);
     queue.start().unwrap();
     recv(&mut queue).unwrap();
-    // What the kernel refuses was not done: the queue is where it was.
+    // The kernel refused, so nothing was done: the queue is in its former state.
     queue.reset().unwrap();
     simulator.fail_call(1, Errno::ENOMEM);
     queue.start().unwrap_err();
     assert_eq!(queue.purge(&mut cq), Ok(0));
 }
 
-/// The kernel does not hear of it, and names the state before to the device, which refuses that.
+/// The kernel is not notified, and passes the former state to the device, which refuses that.
 #[test]
 fn a_work_queue_that_failed_by_itself_is_reset_and_moved_to_the_error_state() {
     let simulator = packets();
@@ -135,7 +135,7 @@ fn a_work_queue_is_rewound_once_after_each_reset_and_not_before() {
     assert_eq!(read(), [0, 0, 0, 2], "it was rewound before");
 }
 
-/// Purges `cq` on another thread, and returns as soon as that is done or waits.
+/// Purges `cq` on another thread, and returns as soon as the purge is done or waits.
 fn purge_meanwhile(
     target: WorkQueueTarget,
     mut cq: CompletionQueue,

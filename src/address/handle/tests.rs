@@ -66,7 +66,7 @@ fn ipv6(next_header: u8, destination: &str) -> [u8; 40] {
     bytes
 }
 
-/// An IPv4 header behind 20 bytes of `junk`.
+/// An IPv4 header after 20 bytes of `junk`.
 fn ipv4(junk: u8) -> [u8; 40] {
     let mut bytes = [junk; 40];
     bytes[20..].copy_from_slice(&[

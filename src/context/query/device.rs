@@ -24,7 +24,7 @@ macro_rules! device_attr {
             pub sys_image_guid: Guid,
             /// Capability flags.
             pub device_cap_flags: DeviceCapFlags,
-            /// What atomics are atomic to.
+            /// The accesses to which atomics are atomic.
             pub atomic_cap: AtomicCap,
             $(#[doc = $doc] pub $name: $type,)*
             /// Mask of the valid bits of a timestamp.
@@ -232,7 +232,8 @@ pub struct CompletionCaps {
     pub compressed_128: bool,
     /// Whether the device can pad short CQE writes to 128 bytes.
     pub padded_128: bool,
-    /// Maximum number of completions that moderation joins in one event; zero without moderation.
+    /// Maximum number of completions that moderation combines into one event; zero without
+    /// moderation.
     pub max_moderation_count: u16,
     /// Maximum moderation period in microseconds.
     pub max_moderation_period: u16,

@@ -1,4 +1,4 @@
-//! What a device does with raw Ethernet packets.
+//! A device's support for raw Ethernet packets.
 
 use crate::context::Inner;
 use crate::error::Error;
@@ -8,15 +8,15 @@ use mlx5_uapi::mlx5::{
 };
 use mlx5_uapi::verbs::{DeviceCapFlags, QpType, RawPacketCaps};
 
-/// What a device does with raw Ethernet packets (`raw_packet_caps`, `tso_caps`, `rss_caps` and
-/// others of `struct ibv_device_attr_ex` and `struct mlx5dv_context`). All of it is zero on a device
-/// without Ethernet port.
+/// A device's support for raw Ethernet packets (`raw_packet_caps`, `tso_caps`, `rss_caps` and
+/// others of `struct ibv_device_attr_ex` and `struct mlx5dv_context`). All fields are zero on a
+/// device without an Ethernet port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EthernetCaps {
     /// Checksums, VLAN stripping, frame check sequence, packets that wait for a receive.
     pub packets: RawPacketCaps,
-    /// The longest packet that the device cuts into segments, in bytes; zero without TSO.
+    /// Maximum length of a packet that the device cuts into segments; zero without TSO.
     pub max_tso: u32,
     /// The headers that the device needs in the request of each packet.
     pub inline_mode: InlineMode,
@@ -24,44 +24,45 @@ pub struct EthernetCaps {
     pub flow_rules: bool,
     /// The header fields that a receive hash can cover.
     pub hash_fields: RxHashFields,
-    /// The functions that compute it.
+    /// The hash functions.
     pub hash_functions: RxHashFunctions,
     /// Maximum number of receive work queues.
     pub max_work_queues: u32,
     /// Maximum number of indirection tables.
     pub max_indirection_tables: u32,
-    /// Maximum number of entries of one.
+    /// Maximum number of entries of an indirection table.
     pub max_indirection_table_size: u32,
-    /// Rate limits of a send queue in kb/s: the least and the greatest. Zero without packet pacing.
+    /// Rate limits of a send queue in kb/s: minimum and maximum. Zero without packet pacing.
     pub rate_limits: (u32, u32),
-    /// Whether a rate limit can say how long a burst may be.
+    /// Whether a rate limit can include a maximum burst.
     pub bursts: bool,
     /// Requests that send several packets.
     pub multi_packet_send: MultiPacketSend,
-    /// Tunnels inside which checksums and hashes work.
+    /// Tunnels for whose inner packets checksums and hashes work.
     pub tunnels: TunnelOffloads,
     /// Work queues whose requests hold several packets; `None` without them.
     ///
-    /// Also `None` if the device did not answer: building a queue with strides says why.
+    /// Also `None` if the device did not answer: building a queue with strides then returns the
+    /// error.
     pub striding: Option<StridingCaps>,
 }
 
-/// What the requests of a striding work queue can be
+/// The possible requests of a striding work queue
 /// ([`WorkQueueBuilder::striding`](crate::WorkQueueBuilder::striding)).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StridingCaps {
-    /// Bytes of a stride: the least and the most, powers of two.
+    /// Size of a stride in bytes: minimum and maximum, powers of two.
     pub stride: (u32, u32),
-    /// Strides of a request, likewise.
+    /// Number of strides of a request: minimum and maximum, powers of two.
     pub strides: (u32, u32),
-    /// Bytes that a request has at least: those of a stride times the number of strides. Without DEVX, and on a
-    /// device that does not say, 16 KiB.
+    /// Minimum size of a request in bytes: the size of a stride times the number of strides. 16 KiB
+    /// without DEVX, and on a device that does not report it.
     pub least: u32,
 }
 
 impl StridingCaps {
-    /// The fewest strides of `stride` bytes that a request can have. `None` if no stride can have these
-    /// bytes.
+    /// Returns the fewest strides of `stride` bytes that a request can have. `None` if a stride
+    /// cannot have this size.
     ///
     /// ```no_run
     /// # fn f(context: &mlx5::Context) -> Result<(), Box<dyn std::error::Error>> {
@@ -104,7 +105,8 @@ impl StridingCaps {
 }
 
 impl EthernetCaps {
-    /// Asks the device on behalf of `operation` what requests with strides can be, which may fail.
+    /// Queries the device, on behalf of `operation`, for the possible requests with strides, which
+    /// may fail.
     pub(crate) fn striding(
         context: &Inner,
         operation: &'static str,
@@ -149,14 +151,14 @@ impl EthernetCaps {
                 driver.support_multi_pkt_send_wqes,
             ),
             tunnels: TunnelOffloads::from_bits_retain(driver.tunnel_offloads_caps),
-            // The builder of a queue asks again, and returns the error.
+            // The builder of a queue queries again, and returns the error.
             striding: Self::striding(context, "query_device").unwrap_or(None),
         }
     }
 }
 
-/// Returns the mode of the kernel's number. As libmlx5 does, anything but "none" is taken for the
-/// Ethernet header at least; a kernel that says nothing has a device that needs it.
+/// Converts the kernel's number. Like libmlx5, treats anything but "none" as the Ethernet header at
+/// least: a kernel that reports nothing has a device that needs it.
 fn inline_mode(kernel: u8) -> InlineMode {
     match KernelInlineMode::from_raw(kernel) {
         Some(KernelInlineMode::None) => InlineMode::None,

@@ -3,16 +3,17 @@ use mlx5_sim::{SimConfig, Simulator};
 use mlx5_uapi::{CmFile, DeviceFile, wait::wait_readable};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Two devices of a simulated machine, a watcher on it, and messages and names of the test's own.
+/// Two devices of a simulated machine, a watcher on it, and the test's own messages and names.
 struct Rig {
     simulator: Simulator,
     kernel: Arc<Scripted>,
 }
 
-/// What reads of uevents return before those of the kernel behind.
+/// Results that reads of uevents return before those of the kernel below.
 type Script = Arc<Mutex<VecDeque<Result<Vec<u8>, Errno>>>>;
 
-/// A kernel with another's devices. Its uevents are another's, with answers before them.
+/// A kernel with the devices and the uevents of another, and with scripted answers before its
+/// uevents.
 struct Scripted {
     kernel: Arc<dyn Kernel>,
     answers: Script,
@@ -77,7 +78,7 @@ impl EventFile for Answers {
     fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         let answer = self.answers.lock().unwrap().pop_front();
         if answer == Some(Err(Errno::ENOBUFS)) {
-            // All messages that wait are lost.
+            // All pending messages are lost.
             while self.behind.read(buf).is_ok() {}
         }
         match answer {
@@ -184,7 +185,7 @@ fn a_device_that_arrived_can_be_opened_and_works() {
         .expect("it came back");
     let context = arrived.open().unwrap();
     let fresh = context.alloc_pd().unwrap().allocate(4096).unwrap();
-    // What belongs to the former device goes without harm to the new one.
+    // Dropping objects of the former device does not affect the new one.
     drop(region);
     drop((pd, former));
     assert_eq!(fresh.reregister().memory(8192).apply().unwrap().len(), 8192);

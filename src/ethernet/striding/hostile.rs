@@ -1,7 +1,8 @@
-//! A device that does what the manual allows and drivers do not expect: packets that fail in the midst of a receive
-//! and of compressed runs, fillers anywhere, gaps that are completed later, queues that stop. It writes all the time
-//! wherever no completion says that it is done, also while the program looks at packets. And a device that lies,
-//! once: the queue says so from then on.
+//! A device that does what the manual allows and drivers do not expect: packets that fail in the
+//! middle of a receive or of a compressed run, fillers anywhere, gaps that are completed later,
+//! queues that stop. It keeps writing wherever no completion has been written yet, also while the
+//! program looks at packets. In some runs it writes one wrong completion: the queue must report
+//! that from then on.
 
 use super::*;
 use crate::CqeCompression;
@@ -38,7 +39,7 @@ impl Random {
     }
 }
 
-/// Errors of a packet alone, and of a queue.
+/// Errors that end one packet, and errors that stop a queue.
 const ALONE: [u8; 5] = [
     Syndrome::LocalLength as u8,
     Syndrome::RemoteAborted as u8,
@@ -49,14 +50,14 @@ const ALONE: [u8; 5] = [
 const STOPS: [Syndrome; 3] =
     [Syndrome::LocalQpOperation, Syndrome::LocalProtection, Syndrome::WorkRequestFlushed];
 
-/// A packet that the device has completed: its place, and the number that its bytes follow from.
+/// A packet that the device has completed: its place, and the number that determines its bytes.
 struct Packed {
     start: usize,
     length: usize,
     number: u8,
 }
 
-/// The change that a lie makes to a completion.
+/// The change that a wrong completion makes to a correct one.
 type Change = Box<dyn FnOnce(&mut Cqe)>;
 
 /// The bytes of a packet.
@@ -64,7 +65,7 @@ fn bytes(number: u8, length: usize) -> impl Iterator<Item = u8> {
     (0..length).map(move |at| number.wrapping_mul(31).wrapping_add(at as u8))
 }
 
-/// The device, as it sees the queue: the ring and the record in memory.
+/// The device, with its view of the queue: the ring and the record in memory.
 struct Device {
     simulator: Simulator,
     rqn: u32,
@@ -75,13 +76,15 @@ struct Device {
     mask: u16,
     stride: usize,
     strides: u32,
-    /// The request that it is in, how many of its strides completions took, and which of them have packets.
+    /// The request that it fills, how many of its strides completions took, and which of them have
+    /// packets.
     request: u16,
     taken: u32,
     packets: Vec<bool>,
     /// The stride after the last packet.
     after: u32,
-    /// The packets that the program is to find, in order; and the completions since it had found everything.
+    /// The packets that the program must find, in order, and the number of completions since it
+    /// last had found all.
     expected: VecDeque<Packed>,
     completions: u32,
     number: u8,
@@ -89,7 +92,7 @@ struct Device {
     bad: u64,
     lied: bool,
     stopped: bool,
-    /// The most completions that it writes before everything was found.
+    /// Maximum number of completions before everything was found.
     most: u32,
 }
 
@@ -123,14 +126,14 @@ impl Device {
 
     /// The number of requests that were posted, as the record says.
     fn posted(&self) -> u16 {
-        // SAFETY: the record is eight bytes, as long as the queue.
+        // SAFETY: the record is eight bytes, and lives as long as the queue.
         u32::from_be(unsafe { self.record.cast::<u32>().read_volatile() }) as u16
     }
 
     /// The address in a request: after the segment that leads to the next one, a length and a key.
     fn memory(&self, request: u16) -> usize {
         let at = usize::from(request & self.mask) * self.stride_of_ring + 16 + 8;
-        // SAFETY: the entry is in the ring, as long as the queue.
+        // SAFETY: the entry is in the ring, which lives as long as the queue.
         let address = unsafe { self.ring.byte_add(at).cast::<u64>().read_volatile() };
         u64::from_be(address) as usize
     }
@@ -138,8 +141,8 @@ impl Device {
     fn write(&self, start: usize, bytes: impl Iterator<Item = u8>) {
         for (at, byte) in bytes.enumerate() {
             let at = std::ptr::with_exposed_provenance_mut::<u8>(start + at);
-            // SAFETY: memory of a receive that was posted to this device. Nothing has a slice of it: that is what this
-            // test is about.
+            // SAFETY: the memory is that of a receive that was posted to this device. No slice of
+            // it exists: the test checks exactly this.
             unsafe { at.write_volatile(byte) };
         }
     }
@@ -154,7 +157,7 @@ impl Device {
                 if request == self.request && self.packets[stride] {
                     continue;
                 }
-                // The first and the last bytes will do.
+                // The first and the last bytes are enough.
                 for at in [0, 1, 13, 14, self.stride - 1] {
                     self.write(memory + stride * self.stride + at, std::iter::once(byte));
                 }
@@ -163,7 +166,7 @@ impl Device {
         }
     }
 
-    /// Completes strides; `change` may change the completion.
+    /// Completes strides; `change` may alter the completion.
     fn complete(
         &mut self,
         random: &mut Random,
@@ -175,7 +178,7 @@ impl Device {
         let device = engine.device_mut(0);
         let mut entry = device.completion(self.rqn, CqeOpcode::ResponderSend, 0, first);
         entry.byte_count.set(byte_count);
-        // The number or the place.
+        // The counter of the request, or only its index.
         let request = if random.one_in(4) { self.request & self.mask } else { self.request };
         entry.wqe_id.set(request);
         change(&mut entry);
@@ -194,7 +197,7 @@ impl Device {
         }
     }
 
-    /// The bytes that make an error of a completion.
+    /// Turns a completion into an error.
     fn fail(entry: &mut Cqe, syndrome: u8) {
         let mut error: ErrorCqe = zerocopy::transmute!(*entry);
         error.syndrome = syndrome;
@@ -202,7 +205,8 @@ impl Device {
         *entry = zerocopy::transmute!(error);
     }
 
-    /// A packet, after the last one or some strides later. It may be longer than its strides: then it is none.
+    /// Completes a packet, after the last one or some strides later. One that is longer than its
+    /// strides does not count.
     fn packet(&mut self, random: &mut Random) {
         let most = (self.strides - self.taken).min(self.strides - self.after);
         if most == 0 {
@@ -232,7 +236,7 @@ impl Device {
         self.count(count);
     }
 
-    /// Strides that it skipped, wherever it says that they are.
+    /// Completes skipped strides, at any reported position.
     fn filler(&mut self, random: &mut Random) {
         let count = 1 + random.below(self.strides - self.taken);
         let first = random.pick(&[self.taken as u16, 0, self.strides as u16, u16::MAX]);
@@ -240,7 +244,7 @@ impl Device {
         self.count(count);
     }
 
-    /// A packet that failed: with some strides, or none.
+    /// Completes a packet that failed: with some strides, or none.
     fn failure(&mut self, random: &mut Random) {
         let count = random.below((self.strides - self.taken).min(3) + 1);
         let (first, syndrome) = (random.next() as u16, random.pick(&ALONE));
@@ -249,8 +253,8 @@ impl Device {
         self.count(count);
     }
 
-    /// The queue stops, and what is posted is flushed, with the request that failed or without it. No driver shows
-    /// which requests the flushes name.
+    /// The queue stops. The device flushes the posted requests, with or without the one that
+    /// failed. No known driver relies on which requests the flushes name.
     fn stop(&mut self, random: &mut Random) {
         let mut syndrome = random.pick(&STOPS);
         let any = random.next() as u16;
@@ -271,7 +275,7 @@ impl Device {
         }
     }
 
-    /// Completes what no device may.
+    /// Writes a completion that no correct device writes.
     fn lie(&mut self, random: &mut Random) {
         let (taken, after, left) = (self.taken, self.after, self.strides - self.taken);
         let other = self.request.wrapping_add(1 + random.below(u32::from(self.mask)) as u16);
@@ -300,13 +304,13 @@ impl Device {
         self.lied = true;
     }
 
-    /// Does something, if there is a request for it.
+    /// Takes a random action, if a request is left.
     fn act(&mut self, random: &mut Random) {
         if self.lied || self.completions >= self.most || self.request == self.posted() {
             return;
         }
         if self.stopped {
-            // Requests that were posted before the driver saw it.
+            // Requests that were posted before the driver noticed.
             return self.stop(random);
         }
         match random.below(64) {
@@ -319,13 +323,14 @@ impl Device {
         }
     }
 
-    /// Writes completions that it keeps back to compress them.
+    /// Writes the completions that it holds back to compress them.
     fn flush(&self) {
         self.simulator.fabric().lock().device_mut(0).flush_completions(self.cqn);
     }
 }
 
-/// A packet is the next one that the device completed, and stays as it is while the device writes.
+/// Checks that a packet is the next one that the device completed, and that its bytes stay
+/// unchanged while the device writes.
 fn look(device: &mut Device, random: &mut Random, packet: &Packet<'_, Striding>) -> u8 {
     let Packed { start, length, number } =
         device.expected.pop_front().expect("a packet that was completed");
@@ -337,7 +342,8 @@ fn look(device: &mut Device, random: &mut Random, packet: &Packet<'_, Striding>)
     number
 }
 
-/// A burst of a program that keeps, sends, drops and leaks packets, and panics. Returns whether there was nothing more.
+/// A burst of a program that keeps, sends, drops and leaks packets, and panics. Returns whether
+/// there were no more packets.
 fn burst(
     queue: &mut EthernetQueue<Striding>,
     device: &mut Device,
@@ -384,7 +390,7 @@ fn burst(
     received.unwrap_or(Ok(false))
 }
 
-/// One queue, and what became of it: whether the device lied.
+/// Runs one queue. Returns whether the device wrote a wrong completion.
 fn run(seed: u64) -> bool {
     let mut random = Random(seed);
     let random = &mut random;
@@ -431,7 +437,7 @@ fn run(seed: u64) -> bool {
             simulator.step();
         });
     }
-    // The rest of the packets arrives, and then nothing, or the lie.
+    // The rest of the packets arrives, and then nothing, or the wrong completion.
     device.flush();
     while error.is_none() && (device.lied || queue.recv_cq.is_ready()) {
         let received = queue.receive(|packets| {
@@ -469,7 +475,7 @@ fn run(seed: u64) -> bool {
     false
 }
 
-/// With `MLX5_SEED` it runs that seed alone, with `PACKET_SEEDS` that number of seeds; it prints the
+/// With `MLX5_SEED` it runs only that seed, with `PACKET_SEEDS` that number of seeds. It prints the
 /// seed that fails.
 #[test]
 fn no_packet_lies_where_the_device_may_still_write() {

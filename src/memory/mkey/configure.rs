@@ -21,8 +21,9 @@ enum SignatureChange {
 }
 
 /// A configuration of a key (`mlx5dv_wr_mkey_configure` and its setters), for
-/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). What is not set does not change. A request
-/// that sets what the key cannot take is refused with the error that the option names.
+/// [`Wr::mkey_configure`](crate::Wr::mkey_configure). Properties that are not set do not change. A
+/// request with a value that the key does not support is refused with the error that the option
+/// names.
 ///
 /// ```no_run
 /// # fn f(
@@ -221,8 +222,8 @@ impl<'a> Configure<'a> {
     /// Returns the key as the change with this number makes it, and the change.
     #[inline(always)]
     fn changed(&self, number: u64) -> (u32, Change) {
-        // SAFETY: the change is pending, and its number is given away here alone. A key's state keeps the
-        // key's data while a change is pending.
+        // SAFETY: the change is pending, and its number is passed only here. A key's state keeps
+        // the key's data in memory while a change is pending.
         let change = unsafe { Change::of_kept(NonNull::from(self.inner), number) };
         (self.inner.index << 8 | u32::from(variant_of(number)), change)
     }

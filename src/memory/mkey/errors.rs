@@ -29,8 +29,8 @@ pub enum SignatureErrorKind {
     /// key was known, and the device reports nothing then. The other fields have no meaning. See
     /// [`Mkey::check`](super::Mkey::check).
     Unchecked,
-    /// The transfer was bad, but what the device reported was not kept: 256 earlier errors of its key
-    /// were waiting for [`Mkey::check`](super::Mkey::check). The other fields have no meaning.
+    /// The transfer was bad, but its details were dropped: 256 earlier errors of its key were
+    /// waiting for [`Mkey::check`](super::Mkey::check). The other fields have no meaning.
     Lost,
     /// An error that is not known here, with the device's code. The values are as the device wrote
     /// them.
@@ -184,7 +184,7 @@ impl Errors {
         self.lock().count.wrapping_add(1)
     }
 
-    /// Removes and returns the oldest error. Of one that was not kept nothing is known but that the
+    /// Removes and returns the oldest error. If its details were dropped, it says only that the
     /// transfer was bad.
     pub(crate) fn take(&self) -> Option<SignatureError> {
         let mut found = self.lock();

@@ -80,7 +80,7 @@ pub(crate) fn signature_caps(context: &ContextInner) -> Result<SignatureCaps, Er
 pub struct MkeyBuilder<'a> {
     pd: &'a ProtectionDomain,
     max_entries: u32,
-    /// For how many entries it has room, if for more than a request configures.
+    /// Number of entries for which it has room, if more than a request configures.
     room: u32,
     block_signature: bool,
     remote_invalidate: bool,
@@ -104,8 +104,8 @@ impl ProtectionDomain {
 }
 
 impl MkeyBuilder<'_> {
-    /// Gives the key room for so many entries, if that is more: the device may refuse it, and no request
-    /// configures more than [`MAX_MKEY_ENTRIES`] of them. Default: no more than are asked for.
+    /// Gives the key room for `entries` entries, if that is more: the device may refuse it, and no
+    /// request configures more than [`MAX_MKEY_ENTRIES`] of them. Default: no more than requested.
     pub fn room(mut self, entries: u32) -> Self {
         self.room = entries;
         self
@@ -253,23 +253,26 @@ struct Inner {
     state: State,
 }
 
-/// It lives until its last change has ended: its state keeps it. What kept it is dropped when no reference
-/// to it is left.
+/// It lives until its last change has ended: its state holds a reference to it. The calls drop that
+/// reference when it is no longer needed.
 impl KeptObserver for Inner {
     unsafe fn undo(this: NonNull<Self>, change: u64) {
-        // SAFETY: by the contract, the change is pending.
+        // SAFETY: the caller promises that the change is pending, so the key's data is still in
+        // memory.
         let kept = unsafe { this.as_ref() }.state.undo(change);
         drop(kept);
     }
 
     unsafe fn settle(this: NonNull<Self>, changes: &[u64]) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the changes are pending, so the key's data is still in
+        // memory.
         let kept = unsafe { this.as_ref() }.state.settle(changes);
         drop(kept);
     }
 
     unsafe fn mark_unknown(this: NonNull<Self>, change: u64) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the change is pending, so the key's data is still in
+        // memory.
         let kept = unsafe { this.as_ref() }.state.mark_unknown(change);
         drop(kept);
     }
@@ -353,8 +356,8 @@ impl Mkey {
     /// the reported errors, so that `None` always means that the data was good. The device does not
     /// report which of the transfers a reported error belongs to: treat all of them as failed.
     ///
-    /// Of more than 256 errors that wait, the later ones are [`SignatureErrorKind::Lost`]: bad, without the
-    /// details.
+    /// If more than 256 errors are waiting, the later ones are [`SignatureErrorKind::Lost`]: bad,
+    /// without details.
     ///
     /// Unchecked transfers that were executed are forgotten when the key is configured again: call
     /// this before.
@@ -407,7 +410,8 @@ impl Drop for Mkey {
     fn drop(&mut self) {
         // It has no memory that must be kept; the kernel destroys it when the file is closed.
         let _ = self.close();
-        // Not in a forked child: there the state may be locked for ever, by a thread that only the parent has.
+        // Not in a forked child: a thread that only the parent has may have locked the state
+        // forever.
         if !self.pd.context.forked() {
             drop(self.inner.state.close());
         }
@@ -436,20 +440,20 @@ mod tests {
     use super::*;
     use mlx5_wqe::Change;
 
-    /// A key that is destroyed while requests that configure it are outstanding: its data is there until
-    /// the last of their changes has ended, and not longer.
+    /// A key that is destroyed while requests that configure it are outstanding: its data stays
+    /// until the last of their changes has ended, and no longer.
     #[test]
     fn the_data_of_a_key_outlives_its_changes_and_nothing_else() {
         type End = unsafe fn(NonNull<Inner>, u64);
         let ends: [End; 4] = [
             |this, change| {
-                // SAFETY: by the contract, which is that of the caller below.
+                // SAFETY: the caller below passes a pending change.
                 unsafe { Inner::settle(this, &[change]) }
             },
             Inner::undo,
             Inner::mark_unknown,
             |this, change| {
-                // SAFETY: as above.
+                // SAFETY: the caller below passes a pending change, whose number is used only here.
                 drop(unsafe { Change::of_kept(this, change) });
             },
         ];
@@ -468,7 +472,7 @@ mod tests {
             let weak = Arc::downgrade(&inner);
             let changes = [1, 2].map(|length| inner.state.change_length(length, None).unwrap());
             let this = NonNull::from(&*inner);
-            // What `Mkey` does when it is dropped.
+            // `Mkey` does the same when it is dropped.
             drop(inner.state.close());
             drop(inner);
             for (change, left) in changes.into_iter().zip([1, 0]) {

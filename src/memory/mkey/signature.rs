@@ -71,11 +71,11 @@ impl Seed {
     }
 }
 
-/// Eight bytes behind each block: guard, application tag, reference tag (`struct
+/// Eight bytes after each block: guard, application tag, reference tag (`struct
 /// mlx5dv_sig_t10dif`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct T10Dif {
-    /// How the guard is computed.
+    /// The algorithm of the guard.
     pub guard: Guard,
     /// The initial value of the guard's computation.
     pub seed: Seed,
@@ -89,7 +89,7 @@ pub struct T10Dif {
     pub escape: Escape,
 }
 
-/// A CRC behind each block (`struct mlx5dv_sig_crc`).
+/// A CRC after each block (`struct mlx5dv_sig_crc`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Crc {
     /// CRC-32, four bytes.
@@ -159,14 +159,14 @@ impl Signature {
 /// One domain of a transfer: how the data is signed there (`struct mlx5dv_sig_block_domain`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Domain {
-    /// The signature behind each block.
+    /// The signature after each block.
     pub signature: Signature,
     /// Bytes of data between two signatures.
     pub block_size: BlockSize,
 }
 
 bitflags::bitflags! {
-    /// A selection of the eight bytes behind a block. A CRC of four bytes has the upper four.
+    /// A selection of the eight bytes after a block. A CRC of four bytes has the upper four.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct SignatureBytes: u8 {
         /// Guard of T10-DIF.
@@ -183,7 +183,7 @@ bitflags::bitflags! {
     }
 }
 
-/// How the blocks of a key are signed (`struct mlx5dv_sig_block_attr`). With a signature in one
+/// The signatures of a key's blocks (`struct mlx5dv_sig_block_attr`). With a signature in one
 /// domain only, the device generates it, or checks and removes it, in the transfer. With signatures
 /// in both domains, the device checks and copies, or generates a new one.
 ///

@@ -2,7 +2,7 @@
 //!
 //! A request that is not known to be executed may still be cancelled, aborted or lost. So a request
 //! must not rely on an earlier one that is pending: see [`Before::is_certain`]. If the device
-//! reports an error while several configurations are outstanding, transfers behind the later ones
+//! reports an error while several configurations are outstanding, transfers after the later ones
 //! are unchecked: see [`State::error_reported`].
 
 use super::signature::SignatureBlock;
@@ -11,7 +11,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How a key is signed.
+/// The signing of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signing {
     /// Not signed, although it was created for signatures; requests must say so.
@@ -39,8 +39,8 @@ pub(crate) struct KeyState {
 pub(crate) struct Update {
     pub(crate) length: Option<u64>,
     pub(crate) signing: Option<Signing>,
-    /// Every request writes a variant. If it is to set none, it is the one that the request finds: the
-    /// number of a change has it.
+    /// Every request writes a variant. `None` if the request does not set one: it then writes the
+    /// one that it finds, which is part of the change's number.
     pub(crate) variant: Option<u8>,
     pub(crate) error_count: Option<u32>,
 }
@@ -101,7 +101,7 @@ enum Pending {
 }
 
 impl Pending {
-    /// What the request of the change with this number writes.
+    /// Returns the properties that the request of the change with this number writes.
     fn update(&self, number: u64) -> Update {
         let variant = Some(variant_of(number));
         match self {
@@ -111,48 +111,49 @@ impl Pending {
     }
 }
 
-/// From one number to the next.
+/// Difference between two consecutive numbers.
 const STEP: u64 = 1 << u8::BITS;
 
-/// How many changes there were before the one with this number.
+/// Returns the number of changes before the one with this number.
 const fn place_of(number: u64) -> u64 {
     number / STEP
 }
 
-/// The variant that the request of the change with this number writes: the low byte, so that it takes no
-/// store of its own.
+/// The variant that the request of the change with this number writes. It is the low byte of the
+/// number, so that it needs no store of its own.
 #[inline(always)]
 pub(crate) const fn variant_of(number: u64) -> u8 {
     number as u8
 }
 
-/// What keeps a key state in memory.
+/// A reference that keeps a key state in memory.
 pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// The settled properties of a key, and the pending changes.
 ///
-/// It keeps itself in memory while there are pending changes: queues have its address, and do not share in
-/// it, because counting them would take two atomic operations for each change.
+/// It holds a reference to itself while changes are pending: queues have only its address, because
+/// counted references would take two atomic operations for each change.
 pub(crate) struct State(Lock<Changes>);
 
 struct Changes {
     settled: KeyState,
     /// Numbers and changes, in posting order. Numbers ascend; see [`variant_of`].
     pending: VecDeque<(u64, Pending)>,
-    /// How many of them are of more than the length.
+    /// Number of pending changes that change more than the length.
     others: usize,
     /// The properties after all pending changes.
     latest: KeyState,
     /// The next number, without its variant.
     next: u64,
-    /// The number behind the last pending change that changed signature or error count: from here
-    /// on all are equal in both.
+    /// The number after the last pending change that changed signature or error count: from here on
+    /// all are equal in both.
     last_signature_change: u64,
     /// Configurations at lower places were checked by the user.
     checked: u64,
     /// Changes whose transfers are unchecked.
     unchecked: Vec<u64>,
-    /// What keeps the value, until the key is gone and there is no pending change.
+    /// The reference that keeps the value in memory, until the key is gone and no change is
+    /// pending.
     keeper: Option<Keeper>,
     /// The key is gone.
     closed: bool,
@@ -196,13 +197,13 @@ impl State {
         }))
     }
 
-    /// Gives the value what keeps it in memory.
+    /// Stores the reference that keeps the value in memory.
     pub(crate) fn keep(&self, keeper: Keeper) {
         self.lock().keeper = Some(keeper);
     }
 
-    /// The key is gone. Returns what kept the value, unless changes are pending: then the last one that
-    /// ends does.
+    /// Notes that the key is gone. Returns the reference that kept the value, unless changes are
+    /// pending: then the end of the last one returns it.
     #[must_use]
     pub(crate) fn close(&self) -> Option<Keeper> {
         let mut changes = self.lock();
@@ -210,15 +211,15 @@ impl State {
         changes.release()
     }
 
-    /// The request behind `change` will never be executed. Returns what kept the value, as
-    /// [`State::close`] does, if nothing needs it any more.
+    /// Undoes the change of a request that will never be executed. Returns the reference that kept
+    /// the value, like [`State::close`], if it is no longer needed.
     pub(crate) fn undo(&self, change: u64) -> Option<Keeper> {
         let mut changes = self.lock();
         changes.undo(change);
         changes.release()
     }
 
-    /// The requests behind these changes of one queue, in posting order, were executed.
+    /// Settles these changes of one queue, in posting order, whose requests were executed.
     pub(crate) fn settle(&self, settled: &[u64]) -> Option<Keeper> {
         let mut changes = self.lock();
         if !changes.settle_oldest(settled) {
@@ -227,7 +228,7 @@ impl State {
         changes.release()
     }
 
-    /// It will never be known whether the request behind `change` was executed.
+    /// Notes that it will never be known whether the request of `change` was executed.
     pub(crate) fn mark_unknown(&self, change: u64) -> Option<Keeper> {
         let mut changes = self.lock();
         changes.take(change, KeyState::mark_unknown);
@@ -267,8 +268,9 @@ impl State {
     /// count in the request that configured the key for the transfer.
     ///
     /// The device reports no other error until a request that is built after this error is known
-    /// passes it the next count. Of the requests that passed the same count, one configured the key
-    /// for the failed transfer; the device does not report which. The transfers of those behind the
+    /// passes it the next count. One of the requests that passed the same count configured the key
+    /// for the failed transfer; the device does not report which. The transfers of those after the
+    /// first are unchecked.
     /// first are unchecked.
     pub(crate) fn error_reported(&self, note: impl FnOnce() -> u32) {
         let mut changes = self.lock();
@@ -309,7 +311,7 @@ impl State {
 }
 
 impl Changes {
-    /// Returns what keeps the value, if the key is gone and no change is pending.
+    /// Returns the reference that keeps the value, if the key is gone and no change is pending.
     #[inline(always)]
     fn release(&mut self) -> Option<Keeper> {
         if self.closed && self.pending.is_empty() { self.keeper.take() } else { None }
@@ -370,7 +372,8 @@ impl Changes {
         self.recompute();
     }
 
-    /// Computes `latest` and `last_signature_change` from the settled properties and the pending changes.
+    /// Computes `latest` and `last_signature_change` from the settled properties and the pending
+    /// changes.
     fn recompute(&mut self) {
         self.latest = self.settled;
         self.last_signature_change = 0;
@@ -400,16 +403,16 @@ impl Changes {
         }
     }
 
-    /// A user who configures the key again has checked it, or does not want to know. Pending
-    /// changes stay: they can only be checked later.
+    /// A user that configures the key again has checked it, or ignores the result. Pending changes
+    /// stay: they can only be checked later.
     #[cold]
     fn forget_unchecked(&mut self) {
         let pending = &self.pending;
         self.unchecked.retain(|change| pending.iter().any(|(number, _)| number == change));
     }
 
-    /// [`Changes::take`] of executed changes, if they are the oldest ones, and those are of the length only:
-    /// `latest` stays the same. Otherwise returns false, and does nothing.
+    /// Like [`Changes::take`] for executed changes, if they are the oldest ones and change only the
+    /// length: `latest` stays the same. Otherwise returns false, and does nothing.
     #[inline(always)]
     fn settle_oldest(&mut self, settled: &[u64]) -> bool {
         // Numbers ascend, and none of these has ended: if the last one is at its place, so are all.
@@ -692,8 +695,8 @@ mod tests {
         assert_eq!(state.unchecked(), 0);
     }
 
-    /// An explicit variant that equals the latest one is written all the same, whatever becomes of the
-    /// request that the latest one is of.
+    /// An explicit variant that equals the latest one is written nevertheless, whatever happens to
+    /// the request that set the latest one.
     #[test]
     fn a_variant_that_another_request_is_to_set_as_well_is_set_twice() {
         let state = State::new(KeyState { variant: 3, ..FRESH });
@@ -722,7 +725,7 @@ mod tests {
         }
     }
 
-    /// What a request writes to the device's key: the variant always.
+    /// The properties that a request writes to the device's key; it always writes the variant.
     #[derive(Clone, Copy)]
     struct Written {
         length: Option<u64>,
@@ -742,8 +745,8 @@ mod tests {
         }
     }
 
-    /// What the device's key holds, and what requests that are not known to be executed will write to it.
-    /// They are executed in the order in which that gets known.
+    /// The contents of the device's key, and the writes of requests that are not known to be
+    /// executed. They are executed in the order in which that becomes known.
     struct Model {
         device: KeyState,
         written: Vec<(u64, Written)>,
@@ -808,8 +811,8 @@ mod tests {
         }
     }
 
-    /// Random changes of several keys by two queues, of the length only and others, which are executed in
-    /// runs, cancelled, aborted and lost in any order, leave what the device's key then holds.
+    /// Random changes of several keys by two queues, of only the length and others, which are
+    /// executed in runs, cancelled, aborted and lost in any order, must match the device's key.
     #[test]
     fn after_random_changes_the_state_is_that_of_the_devices_key() {
         for seed in 1..=60 {
@@ -896,7 +899,7 @@ mod tests {
         }
     }
 
-    /// A key state lives as long as its key, and as long as a change is pending, whatever becomes of it.
+    /// A key state lives as long as its key, and as long as a change is pending, however that ends.
     #[test]
     fn a_key_that_is_gone_is_kept_until_its_last_change_has_ended() {
         type End = fn(&State, u64) -> Option<Keeper>;

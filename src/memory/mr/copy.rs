@@ -8,14 +8,14 @@ use std::{
 
 const WORD: usize = size_of::<u64>();
 
-/// Memory that is only accessed by atomic loads and stores: of whole aligned words, and of single
-/// bytes before the first and behind the last of these. Concurrent copies are therefore no data
-/// races, whatever their ranges are: each byte is always accessed in the same size.
+/// Memory that is accessed only by atomic loads and stores: of whole aligned words, and of the
+/// single bytes before the first and after the last word. So concurrent copies are no data races,
+/// whatever their ranges: each byte is always accessed in the same size.
 pub(in crate::memory) struct Words<'a> {
     start: NonNull<u8>,
-    /// Bytes before the first aligned word.
+    /// Number of bytes before the first aligned word.
     head: usize,
-    /// Bytes in aligned words, from `head` on.
+    /// Number of bytes in aligned words, from `head` on.
     body: usize,
     len: usize,
     memory: PhantomData<&'a [AtomicU8]>,
@@ -36,32 +36,34 @@ impl<'a> Words<'a> {
         if self.head != 0 {
             return None;
         }
-        // SAFETY: the memory is aligned and mapped by the contract of `new`, and its words are
-        // accessed only by atomics of this size.
+        // SAFETY: the caller of `new` promised that the memory is mapped, and that its aligned
+        // words are accessed only by atomics of this size. With `head == 0` it starts with an
+        // aligned word.
         Some(unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), self.body / WORD) })
     }
 
-    /// Returns the word that has a byte of the body.
+    /// Returns the word that contains a byte of the body.
     fn word(&self, offset: usize) -> &AtomicU64 {
         let at = offset.wrapping_sub(self.head);
         assert!(at < self.body, "outside the memory");
-        // SAFETY: the offset is checked above; from `head` on the memory is aligned, and mapped by
-        // the contract of `new`.
+        // SAFETY: the offset is checked above. From `head` on the memory is aligned, and the caller
+        // of `new` promised that it is mapped.
         unsafe { self.start.add(self.head + at / WORD * WORD).cast().as_ref() }
     }
 
-    /// Returns a byte outside of the body.
+    /// Returns a byte outside the body.
     fn byte(&self, offset: usize) -> &AtomicU8 {
         assert!(
             offset < self.len && offset.wrapping_sub(self.head) >= self.body,
             "outside the memory"
         );
-        // SAFETY: the offset is checked above, and the memory is mapped by the contract of `new`.
+        // SAFETY: the offset is checked above, and the caller of `new` promised that the memory is
+        // mapped.
         unsafe { self.start.add(offset).cast().as_ref() }
     }
 
-    /// Splits `len` bytes from `offset` on: the number of single bytes, and of bytes in words behind
-    /// them. The others are single bytes again.
+    /// Splits `len` bytes from `offset` on: returns the number of single bytes, and of bytes in
+    /// words after them. The rest are single bytes again.
     fn split(&self, offset: usize, len: usize) -> [usize; 2] {
         let before = self.head.saturating_sub(offset).min(len);
         let end = self.head + self.body;
@@ -104,8 +106,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Copies bytes in, from `offset` on. The other bytes of the first and the last word keep what
-    /// the device or other threads write to them meanwhile.
+    /// Copies bytes in, from `offset` on. Other bytes of the first and the last word keep what the
+    /// device or other threads write to them meanwhile.
     pub(in crate::memory) fn write(&self, offset: usize, from: &[u8]) {
         let [before, inside] = self.split(offset, from.len());
         let (head, rest) = from.split_at(before);
@@ -151,8 +153,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Returns how many of the `len` bytes from byte `used` of a word on lie in that word, if it is not
-/// copied as a whole.
+/// Returns the number of the `len` bytes, starting at byte `used` of a word, that lie in that word;
+/// 0 if the word is copied as a whole.
 fn head_len(used: usize, len: usize) -> usize {
     match used {
         0 => 0,
@@ -215,7 +217,7 @@ mod tests {
         // SAFETY: the bytes are inside the array, which nothing else accesses.
         let odd = unsafe { Words::new(start.add(1), 20) };
         assert!(odd.as_words().is_none());
-        // SAFETY: as above.
+        // SAFETY: the bytes are inside the array, which nothing else accesses.
         let short = unsafe { Words::new(start, 23) };
         assert_eq!(short.as_words().map(<[_]>::len), Some(2));
     }

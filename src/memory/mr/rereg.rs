@@ -35,8 +35,8 @@ impl fmt::Debug for Reregistration {
 impl MemoryRegion {
     /// Starts changing the region's protection domain, access flags or memory. Its keys may change.
     ///
-    /// Whatever the outcome, the old memory is kept until the region is deregistered: outstanding
-    /// requests may still access it.
+    /// The old memory is kept until the region is deregistered, whether the change succeeds or not:
+    /// outstanding requests may still access it.
     ///
     /// ```no_run
     /// # use mlx5::{Access, Error, MemoryRegion};
@@ -66,9 +66,9 @@ impl Reregistration {
         self
     }
 
-    /// Changes the access flags (`IBV_REREG_MR_CHANGE_ACCESS`). Default: unchanged. Limits as for
-    /// [`MemoryBuilder::access`](super::MemoryBuilder::access); foreign memory may have
-    /// `ON_DEMAND`, and `HUGETLB` together with it.
+    /// Changes the access flags (`IBV_REREG_MR_CHANGE_ACCESS`). Default: unchanged. The limits are
+    /// those of [`MemoryBuilder::access`](super::MemoryBuilder::access); foreign memory may also
+    /// have `ON_DEMAND`, and `HUGETLB` together with it.
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
@@ -86,24 +86,24 @@ impl Reregistration {
     /// unchanged. `len` must not be zero. Overrides an earlier [`Reregistration::memory`].
     ///
     /// # Safety
-    /// As for [`ProtectionDomain::reg_mr`]. The contract of the previous memory also holds on,
-    /// until the region is deregistered.
+    /// As for [`ProtectionDomain::reg_mr`]. The contract of the previous memory also remains in
+    /// force, until the region is deregistered.
     pub unsafe fn foreign(mut self, start: *mut u8, len: usize) -> Self {
         let start = start.expose_provenance() as u64;
         (self.own, self.foreign) = (None, Some(Place { start, len, iova: start }));
         self
     }
 
-    /// Leaves it to the kernel to check the changes, and whether there are any. Default: they are checked
-    /// before.
+    /// Leaves it to the kernel to check the changes, and whether there are any. Default: this crate
+    /// checks them first.
     pub fn unchecked(mut self) -> Self {
         self.unchecked = true;
         self
     }
 
-    /// Applies the changes, of which there must be one. Returns the region with the error on
-    /// failure. An error without an [`Error::errno`] leaves the region unchanged. After any other
-    /// error its state is unknown, as with `ibv_rereg_mr`: it can only be deregistered.
+    /// Applies the changes; at least one is required. On failure the error returns the region. An
+    /// error without an [`Error::errno`] leaves the region unchanged. After any other error its
+    /// state is unknown, as with `ibv_rereg_mr`: it can only be deregistered.
     pub fn apply(mut self) -> Result<MemoryRegion, ReregisterError<MemoryRegion>> {
         match self.change() {
             Ok(()) => Ok(self.region),
@@ -163,8 +163,8 @@ impl Reregistration {
         };
         let handle = region.mr.handle;
         // SAFETY: owned memory, old and new, is kept until the region is deregistered or the file
-        // is closed, or forever. For foreign memory the caller of `foreign` upholds the contract
-        // of `reg_mr`.
+        // is closed, or forever. For foreign memory the caller of `foreign` promised what `reg_mr`
+        // requires.
         let result =
             context.run(REREG, |file| unsafe { command::rereg(file, handle, flags, &what) });
         // After a failure the device may have the new memory and the new rights.

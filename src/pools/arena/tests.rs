@@ -21,7 +21,7 @@ fn count_of(Dirty(pieces): &Dirty) -> usize {
     pieces.iter().map(Range::len).sum()
 }
 
-/// Gives pages back that were all written.
+/// Returns pages, all of which were written.
 fn give_back(arena: &mut Arena, run: Run) -> Option<Mapping> {
     let all = 0..run.len();
     arena.give_back(run, &[all])
@@ -55,10 +55,10 @@ fn pages_that_were_given_back_are_taken_first_and_to_be_zeroed() {
     assert_eq!((at(&again), used), (was, 4));
     give_back(&mut arena, again);
     give_back(&mut arena, c.0);
-    // The place of both, and pages behind it that are new.
+    // The place of both, and new pages after it.
     let (both, used) = take(&mut arena, &file, ORDINARY, 11);
     assert_eq!((at(&both), used), (was, 9));
-    // Too long for what lies before it.
+    // Too long for the free pages before it.
     give_back(&mut arena, a.0);
     let (next, used) = take(&mut arena, &file, ORDINARY, 2);
     assert_eq!((at(&next), used), (was - pages(3), 2));
@@ -69,7 +69,7 @@ fn pages_that_were_given_back_are_taken_first_and_to_be_zeroed() {
 #[test]
 fn only_pages_that_were_written_are_to_be_zeroed() {
     let (file, mut arena) = (Memory::default(), Arena::default());
-    // Bytes that were written, of twelve pages; pages that are to be zeroed then.
+    // Bytes that were written, of twelve pages, and the pages to be zeroed afterwards.
     let page = page_size();
     for (written, expected) in [
         ([0..0, 0..0], [0..0, 0..0]),
@@ -160,13 +160,13 @@ fn rings_of_different_kinds_share_nothing() {
     assert_eq!(chunks, [0, 1, 2, 3]);
     for (number, kind) in kinds.into_iter().enumerate().rev() {
         let run = take(&mut arena, &file, kind, 1).0;
-        // The fake's huge pages are as long as what is asked for, so that one fills its chunk.
+        // The fake's huge pages have the requested length, so that one fills its chunk.
         assert!(run.chunk == number || kind.huge_pages == HugePages::TwoMiB);
         give_back(&mut arena, run);
     }
 }
 
-/// Refuses what is longer than a page.
+/// Refuses requests of more than a page.
 struct Full(Memory);
 
 impl DeviceFile for Full {
@@ -195,7 +195,7 @@ fn without_room_to_grow_a_ring_gets_what_it_needs() {
     let runs = [page_size(), 100].map(|len| arena.take(&file, ORDINARY, len).unwrap().0);
     assert_eq!((runs[1].chunk, file.0.live()), (1, 2));
     assert!(arena.take(&file, ORDINARY, pages(2)).is_err());
-    // What failed has left nothing.
+    // The failure has changed nothing.
     for run in runs {
         give_back(&mut arena, run);
     }
@@ -233,7 +233,7 @@ impl DeviceFile for Real {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
-        // Huge pages are made whole, so they say nothing of single pages.
+        // Huge pages become resident as a whole, so they would hide single pages.
         real::allocate(&request.transparent_huge(false))
     }
 
@@ -242,9 +242,9 @@ impl DeviceFile for Real {
     }
 }
 
-/// Pages of the arena's chunks that are in memory.
+/// Returns the number of pages of the arena's chunks that are in memory.
 fn resident(arena: &Arena) -> usize {
-    /// Of the eight bytes that `/proc/self/pagemap` has of each page.
+    /// Bit of the eight bytes that `/proc/self/pagemap` has for each page.
     const PRESENT: u64 = 1 << 63;
     let file = File::open("/proc/self/pagemap").expect("pagemap");
     let of = |chunk: &Chunk| {
@@ -258,7 +258,7 @@ fn resident(arena: &Arena) -> usize {
 }
 
 fn fill(run: &Run) {
-    // SAFETY: the pages are the run's, whose owner is the test.
+    // SAFETY: the pages are the run's, which the test owns.
     unsafe { run.start.write_bytes(0xff, run.len()) };
 }
 
@@ -272,14 +272,14 @@ fn free_pages_go_back_to_the_system_but_for_a_few() {
     runs.iter().for_each(fill);
     assert_eq!(resident(&arena), rings * COUNT);
 
-    // One ring in each sixteen stays, so that no chunk becomes free.
+    // One ring of every sixteen stays, so that no chunk becomes free.
     let mut stay = Vec::new();
     for (number, run) in runs.drain(..).enumerate() {
         if number % 16 == 0 { stay.push(run) } else { drop(give_back(&mut arena, run)) }
     }
     let idle = resident(&arena) - stay.len() * COUNT;
     assert_eq!(pages(idle), IDLE);
-    // What went away comes back, to be zeroed as everything.
+    // Pages that were returned to the system come back, marked as dirty like all others.
     let (run, used) = take(&mut arena, &Real, ORDINARY, 4 * COUNT);
     assert_eq!(used, run.pages);
     drop(give_back(&mut arena, run));
@@ -326,7 +326,7 @@ fn of_huge_pages_one_chunk_stays_for_the_next_ring() {
     assert!(give_back(&mut arena, giant.unwrap().0).is_some());
 }
 
-/// Rings of random sizes come and go in any order, and write what they say.
+/// Rings of random sizes are taken and returned in any order, and write the bytes that they report.
 #[test]
 fn whatever_comes_and_goes_no_two_rings_share_a_page_and_each_finds_zeros() {
     let seed = std::env::var("MLX5_SEED");
@@ -352,7 +352,7 @@ fn whatever_comes_and_goes_no_two_rings_share_a_page_and_each_finds_zeros() {
                 from.min(to)..from.max(to)
             };
             let written = [piece(), piece()];
-            // SAFETY: the pages are the run's, whose owner is the test.
+            // SAFETY: the pages are the run's, which the test owns.
             unsafe {
                 dirty.zero(run.start);
                 for at in (0..count).flat_map(edges) {
@@ -368,12 +368,12 @@ fn whatever_comes_and_goes_no_two_rings_share_a_page_and_each_finds_zeros() {
             for page in 0..run.pages {
                 let expected = if written.iter().any(|of| of.contains(&page)) { mark } else { 0 };
                 for at in edges(page) {
-                    // SAFETY: as above.
+                    // SAFETY: the byte is in the run's pages, which the test owns.
                     let found = unsafe { run.start.byte_add(at).read() };
                     assert_eq!(found, expected, "step {step}: another ring has written here");
                 }
             }
-            // Of the last page the first byte was written, and no more has to be said.
+            // Reporting only the first byte of the last page is enough.
             let bytes =
                 written.map(
                     |Range { start, end }| {

@@ -15,14 +15,14 @@ pub(crate) struct SendUar {
     place: Place,
     page_id: u32,
     given: AtomicBool,
-    /// Whether no other queue may have the register until the context closes.
+    /// Whether no other queue may get the register until the context closes.
     kept: AtomicBool,
-    /// The thread domain whose register this is, if it is one's.
+    /// The thread domain that owns the register, if any.
     domain: Option<ThreadDomain>,
 }
 
 /// A BlueFlame register for the send queues of one thread (`struct ibv_td`). All of them share this
-/// one register, and no queue outside the domain rings it. A lock keeps it safe to move a queue to
+/// one register, and no queue outside the domain rings it. A lock makes it safe to move a queue to
 /// another thread; while one thread uses the domain, the lock is never contended. Clones share the
 /// domain.
 #[derive(Clone)]
@@ -89,19 +89,19 @@ impl SendUar {
         }
     }
 
-    /// Returns the register. Call it once; the result must not outlive `self`.
+    /// Returns the register. May be called only once; the result must not outlive `self`.
     pub(crate) fn register(&self) -> SendRegister {
         assert!(!self.given.swap(true, Relaxed), "the register was given out before");
         if let Some(domain) = &self.domain {
             let size = self.uars.registers.blueflame_size;
             // SAFETY: only `shared` accesses the domain's register. `shared` is in an `Arc`: it
-            // stays at its address as long as the domain, which `self` keeps.
+            // stays at its address as long as the domain, to which `self` holds a reference.
             return unsafe { SendRegister::shared_blueflame((&domain.0.shared).into(), size) };
         }
         self.uars.registers.send_register(self.place)
     }
 
-    /// Returns the first byte of the register, and where its page is in the device's file.
+    /// Returns the first byte of the register, and the offset of its page in the device's file.
     pub(in crate::pools) fn raw_address(&self) -> (NonNull<u8>, u64) {
         match &self.domain {
             Some(domain) => domain.0.uar.raw_address(),
@@ -109,12 +109,12 @@ impl SendUar {
         }
     }
 
-    /// Whether no other queue rings the register, and it is one for BlueFlame.
+    /// Whether no other queue rings the register, and it is a BlueFlame register.
     pub(in crate::pools) fn is_exclusive(&self) -> bool {
         matches!(self.place, Place::Own(_))
     }
 
-    /// Returns the bytes of each half of a BlueFlame register.
+    /// Returns the length of each half of a BlueFlame register.
     pub(in crate::pools) fn half_size(&self) -> usize {
         self.uars.registers.blueflame_size / 2
     }

@@ -61,9 +61,9 @@ pub struct QpInfo {
     pub pkey_index: u16,
     /// Whether the send queue is draining.
     pub sq_draining: bool,
-    /// Outstanding reads and atomics as initiator.
+    /// Maximum number of outstanding reads and atomics as initiator.
     pub max_rd_atomic: u8,
-    /// Outstanding reads and atomics as responder.
+    /// Maximum number of outstanding reads and atomics as responder.
     pub max_dest_rd_atomic: u8,
     /// RNR NAK timer.
     pub min_rnr_timer: RnrTimer,
@@ -71,9 +71,9 @@ pub struct QpInfo {
     pub port_num: u8,
     /// Acknowledge timeout.
     pub timeout: AckTimeout,
-    /// Retries.
+    /// Number of retries.
     pub retry_cnt: RetryCount,
-    /// Retries after RNR NAK.
+    /// Number of retries after RNR NAK.
     pub rnr_retry: RetryCount,
     /// Whether every send request is signaled.
     pub sq_sig_all: bool,

@@ -79,21 +79,22 @@ limited! {
     QpNumber(u32) <= 0xff_ffff, "QP number";
     /// The number of retries. As a number of RNR retries, [`RetryCount::MAX`] means without limit.
     RetryCount(u8) <= 7, "retry count";
-    /// How long to wait for an acknowledgement: 4.096 µs · 2ⁿ; 0 means without limit.
+    /// Time to wait for an acknowledgement: 4.096 µs · 2ⁿ; 0 means without limit.
     /// [`AckTimeout::at_least`] takes a [`Duration`].
     AckTimeout(u8) <= 31, "acknowledge timeout";
-    /// How long a peer waits after it finds no receive posted: a row of the RNR NAK timer table of
+    /// Time that a peer waits after it finds no receive posted: a row of the RNR NAK timer table of
     /// the InfiniBand specification (1 is 0.01 ms, 12 is 0.64 ms, 31 is 491.52 ms, and 0 is 655.36
     /// ms).
     RnrTimer(u8) <= 31, "RNR NAK timer";
 }
 
-/// Nanoseconds of the acknowledge timeout 0, if it were one.
+/// Unit of acknowledge timeouts in nanoseconds.
 const ACK_UNIT: u64 = 4096;
 
 impl AckTimeout {
-    /// Returns the shortest timeout that is not below a time: the next of 8.192 µs, 16.384 µs, and so
-    /// on. Fails above [`AckTimeout::MAX`], which is 8796 seconds. It is never the one without limit.
+    /// Returns the shortest timeout that is not below a time: the next of 8.192 µs, 16.384 µs, and
+    /// so on. Fails above [`AckTimeout::MAX`], which is 8796 seconds. Never returns 0, the timeout
+    /// without limit.
     ///
     /// ```
     /// use mlx5::{AckTimeout, ConnectOptions};
@@ -128,7 +129,7 @@ impl AckTimeout {
     }
 }
 
-/// As [`AckTimeout::at_least`].
+/// Like [`AckTimeout::at_least`].
 impl TryFrom<Duration> for AckTimeout {
     type Error = OutOfRange;
 
@@ -137,7 +138,7 @@ impl TryFrom<Duration> for AckTimeout {
     }
 }
 
-/// Those that are cut to the bits of their field.
+/// Numbers that can be cut to the bits of their field.
 macro_rules! wrapping {
     ($($name:ident($repr:ty): $bits:literal;)*) => { $(
         impl $name {

@@ -19,8 +19,8 @@ fn route() -> GlobalRoute {
     }
 }
 
-/// Every attribute alone, with a value that leaves no byte of its field zero where it can, beside
-/// where its bytes in the extended request begin and end.
+/// Every attribute alone, with a value that leaves as few zero bytes in its field as possible, and
+/// the ranges of its bytes in the extended request.
 fn singles() -> Vec<(QpAttributes, &'static [(usize, usize)])> {
     let new = QpAttributes::new;
     let alternate =
@@ -203,7 +203,7 @@ fn a_sequence_number_wraps_at_24_bits() {
     assert_eq!(Psn::wrapping(u32::MAX), Psn::MAX);
 }
 
-/// What a kernel answers about a connected queue pair.
+/// The kernel's answer about a connected queue pair.
 fn answer() -> QueryQpResp {
     QueryQpResp {
         dest: to_dest(&path(1, Some(route()))),

@@ -126,7 +126,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         self.check_ops()
     }
 
-    /// Refuses what raw packet queue pairs lack.
+    /// Refuses options that raw packet queue pairs lack.
     fn check_packet(&self) -> Result<(), Error> {
         let refused = |what: &str| Err(Error::invalid(VERB, what.into()));
         if self.srq.is_some() {
@@ -235,7 +235,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
                 ..CreateQp::default()
             },
         };
-        // SAFETY: buffer and record are kept until the queue pair is destroyed, or the file closed.
+        // SAFETY: buffer and record live until the queue pair is destroyed, or until the file is
+        // closed.
         let made = match unsafe { command::create(&*context.file, &request) } {
             Ok(made) => made,
             Err(errno) => {
@@ -253,12 +254,12 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             }
         };
 
-        // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its record and
+        // SAFETY: the slot lives as long as the queue pair, and nothing else uses its record and
         // word.
         let (record, gate) =
             unsafe { (QueuePairRecord::new(slot.record()), Gate::new(slot.word())) };
         let send_gate = match device_sends {
-            // SAFETY: the slot is kept as long as the queue pair, and nothing else uses its second
+            // SAFETY: the slot lives as long as the queue pair, and nothing else uses its second
             // word.
             true => unsafe { Gate::shut(slot.second_word()) },
             false => gate,
@@ -278,7 +279,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             records: index.send_records(),
         };
         // SAFETY: the ring has the size of the layout. Its address is page-aligned plus a multiple
-        // of 64. It lives as long as `inner`, which the half keeps.
+        // of 64. It lives as long as `inner`, to which the half holds a reference.
         let mut send = unsafe { SendQueue::new(parts) };
         if self.wqe_signature {
             send.sign_requests();
@@ -292,7 +293,8 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
         }
         let receive = has_receive.then(|| {
             let ring = buffer.as_non_null();
-            // SAFETY: as for the send ring; it starts the page-aligned buffer.
+            // SAFETY: the ring starts the page-aligned buffer, which has the size of the layout and
+            // lives as long as `inner`, to which the half holds a reference.
             unsafe { ReceiveQueue::new(ring, receive_layout, gate, record, receive_records) }
         });
         let caps = QueuePairCaps {

@@ -10,7 +10,7 @@ use mlx5_wqe::transport::RawPacket;
 /// Options of raw packet queue pairs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PacketOptions {
-    /// Bytes of headers of packets that the device cuts.
+    /// Maximum length of the headers of packets that the device segments.
     pub(super) max_tso_header: u32,
     pub(super) flags: QpFlags,
 }
@@ -29,37 +29,37 @@ pub(super) struct PacketOptions {
 /// # }
 /// ```
 impl QueuePairBuilder<'_, RawPacket> {
-    /// Longest headers of packets that the device cuts into segments
-    /// ([`Wr::send_tso`](crate::Wr::send_tso)). Default: 0, none are. `build` refuses it on a device
+    /// Maximum length of the headers of packets that the device cuts into segments
+    /// ([`Wr::send_tso`](crate::Wr::send_tso)). Default: 0, no TSO. `build` refuses it on a device
     /// without TSO, and headers that do not fit into a request with the SGEs.
     pub fn max_tso_header(mut self, bytes: u32) -> Self {
         self.packet.max_tso_header = bytes;
         self
     }
 
-    /// Strips the VLAN tag from received packets; the completion has it
-    /// ([`WorkCompletion::vlan`](crate::WorkCompletion::vlan)). Default: false. `build` refuses it on
-    /// a device that lacks it.
+    /// Removes the VLAN tag from received packets; the completion has it
+    /// ([`WorkCompletion::vlan`](crate::WorkCompletion::vlan)). Default: false. `build` refuses it
+    /// on a device that lacks it.
     pub fn vlan_stripping(mut self, strip: bool) -> Self {
         self.flags.set(QpCreateFlags::CVLAN_STRIPPING, strip);
         self
     }
 
-    /// Receives packets with their frame check sequence, four bytes that count in their length.
+    /// Receives packets with their frame check sequence, four bytes that count toward their length.
     /// Default: false. `build` refuses it on a device that lacks it.
     pub fn scatter_fcs(mut self, scatter: bool) -> Self {
         self.flags.set(QpCreateFlags::SCATTER_FCS, scatter);
         self
     }
 
-    /// Pads the end of what the device writes to a whole cache line. Default: false. The kernel
-    /// refuses it on a device that lacks it.
+    /// Pads the device's writes to a whole cache line. Default: false. The kernel refuses it on a
+    /// device that lacks it.
     pub fn end_padding(mut self, pad: bool) -> Self {
         self.flags.set(QpCreateFlags::PCI_WRITE_END_PADDING, pad);
         self
     }
 
-    /// Computes checksums and hashes of received tunnelled packets over their inner headers.
+    /// Computes checksums and hashes of received tunneled packets over their inner headers.
     /// Default: false. The kernel refuses it on a device that lacks it.
     pub fn tunnel_offloads(mut self, inner: bool) -> Self {
         self.packet.flags.set(QpFlags::TUNNEL_OFFLOADS, inner);
@@ -76,7 +76,7 @@ impl QueuePairBuilder<'_, RawPacket> {
 }
 
 impl PacketOptions {
-    /// Refuses what the device lacks.
+    /// Refuses options that the device lacks.
     pub(super) fn check(
         &self,
         verb: &'static str,

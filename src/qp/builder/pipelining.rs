@@ -1,5 +1,5 @@
-//! Signature pipelining: the send queue drains by itself on a signature error, so that the requests
-//! behind the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
+//! Signature pipelining: the device drains the send queue on a signature error, so that the
+//! requests after the transfer can be cancelled (`MLX5DV_QP_CREATE_SIG_PIPELINING`).
 
 use super::QueuePairBuilder;
 use crate::context::Inner;
@@ -11,12 +11,13 @@ use mlx5_uapi::mlx5::UcontextRespMask;
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{MAX_MKEY_ENTRIES, mkey_update_blocks};
 
-/// Bit of INIT2INIT_QP's `opt_param_mask` (PRM, "INIT2INIT_QP"): `drain_sigerr` changes.
+/// Bit of INIT2INIT_QP's `opt_param_mask` that marks `drain_sigerr` as changed (PRM,
+/// "INIT2INIT_QP").
 const DRAIN_SIGERR: u32 = 1 << 11;
 
 impl QueuePairBuilder<'_, Rc> {
-    /// Drains the send queue on a signature error in a transfer of it. Default: off. Requests that
-    /// the device has not begun, from the next fenced one on, stay in the queue, and
+    /// Drains the send queue when a transfer in it has a signature error. Default: off. Requests
+    /// that the device has not begun, from the next fenced one on, stay in the queue, and
     /// [`AsyncEvent::SqDrained`](crate::AsyncEvent::SqDrained) reports it. They can be cancelled,
     /// and [`QueuePair::resume`](crate::QueuePair::resume) resumes the queue.
     ///
@@ -43,7 +44,7 @@ impl QueuePairBuilder<'_, Rc> {
     /// Needs DEVX, Linux 5.13, and a ConnectX-6 Dx or later
     /// ([`SignatureCaps::PIPELINING`](crate::mkey::SignatureCaps::PIPELINING)). Otherwise `build`
     /// returns [`NoDevx`](crate::ErrorKind::NoDevx) or
-    /// [`NotSupported`](crate::ErrorKind::NotSupported), and its text says what is missing.
+    /// [`NotSupported`](crate::ErrorKind::NotSupported), with a text that names what is missing.
     pub fn signature_pipelining(mut self) -> Self {
         self.pipelining = true;
         self
@@ -51,8 +52,8 @@ impl QueuePairBuilder<'_, Rc> {
 
     /// Sizes the queue so that each send request may configure a memory key with `entries`
     /// translation entries and, if `signed`, a signature. Default: not sized for it; such requests
-    /// can still be posted, and take the room of several. More than [`MAX_MKEY_ENTRIES`] entries
-    /// count as so many. Limits of the queue as for [`max_send_wr`](Self::max_send_wr).
+    /// can still be posted, and take the room of several. `entries` is capped at
+    /// [`MAX_MKEY_ENTRIES`]. The queue's limits apply as for [`max_send_wr`](Self::max_send_wr).
     pub fn mkey_configure(mut self, entries: u32, signed: bool) -> Self {
         let entries = (entries as usize).min(MAX_MKEY_ENTRIES);
         self.mkey_blocks = mkey_update_blocks(entries, signed);
@@ -60,7 +61,7 @@ impl QueuePairBuilder<'_, Rc> {
     }
 }
 
-/// Refuses signature pipelining if device or kernel lack it.
+/// Refuses signature pipelining if the device or the kernel lacks it.
 pub(super) fn check(context: &Inner) -> Result<(), Error> {
     const VERB: &str = "create_qp (signature pipelining)";
     let drains = context.hca_cap(VERB)?.drain_sigerr();
@@ -85,7 +86,7 @@ impl ControlHalf {
         request.qpc_mut().set_drain_sigerr(true);
         let mut answer = Init2InitQpOut::default();
         let handle = inner.live_handle("modify_qp")?;
-        // SAFETY: the command names no memory, and the handle is that of the queue pair in it.
+        // SAFETY: the command names no memory, and its queue pair is the one of the handle.
         unsafe {
             inner.context.devx_modify(
                 "modify_qp (drain on signature error)",

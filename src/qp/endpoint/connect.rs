@@ -86,31 +86,33 @@ macro_rules! options {
 }
 
 options! {
-    /// Index of the P_Key in the port's table. Default: 0. The kernel refuses one outside of it.
+    /// Index of the P_Key in the port's table. Default: 0. The kernel refuses an index outside the
+    /// table.
     pkey_index: u16 = 0;
     /// Access rights of the peer, within those of each region. Default: all that transport and
-    /// device have. Ignored for UD.
+    /// device support. Ignored for UD.
     access_flags: Option<AccessFlags> = None;
     /// Q_Key of a datagram queue pair. Default: 0x11111111. The kernel refuses one with the top bit
     /// set to a process without `CAP_NET_RAW`. Ignored for connections.
     qkey: u32 = 0x1111_1111;
-    /// Maximum packet size, if it shall be less than both ports support. Default: the smaller of
-    /// both, to which a larger one is lowered.
+    /// Maximum packet size, if it should be less than both ports support. Default: the smaller of
+    /// both. A larger one is lowered to it.
     path_mtu: Option<Mtu> = None;
-    /// Acknowledge timeout. Default: 14, which is 67 ms. [`AckTimeout::at_least`] returns that of a
-    /// time.
+    /// Acknowledge timeout. Default: 14, which is 67 ms. [`AckTimeout::at_least`] converts a time.
     timeout: AckTimeout = const { literal(AckTimeout::new(14)) };
     /// Number of retries. Default: 7, the maximum.
     retry_cnt: RetryCount = RetryCount::MAX;
-    /// Number of retries while the peer has no receive posted. Default: 7, which is without limit.
+    /// Number of retries while the peer has no receive posted. Default: 7, which means without
+    /// limit.
     rnr_retry: RetryCount = RetryCount::MAX;
-    /// How long the peer waits when this side has no receive posted. Default: 12, which is 0.64 ms.
+    /// Time that the peer waits when this side has no receive posted. Default: 12, which is 0.64
+    /// ms.
     min_rnr_timer: RnrTimer = const { literal(RnrTimer::new(12)) };
-    /// Outstanding reads and atomics as initiator. Default: 16. Lowered to what the device supports
-    /// and the peer answers.
+    /// Maximum number of outstanding reads and atomics as initiator. Default: 16. Lowered to the
+    /// number that the device supports and the peer answers.
     max_rd_atomic: u8 = 16;
-    /// Outstanding reads and atomics as responder. Default: 16. Lowered to what the device
-    /// supports.
+    /// Maximum number of outstanding reads and atomics as responder. Default: 16. Lowered to the
+    /// number that the device supports.
     max_dest_rd_atomic: u8 = 16;
     /// Service level; the priority on Ethernet. Default: 0. Refused above 15, on Ethernet above 7.
     sl: u8 = 0;
@@ -123,7 +125,7 @@ options! {
     /// Hop limit of a global route. Default: 64. Any number.
     hop_limit: u8 = 64;
     /// Maximum rate, as a number of `enum ibv_rate`. Default: 0, the rate of the port. The kernel
-    /// refuses a number outside of that, and lowers a rate that the device lacks.
+    /// refuses an undefined number, and lowers a rate that the device lacks.
     static_rate: u8 = 0;
     /// LID of the router, for a peer in another InfiniBand subnet, whose LID is not valid here.
     /// Default: none. Ignored for a peer in the same subnet, and on Ethernet.
@@ -154,7 +156,7 @@ impl ConnectOptions {
         self.traffic_class(TrafficClass::new(dscp, ecn).number())
     }
 
-    /// Sets a flow label that leads to this UDP source port, on RoCE v2. Default: flow label 0,
+    /// Sets a flow label that results in this UDP source port, on RoCE v2. Default: flow label 0,
     /// with which kernel and driver choose the port.
     #[must_use]
     pub const fn udp_source_port(self, port: UdpSourcePort) -> Self {
@@ -297,7 +299,7 @@ pub(crate) fn path_to(
     })
 }
 
-/// Whether two InfiniBand GIDs are of different subnets, as far as is known.
+/// Whether two InfiniBand GIDs are known to be of different subnets.
 fn in_other_subnet(local: Gid, remote: Gid) -> bool {
     !local.is_zero() && !remote.is_zero() && local.subnet_prefix() != remote.subnet_prefix()
 }
@@ -310,10 +312,10 @@ pub(crate) fn remote_rights(transport: QpType) -> AccessFlags {
     }
 }
 
-/// Selects the default GID among the rows (index, GID, type) of a port's table: the one that routes
-/// farthest. RoCE v2 goes before v1, and among each an IPv4 address before a global IPv6 one before
-/// a link-local one; among equals the first row. On InfiniBand it is the first row that is not
-/// empty.
+/// Selects the default GID among the rows (index, GID, type) of a port's table: the one with the
+/// widest reach. RoCE v2 comes before v1, and within each version an IPv4 address before a global
+/// IPv6 one before a link-local one; among equals the first row. On InfiniBand it is the first row
+/// that is not empty.
 pub(crate) fn default_gid_index(rows: impl IntoIterator<Item = (u32, Gid, GidType)>) -> Option<u8> {
     rows.into_iter()
         .filter(|(_, gid, _)| !gid.is_zero())

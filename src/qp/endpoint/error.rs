@@ -6,7 +6,7 @@ use mlx5_uapi::verbs::{GidType, LinkLayer, QpType};
 use std::error::Error;
 use std::fmt;
 
-/// Why text or bytes are not an endpoint.
+/// The reason that text or bytes are not an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -78,7 +78,7 @@ impl fmt::Display for EndpointError {
 
 impl Error for EndpointError {}
 
-/// Why two sides cannot be connected.
+/// The reason that two sides cannot be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {

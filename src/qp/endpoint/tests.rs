@@ -36,7 +36,7 @@ fn infiniband() -> Endpoint {
     }
 }
 
-/// Endpoints that between them have every value of every enumeration and the ends of every range.
+/// Endpoints that together have every value of every enumeration and the ends of every range.
 fn samples() -> Vec<Endpoint> {
     let mut samples = vec![roce(), infiniband()];
     samples.push(Endpoint { gid: Gid::from_bytes([0; 16]), ..infiniband() });
@@ -52,7 +52,7 @@ fn samples() -> Vec<Endpoint> {
     samples
 }
 
-/// The bytes with one changed and the checksum right again.
+/// The bytes with one changed and the checksum corrected.
 fn forged(endpoint: &Endpoint, at: usize, value: u8) -> [u8; Endpoint::BYTES] {
     let mut bytes = endpoint.to_bytes();
     bytes[at] = value;
@@ -197,7 +197,7 @@ fn text_that_is_something_else_is_refused() {
 fn text_that_was_cut_off_is_refused() {
     for endpoint in samples() {
         let text = endpoint.to_string();
-        // The last value is whole again from its first digit on.
+        // The last value is complete from its first digit on.
         let whole = text.rfind('=').unwrap() + 1;
         for end in 0..=whole {
             assert!(text[..end].parse::<Endpoint>().is_err(), "{:?}", &text[..end]);

@@ -1,9 +1,9 @@
 use super::*;
 use TransitionFault::{Attributes, NoSuchTransition, Refused, UnknownTransport};
 
-/// Every transition that the kernel takes: transport, from, to, what it needs, what it takes
-/// besides. Written out a second time, as the kernel's `qp_state_table` reads, so that a slip in
-/// the table does not pass.
+/// Every transition that the kernel accepts: transport, from, to, required attributes, optional
+/// ones. Written a second time, as the kernel's `qp_state_table` reads, so that a mistake in the
+/// table does not pass.
 fn expected(
     transport: QpType,
     from: QueueState,
@@ -70,7 +70,7 @@ fn every_move() -> impl Iterator<Item = (QpType, QueueState, QueueState)> {
     })
 }
 
-/// Every move that exists, with what it needs and takes.
+/// Every transition that exists, with its required and optional attributes.
 fn every_transition() -> Vec<(QpType, QueueState, QueueState, QpAttrMask, QpAttrMask)> {
     let all: Vec<_> = every_move()
         .filter_map(|(transport, from, to)| {

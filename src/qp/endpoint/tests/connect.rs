@@ -57,7 +57,7 @@ fn connection(
     ]
 }
 
-/// Walks from RESET as a queue pair would, and demands that it ends in RTS.
+/// Walks from RESET as a queue pair would, and checks that it ends in RTS.
 fn walk(transport: QpType, steps: [QpAttributes; 3]) {
     let end = steps.iter().fold(QueueState::Reset, |state, attributes| {
         check_attributes(transport, state, attributes).expect("a refused transition")
