@@ -357,8 +357,8 @@ impl BindKeys {
 /// A handle that posts send requests.
 pub trait Poster<T: Transport>: posting::Poster<T> {}
 
-/// Private, because an `EthernetQueue` exposes its queue pair by reference, and relies on having its
-/// protection domain, which `pd` returns, for itself.
+/// Private, because an `EthernetQueue` exposes its queue pair by reference, and relies on having
+/// its protection domain, which `pd` returns, for itself.
 pub(crate) mod posting {
     use crate::memory::ProtectionDomain;
     use mlx5_wqe::{Batch, transport::Transport};

@@ -89,8 +89,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(move |c: char| !is_part(c)).filter(|word| !word.is_empty())
 }
 
-/// Whether a word in code signs is a name, rather than one of a language: `snake_case`, `CamelCase`. One that ends
-/// with an underscore begins several names, and one that starts with it ends some.
+/// Whether a word in code signs is a name, rather than one of a language: `snake_case`,
+/// `CamelCase`. One that ends with an underscore begins several names, and one that starts with it
+/// ends some.
 fn is_name(word: &str) -> bool {
     let camel = word
         .as_bytes()

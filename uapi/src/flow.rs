@@ -70,49 +70,49 @@ layout! {
     /// `struct ib_uverbs_flow_spec_eth`.
     pub struct EthSpec [40] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: EthFilter => "What a packet must have.",
+        8  value: EthFilter => "The values that a packet must have.",
         24 mask: EthFilter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_ipv4`.
     pub struct Ipv4Spec [32] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: Ipv4Filter => "What a packet must have.",
+        8  value: Ipv4Filter => "The values that a packet must have.",
         20 mask: Ipv4Filter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_ipv6`.
     pub struct Ipv6Spec [88] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: Ipv6Filter => "What a packet must have.",
+        8  value: Ipv6Filter => "The values that a packet must have.",
         48 mask: Ipv6Filter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_tcp_udp`.
     pub struct PortSpec [16] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: PortFilter => "What a packet must have.",
+        8  value: PortFilter => "The values that a packet must have.",
         12 mask: PortFilter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_tunnel`.
     pub struct TunnelSpec [16] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: TunnelFilter => "What a packet must have.",
+        8  value: TunnelFilter => "The values that a packet must have.",
         12 mask: TunnelFilter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_gre`.
     pub struct GreSpec [24] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: GreFilter => "What a packet must have.",
+        8  value: GreFilter => "The values that a packet must have.",
         16 mask: GreFilter => "The bits that are compared.",
     }
 
     /// `struct ib_uverbs_flow_spec_mpls`.
     pub struct MplsSpec [16] {
         0  header: SpecHeader => "Kind and size.",
-        8  value: MplsFilter => "What a packet must have.",
+        8  value: MplsFilter => "The values that a packet must have.",
         12 mask: MplsFilter => "The bits that are compared.",
     }
 

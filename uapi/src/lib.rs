@@ -3,8 +3,8 @@
 //!
 //! * [`kernel`] has the traits. [`real::LinuxKernel`] implements them with system calls; any other
 //!   implementation of [`kernel::Kernel`] can replace it.
-//! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written by
-//!   hand: numbers and layouts, with sizes and offsets asserted at compile time.
+//! * [`ioctl`], [`verbs`], [`mlx5`], [`flow`] and [`write_cmd`] are the kernel's headers, written
+//!   by hand: numbers and layouts, with sizes and offsets asserted at compile time.
 //! * [`rdma_cm`] is the connection manager's header, with a typed call for each command.
 //! * [`call`] encodes one ioctl; [`cmd`] has a typed function for each call that the driver makes.
 //! * [`names`] displays a call by the kernel's names; [`queues`] decodes the effect of a call on

@@ -11,7 +11,7 @@ layout! {
     /// `struct mlx5_ib_alloc_ucontext_req_v2`, the driver's request of GET_CONTEXT.
     pub struct AllocUcontextReqV2 [32] {
         0  total_num_bfregs: u32 => "Number of BlueFlame registers requested.",
-        4  num_low_latency_bfregs: u32 => "How many of them are for one QP each.",
+        4  num_low_latency_bfregs: u32 => "The number of them that are for one QP each.",
         8  flags: u32 => "[`UcontextFlags`].",
         12 comp_mask: u32 => "Zero.",
         16 max_cqe_version: u8 => "Newest CQE version that the driver supports: 1.",

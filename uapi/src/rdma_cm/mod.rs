@@ -53,7 +53,7 @@ numbers! {
         GetEvent = 12 => "Reads an event.",
         GetOption = 13 => "No kernel has it.",
         SetOption = 14 => "Sets an option.",
-        Notify = 15 => "Tells of an event of the queue pair.",
+        Notify = 15 => "Reports an event of the queue pair.",
         JoinIpMcast = 16 => "Joins a multicast group by IP address.",
         LeaveMcast = 17 => "Leaves a multicast group.",
         MigrateId = 18 => "Moves an identifier to this channel.",

@@ -284,7 +284,7 @@ layout! {
 
     /// `struct ib_uverbs_ex_modify_qp`.
     pub struct ExModifyQp [120] {
-        0   base: ModifyQp => "What the plain command says.",
+        0   base: ModifyQp => "The fields of the plain command.",
         112 rate_limit: u32 => "Rate limit, kb/s.",
         116 reserved: u32 => "Zero.",
     }

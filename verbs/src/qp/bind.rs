@@ -38,8 +38,8 @@ pub(super) unsafe fn bind_of<T: CTransport>(
     }
 }
 
-/// The operation behind `ibv_bind_mw`, for windows of type 1: posts a request of its own. If that is
-/// cancelled, the window has its previous key again.
+/// The operation behind `ibv_bind_mw`, for windows of type 1: posts a request of its own. If that
+/// is cancelled, the window has its previous key again.
 ///
 /// # Safety
 /// Queue pair, window and region exist, `bind` is readable.

@@ -112,7 +112,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             // SAFETY: by the contract of `create_qp`.
             let srq = unsafe { SrqObject::of(init.srq) };
             builder = match srq.has_tags {
-                // Without the lock, which a thread that posts may have in the parent of this process.
+                // Without the lock, which a thread that posts may have in the parent of this
+                // process.
                 false => builder.srq_of(&srq.control)?,
                 // Without sends, the device uses the send queue for rendezvous data.
                 true => srq
@@ -146,7 +147,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         };
         Ok(builder.build()?)
     };
-    // SAFETY: by the contract of `create_qp`. No lock is held while the program's functions are called.
+    // SAFETY: by the contract of `create_qp`. No lock is held while the program's functions are
+    // called.
     let qp = unsafe {
         let send_target = CqObject::of(init.send_cq).target();
         let recv_target = match recv_cq == init.send_cq {

@@ -17,9 +17,9 @@ fn state(raw: c_uint) -> Verb<QueueState> {
     u8::try_from(raw).ok().and_then(QueueState::from_bits).ok_or(Refusal::INVALID)
 }
 
-/// The provider's attributes: those that the mask names. A value that no device takes is refused, as
-/// the kernel does, unless its driver cuts it to the bits of its field: programs rely on that, as fio, which
-/// retries ten times.
+/// The provider's attributes: those that the mask names. A value that no device takes is refused,
+/// as the kernel does, unless its driver cuts it to the bits of its field: programs rely on that,
+/// as fio, which retries ten times.
 fn attributes(attr: &ibv_qp_attr, mask: c_int) -> Verb<QpAttributes> {
     let mask = mask as u32;
     let has = |bit: c_uint| mask & bit != 0;
@@ -98,16 +98,17 @@ pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttrib
         modify(control)?;
         Ok(control.purger()?)
     })?;
-    // Its completions vanish, and what it took from a shared receive queue goes back. No lock of the queue
-    // pair is held: a thread that polls in steps has that of the completion queue, and may post meanwhile.
+    // Its completions vanish, and what it took from a shared receive queue goes back. No lock of
+    // the queue pair is held: a thread that polls in steps has that of the completion queue, and
+    // may post meanwhile.
     for cq in whole.completion_queues() {
         cq.with_mut(|cq| purger.purge(cq))?;
     }
     whole.with_whole(|mut qp| (qp.forget().map_err(Into::into), Some(qp)))
 }
 
-/// The attributes that an end of extended connections uses. The kernel passes over the others, which
-/// programs give as for a whole connection.
+/// The attributes that an end of extended connections uses. The kernel passes over the others,
+/// which programs give as for a whole connection.
 fn used(qp_type: c_uint, mask: c_int) -> c_int {
     let unused = match qp_type {
         IBV_QPT_XRC_SEND => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -158,7 +159,8 @@ fn query(this: &QpObject, mask: c_int) -> Verb<(ibv_qp_attr, ibv_qp_init_attr)> 
         return Err(Refusal::NOT_SUPPORTED);
     }
     let mask = QpAttrMask::from_bits_retain(mask as u32);
-    // Held while the state is asked for, so that what is shown is not from before another thread's change.
+    // Held while the state is asked for, so that what is shown is not from before another thread's
+    // change.
     let _held = this.control_lock.lock().unwrap_or_else(PoisonError::into_inner);
     let from = command::query(this.context().file(), this.handle(), mask)?;
     let mut to = ibv_qp_attr::blank();
@@ -228,8 +230,8 @@ fn in_order(flags: c_uint, ask: impl FnOnce() -> bool) -> c_int {
     }
 }
 
-/// `ibv_query_qp_data_in_order`. The device's answer is the same for all operations. Of the receiving end
-/// of extended connections it is not asked: no promise.
+/// `ibv_query_qp_data_in_order`. The device's answer is the same for all operations. Of the
+/// receiving end of extended connections it is not asked: no promise.
 ///
 /// # Safety
 /// `qp` was not destroyed.

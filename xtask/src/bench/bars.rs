@@ -20,7 +20,8 @@ struct Bar {
     nanoseconds: Option<f64>,
 }
 
-/// One a line: who in which mode, the cases, and the most of the rival's instructions and nanoseconds.
+/// One a line: who in which mode, the cases, and the most of the rival's instructions and
+/// nanoseconds.
 macro_rules! bars {
     ($($who:literal $mode:literal [$($case:literal),*] <= $instructions:literal, $nanoseconds:expr, of $rival:expr;)*) => {
         const BARS: &[Bar] = &[$(Bar {
@@ -124,8 +125,8 @@ pub(super) fn cases() -> Vec<&'static str> {
     cases
 }
 
-/// How much a ratio may differ from the one that is written down: counts are repeatable to a few tenths of
-/// an instruction.
+/// How much a ratio may differ from the one that is written down: counts are repeatable to a few
+/// tenths of an instruction.
 const ROUNDING: f64 = 0.01;
 
 /// A ratio, and how much it may be.
@@ -167,8 +168,8 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// What is wrong with it: it is worse than what is written down, or so much better that this must be
-    /// written down, or it could get worse again unnoticed.
+    /// What is wrong with it: it is worse than what is written down, or so much better that this
+    /// must be written down, or it could get worse again unnoticed.
     pub(super) fn fault(&self) -> Option<&'static str> {
         match (self.instructions.holds(), self.missed) {
             (true, None) => None,
