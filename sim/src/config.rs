@@ -46,7 +46,7 @@ pub struct Limits {
     pub multicast_groups: u32,
     /// Queue pairs attached to one multicast group.
     pub qps_per_group: u32,
-    /// Base-two logarithm of the entries in a list of tags; one of them is always free. Zero is
+    /// Base-two logarithm of the entries in a tag list; one of them is always free. Zero is
     /// a device without tag matching.
     pub log_tags: u8,
     /// Entries in a port's GID table.

@@ -20,7 +20,7 @@ pub struct SrqConfig {
     pub record: u64,
     /// Its user index.
     pub user_index: u32,
-    /// Its list of tags, if it has one.
+    /// Its tag list, if it has one.
     pub tag_matching: Option<TagMatchingConfig>,
     /// Set if it is a queue for extended reliable connections.
     pub xrc: Option<XrcConfig>,

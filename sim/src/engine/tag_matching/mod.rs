@@ -1,4 +1,4 @@
-//! Tag matching: a shared receive queue matches messages with a list of tags.
+//! Tag matching: a shared receive queue matches messages with its tag list.
 //!
 //! The list is [`TagList`](crate::engine::state::tags::TagList). [`operation`] executes the
 //! operations of the command queue pair, [`arrival`] takes messages, and [`rendezvous`] fetches the
