@@ -1,4 +1,4 @@
-//! What a simulated fabric is made of.
+//! Configuration of a simulated fabric.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -46,7 +46,7 @@ pub struct Limits {
     pub multicast_groups: u32,
     /// Queue pairs attached to one multicast group.
     pub qps_per_group: u32,
-    /// Base-two logarithm of the entries in a list of tags; one of them is always free. Zero is
+    /// Base-two logarithm of the entries in a tag list; one of them is always free. Zero is
     /// a device without tag matching.
     pub log_tags: u8,
     /// Entries in a port's GID table.
@@ -85,27 +85,29 @@ impl Limits {
 /// The time limits of the connection manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmConfig {
-    /// How long it waits for an answer before it sends a message again, in milliseconds; 16 times as
-    /// long once it knows that a request has come.
+    /// Time to wait for an answer before the connection manager sends a message again, in
+    /// milliseconds; 16 times as long once it knows that the peer has the request.
     pub response_ms: u32,
-    /// How often it sends a message again.
+    /// Number of times that it sends a message again.
     pub retries: u32,
-    /// How long packets of an ended connection may be on their way, in milliseconds.
+    /// Longest time that packets of an ended connection stay in flight, in milliseconds.
     pub timewait_ms: u32,
 }
 
 impl CmConfig {
-    /// The kernel's (`CMA_CM_RESPONSE_TIMEOUT`, `CMA_MAX_CM_RETRIES`), with a short life of packets.
+    /// The kernel's limits (`CMA_CM_RESPONSE_TIMEOUT`, `CMA_MAX_CM_RETRIES`), with a short packet
+    /// lifetime.
     pub const KERNEL: Self = Self { response_ms: 4295, retries: 15, timewait_ms: 500 };
 }
 
-/// What to simulate. By default one ConnectX-7 with one InfiniBand port, run by a thread.
+/// Configuration of a simulator. By default it is one ConnectX-7 with one InfiniBand port, run by a
+/// thread.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {
     /// The model of every device.
     pub model: Model,
-    /// How many devices share the fabric.
+    /// Number of devices on the fabric.
     pub devices: usize,
     /// The ports of each device: one or two.
     pub ports: Vec<PortConfig>,
@@ -119,11 +121,11 @@ pub struct SimConfig {
     pub devx: bool,
     /// The limits of each device.
     pub limits: Limits,
-    /// What each device can do.
+    /// Capabilities of each device.
     pub capabilities: Capabilities,
-    /// No thread: the fabric moves only when it is stepped, in virtual time.
+    /// No thread: the fabric moves only when the caller steps it, in virtual time.
     pub step: bool,
-    /// Only the queue that a doorbell names is looked at, and BlueFlame bytes are compared with
+    /// The device looks only at the queue that a doorbell names, and compares BlueFlame bytes with
     /// the ring. Meant for step mode with a UAR for each queue pair.
     pub exact_doorbells: bool,
     /// Reads the host's memory through the kernel, so that unmapped memory is a
@@ -133,49 +135,49 @@ pub struct SimConfig {
     pub clock_mhz: u32,
     /// The time of day at which the fabric begins, in nanoseconds since 1970.
     pub epoch_ns: u64,
-    /// The longest that a retry timer runs, whatever the queue pair asks for, in microseconds.
+    /// Longest retry timer in microseconds, which limits the timeouts of queue pairs.
     pub longest_timer_us: u64,
-    /// Requests that a queue pair which drains after signature errors still executes behind the
-    /// one that had the error, unless it meets a fence first; all that there are if `None`.
+    /// Number of requests after the one with a signature error that a queue pair still executes
+    /// before it drains, unless it meets a fence first; all of them if `None`.
     pub signature_drain: Option<u32>,
-    /// What the network between the devices does to packets.
+    /// Effects of the network between the devices on packets.
     pub network: Network,
-    /// Ways between two devices, from and to, that have a network of their own.
+    /// Networks of single paths between two devices, by sender and receiver.
     pub links: BTreeMap<(usize, usize), Network>,
-    /// Ways between two devices, from and to, that are cut from the start.
+    /// Paths between two devices, by sender and receiver, that are cut from the start.
     pub cuts: BTreeSet<(usize, usize)>,
-    /// What makes GUIDs, MAC addresses and key tags differ from those of another fabric, and what
-    /// the chances of the network are drawn from.
+    /// Seed of the GUIDs, MAC addresses and key tags, so that they differ from another fabric's,
+    /// and of the network's randomness.
     pub seed: u64,
-    /// Whether RoCE ports have addresses from the start, as a network configuration gives them;
-    /// otherwise it is for the driver to set them.
+    /// Whether RoCE ports have addresses from the start, as a network configuration sets them;
+    /// otherwise the driver has to set them.
     pub addresses: bool,
-    /// The IPv4 addresses of the ports, device by device, each its own. Ports behind the last one have
-    /// 10.0.0.1, 10.0.0.2 and so on, by their place, two for each device.
+    /// The IPv4 addresses of the ports, device by device, each its own. Further ports get 10.0.0.1,
+    /// 10.0.0.2 and so on, by their position, two for each device.
     pub ipv4: Vec<Ipv4Addr>,
     /// Faults that every device starts with.
     pub faults: Vec<Fault>,
     /// The time limits of the connection manager.
     pub cm: CmConfig,
-    /// Programs have raw packet queue pairs, work queues and flow rules, where a port is an Ethernet
-    /// port.
+    /// Programs can use raw packet queue pairs, work queues and flow rules on Ethernet ports.
     pub raw_packets: bool,
-    /// The kernel offers event files of DEVX. A program that gets one may take it for a sign that all its objects can be
-    /// made by DEVX commands: UCX then makes shared receive queues that are rings, which the firmware here lacks.
+    /// The kernel offers DEVX event files. A program that gets one may conclude that it can create
+    /// all its objects by DEVX commands: UCX then creates shared receive queues that are rings,
+    /// which this firmware lacks.
     pub devx_events: bool,
-    /// Programs may send and receive frames as they like (CAP_NET_RAW).
+    /// Programs may send and receive any frames (CAP_NET_RAW).
     pub net_raw: bool,
     /// The headers that a send WQE of Ethernet must contain.
     pub inline_mode: InlineMode,
-    /// A kernel's network interface finds all that it needs for receive queues with strides: its send
-    /// queues may change memory keys. Without, its receive queues are cyclic. Those of programs may
-    /// have strides in any case.
+    /// A kernel's network interface finds everything that it needs for receive queues with strides:
+    /// its send queues may change memory keys. Otherwise its receive queues are cyclic. Those of
+    /// programs may have strides in any case.
     pub striding: bool,
-    /// The function is a virtual one behind an embedded switch. From the wire its raw packet queues get frames for
-    /// the addresses and groups that its driver has listed, and for all where it is promiscuous
-    /// (MODIFY_NIC_VPORT_CONTEXT); others are counted in
-    /// [`FrameCounts::filtered`](crate::engine::FrameCounts::filtered). Without, its flow tables see every
-    /// frame on the wire.
+    /// The function is a virtual one of an embedded switch. Its raw packet queues get frames from
+    /// the wire for the addresses and groups that its driver has listed, and all frames if it is
+    /// promiscuous (MODIFY_NIC_VPORT_CONTEXT);
+    /// [`FrameCounts::filtered`](crate::engine::FrameCounts::filtered) counts the others. Otherwise
+    /// its flow tables see every frame on the wire.
     pub vport_filter: bool,
 }
 
@@ -261,10 +263,10 @@ impl SimConfig {
         self
     }
 
-    /// Gives the way from one device to another a network of its own, in place of
-    /// [`SimConfig::network`]. The way back is another one.
+    /// Gives the path from one device to another a network of its own, in place of
+    /// [`SimConfig::network`]. The opposite direction is a separate path.
     ///
-    /// If it sends at another rate than the rest, its packets do not wait for those that the port sends
+    /// If its rate differs from the rest, its packets do not wait for those that the port sends
     /// elsewhere.
     ///
     /// ```
@@ -286,15 +288,15 @@ impl SimConfig {
         self
     }
 
-    /// Cuts the way from one device to another from the start; `Simulator::mend` and
-    /// `Simulator::set_cut` end it.
+    /// Cuts the path from one device to another from the start; `Simulator::mend` and
+    /// `Simulator::set_cut` restore it.
     #[must_use]
     pub fn cut(mut self, from: usize, to: usize) -> Self {
         self.cuts.insert((from, to));
         self
     }
 
-    /// Whether packets take time on any way.
+    /// Whether packets take time on any path.
     pub(crate) fn takes_time(&self) -> bool {
         self.network.takes_time() || self.links.values().any(Network::takes_time)
     }
@@ -307,7 +309,7 @@ impl SimConfig {
     }
 
     setters! {
-        /// Sets how many devices share the fabric.
+        /// Sets the number of devices on the fabric.
         devices: usize;
         /// Sets the version of completion entries.
         cqe_version: u8;
@@ -319,11 +321,11 @@ impl SimConfig {
         devx: bool;
         /// Sets the limits of each device.
         limits: Limits;
-        /// Sets what each device can do.
+        /// Sets the capabilities of each device.
         capabilities: Capabilities;
-        /// Sets whether the fabric moves only when it is stepped.
+        /// Sets whether the fabric moves only when the caller steps it.
         step: bool;
-        /// Sets whether only the queue that a doorbell names is looked at.
+        /// Sets whether the device looks only at the queue that a doorbell names.
         exact_doorbells: bool;
         /// Sets whether unmapped memory is reported instead of crashing.
         checked_memory: bool;
@@ -331,9 +333,10 @@ impl SimConfig {
         clock_mhz: u32;
         /// Sets the time of day at which the fabric begins, in nanoseconds since 1970.
         epoch_ns: u64;
-        /// Sets the longest that a retry timer runs, in microseconds.
+        /// Sets the longest retry timer in microseconds.
         longest_timer_us: u64;
-        /// Sets how far a queue pair goes on behind a signature error that drains it.
+        /// Sets the number of requests that a queue pair still executes after a signature error
+        /// that drains it.
         signature_drain: Option<u32>;
         /// Sets the time limits of the connection manager.
         cm: CmConfig;
@@ -341,18 +344,17 @@ impl SimConfig {
         raw_packets: bool;
         /// Sets whether the kernel offers event files of DEVX.
         devx_events: bool;
-        /// Sets whether programs may send and receive frames as they like.
+        /// Sets whether programs may send and receive any frames.
         net_raw: bool;
         /// Sets the headers that a send WQE of Ethernet must contain.
         inline_mode: InlineMode;
         /// Sets whether a kernel's network interface can have receive queues with strides.
         striding: bool;
-        /// Sets whether the function gets only the frames that its driver has listed addresses for.
+        /// Sets whether the function gets only frames for addresses that its driver has listed.
         vport_filter: bool;
-        /// Sets what the network between the devices does to packets.
+        /// Sets the effects of the network between the devices on packets.
         network: Network;
-        /// Sets what makes this fabric's addresses differ from another's, and what the chances of
-        /// the network are drawn from.
+        /// Sets the seed of this fabric's addresses and of the network's randomness.
         seed: u64;
     }
 }

@@ -1,18 +1,18 @@
-//! What the simulator says on standard error in processes that share it: those of the preloaded library, and the
-//! process that has their devices.
+//! Messages of the simulator on standard error, which several processes share: those of the
+//! preloaded library, and the process that has their devices.
 
 use std::fmt;
 use std::io::{self, Write};
 
-/// Says one line on standard error: the program's name, and what it has to say.
+/// Writes one line to standard error: the program's name and a message.
 ///
-/// The line is one write: processes that share standard error, as those of a test do, cannot take
-/// each other's lines apart.
+/// The line is one write, so that processes that share standard error, as those of a test do,
+/// cannot mix their lines.
 pub fn say(program: &str, what: fmt::Arguments<'_>) {
     say_to(&mut io::stderr(), program, what);
 }
 
-/// A line that cannot be written is lost: nobody could be told.
+/// A line that cannot be written is lost: there is no other place to report it.
 fn say_to(out: &mut impl Write, program: &str, what: fmt::Arguments<'_>) {
     let _ = out.write_all(format!("{program}: {what}\n").as_bytes());
 }
@@ -21,7 +21,7 @@ fn say_to(out: &mut impl Write, program: &str, what: fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    /// Keeps what each write brought.
+    /// Stores the bytes of each write.
     #[derive(Default)]
     struct Writes(Vec<String>);
 

@@ -5,7 +5,7 @@ mod kernel;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
-/// An access that memory did not answer.
+/// An access to memory that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DmaFault {
     /// The bus address.
@@ -14,7 +14,7 @@ pub struct DmaFault {
     pub length: u64,
 }
 
-/// Memory as the device reaches it, by bus address.
+/// Host memory as the device reaches it, by bus address.
 ///
 /// Words of queues and registers are big-endian in memory and in host order here; the words of
 /// atomic operations are in host order on both sides.
@@ -23,13 +23,13 @@ pub trait Dma: Send + Sync {
     fn read(&self, address: u64, to: &mut [u8]) -> Result<(), DmaFault>;
     /// Copies to memory.
     fn write(&self, address: u64, from: &[u8]) -> Result<(), DmaFault>;
-    /// Reads a big-endian word at once, before everything read later.
+    /// Reads a big-endian word in a single access, before everything read later.
     fn load_u32(&self, address: u64) -> Result<u32, DmaFault>;
     /// Writes a byte after everything written earlier.
     fn store_byte(&self, address: u64, byte: u8) -> Result<(), DmaFault>;
-    /// Reads a big-endian register, and leaves zero in it.
+    /// Reads a big-endian register and replaces it with zero.
     fn take_u64(&self, address: u64) -> Result<u64, DmaFault>;
-    /// Replaces a word in host order at once, and answers what it held.
+    /// Replaces a word in host order atomically and returns the old value.
     fn update_u64(&self, address: u64, update: &mut dyn FnMut(u64) -> u64)
     -> Result<u64, DmaFault>;
 }
@@ -37,16 +37,16 @@ pub trait Dma: Send + Sync {
 /// This process's own memory: a bus address is a virtual address.
 ///
 /// # Safety of use
-/// Nothing here can tell whether an address is good: whoever gives the device a buffer or a
-/// memory key answers for it until the object is destroyed, as with hardware that has no IOMMU.
-/// The checked form asks the kernel instead of touching memory itself.
+/// Nothing here can check whether an address is valid. The code that gives the device a buffer or a
+/// memory key must ensure that until the object is destroyed, as with hardware that has no IOMMU.
+/// The checked form asks the kernel instead of accessing memory itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessMemory {
     checked: bool,
 }
 
 impl ProcessMemory {
-    /// This process's memory, touched directly.
+    /// This process's memory, accessed directly.
     ///
     /// # Safety
     /// Every buffer, doorbell record, UAR page and memory key that the device is given must lie
@@ -56,10 +56,10 @@ impl ProcessMemory {
         Self { checked: false }
     }
 
-    /// This process's memory, reached through the kernel: an unmapped address is a fault.
+    /// This process's memory, accessed through the kernel: an unmapped address is a fault.
     ///
     /// # Safety
-    /// As for [`ProcessMemory::new`], but that unmapped memory is allowed.
+    /// As for [`ProcessMemory::new`], except that memory may be unmapped.
     pub unsafe fn checked() -> Self {
         Self { checked: true }
     }
@@ -87,8 +87,8 @@ impl Dma for ProcessMemory {
             return kernel::read(address, to).map_err(|_| fault);
         }
         let mut from = address as *const u8;
-        // SAFETY: whoever made the object that leads here promised that its memory is mapped
-        // (`ProcessMemory::new`); reads are volatile, and wide ones are aligned.
+        // SAFETY: the caller of `ProcessMemory::new` promised that all memory given to the device
+        // stays mapped. The reads are volatile, and those of words are aligned by `ahead`.
         unsafe {
             let ahead = from.align_offset(size_of::<u64>()).min(to.len());
             let (head, rest) = to.split_at_mut(ahead);
@@ -118,7 +118,9 @@ impl Dma for ProcessMemory {
             return kernel::write(address, from).map_err(|_| fault);
         }
         let mut to = address as *mut u8;
-        // SAFETY: as in `read`; nobody holds a reference to memory that the device may write.
+        // SAFETY: the caller of `ProcessMemory::new` promised that all memory given to the device
+        // stays mapped, and that no reference exists to memory that the device may write. The
+        // writes are volatile, and those of words are aligned by `ahead`.
         unsafe {
             let ahead = to.align_offset(size_of::<u64>()).min(from.len());
             let (head, rest) = from.split_at(ahead);
@@ -141,25 +143,27 @@ impl Dma for ProcessMemory {
 
     fn load_u32(&self, address: u64) -> Result<u32, DmaFault> {
         self.probe(address, 4)?;
-        // SAFETY: mapped (`ProcessMemory::new`) and aligned (`probe`).
+        // SAFETY: mapped, as the caller of `ProcessMemory::new` promised; `probe` checked the
+        // alignment.
         let word = unsafe { AtomicU32::from_ptr(address as *mut u32) }.load(Ordering::Acquire);
         Ok(u32::from_be(word))
     }
 
     fn store_byte(&self, address: u64, byte: u8) -> Result<(), DmaFault> {
         self.probe(address, 1)?;
-        // The copies before are not atomic: the fence orders them before the byte.
+        // The copies before are not atomic; the fence orders them before the byte.
         fence(Ordering::Release);
-        // SAFETY: mapped (`ProcessMemory::new`).
+        // SAFETY: mapped, as the caller of `ProcessMemory::new` promised.
         unsafe { AtomicU8::from_ptr(address as *mut u8) }.store(byte, Ordering::Release);
         Ok(())
     }
 
     fn take_u64(&self, address: u64) -> Result<u64, DmaFault> {
         self.probe(address, 8)?;
-        // SAFETY: mapped (`ProcessMemory::new`) and aligned (`probe`).
+        // SAFETY: mapped, as the caller of `ProcessMemory::new` promised; `probe` checked the
+        // alignment.
         let register = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-        // Registers are nearly always empty, and a look is far cheaper than an exchange.
+        // Registers are nearly always empty, and a load is far cheaper than an exchange.
         if register.load(Ordering::Relaxed) == 0 {
             return Ok(0);
         }
@@ -172,7 +176,8 @@ impl Dma for ProcessMemory {
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, DmaFault> {
         self.probe(address, 8)?;
-        // SAFETY: mapped (`ProcessMemory::new`) and aligned (`probe`).
+        // SAFETY: mapped, as the caller of `ProcessMemory::new` promised; `probe` checked the
+        // alignment.
         let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
         let mut old = word.load(Ordering::Relaxed);
         loop {
@@ -206,14 +211,14 @@ impl Buffer {
         Self { pages, log_page_size: log_page_size.min(63), page_offset }
     }
 
-    /// Replaces pages from an index on; there must be that many.
+    /// Replaces pages from an index on; `None` if the buffer has fewer pages.
     pub(crate) fn set_pages(&mut self, first: usize, pages: &[u64]) -> Option<()> {
         let end = first.checked_add(pages.len())?;
         self.pages.get_mut(first..end)?.copy_from_slice(pages);
         Some(())
     }
 
-    /// Changes the size of its pages, and where in the first it starts.
+    /// Changes the page size and the offset of the buffer in its first page.
     pub(crate) fn set_shape(&mut self, log_page_size: u8, page_offset: u64) {
         (self.log_page_size, self.page_offset) = (log_page_size.min(63), page_offset);
     }
@@ -223,13 +228,14 @@ impl Buffer {
         self.log_page_size
     }
 
-    /// The bus address of a byte, and how many bytes follow it in its page. `None` behind the end.
+    /// The bus address of a byte, and the number of bytes in its page from there on. `None` after
+    /// the end of the buffer.
     #[must_use]
     pub fn translate(&self, offset: u64) -> Option<(u64, u64)> {
         let offset = offset.checked_add(self.page_offset)?;
         let page = *self.pages.get((offset >> self.log_page_size) as usize)?;
         if page == 0 {
-            // A page that nobody has set yet.
+            // The page is not set yet.
             return None;
         }
         let size = 1 << self.log_page_size;
@@ -266,7 +272,7 @@ impl Buffer {
         self.pieces(offset, from.len(), |address, range| dma.write(address, &from[range]))
     }
 
-    /// Whether the first `length` bytes of the buffer touch a range of bus addresses.
+    /// Whether the first `length` bytes of the buffer overlap a range of bus addresses.
     pub(crate) fn touches(&self, length: u64, start: u64, end: u64) -> bool {
         let size = 1u64 << self.log_page_size;
         let mut at = 0;
@@ -299,7 +305,7 @@ mod tests {
 
     #[test]
     fn copies_of_every_alignment_carry_every_byte() {
-        // SAFETY: the test only names live memory of its own.
+        // SAFETY: the test names only its own live memory.
         for memory in [unsafe { ProcessMemory::new() }, unsafe { ProcessMemory::checked() }] {
             let from: Vec<u8> = (0..64).collect();
             for start in 0..9 {
@@ -317,7 +323,7 @@ mod tests {
 
     #[test]
     fn checked_memory_reports_an_unmapped_address() {
-        // SAFETY: the checked form touches nothing itself.
+        // SAFETY: the checked form does not access memory itself.
         let memory = unsafe { ProcessMemory::checked() };
         assert!(memory.read(0x1000, &mut [0; 8]).is_err());
         assert!(memory.write(0x1000, &[0; 8]).is_err());

@@ -13,30 +13,30 @@ use crate::engine::Engine;
 
 /// Units of work between releases of the lock.
 const BURST: usize = 64;
-/// How long an idle thread spins before it yields at each look, and how long it yields before it
-/// sleeps between looks.
+/// Time for which an idle thread spins, and then yields between looks, before it sleeps between
+/// looks.
 #[derive(Clone, Copy)]
 struct Patience {
     spin: Duration,
     yielding: Duration,
 }
 
-/// In the process that it works for.
+/// For a thread in the process that it serves.
 const EAGER: Patience =
     Patience { spin: Duration::from_micros(50), yielding: Duration::from_millis(2) };
-/// Beside processes that spin themselves: a thread that sleeps is woken before they are done with
-/// their time, one that spins or yields is but one more of them.
+/// For a thread beside processes that spin themselves. The scheduler wakes a sleeping thread before
+/// their time slices end, but a thread that spins or yields just competes with them.
 const POLITE: Patience = Patience { spin: Duration::from_micros(5), yielding: Duration::ZERO };
-/// The shortest and the longest sleep between looks. No doorbell wakes the thread: in plain
-/// memory it makes no sound.
+/// The shortest and the longest sleep between looks. No doorbell wakes the thread: it is only a
+/// write to plain memory.
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
-/// How long the thread has been idle when it sleeps longest.
+/// Idle time after which the thread uses the longest sleep.
 const DEEP: Duration = Duration::from_millis(100);
-/// The sleep of a thread that has been idle for so long, of devices that nobody has open: no doorbell
-/// can ring, and the command that opens one wakes it.
+/// Sleep after [`DEEP`] idle time if no device is open: no doorbell can ring, and the command that
+/// opens a device wakes the thread.
 const UNUSED: Duration = Duration::from_millis(50);
 
-/// What an idle thread does until it looks again.
+/// Behaviour of an idle thread until it looks again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rest {
     Spin,
@@ -45,8 +45,8 @@ enum Rest {
 }
 
 impl Patience {
-    /// What a thread does that has been idle for so long. `waits` is whether something may come that
-    /// does not wake it.
+    /// Behaviour of a thread after `idle` time without work. `waits` is whether work may come that
+    /// does not wake the thread.
     fn rest(self, idle: Duration, waits: bool) -> Rest {
         if idle < self.spin {
             Rest::Spin
@@ -62,17 +62,17 @@ impl Patience {
 
 struct Shared {
     engine: Mutex<Engine>,
-    /// Threads that want the lock, which the engine's thread would else hardly let go.
+    /// Threads that wait for the lock, which the engine's thread would otherwise hardly release.
     waiting: AtomicUsize,
     stop: AtomicBool,
     config: SimConfig,
     patience: Patience,
-    /// What else the thread does between units of work.
+    /// Additional work of the thread between units of work.
     chore: OnceLock<Chore>,
 }
 
-/// Work that the fabric's thread does beside that of the devices. It answers whether more of it will be
-/// due without anybody waking the thread.
+/// Work that the fabric's thread does in addition to the devices' work. It returns whether more of
+/// it may become due without a wake-up of the thread.
 pub(crate) type Chore = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Shared {
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// Stops the thread when the last handle goes.
+/// Stops the thread when the last handle is dropped.
 struct Owner {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -91,7 +91,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // A forked child has no such thread, and may find the lock held for ever.
+        // A forked child has no such thread, and may find the lock held forever.
         if self.pid != std::process::id() {
             if let Some(thread) = self.thread.take() {
                 std::mem::forget(thread);
@@ -103,13 +103,13 @@ impl Drop for Owner {
             && thread.thread().id() != thread::current().id()
         {
             thread.thread().unpark();
-            // It has no result, and does not end by a panic.
+            // The thread has no result and does not end by a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Devices that can reach each other, and what runs them.
+/// Devices that can reach each other, and the engine that runs them.
 #[derive(Clone)]
 pub struct Fabric {
     owner: Arc<Owner>,
@@ -125,8 +125,9 @@ impl Fabric {
     /// The devices of a configuration, over this process's memory.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
-        // SAFETY: only the doors of this crate can give the engine buffers and keys. They do so for
-        // memory that their caller promised to keep, and destroy the objects before they let go.
+        // SAFETY: only the doors of this crate give the engine buffers and keys. Their callers
+        // promised to keep that memory mapped, and the doors destroy the objects before they
+        // release it.
         let memory = unsafe {
             if config.checked_memory { ProcessMemory::checked() } else { ProcessMemory::new() }
         };
@@ -140,7 +141,7 @@ impl Fabric {
         Self::start(config, dma, EAGER)
     }
 
-    /// The same beside the processes whose memory it is.
+    /// The same for devices of other processes, with a thread that spins little.
     pub(crate) fn for_processes(config: SimConfig, dma: &Arc<dyn Dma>) -> Self {
         Self::start(config, dma, POLITE)
     }
@@ -163,26 +164,26 @@ impl Fabric {
         Self { owner: Arc::new(Owner { shared, thread, pid: std::process::id() }) }
     }
 
-    /// Sets what the thread does beside the work of the devices, with the fabric unlocked. It can be
-    /// set once.
+    /// Sets the additional work of the thread, which it does with the fabric unlocked. It can be
+    /// set only once.
     pub(crate) fn set_chore(&self, chore: Chore) {
         let _ = self.owner.shared.chore.set(chore);
     }
 
-    /// Has the thread look at its chore.
+    /// Wakes the thread, so that it runs its chore.
     pub(crate) fn wake(&self) {
         if let Some(thread) = &self.owner.thread {
             thread.thread().unpark();
         }
     }
 
-    /// What it was made from.
+    /// The configuration from which it was made.
     #[must_use]
     pub fn config(&self) -> &SimConfig {
         &self.owner.shared.config
     }
 
-    /// Stops the engine between units of work, to command its devices.
+    /// Stops the engine between units of work and returns it, for commands to its devices.
     #[must_use]
     pub fn lock(&self) -> Guard<'_> {
         let shared = &self.owner.shared;
@@ -192,12 +193,12 @@ impl Fabric {
         Guard { engine, thread: self.owner.thread.as_ref().map(JoinHandle::thread) }
     }
 
-    /// Does one unit of work, at most one WQE, anywhere; says whether there was any.
+    /// Does one unit of work, at most one WQE, and returns whether there was any.
     pub fn step(&self) -> bool {
         self.lock().step()
     }
 
-    /// Works until nothing is left to do, and answers how many units that took.
+    /// Works until nothing is left to do and returns the number of units.
     pub fn run_until_idle(&self) -> usize {
         let mut units = 0;
         while self.step() {
@@ -206,7 +207,7 @@ impl Fabric {
         units
     }
 
-    /// Works until so much virtual time has passed, and no longer.
+    /// Works until `time` of virtual time has passed.
     pub fn run_for(&self, time: Duration) {
         self.lock().run_for(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
@@ -234,7 +235,7 @@ impl DerefMut for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // A command may have made work: an idle thread shall not sleep over it.
+        // A command may have made work: wake an idle thread for it.
         if let Some(thread) = self.thread {
             thread.unpark();
         }
@@ -243,8 +244,9 @@ impl Drop for Guard<'_> {
 
 /// Starts the engine's thread.
 ///
-/// Drivers would wait for ever for a device that has no thread, or one that panicked, with nothing to
-/// say why: without a thread there is no fabric, and a panic of the model ends the process.
+/// Without a thread there is no fabric, and a panic of the model ends the process: otherwise
+/// drivers would wait forever, without a message, for a device whose thread never started or
+/// panicked.
 fn spawn(shared: Arc<Shared>) -> JoinHandle<()> {
     let run = move || {
         if catch_unwind(AssertUnwindSafe(|| work(&shared))).is_err() {

@@ -1,4 +1,4 @@
-//! Faults that a device can be told to have.
+//! Faults that a test can inject into a device.
 
 use std::error::Error;
 use std::fmt;
@@ -27,12 +27,13 @@ pub enum Fault {
         /// The vendor's code in the completion.
         vendor: u8,
     },
-    /// Each of the next receives of shared receive queues meets a page fault of on-demand memory: it completes with
-    /// that error, the queue pair goes on, and the message comes again, which may meet the next one.
+    /// Each of the next receives of shared receive queues meets a page fault of on-demand memory.
+    /// The receive completes with that error, the queue pair continues, and the message comes
+    /// again, which may meet the next page fault.
     FaultReceives(u32),
     /// This number of times, a message takes the second of the waiting receives of a shared receive
-    /// queue, and the next message the first: receives complete in another order than they were posted in, as where
-    /// long messages to several queue pairs overlap.
+    /// queue, and the next message the first. Receives then complete in another order than they
+    /// were posted in, as happens when long messages to several queue pairs overlap.
     ReorderReceives(u32),
     /// Reports each of the next asynchronous events twice.
     DuplicateEvents(u32),
@@ -43,26 +44,26 @@ pub enum Fault {
     CorruptCqe {
         /// The completion queue; any if `None`.
         cqn: Option<u32>,
-        /// Offset in the 64-byte descriptor, and what to write there.
+        /// Offsets in the 64-byte descriptor, and the bytes to write there.
         patch: Vec<(u8, u8)>,
     },
-    /// Puts this completion queue in the state that an overrun leaves it in; one that is not there yet
-    /// at its first completion.
+    /// Puts this completion queue in the state after an overrun; if it does not exist yet, at its
+    /// first completion.
     OverrunCq(u32),
     /// The device executes nothing until [`Fault::Resume`].
     Stall,
     /// Ends [`Fault::Stall`].
     Resume,
-    /// The device reports a fatal error, and executes nothing any more.
+    /// The device reports a fatal error and executes nothing more.
     Fatal,
-    /// The device is pulled out: as [`Fault::Fatal`], and nothing answers any more.
+    /// The device is removed: as [`Fault::Fatal`], and nothing answers any more.
     Remove,
 }
 
-/// A name of a fault, as [`Fault::from_str`] takes it.
+/// The name of a fault, as [`Fault::from_str`] parses it.
 struct Name {
     name: &'static str,
-    /// What follows the name and a colon; nothing if it is empty.
+    /// Syntax of the value after the name and a colon; empty if there is none.
     takes: &'static str,
     make: fn(&str) -> Option<Fault>,
 }
@@ -149,11 +150,12 @@ impl fmt::Display for UnknownFault {
 
 impl Error for UnknownFault {}
 
-/// Every fault has a name: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`, `fail-request:0x15`
-/// (the syndrome that the completion reports), `fault-receives:N`, `reorder-receives:N`, `duplicate-events:N`,
-/// `reorder-events:N`, `corrupt-cqe:OFFSET=BYTE`, `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A name
-/// stands for any queue pair, key or queue. The queue to overrun has a number, and need not be there yet:
-/// then its first completion overruns it.
+/// Parses the name of a fault: `drop-packets:3`, `corrupt-packets:N`, `fail-signature`,
+/// `fail-request:0x15` (the syndrome that the completion reports), `fault-receives:N`,
+/// `reorder-receives:N`, `duplicate-events:N`, `reorder-events:N`, `corrupt-cqe:OFFSET=BYTE`,
+/// `overrun-cq:CQN`, `stall`, `resume`, `fatal`, `remove`. A fault that is given by name strikes
+/// any queue pair, key or queue. The queue to overrun has a number, and need not exist yet: then
+/// its first completion overruns it.
 ///
 /// ```
 /// assert_eq!("drop-packets:3".parse(), Ok(mlx5_sim::Fault::DropPackets(3)));
@@ -194,7 +196,7 @@ mod tests {
             ("remove", Fault::Remove),
             ("overrun-cq:0x405", Fault::OverrunCq(0x405)),
         ] {
-            // One that is added here is added above.
+            // A new variant must be added to the list above, too.
             match &fault {
                 Fault::DropPackets(_)
                 | Fault::CorruptPackets(_)

@@ -1,10 +1,10 @@
-//! A simulated ConnectX: firmware, engine, memory and wire, behind the kernel seam.
+//! A simulated ConnectX: firmware, engine, memory and wire, below the kernel traits.
 //!
-//! The *engine* behaves as the hardware does: it fetches work requests from queue memory when a
-//! doorbell says so, executes them over a simulated wire, and writes completions. A [`Fabric`]
-//! holds the devices that can reach each other, and runs them in a thread of its own or step by
-//! step. The [*firmware*](firmware) is the command interface in front of it, and the
-//! [*kernel*](kernel) a small uverbs driver in front of that, for drivers in the same process:
+//! The *engine* behaves as the hardware does: when a doorbell rings, it fetches work requests from
+//! queue memory, executes them over a simulated wire, and writes completions. A [`Fabric`] holds
+//! the devices that can reach each other, and runs them in a thread of its own or step by step. The
+//! [*firmware*](firmware) is the command interface to the engine, and the [*kernel*](kernel) a
+//! small uverbs driver on top of it, for drivers in the same process:
 //!
 //! ```
 //! use mlx5_sim::{PortConfig, SimConfig, Simulator};

@@ -1,6 +1,6 @@
-//! Ports as they are configured: what they speak, and how much of it at once.
+//! Configuration of ports: link layer and MTU.
 
-/// What a port speaks.
+/// Link layer of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkLayer {
     /// InfiniBand: addressed by LID.
@@ -12,7 +12,7 @@ pub enum LinkLayer {
 /// One port of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// What it speaks.
+    /// Its link layer.
     pub link_layer: LinkLayer,
     /// Its active MTU in bytes: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,

@@ -1,4 +1,4 @@
-//! The devices that are simulated, and what each of them can do.
+//! The simulated models and their capabilities.
 
 use std::error::Error;
 use std::fmt;
@@ -19,8 +19,8 @@ pub enum Model {
     ConnectX7,
 }
 
-/// What one model has that another may lack. What is not here every model has: compact address
-/// vectors, all atomic operations with and without masks, relaxed ordering, compressed completions.
+/// Capabilities that differ between models. All models have compact address vectors, all atomic
+/// operations with and without masks, relaxed ordering, and compressed completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// InfiniBand ports, besides Ethernet.
@@ -45,8 +45,8 @@ pub struct Capabilities {
     pub real_time: bool,
     /// Receives with strides may have 8 of them, and not 512 at least (`ext_stride_num_range`).
     pub few_strides: bool,
-    /// Base-two logarithm of the bytes that a receive with strides has at least (`log_min_stride_wqe_sz`); zero if
-    /// the device does not say.
+    /// Base-two logarithm of the least bytes of a receive with strides (`log_min_stride_wqe_sz`);
+    /// zero if the device does not report it.
     pub log_striding_bytes: u8,
     /// Base-two logarithm of the queue pairs.
     pub log_qps: u8,
@@ -59,12 +59,12 @@ macro_rules! models {
             /// Every model.
             pub const ALL: [Self; 4] = [$(Self::$model),*];
 
-            /// What commands and settings call it.
+            /// Its name in commands and settings.
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$model => $key,)* }
             }
 
-            /// Its name in the market.
+            /// Its product name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$model => $name,)* }
             }
@@ -109,8 +109,9 @@ macro_rules! capabilities {
 const Y: bool = true;
 const N: bool = false;
 
-// Where no public source names the models, the line says so; a feature is then given to those that
-// came out after it was published, for a device that offers less makes the more cautious test.
+// If no public source names the models, the line says so. A feature is then given to the models
+// that came out after its publication, because a device that offers less makes the more cautious
+// test.
 capabilities! {
     // name               CX-5 CX-6 6 Dx CX-7
     //
@@ -132,14 +133,14 @@ capabilities! {
     // Linux 5.13, "Add support of SQD2RTS" for rdma-core's signature pipelining; no source names
     // the models.
     drain_sigerr:         N,   N,   Y,   Y;
-    // rdma-core, "mlx5: Implement ibv_query_qp_data_in_order", June 2021; no source names the models.
+    // rdma-core, "mlx5: Implement ibv_query_qp_data_in_order", June 2021; no source names models.
     data_in_order:        N,   N,   N,   Y;
     // DPDK, doc/guides/nics/mlx5.rst, "REAL_TIME_CLOCK_ENABLE", and its example for mt4125, a 6 Dx.
     real_time:            N,   N,   Y,   Y;
     // Linux 5.7, `ext_stride_num_range`; no source names the models.
     few_strides:          N,   N,   N,   Y;
-    // DPDK 21.11, which takes 16 KiB where the field is zero; no source names the models, nor a value:
-    // that of the fewest and smallest strides.
+    // DPDK 21.11, which takes 16 KiB if the field is zero. No source names the models or a value:
+    // this is that of the fewest and smallest strides.
     log_striding_bytes:   0,   0,   0,   9;
     // `ibv_devinfo -v` of a CX-5 (part 4119) in open-mpi/ompi pull request 6137: max_qp 262144; of
     // a 6 Lx in openucx/ucx issue 10317: 131072.
@@ -147,22 +148,22 @@ capabilities! {
 }
 
 impl Model {
-    /// What it can do.
+    /// Its capabilities.
     pub const fn capabilities(self) -> Capabilities {
         CAPABILITIES[self as usize]
     }
 
-    /// The port that it has when nothing is said of it.
+    /// Its port by default.
     pub const fn port(self) -> PortConfig {
         if self.capabilities().infiniband { PortConfig::INFINIBAND } else { PortConfig::ROCE }
     }
 
-    /// Whether it is made with such ports.
+    /// Whether the model exists with such ports.
     pub const fn has(self, link: LinkLayer) -> bool {
         matches!(link, LinkLayer::Ethernet) || self.capabilities().infiniband
     }
 
-    /// The names that settings and commands take, with commas between them.
+    /// The names in settings and commands, separated by commas.
     #[must_use]
     pub fn keys() -> String {
         Self::ALL.map(Self::key).join(", ")
@@ -205,7 +206,7 @@ mod tests {
         assert!(error.to_string().ends_with("cx5, cx6, cx6dx, cx7"), "{error}");
     }
 
-    /// A later model lacks nothing but what a network of its own kind needs.
+    /// A later model lacks nothing except features of the other kind of network.
     #[test]
     fn signatures_come_one_after_another() {
         let signatures = |model: Model| {

@@ -1,13 +1,13 @@
-//! The network between the devices: how long packets take, and which are lost.
+//! The network between the devices: the time that packets take, and their loss.
 
 use std::time::Duration;
 
-/// What the network between the devices does to packets. By default nothing: a packet arrives at
-/// once, and none is lost.
+/// Effects of the network between the devices on packets. By default there are none: a packet
+/// arrives at once, and none is lost.
 ///
 /// Packets between queue pairs of one device never reach the network.
 ///
-/// Chances are drawn from [`SimConfig::seed`](crate::SimConfig::seed). In step mode the same seed and
+/// [`SimConfig::seed`](crate::SimConfig::seed) seeds the randomness. In step mode the same seed and
 /// the same calls always give the same run.
 ///
 /// ```
@@ -25,19 +25,19 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Network {
-    /// How long a packet is on its way, one way.
+    /// Time that a packet takes, one way.
     pub latency: Duration,
-    /// Up to how much longer, by chance. Messages of one connection stay in order; datagrams, and
-    /// messages of different queue pairs, may overtake each other.
+    /// Greatest random addition to the latency. Messages of one connection stay in order;
+    /// datagrams, and messages of different queue pairs, may overtake each other.
     pub jitter: Duration,
-    /// What a port sends in a second, in gigabits; zero is without limit.
+    /// Rate of a port in gigabits per second; zero is unlimited.
     pub gigabits: u32,
-    /// How many packets of a million are lost, by chance. Acknowledgements are lost only where
-    /// packets take time: otherwise they are no packets of their own.
+    /// Random loss, in packets of a million. Acknowledgements are lost only if packets take time:
+    /// otherwise they are no packets of their own.
     pub loss: u32,
 }
 
-/// One in [`Network::loss`].
+/// The unit of [`Network::loss`] is one packet in this number.
 pub(crate) const MILLION: u32 = 1_000_000;
 
 impl Network {
@@ -45,28 +45,28 @@ impl Network {
     pub const INSTANT: Self =
         Self { latency: Duration::ZERO, jitter: Duration::ZERO, gigabits: 0, loss: 0 };
 
-    /// Sets how long a packet is on its way, one way.
+    /// Sets the time that a packet takes, one way.
     #[must_use]
     pub const fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
         self
     }
 
-    /// Sets up to how much longer it is, by chance.
+    /// Sets the greatest random addition to the latency.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Sets what a port sends in a second, in gigabits; zero is without limit.
+    /// Sets the rate of a port in gigabits per second; zero is unlimited.
     #[must_use]
     pub const fn gigabits(mut self, gigabits: u32) -> Self {
         self.gigabits = gigabits;
         self
     }
 
-    /// Sets how many packets of a million are lost, by chance.
+    /// Sets the random loss, in packets of a million.
     #[must_use]
     pub const fn loss(mut self, of_a_million: u32) -> Self {
         self.loss = of_a_million;
@@ -78,7 +78,7 @@ impl Network {
         !self.latency.is_zero() || !self.jitter.is_zero() || self.gigabits > 0
     }
 
-    /// How long a port sends so many bytes.
+    /// Time in which a port sends `bytes` bytes.
     pub(crate) fn sending_ns(&self, bytes: u64) -> u64 {
         match u64::from(self.gigabits) {
             0 => 0,

@@ -11,17 +11,17 @@ use nix::unistd::Pid;
 
 use crate::dma::{Dma, DmaFault, ProcessMemory};
 
-/// Where the number of a process stands in a bus address: above every address of user space.
+/// Position of the process's number in a bus address: above every address of user space.
 const NUMBER_SHIFT: u32 = 48;
 const ADDRESS: u64 = (1 << NUMBER_SHIFT) - 1;
 /// Processes at a time.
 const MOST: usize = 1024;
-/// Pages that one look asks for: the kernel's limit on pieces.
+/// Pages that one system call reads: the kernel's limit on pieces.
 const PIECES: usize = 1024;
-/// How often a word that changes is read again.
+/// Number of attempts to read a word that changes.
 const LOOKS: usize = 16;
 
-/// The process with each number, 0 where there is none. Number 0 is this process itself.
+/// The process of each number, 0 if there is none. Number 0 is this process itself.
 struct Table {
     pids: Box<[AtomicI32]>,
     own: ProcessMemory,
@@ -44,15 +44,15 @@ impl fmt::Debug for Processes {
 impl Default for Processes {
     fn default() -> Self {
         let pids = (0..MOST).map(|_| AtomicI32::new(0)).collect();
-        // SAFETY: addresses with the number 0 are given out by this crate alone, for memory of its
-        // own that it keeps while the device has it.
+        // SAFETY: only this crate hands out addresses with the number 0, for memory of its own that
+        // it keeps while the device has it.
         let own = unsafe { ProcessMemory::new() };
         Self { table: Arc::new(Table { pids, own }) }
     }
 }
 
 impl Processes {
-    /// Adds a process, whose memory this one must be allowed to reach.
+    /// Adds a process. This process must be allowed to access its memory.
     pub fn add(&self, pid: i32) -> Result<Arc<Process>, Errno> {
         if pid <= 0 {
             return Err(Errno::ESRCH);
@@ -64,8 +64,9 @@ impl Processes {
         Ok(Arc::new(Process { number, pid: Pid::from_raw(pid), table: Arc::clone(&self.table) }))
     }
 
-    /// Whether the memory at a bus address went with its process. A process that is killed loses its
-    /// memory before its files are closed, so it may still be known here.
+    /// Whether the memory at a bus address is gone together with its process. The kernel frees the
+    /// memory of a killed process before it closes its files, so the process may still be
+    /// registered here.
     #[must_use]
     pub fn is_gone(&self, address: u64) -> bool {
         match self.table.owner(address) {
@@ -94,7 +95,7 @@ impl Table {
         })
     }
 
-    /// The process that a bus address is of, unless it is this one.
+    /// The process that owns a bus address, unless it is this one.
     fn other(&self, address: u64, length: usize) -> Result<Option<Pid>, DmaFault> {
         match self.owner(address) {
             Some(Owner::Own) => Ok(None),
@@ -121,8 +122,8 @@ fn write(pid: Pid, address: u64, from: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Reads a word of another process as one. The kernel may copy it byte by byte while it changes:
-/// two looks that agree saw it whole.
+/// Reads a word of another process atomically. The kernel may copy it byte by byte while it
+/// changes, so two reads must agree.
 fn read_word<const N: usize>(pid: Pid, address: u64) -> Result<[u8; N], Errno> {
     let mut word = [0; N];
     read(pid, address, &mut word)?;
@@ -165,20 +166,20 @@ impl Dma for Processes {
         let Some(pid) = self.table.other(address, 1)? else {
             return self.table.own.store_byte(address, byte);
         };
-        // Whatever was copied before is to be seen before.
+        // The byte must become visible after everything that was copied before.
         fence(Ordering::SeqCst);
         write(pid, address, &[byte]).map_err(|_| DmaFault { address, length: 1 })
     }
 
     fn take_u64(&self, address: u64) -> Result<u64, DmaFault> {
-        // Registers lie in pages of this process, which others map.
+        // Registers lie in pages of this process, which other processes map.
         match self.table.other(address, 8)? {
             None => self.table.own.take_u64(address),
             Some(_) => Err(DmaFault { address, length: 8 }),
         }
     }
 
-    /// At once for whatever else the device does, but not for the processor of the other process.
+    /// Atomic for the rest of the device, but not for the processor of the other process.
     fn update_u64(
         &self,
         address: u64,
@@ -197,7 +198,7 @@ impl Dma for Processes {
     }
 }
 
-/// A process of a machine. Its number is free again when the last handle of it goes.
+/// A process of a machine. Its number becomes free when its last handle is dropped.
 pub struct Process {
     number: usize,
     pid: Pid,
@@ -217,13 +218,13 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Its number for the kernel.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// The bus address of one of its addresses.
+    /// Bus address of an address in the process.
     pub(crate) fn bus(&self, address: u64) -> u64 {
         (self.number as u64) << NUMBER_SHIFT | address & ADDRESS
     }
@@ -237,7 +238,7 @@ impl Process {
         write(self.pid, address, from)
     }
 
-    /// Whether every page of a range can be reached: one byte of each is read.
+    /// Whether every page of a range is mapped: reads one byte of each.
     pub(crate) fn is_mapped(&self, start: u64, length: u64) -> bool {
         let page = page_size() as u64;
         let Some(last) = start.checked_add(length.saturating_sub(1)) else { return false };
@@ -260,7 +261,7 @@ impl Process {
 mod tests {
     use super::*;
 
-    /// This process as if it were another: its memory is reached through the kernel.
+    /// This process, registered as if it were another: its memory is accessed through the kernel.
     fn this() -> (Processes, Arc<Process>) {
         let processes = Processes::default();
         let process = processes.add(std::process::id() as i32).expect("a number");

@@ -1,4 +1,4 @@
-//! `MLX5_SIM`: what to simulate, in one line.
+//! `MLX5_SIM`: the settings of a simulated machine, in one line.
 
 use std::error::Error;
 use std::fmt;
@@ -10,56 +10,56 @@ use crate::network::{MILLION, Network};
 use crate::{PortConfig, SimConfig, UnknownFault};
 use mlx5_prm::ethernet::InlineMode;
 
-/// The environment variable.
+/// The environment variable that has the settings.
 pub const VARIABLE: &str = "MLX5_SIM";
 
-/// What to simulate, from a list like `model=cx6dx,link=roce,devices=2`. Whatever the list
-/// leaves out is as in [`SimConfig::new`].
+/// Settings of a simulated machine, parsed from a list like `model=cx6dx,link=roce,devices=2`.
+/// Settings that the list omits are as in [`SimConfig::new`].
 ///
 /// | setting | values | meaning |
 /// |---|---|---|
 /// | `off` | | simulate nothing: the program sees the real machine |
-/// | `trace` | | say every call to a device on standard error |
+/// | `trace` | | trace every call to a device on standard error |
 /// | `wire=` | path | use the machine that is served at this socket, with other processes |
 /// | `model=` | `cx5`, `cx6`, `cx6dx`, `cx7` | the device |
-/// | `devices=` | number | how many there are |
+/// | `devices=` | number | number of devices |
 /// | `link=` | `ib`, `roce`; joined with `+` for two ports | link layer of each port |
 /// | `mtu=` | bytes | active MTU of all ports |
 /// | `cqe=` | `0`, `1` | version of completion entries |
 /// | `blueflame=` | `on`, `off` | BlueFlame registers in UAR pages |
 /// | `devx=` | `on`, `off` | whether contexts can use DEVX |
-/// | `devx_events=` | `on`, `off` | whether programs can have DEVX's files of events: off, where nothing is set |
-/// | `raw=` | `on`, `off` | whether programs have raw packets, on Ethernet ports: off, where nothing is set |
-/// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each request to send a packet must have |
-/// | `striding=` | `on`, `off` | whether a real kernel's network interface can have receive queues with strides: off, where nothing is set |
-/// | `vport_filter=` | `on`, `off` | whether frames from the wire reach the raw packet queues of a function only if its driver has listed their address, or is promiscuous, as with a virtual function: off, where nothing is set |
-/// | `net_raw=` | `on`, `off` | whether programs may use them (CAP_NET_RAW) |
-/// | `memory=` | `direct`, `checked` | whether unmapped memory crashes, or is looked for |
+/// | `devx_events=` | `on`, `off` | whether programs can have DEVX event files; off by default |
+/// | `raw=` | `on`, `off` | whether programs can use raw packets on Ethernet ports; off by default |
+/// | `inline=` | `none`, `l2`, `ip`, `tcp` | the headers that each send request must contain |
+/// | `striding=` | `on`, `off` | whether a real kernel's network interface can have receive queues with strides; off by default |
+/// | `vport_filter=` | `on`, `off` | whether frames from the wire reach the raw packet queues of a function only if its driver has listed their address, or is promiscuous, as with a virtual function; off by default |
+/// | `net_raw=` | `on`, `off` | whether programs may use raw packets (CAP_NET_RAW) |
+/// | `memory=` | `direct`, `checked` | whether an access to unmapped memory crashes, or is checked for |
 /// | `step` | | the machine stands still until `mlx5_sim_settle` is called |
-/// | `latency=`, `jitter=` | time: `500ns`, `2us`, `1ms` | how long packets are on their way, and up to how much longer by chance |
-/// | `gbps=` | number | gigabits that a port sends in a second |
+/// | `latency=`, `jitter=` | time: `500ns`, `2us`, `1ms` | time that a packet takes, and its greatest random addition |
+/// | `gbps=` | number | rate of a port in gigabits per second |
 /// | `loss=` | number | packets of a million that are lost between devices: a connection inside one device loses none, so name `devices=2` |
-/// | `latency=`, `jitter=`, `gbps=`, `loss=` | two devices and a value: `0-1:2us` | the same between these two devices, both ways, whatever holds for the rest |
-/// | `cut=` | two devices: `0-1` | nothing arrives between these two devices, both ways; may be given more than once, as all of a link |
+/// | `latency=`, `jitter=`, `gbps=`, `loss=` | two devices and a value: `0-1:2us` | the same between these two devices, in both directions; overrides the general setting |
+/// | `cut=` | two devices: `0-1` | nothing arrives between these two devices, in both directions; may be given more than once, like all settings of a link |
 /// | `ipv4=` | addresses, joined with `+` | the addresses of the ports, device by device |
-/// | `longest_timer=` | time: `2ms` | the longest that a retry timer runs, whatever a queue pair asks for |
+/// | `longest_timer=` | time: `2ms` | longest retry timer, which limits the timeouts of queue pairs |
 /// | `fault=` | name of a [`Fault`](crate::Fault#impl-FromStr-for-Fault) | a fault that every device starts with; may be given more than once |
-/// | `seed=` | number | what makes GUIDs differ from another machine's, and what chance is drawn from |
+/// | `seed=` | number | seed of the GUIDs, so that they differ from another machine's, and of the network's randomness |
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The machine, or none.
+    /// The machine; `None` for `off`.
     pub machine: Option<SimConfig>,
-    /// Whether calls are said on standard error.
+    /// Whether calls are traced on standard error.
     pub trace: bool,
     /// The socket of a machine that several processes share.
     pub wire: Option<PathBuf>,
-    /// Those of the settings that say something about the machine, in their order.
+    /// The settings that describe the machine, in their order.
     pub about_machine: String,
 }
 
-/// What a time looks like.
+/// Format of a time, for error texts.
 const TIME: &str = "a time such as 500ns, 2us or 1ms";
-/// The same where it may be that of a link.
+/// The same for a setting that may be that of a single link.
 const LINK_TIME: &str =
     "a time such as 500ns, 2us or 1ms, of one link as 0-1:2us with two devices that there are";
 
@@ -101,7 +101,7 @@ const SETTINGS: [(&str, &str); 27] = [
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsError {
     setting: String,
-    /// What is wrong with its value, where more is known than what it takes.
+    /// Error of its value, if one more precise than the setting's format is known.
     fault: Option<UnknownFault>,
 }
 
@@ -194,7 +194,7 @@ impl FromStr for Settings {
         for port in &mut machine.ports {
             port.mtu = mtu.unwrap_or(port.mtu);
         }
-        // What a link does not set is as everywhere, wherever in the list that stands.
+        // A link's settings override the general ones, whatever their order in the list.
         for (setting, (one, other), what) in links {
             let wrong = || SettingsError { setting: setting.to_owned(), fault: None };
             if one.max(other) >= machine.devices || one == other {
@@ -214,7 +214,7 @@ impl FromStr for Settings {
     }
 }
 
-/// What has a name or a number.
+/// Parses a value that has a name or is a number.
 fn number<T: FromStr>(value: &str) -> Option<T> {
     value.parse().ok()
 }
@@ -231,7 +231,7 @@ fn time(value: &str) -> Option<Duration> {
     Some(Duration::from_nanos(count.parse::<u64>().ok()?.checked_mul(ns)?))
 }
 
-/// Sets what a network does, by the name of the setting.
+/// Sets a property of a network by the name of its setting.
 fn set(network: &mut Network, name: &str, value: &str) -> Option<()> {
     match name {
         "latency" => network.latency = time(value)?,
@@ -248,7 +248,7 @@ fn ends(value: &str) -> Option<(usize, usize)> {
     Some((number(one)?, number(other)?))
 }
 
-/// Two devices, and what is between them: `0-1:2us`.
+/// Two devices, and the value for their link: `0-1:2us`.
 fn link(value: &str) -> Option<((usize, usize), &str)> {
     let (link, value) = value.split_once(':')?;
     Some((ends(link)?, value))
@@ -362,7 +362,7 @@ mod tests {
         ] {
             let error = setting.parse::<Settings>().expect_err(setting).to_string();
             assert!(error.contains(setting) && error.contains(right), "{error}");
-            // Where the list stands, who reads it says.
+            // The reader of the variable adds its name to the message.
             assert!(!error.contains(VARIABLE), "{error}");
         }
     }

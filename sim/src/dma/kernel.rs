@@ -1,4 +1,4 @@
-//! This process's memory, reached through the kernel: an address that is not mapped is an error.
+//! This process's memory, accessed through the kernel: an unmapped address is an error.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -30,29 +30,30 @@ pub(super) fn write(address: u64, from: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The same as [`read`], where the call for it is missing, as in QEMU's emulation of a process, or
-/// forbidden, as in some containers.
+/// The same as [`read`], for systems on which its system call is missing, as in QEMU's user-mode
+/// emulation, or forbidden, as in some containers.
 fn read_through_file(address: u64, to: &mut [u8]) -> Result<(), Errno> {
     let file = file()?;
-    // SAFETY: the kernel reads the memory, and answers EFAULT for what this process cannot read.
+    // SAFETY: the kernel reads the memory, and returns EFAULT if this process cannot read it.
     let copied =
         unsafe { libc::pwrite(file.as_raw_fd(), address as *const libc::c_void, to.len(), 0) };
     whole(Errno::result(copied)?.cast_unsigned(), to.len())?;
     file.read_exact_at(to, 0).map_err(errno)
 }
 
-/// The same as [`write`], for [`read_through_file`]'s reason.
+/// The same as [`write`], for the systems of [`read_through_file`].
 fn write_through_file(address: u64, from: &[u8]) -> Result<(), Errno> {
     let file = file()?;
     file.write_all_at(from, 0).map_err(errno)?;
-    // SAFETY: the kernel writes the memory, and answers EFAULT for what this process cannot write.
-    // No reference to what a device may write is alive (`ProcessMemory::checked`).
+    // SAFETY: the kernel writes the memory, and returns EFAULT if this process cannot write it. The
+    // caller of `ProcessMemory::checked` promised that no reference exists to memory that the
+    // device may write.
     let copied =
         unsafe { libc::pread(file.as_raw_fd(), address as *mut libc::c_void, from.len(), 0) };
     whole(Errno::result(copied)?.cast_unsigned(), from.len())
 }
 
-/// A file of its own for each copy: one that stays would be shared with children of this process.
+/// A new file for each copy: a lasting one would be shared with child processes.
 fn file() -> Result<File, Errno> {
     memfd_create(c"mlx5-sim-copy", MFdFlags::MFD_CLOEXEC).map(File::from)
 }
@@ -61,7 +62,7 @@ fn errno(error: io::Error) -> Errno {
     Errno::try_from(error).unwrap_or(Errno::EIO)
 }
 
-/// A copy stops early at the first page that is not mapped.
+/// A copy that stopped early met an unmapped page.
 fn whole(copied: usize, length: usize) -> Result<(), Errno> {
     if copied == length { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -79,18 +80,18 @@ mod tests {
 
     const WAYS: [(Read, Write); 2] = [(read, write), (read_through_file, write_through_file)];
 
-    /// Calls `each` with the address of a mapped page before one that is not.
+    /// Calls `each` with the address of a mapped page that an unmapped one follows.
     fn with_page(protection: ProtFlags, each: impl Fn(u64)) {
         const PAGE: usize = 65536;
         let length = NonZeroUsize::new(2 * PAGE).expect("not zero");
-        // SAFETY: a mapping at an address that the kernel chooses touches nothing that is there.
+        // SAFETY: the kernel chooses an address at which nothing is mapped.
         let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) };
         let start = start.expect("memory");
         let hole = start.map_addr(|start| start.saturating_add(PAGE));
         // SAFETY: the second page of the mapping above, which nothing uses.
         unsafe { munmap(hole, PAGE) }.expect("mapped");
         each(start.addr().get() as u64);
-        // SAFETY: the first page; `each` has returned.
+        // SAFETY: the first page; `each` has returned, so nothing uses it.
         unsafe { munmap(start, PAGE) }.expect("mapped");
     }
 

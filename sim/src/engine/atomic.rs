@@ -1,15 +1,15 @@
-//! Atomic operations: what each does to its operand.
+//! Atomic operations: the effect of each on its operand.
 //!
-//! They are atomic to each other, whichever queue pair or device of the machine they come from. To a
-//! program's own processor hardware promises nothing, and neither does this: an operand in this
-//! process is exchanged atomically, one in another process is read and then written.
+//! They are atomic to each other, across all queue pairs and devices of the machine. Hardware
+//! promises nothing about accesses by the host's processor, and neither does this: an operand in
+//! this process is exchanged atomically, one in another process is read and then written.
 
 use mlx5_prm::wqe::{AtomicSegment, MaskedAtomicSegment, Opcode};
 use zerocopy::FromBytes;
 
-/// Bit of the opcode modifier that says that its low bits give the operand's size.
+/// Bit of the opcode modifier. If it is set, the low bits give the operand's size.
 const EXTENDED: u8 = 1 << 3;
-/// The size that low bits 0 stand for, as a logarithm.
+/// Base-two logarithm of the operand size that low bits 0 mean.
 const LOG_SMALLEST: u8 = 2;
 /// Bytes of a segment of a 4-byte operation.
 const SEGMENT_4: usize = 16;
@@ -18,7 +18,7 @@ const SEGMENT_4: usize = 16;
 enum Operation {
     /// The bits of `compare_mask` are compared; if they are equal, those of `swap_mask` change.
     CompareSwap { swap: u64, compare: u64, swap_mask: u64, compare_mask: u64 },
-    /// Fields are added by themselves: each ends with a bit of `boundary`.
+    /// Each field is added separately; a bit of `boundary` ends it.
     FetchAdd { add: u64, boundary: u64 },
 }
 
@@ -42,7 +42,7 @@ fn words(bytes: &[u8]) -> Option<[u64; 4]> {
 }
 
 impl Atomic {
-    /// Reads the segment of an atomic; answers its length too.
+    /// Reads the segment of an atomic and returns it with its length.
     pub(crate) fn parse(opcode: Opcode, modifier: u8, bytes: &[u8]) -> Option<(Self, usize)> {
         let masked = matches!(opcode, Opcode::AtomicMaskedCs | Opcode::AtomicMaskedFa);
         let log = match modifier {
@@ -89,7 +89,7 @@ impl Atomic {
         Some((Self { bytes: 1 << log, operation }, length))
     }
 
-    /// What becomes of an operand.
+    /// The new value of an operand.
     pub(crate) fn apply(&self, old: u64) -> u64 {
         match self.operation {
             Operation::CompareSwap { swap, compare, swap_mask, compare_mask } => {
@@ -97,7 +97,7 @@ impl Atomic {
                 if equal { old & !swap_mask | swap & swap_mask } else { old }
             }
             Operation::FetchAdd { add, boundary } => {
-                // The highest bit of each field is added without a carry out of it.
+                // The highest bit of each field is added without a carry out of the field.
                 let top = boundary;
                 let sum = (old & !top).wrapping_add(add & !top);
                 let new = sum ^ (old ^ add) & top;
@@ -106,7 +106,7 @@ impl Atomic {
         }
     }
 
-    /// The bytes of an operand, as memory has them.
+    /// The bytes of an operand in memory order.
     pub(crate) fn to_memory(self, value: u64) -> Vec<u8> {
         match self.bytes {
             4 => (value as u32).to_ne_bytes().to_vec(),

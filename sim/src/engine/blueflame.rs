@@ -1,4 +1,4 @@
-//! BlueFlame registers on a bus where every write arrives by itself: the pieces of a copy.
+//! BlueFlame registers on a bus on which every write arrives alone: the pieces of a copy.
 
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_UNIT};
 use mlx5_prm::wqe::UNIT;
@@ -8,28 +8,28 @@ use crate::engine::fault::Violation;
 use crate::engine::state::qp::Qp;
 use crate::engine::state::uar::{Arriving, Copied, SendDoorbell};
 
-/// How long the rest of a copy is waited for, in nanoseconds, where it matters.
+/// Time limit for the rest of a copy that the device needs, in nanoseconds.
 const PATIENCE_NS: u64 = 100_000;
 /// Bytes of one piece.
 const PIECE: usize = 8;
-/// Copies that are kept for requests that were not executed yet.
+/// Copies that a queue pair stores for requests that are not executed yet.
 const MOST_COPIES: usize = 16;
-/// Where a control segment has its opcode, and where its flags, of which these ask for a
+/// Offsets of the opcode and the flags in a control segment; the flags in [`COMPLETION`] ask for a
 /// completion.
 const OPCODE: usize = 3;
 const NOP: u8 = 0;
 const FLAGS: usize = 11;
 const COMPLETION: u8 = 0b1100;
 
-/// Whether it matters if the request is taken from the ring or from the copy: it does where the
-/// ring has a request that does nothing and tells nobody. A driver that wants to know whether its
-/// writes are combined asks for the completion in the copy alone.
+/// Whether the device must execute the request from the copy: the ring has a NOP without
+/// completion. A driver that tests whether its writes are combined asks for the completion in the
+/// copy alone.
 fn needs_copy(ring: &[u8]) -> bool {
     ring.len() == UNIT && ring[OPCODE] == NOP && ring[FLAGS] & COMPLETION == 0
 }
 
 impl Device {
-    /// Takes a piece of what is written to the BlueFlame registers of a page.
+    /// Takes a piece that was written to the BlueFlame registers of a page.
     pub(crate) fn blueflame_write(&mut self, uar: u32, offset: usize, value: u64) {
         let half = self.half_register();
         if (offset - BLUEFLAME).is_multiple_of(half) {
@@ -52,7 +52,7 @@ impl Device {
         let Some(page) = self.uars.get_mut(uar) else { return };
         let Some(mut arriving) = page.arriving.take() else { return };
         if arriving.next != offset {
-            // Not a copy: nobody knows what this is.
+            // The write continues no copy, so its meaning is unknown and it has no effect.
             page.arriving = Some(arriving);
             return;
         }
@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// The request in the ring that a doorbell announces, if it is still there: where an earlier
-    /// doorbell has told of it by the record already, it may be done, and its place taken.
+    /// The request in the ring that a doorbell announces. `None` if an earlier doorbell announced
+    /// it with the record already: it may be done and its place in the ring reused.
     fn ring_at(&self, uar: u32, value: u64) -> Option<Vec<u8>> {
         let doorbell = SendDoorbell::from(value);
         let qp = self.qps.get(doorbell.qpn).filter(|qp| qp.config.uar == uar)?;
@@ -93,7 +93,7 @@ impl Device {
         Some(ring)
     }
 
-    /// Rings for a request whose copy did not come whole.
+    /// Rings the doorbell of a request whose copy did not arrive in full.
     pub(crate) fn give_up_copy(&mut self, uar: u32) {
         self.held.remove(&uar);
         let Some(page) = self.uars.get_mut(uar) else { return };
@@ -103,7 +103,7 @@ impl Device {
         }
     }
 
-    /// Gives up copies that were waited for long enough.
+    /// Gives up copies whose time limit has passed.
     pub(crate) fn give_up_copies(&mut self) {
         let late = self.held.iter().filter(|(_, until)| **until <= self.now_ns);
         for uar in late.map(|(uar, _)| *uar).collect::<Vec<_>>() {
@@ -113,7 +113,7 @@ impl Device {
 }
 
 impl Qp {
-    /// Keeps a block that is to be executed as the copy has it.
+    /// Stores a block that the device executes as the copy has it.
     fn take_copy(&mut self, copied: Copied) {
         let executed = self.sq_executed;
         self.copies.retain(|(index, _)| index.wrapping_sub(executed).cast_signed() >= 0);

@@ -1,4 +1,4 @@
-//! The commands that make, change and end a device's objects.
+//! Commands that create, change and destroy a device's objects.
 
 use mlx5_prm::cqe::INLINE_32;
 use mlx5_prm::doorbell::{RECORD, completion_queue_record};
@@ -15,12 +15,12 @@ use crate::engine::{CqConfig, Device, Error, MkeyConfig, SrqConfig, TagListSnaps
 impl Device {
     // Protection domains.
 
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     pub fn alloc_pd(&mut self) -> Result<u32, Error> {
         self.pds.insert(()).ok_or(Error::Exhausted)
     }
 
-    /// Ends a protection domain that nothing uses.
+    /// Destroys a protection domain that no object uses.
     pub fn dealloc_pd(&mut self, pd: u32) -> Result<(), Error> {
         self.pds.get(pd).ok_or(Error::NotFound)?;
         let used = self.mkeys.iter().any(|(_, key)| key.pd == pd)
@@ -39,7 +39,7 @@ impl Device {
 
     // Memory keys.
 
-    /// Makes a memory key, and answers it whole: index in the upper 24 bits, tag in the low byte.
+    /// Creates a memory key and returns it: index in the upper 24 bits, tag in the low byte.
     pub(crate) fn create_mkey(&mut self, config: MkeyConfig) -> Result<u32, Error> {
         let tag = u32::from(config.tag);
         Ok(self.mkeys.insert(config).ok_or(Error::Exhausted)? << 8 | tag)
@@ -51,7 +51,7 @@ impl Device {
         self.mkeys.get(index)
     }
 
-    /// Ends a memory key, by its index.
+    /// Destroys a memory key, by its index.
     pub fn destroy_mkey(&mut self, index: u32) -> Result<(), Error> {
         self.mkeys.remove(index).map(drop).ok_or(Error::NotFound)
     }
@@ -65,7 +65,7 @@ impl Device {
         self.uars.insert(Uar::new(memory)).ok_or(Error::Exhausted)
     }
 
-    /// Ends a UAR page on which no queue rings.
+    /// Destroys a UAR page that no queue uses.
     pub fn dealloc_uar(&mut self, uar: u32) -> Result<(), Error> {
         let page = self.uars.get(uar).ok_or(Error::NotFound)?;
         if !page.qps.is_empty() || !page.cqs.is_empty() {
@@ -77,7 +77,7 @@ impl Device {
 
     // Completion queues.
 
-    /// Makes a completion queue, and answers its number.
+    /// Creates a completion queue and returns its number.
     pub(crate) fn create_cq(&mut self, config: CqConfig) -> Result<u32, Error> {
         if config.log_size > self.config.limits.log_cq_entries {
             return Err(Error::Invalid("more entries than the device allows"));
@@ -93,8 +93,9 @@ impl Device {
         let record = config.record;
         let cqn = self.cqs.insert(Cq::new(config)).ok_or(Error::Exhausted)?;
         if polled {
-            // On a polled page one arm may overwrite another before the engine looks, and zero is
-            // a good first arm word: only a word that no driver writes tells the two apart.
+            // On a polled page one arm may overwrite another before the engine looks, and zero is a
+            // valid first arm word: only a word that no driver writes distinguishes an empty
+            // record.
             let arm = record + completion_queue_record::ARM as u64;
             if let Err(fault) = self.dma.write(arm, &NEVER_ARMED.to_be_bytes()) {
                 self.cqs.remove(cqn);
@@ -107,20 +108,20 @@ impl Device {
         Ok(cqn)
     }
 
-    /// What a completion queue is made of.
+    /// The configuration of a completion queue.
     #[must_use]
     pub fn cq(&self, cqn: u32) -> Option<&CqConfig> {
         self.cqs.get(cqn).map(|cq| &cq.config)
     }
 
-    /// How many entries a completion queue has had since creation, and whether it failed.
+    /// Number of entries of a completion queue since creation, and whether it failed.
     #[must_use]
     pub fn cq_progress(&self, cqn: u32) -> Option<(u32, bool)> {
         self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
     }
 
-    /// Has a completion queue that had no entries yet go on as one that had so many, all of which
-    /// its driver has consumed. Says whether there is such a queue; its driver has to know.
+    /// Makes a completion queue without entries continue as after `entries` entries, all consumed.
+    /// The driver must set its consumer index accordingly. Returns whether there is such a queue.
     pub fn set_cq_progress(&mut self, cqn: u32, entries: u32) -> bool {
         match self.cqs.get_mut(cqn) {
             Some(cq) if cq.produced == 0 && cq.run.len() == 0 => {
@@ -131,7 +132,7 @@ impl Device {
         }
     }
 
-    /// How many more entries a completion queue takes before it overruns.
+    /// Number of entries that a completion queue still has room for.
     #[must_use]
     pub fn cq_room(&self, cqn: u32) -> Option<u32> {
         self.cqs.get(cqn)?.room(&*self.dma).ok()
@@ -157,7 +158,7 @@ impl Device {
         Ok(())
     }
 
-    /// Ends a completion queue that no queue reports to.
+    /// Destroys a completion queue that no queue reports to.
     pub fn destroy_cq(&mut self, cqn: u32) -> Result<(), Error> {
         let cq = self.cqs.get(cqn).ok_or(Error::NotFound)?;
         if cq.users > 0 {
@@ -176,7 +177,7 @@ impl Device {
 
     // Shared receive queues.
 
-    /// Makes a shared receive queue, and answers its number.
+    /// Creates a shared receive queue and returns its number.
     pub(crate) fn create_srq(&mut self, config: SrqConfig) -> Result<u32, Error> {
         self.pds.get(config.pd).ok_or(Error::NotFound)?;
         if let Some(tags) = config.tag_matching {
@@ -205,13 +206,13 @@ impl Device {
         Ok(srqn)
     }
 
-    /// The list of tags of a shared receive queue that has one.
+    /// The tag list of a shared receive queue that has one.
     #[must_use]
     pub fn tag_list(&self, srqn: u32) -> Option<TagListSnapshot> {
         Some(self.srqs.get(srqn)?.tags.as_ref()?.snapshot())
     }
 
-    /// What a shared receive queue is made of.
+    /// The configuration of a shared receive queue.
     #[must_use]
     pub fn srq(&self, srqn: u32) -> Option<&SrqConfig> {
         self.srqs.get(srqn).map(|srq| &srq.config)
@@ -231,7 +232,7 @@ impl Device {
         Ok(())
     }
 
-    /// Ends a shared receive queue that no queue pair takes from.
+    /// Destroys a shared receive queue that no queue pair uses.
     pub fn destroy_srq(&mut self, srqn: u32) -> Result<(), Error> {
         if self.srqs.get(srqn).ok_or(Error::NotFound)?.users > 0 {
             return Err(Error::Busy);
@@ -249,10 +250,11 @@ impl Device {
 
     // Queue pairs.
 
-    /// Makes a queue pair in state RESET, and answers its number.
+    /// Creates a queue pair in state RESET and returns its number.
     pub(crate) fn create_qp(&mut self, config: QpConfig) -> Result<u32, Error> {
-        // The receiving side of an extended connection has a domain and nothing of its own; the queue
-        // pair with which a driver changes memory keys, and queues of Ethernet, are in no domain.
+        // The receiving side of an extended connection has an XRC domain and no queues of its own.
+        // The queue pair with which a driver changes memory keys, and Ethernet queues, are in no
+        // protection domain.
         let in_none = matches!(
             config.transport,
             Transport::Umr
@@ -311,7 +313,7 @@ impl Device {
         Ok(qpn)
     }
 
-    /// What a queue pair is made of.
+    /// The configuration of a queue pair.
     #[must_use]
     pub fn qp(&self, qpn: u32) -> Option<&QpConfig> {
         self.qps.get(qpn).map(|qp| &qp.config)
@@ -344,7 +346,7 @@ impl Device {
         })
     }
 
-    /// Ends a queue pair in any state; nothing of it completes afterwards.
+    /// Destroys a queue pair in any state; it has no completions afterwards.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), Error> {
         if self.groups.values().any(|members| members.contains(&qpn)) {
             return Err(Error::Busy);
@@ -394,14 +396,14 @@ impl Device {
                 qp.receive_psn = qp.attributes.rq_psn;
             }
             QpState::Rts => {
-                // A drained or failed send queue goes on where it stands.
+                // A drained or failed send queue continues at its current WQE.
                 if qp.state == QpState::Rtr {
                     qp.send_psn = qp.attributes.sq_psn;
                     qp.established = true;
                 }
                 qp.state = state;
                 qp.drain = None;
-                // The request that waited may be another one by now.
+                // The request that waited may have been replaced.
                 qp.wait = Wait::No;
                 qp.arrival = None;
                 if !self.config.exact_doorbells {

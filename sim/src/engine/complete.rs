@@ -13,20 +13,20 @@ use crate::engine::state::cq::Due;
 use crate::engine::state::qp::Qp;
 use crate::engine::{Device, Event};
 
-/// Offset of the last byte of a descriptor, which says whose the entry is.
+/// Offset of the last byte of a descriptor, which has the ownership bit.
 const OP_OWN: usize = DESCRIPTOR - 1;
 
 /// User index of a queue that has none.
 const NO_USER_INDEX: u32 = 0xff_ffff;
 
-/// What `srqn_uidx` holds for a queue: its user index, where it has one.
+/// The value of `srqn_uidx` for a queue: its user index, if it has one.
 pub(crate) fn srqn_or_index(cqe_version: u8, srqn: u32, user_index: u32) -> u32 {
     let index = user_index & NO_USER_INDEX;
     if cqe_version == 0 || index == NO_USER_INDEX { srqn } else { index }
 }
 
 impl Device {
-    /// What `srqn_uidx` holds for a queue pair, as a requester or a receiver.
+    /// The value of `srqn_uidx` for a queue pair, as a requester or a receiver.
     fn srqn_or_index(&self, qpn: u32, receive: bool) -> u32 {
         let Some(qp) = self.qps.get(qpn) else { return 0 };
         let version = self.config.cqe_version;
@@ -36,7 +36,7 @@ impl Device {
         srqn_or_index(version, qp.config.srq.unwrap_or(0), qp.config.user_index)
     }
 
-    /// An entry without error, with what every entry has.
+    /// An entry without error, with the fields that every entry has.
     pub(crate) fn entry(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
         let mut cqe = Cqe::new_zeroed();
         let receive = !matches!(opcode, CqeOpcode::Requester | CqeOpcode::RequesterError);
@@ -62,7 +62,7 @@ impl Device {
         self.complete_error_of(qpn, opcode, send_opcode, wqe, (syndrome, vendor), 0);
     }
 
-    /// As [`Device::complete_error`], for a packet that took so many strides of its receive.
+    /// Like [`Device::complete_error`], for a packet that took `strides` strides of its receive.
     pub(crate) fn complete_error_of(
         &mut self,
         qpn: u32,
@@ -81,7 +81,7 @@ impl Device {
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
         if receive && self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some()) {
-            // Where the counter of other entries is a stride, this says which WQE it is.
+            // The counter of other entries is a stride, so this field names the WQE.
             cqe.wqe_id.set(wqe);
             cqe.byte_count.set(strides << striding::STRIDES_SHIFT);
         }
@@ -121,20 +121,20 @@ impl Device {
         }
     }
 
-    /// What an entry without error holds of a queue pair, for [`Device::inject_completion`].
+    /// An entry without error of a queue pair, for [`Device::inject_completion`].
     #[must_use]
     pub fn completion(&self, qpn: u32, opcode: CqeOpcode, send_opcode: u8, wqe: u16) -> Cqe {
         self.entry(qpn, opcode, send_opcode, wqe)
     }
 
-    /// Has a completion queue write what it keeps back to compress it with what follows.
+    /// Makes a completion queue write the entries that it holds back for compression.
     pub fn flush_completions(&mut self, cqn: u32) {
         self.write_run(cqn);
     }
 
-    /// Has a completion queue take an entry, as if a queue pair completed: it is compressed, counted
-    /// and reported as any other. A message of up to 32 or 64 bytes goes with it where the entry's
-    /// format says so. Says whether the queue took it.
+    /// Makes a completion queue take an entry as if a queue pair completed: it is compressed,
+    /// counted and reported like any other. A message of up to 32 or 64 bytes goes with it if the
+    /// entry's format requires that. Returns whether the queue took it.
     pub fn inject_completion(
         &mut self,
         cqn: u32,
@@ -174,8 +174,8 @@ impl Device {
         })
     }
 
-    /// Writes an entry to a completion queue; says whether it could. `strides`: it is of a receive queue
-    /// with strides, which run from one entry to the next.
+    /// Writes an entry to a completion queue and returns whether it could. `strides`: the entry is
+    /// of a receive queue with strides, which are counted from one entry to the next.
     pub(crate) fn write_entry(
         &mut self,
         cqn: u32,
@@ -234,7 +234,8 @@ impl Device {
                 }
             }
         }
-        // Whoever sees the owner change may read the rest at once, so it goes last.
+        // A poller may read the rest as soon as it sees the ownership bit change, so that byte goes
+        // last.
         let buffer = &cq.config.buffer;
         let mut written = buffer.write(&*self.dma, offset, &entry[..OP_OWN]);
         if !before.is_empty() {
@@ -268,7 +269,8 @@ impl Device {
         true
     }
 
-    /// Raises the events that moderation has kept back long enough; says whether there were any.
+    /// Raises the events that moderation has delayed long enough, and returns whether there were
+    /// any.
     pub(crate) fn report_moderated(&mut self) -> bool {
         let now_ns = self.now_ns;
         let due: Vec<u32> =
@@ -285,7 +287,7 @@ impl Device {
         !due.is_empty()
     }
 
-    /// A completion queue's memory did not answer.
+    /// Fails a completion queue whose memory cannot be accessed.
     pub(crate) fn cannot_write(&mut self, cqn: u32, fault: DmaFault) {
         self.memory_violation(fault);
         self.break_cq(cqn, CqErrorSyndrome::CQ_ACCESS_VIOLATION_ERROR.0 as u8);
@@ -330,7 +332,7 @@ impl Device {
         }
     }
 
-    /// Reports an event; asynchronous ones as often and in what order the faults say.
+    /// Reports an event. Faults can duplicate and reorder asynchronous events.
     pub(crate) fn raise(&mut self, event: Event) {
         if matches!(event, Event::Completion { .. }) {
             return self.report(event);

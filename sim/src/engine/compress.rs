@@ -1,4 +1,4 @@
-//! Keeping back entries of compressing completion queues, and writing them in the end.
+//! Compression of completions: completion queues hold entries back and write them as runs.
 
 use mlx5_prm::cqe::{Cqe, DESCRIPTOR, FORMAT_SHIFT, Format, MINI_CQES, MiniCqe, MiniFormat};
 use zerocopy::{FromZeros, IntoBytes};
@@ -8,11 +8,12 @@ use crate::engine::Device;
 use crate::engine::state::compress::{Run, may_join, mini};
 use crate::engine::state::cq::Cq;
 
-/// How long an entry is kept back at most, in nanoseconds.
+/// The longest time that an entry is held back, in nanoseconds.
 const LONGEST_WAIT_NS: u64 = 16_000;
 
 impl Device {
-    /// Takes an entry for a compressing queue; `None` if it is to be written as it is.
+    /// Adds an entry to the run of a compressing queue; `None` if the caller must write it
+    /// uncompressed.
     pub(crate) fn keep_back(
         &mut self,
         cqn: u32,
@@ -45,7 +46,7 @@ impl Device {
         Some(())
     }
 
-    /// Writes what a queue keeps back.
+    /// Writes the entries that a queue holds back.
     pub(crate) fn write_run(&mut self, cqn: u32) {
         self.runs.remove(&cqn);
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
@@ -64,7 +65,7 @@ impl Device {
         self.put(cqn, zerocopy::transmute!(title), &[], run.len(), run.urgent as u32);
     }
 
-    /// Writes the runs whose time is over, or all; says whether there were any.
+    /// Writes the runs whose time is over, or all, and returns whether there were any.
     pub(crate) fn write_runs(&mut self, all: bool) -> bool {
         let now_ns = self.now_ns;
         let due = |cqn: &u32| {

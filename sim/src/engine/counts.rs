@@ -1,4 +1,4 @@
-//! Counting what is sent again.
+//! Counters of retries and lost packets.
 
 use crate::engine::state::counts::RetryCounts;
 use crate::engine::{Device, DeviceId, Engine};
@@ -16,7 +16,7 @@ impl Device {
         self.retries.sum(|_, of| of == set)
     }
 
-    /// Starts the counts of a counter set again from zero.
+    /// Resets the counts of a counter set to zero.
     pub fn clear_retry_counts(&mut self, set: u8) {
         self.retries.clear(set);
     }

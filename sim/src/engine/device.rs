@@ -1,4 +1,4 @@
-//! A device: what it is and holds.
+//! A device: its properties and its state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::engine::state::uar::Uar;
 
 pub use crate::engine::state::holder::Holder;
 
-/// How many objects a device has.
+/// Number of objects of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     /// Protection domains.
@@ -45,8 +45,8 @@ pub struct Census {
 
 /// A simulated device.
 ///
-/// Commands that give it memory are for the doors of this crate alone, which answer for that
-/// memory; all others are everybody's.
+/// Commands that give it memory are only for the doors of this crate, which are responsible for
+/// that memory; all others are public.
 pub struct Device {
     pub(crate) id: DeviceId,
     pub(crate) config: SimConfig,
@@ -70,13 +70,13 @@ pub struct Device {
     /// Queue pairs that wait without a timer: failed ones for receives to flush, others for their
     /// peer to be ready.
     pub(crate) watched: BTreeSet<u32>,
-    /// Completion queues that keep entries back.
+    /// Completion queues that hold entries back.
     pub(crate) runs: BTreeSet<u32>,
-    /// Completion queues whose event moderation keeps back, and until when.
+    /// Completion queues whose event moderation delays, and the time at which it is due.
     pub(crate) moderated: BTreeMap<u32, u64>,
     /// The message of the request that was just executed, if it goes into the completion.
     pub(crate) answer: Vec<u8>,
-    /// UAR pages with a BlueFlame copy that is waited for, and until when.
+    /// UAR pages that wait for the rest of a BlueFlame copy, and the time limit.
     pub(crate) held: BTreeMap<u32, u64>,
     pub(crate) sink: Option<Box<dyn EventSink>>,
     pub(crate) faults: Faults,
@@ -85,18 +85,18 @@ pub struct Device {
     pub(crate) stalled: bool,
     pub(crate) fatal: bool,
     pub(crate) removed: bool,
-    /// Arm words that it saw.
+    /// Number of arm words that it saw.
     pub(crate) arms: u64,
     /// Device time in nanoseconds.
     pub(crate) now_ns: u64,
-    /// Where its clock is written.
+    /// Address to which it writes its clock.
     core_clock: Option<u64>,
 }
 
 /// Number of the first UAR page: on the bus the pages follow one another from the start of BAR 0,
-/// and the initialization segment and the MSI-X table are in the way.
+/// and the initialization segment and the MSI-X table occupy the first ones.
 pub const FIRST_UAR: u32 = 0x100;
-/// Violations kept: a driver that goes wrong in a loop shall not fill memory.
+/// Violations kept: a driver that fails in a loop must not fill memory.
 const MOST_VIOLATIONS: usize = 1000;
 
 impl Device {
@@ -150,8 +150,7 @@ impl Device {
         device
     }
 
-    /// Forgets every object, and what befell it; whoever takes its events, and what it is on the
-    /// bus, stay.
+    /// Resets the device to its state at creation, but keeps its event sink, violations and clock.
     pub(crate) fn reset(&mut self) {
         let fresh = Self::new(self.id, &self.config.clone(), Arc::clone(&self.dma));
         let sink = self.sink.take();
@@ -166,7 +165,7 @@ impl Device {
         self.id
     }
 
-    /// What it was made from.
+    /// The configuration from which it was made.
     #[must_use]
     pub fn config(&self) -> &SimConfig {
         &self.config
@@ -201,7 +200,7 @@ impl Device {
         self.ports.get_mut(usize::from(number).checked_sub(1)?)
     }
 
-    /// Sets who takes its events, in place of whoever did.
+    /// Sets the receiver of its events, which replaces the one before.
     pub fn set_event_sink(&mut self, sink: Option<Box<dyn EventSink>>) {
         self.sink = sink;
     }
@@ -212,7 +211,7 @@ impl Device {
         self.fatal
     }
 
-    /// Whether it was pulled out.
+    /// Whether it was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.removed
@@ -231,17 +230,17 @@ impl Device {
         ((now / 1_000_000_000) << 32) | (now % 1_000_000_000)
     }
 
-    /// Sets where the clock is written as it goes on.
+    /// Sets the address to which it writes its clock.
     pub(crate) fn set_core_clock(&mut self, place: Option<u64>) {
         self.core_clock = place;
         self.tell_time(self.now_ns);
     }
 
-    /// The time is now.
+    /// Sets the device's clock.
     pub(crate) fn tell_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         if let Some(place) = self.core_clock {
-            // The high half last, for it is read around the low one.
+            // The high half goes last, because readers read it before and after the low one.
             let clock = self.clock().to_be_bytes();
             let low = self.dma.write(place + 4, &clock[4..]);
             let _ = low.and_then(|()| self.dma.write(place, &clock[..4]));
@@ -254,20 +253,20 @@ impl Device {
         (self.config.epoch_ns + self.now_ns, self.clock())
     }
 
-    /// What its driver did wrong so far.
+    /// The driver's violations so far.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// How often its driver has armed completion queues. An arm that another one follows
-    /// before the device looks may be missed; none is counted twice.
+    /// Number of times that its driver has armed completion queues. The device may miss an arm if
+    /// another one follows before it looks; it counts none twice.
     #[must_use]
     pub fn arms(&self) -> u64 {
         self.arms
     }
 
-    /// Takes the list of what its driver did wrong, and starts a new one.
+    /// Returns the list of its driver's violations and clears it.
     pub fn take_violations(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.violations)
     }
@@ -282,7 +281,7 @@ impl Device {
         self.violation(Violation::Memory { address: fault.address, length: fault.length });
     }
 
-    /// How many objects it has.
+    /// Number of its objects.
     #[must_use]
     pub fn census(&self) -> Census {
         Census {

@@ -1,4 +1,4 @@
-//! The devices of a fabric, and what they share: the time, timers, and the wire.
+//! The devices of a fabric, and the clock, timers and wire that they share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::engine::state::wire::Wire;
 use crate::engine::{Device, DeviceId};
 use crate::network::Network;
 
-/// What a packet that nobody acknowledges does at the device at which it arrives.
+/// Effect of an unacknowledged packet at the device at which it arrives.
 pub(crate) type Landing = Box<dyn FnOnce(&mut Device) + Send>;
 
-/// What hears every Ethernet frame on the wire, and when: nanoseconds since the fabric began. RoCE's
-/// packets are no frames here.
+/// Callback for every Ethernet frame on the wire, with its time in nanoseconds since the fabric
+/// began. RoCE packets are no frames here.
 pub type Tap = Box<dyn FnMut(u64, &[u8]) + Send>;
 
 /// The devices of a fabric, and the wire between them.
@@ -23,18 +23,18 @@ pub struct Engine {
     pub(crate) now_ns: u64,
     /// When the fabric began; `None` in virtual time.
     pub(crate) began: Option<Instant>,
-    /// Requests that are tried again: when, and whose.
+    /// Retries of requests: time, device and queue pair.
     pub(crate) timers: BTreeSet<(u64, DeviceId, u32)>,
-    /// The device whose turn is next.
+    /// The device that has the next turn.
     pub(crate) turn: DeviceId,
     pub(crate) busy_turns: u32,
-    /// Room for a packet, kept between requests.
+    /// Buffer for a packet, reused between requests.
     pub(crate) packet: Vec<u8>,
-    /// What is between the devices.
+    /// The wire between the devices.
     pub(crate) wire: Wire<(DeviceId, Landing)>,
-    /// What hears frames.
+    /// Callback for frames.
     pub(crate) tap: Option<Tap>,
-    /// Virtual time does not go beyond this.
+    /// Virtual time does not pass this point.
     pub(crate) horizon: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Sets what the network between the devices does, and what its chances are drawn from.
+    /// Sets the network between the devices and the seed of its randomness.
     pub(crate) fn set_network(&mut self, config: &SimConfig) {
         self.wire = Wire::new(config.network, config.seed);
         self.wire.set_links(config.links.clone());
@@ -65,33 +65,33 @@ impl Engine {
         }
     }
 
-    /// Whether somebody has a device open: whoever has can ring a doorbell there.
+    /// Whether any device is open, so that a doorbell may ring.
     pub(crate) fn is_open(&self) -> bool {
         self.devices.iter().any(|device| device.uars.len() > 0)
     }
 
-    /// Sets what hears the frames of the wire, in place of whatever did.
+    /// Sets or removes the callback for the frames of the wire.
     pub fn set_tap(&mut self, tap: Option<Tap>) {
         self.tap = tap;
     }
 
-    /// Cuts the way of packets from one device to another, or mends it.
+    /// Cuts the path of packets from one device to another, or restores it.
     pub fn set_cut(&mut self, from: DeviceId, to: DeviceId, cut: bool) {
         self.wire.set_cut(from, to, cut);
     }
 
-    /// Whether the way from one device to another is cut.
+    /// Whether the path from one device to another is cut.
     #[must_use]
     pub fn is_cut(&self, from: DeviceId, to: DeviceId) -> bool {
         self.wire.is_cut(from, to)
     }
 
-    /// Mends every way that was cut.
+    /// Restores every path that was cut.
     pub fn mend(&mut self) {
         self.wire.mend();
     }
 
-    /// How long the fabric has been there, in nanoseconds; in virtual time, as it says.
+    /// Age of the fabric in nanoseconds: real or virtual time.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
@@ -119,7 +119,7 @@ impl Engine {
         &self.devices[id]
     }
 
-    /// A device, to command it. Its clock is up to date.
+    /// A device for commands, with an up-to-date clock.
     ///
     /// # Panics
     /// If there is none of that index.
@@ -128,7 +128,7 @@ impl Engine {
         &mut self.devices[id]
     }
 
-    /// Tells every device the time.
+    /// Updates the clock of every device.
     pub(crate) fn tell_time(&mut self) {
         if let Some(began) = self.began {
             self.now_ns = began.elapsed().as_nanos() as u64;

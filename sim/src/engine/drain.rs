@@ -8,8 +8,9 @@ use crate::engine::state::qp::QpState;
 use crate::engine::{Device, Error, Event};
 
 impl Device {
-    /// Makes a queue pair in RTS stop its send queue; at that place its state becomes
-    /// [`QpState::SqDrained`] and SQ_DRAINED is raised. [`Device::set_qp_state`] with RTS resumes.
+    /// Makes a queue pair in RTS stop its send queue at a point; there its state becomes
+    /// [`QpState::SqDrained`] and the device raises SQ_DRAINED. [`Device::set_qp_state`] with RTS
+    /// resumes it.
     pub fn drain_qp(&mut self, qpn: u32, at: DrainAt) -> Result<(), Error> {
         self.stop_sq(qpn, at, true)
     }
@@ -30,11 +31,11 @@ impl Device {
         Ok(())
     }
 
-    /// Stops a send queue that has come to where it shall drain; says whether it has.
+    /// Stops a send queue that has reached its drain point and returns whether it has.
     pub(crate) fn reach_drain(&mut self, qpn: u32) -> bool {
         let is_there = self.is_at_drain(qpn);
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
-        // What was executed is acknowledged first.
+        // All executed requests must be acknowledged first.
         if !is_there || !qp.executed.is_empty() {
             return false;
         }
@@ -46,7 +47,7 @@ impl Device {
         true
     }
 
-    /// Whether a send queue has come to where it shall drain.
+    /// Whether a send queue has reached its drain point.
     pub(crate) fn is_at_drain(&mut self, qpn: u32) -> bool {
         let Some(drain) = self.qps.get(qpn).and_then(|qp| qp.drain) else { return false };
         let fenced = drain.before_fence && self.is_fenced(qpn);
@@ -57,7 +58,7 @@ impl Device {
             DrainAt::After(_) => false,
             DrainAt::Block(block) => qp.sq_executed == block,
         };
-        // A request that was sent in part is finished first.
+        // A request that was sent in part is completed first.
         reached && qp.packets_done == 0
     }
 

@@ -1,4 +1,4 @@
-//! Faults that a device was told to have, and what it saw its driver do wrong.
+//! Faults that a test injects into a device, and driver errors that the device detects.
 
 use mlx5_prm::cqe::Syndrome;
 
@@ -7,12 +7,12 @@ use crate::engine::state::holder::Holder;
 
 pub use crate::fault::Fault;
 
-/// Faults that wait for their occasion.
+/// Injected faults that have not struck yet.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) drop_packets: u32,
     pub(crate) corrupt_packets: u32,
-    /// Keys (index), or any, under which a signature shall not match.
+    /// Keys (index), or any, under which the next signature fails.
     pub(crate) fail_signatures: Vec<Option<u32>>,
     pub(crate) fail_requests: Vec<ForcedFailure>,
     pub(crate) fault_receives: u32,
@@ -21,11 +21,11 @@ pub(crate) struct Faults {
     pub(crate) reorder_events: u32,
     pub(crate) held_events: Vec<Event>,
     pub(crate) corrupt_cqes: Vec<HostileEntry>,
-    /// Completion queues that were not there to be overrun.
+    /// Completion queues that did not exist yet when their overrun was requested.
     pub(crate) overrun_cqs: Vec<u32>,
 }
 
-/// [`Fault::FailRequest`], waiting.
+/// A [`Fault::FailRequest`] that has not struck yet.
 #[derive(Debug)]
 pub(crate) struct ForcedFailure {
     pub(crate) qpn: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct ForcedFailure {
     pub(crate) vendor: u8,
 }
 
-/// [`Fault::CorruptCqe`], waiting.
+/// A [`Fault::CorruptCqe`] that has not struck yet.
 #[derive(Debug)]
 pub(crate) struct HostileEntry {
     pub(crate) cqn: Option<u32>,
@@ -43,9 +43,9 @@ pub(crate) struct HostileEntry {
 /// Something that a driver must never do, seen by the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// A doorbell named a queue pair that is not there.
+    /// A doorbell named a queue pair that does not exist.
     UnknownQp(u32),
-    /// A doorbell named a completion queue that is not there.
+    /// A doorbell named a completion queue that does not exist.
     UnknownCq(u32),
     /// A doorbell announced a block that the doorbell record does not cover yet.
     DoorbellBeyondRecord {
@@ -65,23 +65,23 @@ pub enum Violation {
         /// The device's own counter.
         executed: u16,
     },
-    /// A WQE bears another index than that of its place in the ring.
+    /// A WQE has an index other than that of its place in the ring.
     WqeIndex {
         /// The queue pair.
         qpn: u32,
-        /// The index that it should bear.
+        /// The index that it should have.
         expected: u16,
         /// The index in its control segment.
         found: u16,
     },
-    /// A WQE bears another queue pair's number.
+    /// A WQE has the number of another queue pair.
     WqeQpn {
         /// The queue pair.
         qpn: u32,
         /// The number in the control segment.
         found: u32,
     },
-    /// What was written to a BlueFlame register differs from the ring.
+    /// The bytes written to a BlueFlame register differ from the ring.
     BlueFlame {
         /// The queue pair.
         qpn: u32,
@@ -128,28 +128,28 @@ pub enum Violation {
         address: u64,
         /// Bytes.
         length: u64,
-        /// Who could reach it.
+        /// The object through which the device could reach it.
         holder: Holder,
     },
-    /// An operation on a list of tags named an entry that is none, or not free.
+    /// An operation on a tag list named an entry that does not exist or is not free.
     TagList {
         /// The queue that has the list.
         srqn: u32,
         /// The entry.
         index: u16,
     },
-    /// A receive queue's list leads out of its ring.
+    /// The list of a receive queue points outside its ring.
     ReceiveList {
         /// The receive queue.
         rqn: u32,
-        /// The index that it leads to.
+        /// The index to which it points.
         index: u16,
     },
-    /// A shared receive queue's list leads out of its buffer.
+    /// The list of a shared receive queue points outside its buffer.
     SrqList {
         /// The shared receive queue.
         srqn: u32,
-        /// The index that it leads to.
+        /// The index to which it points.
         index: u16,
     },
 }

@@ -1,5 +1,5 @@
-//! Fences: what a request changed is sure to be seen by a later one of its queue only behind a fence,
-//! or once its completion was there to be read.
+//! Fences. A later request of the queue is sure to see the change of an earlier one only after a
+//! fence, or if it was posted after the earlier one's completion.
 
 use mlx5_prm::wqe::control_flags;
 
@@ -10,7 +10,7 @@ use crate::engine::state::mkey::{Side, User};
 use crate::engine::wqe::Request;
 
 impl Device {
-    /// A request begins, with a fence or without.
+    /// Begins a request, with or without a fence.
     pub(crate) fn begin(&mut self, qpn: u32, request: &Request) {
         if request.flags & control_flags::FENCE_MASK != 0
             && let Some(qp) = self.qps.get_mut(qpn)
@@ -19,8 +19,8 @@ impl Device {
         }
     }
 
-    /// A request has changed something. Whoever saw its completion before posting more needs no
-    /// fence.
+    /// Notes the change that a request made. A driver that polled its completion before it posted
+    /// more needs no fence.
     pub(crate) fn changed(&mut self, qpn: u32, request: &Request, change: Change) {
         self.used(qpn, change);
         let Some(qp) = self.qps.get_mut(qpn) else { return };
@@ -29,7 +29,7 @@ impl Device {
         }
     }
 
-    /// A request uses something: without a fence it may find it as it was before.
+    /// Notes that a request uses something: without a fence it may see the state before the change.
     pub(crate) fn used(&mut self, qpn: u32, change: Change) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         let Some(at) = qp.unfenced.iter().position(|other| *other == change) else { return };

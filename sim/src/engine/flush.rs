@@ -1,4 +1,4 @@
-//! Failing queue pairs, and flushing what they had to do.
+//! Failing queue pairs and flushing their requests.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::event::EventType;
@@ -12,8 +12,8 @@ use crate::engine::{Device, Event};
 pub(crate) const VENDOR_FLUSHED: u8 = 0xf9;
 
 impl Device {
-    /// Moves a queue pair to ERROR, with an event if there is something to tell beyond
-    /// completions. What waits is flushed as the engine gets to it.
+    /// Moves a queue pair to ERROR, with an event if the completions alone do not report the
+    /// failure. The engine flushes waiting requests later.
     pub(crate) fn fail_qp(&mut self, qpn: u32, event: Option<EventType>) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         if qp.state == QpState::Error {
@@ -66,7 +66,7 @@ impl Device {
         self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, syndrome, VENDOR_FLUSHED);
     }
 
-    /// Flushes one request of a failed queue, sends first; says whether there was one.
+    /// Flushes one request of a failed queue, sends first, and returns whether there was one.
     pub(crate) fn flush_one(&mut self, qpn: u32) -> bool {
         self.flush_send(qpn) || self.flush_own_receive(qpn)
     }
@@ -79,7 +79,7 @@ impl Device {
         let index = qp.sq_executed;
         let mut bytes = [0; UNIT];
         if let Err(fault) = qp.read_sq(&*self.dma, index, &mut bytes) {
-            // Queue memory that does not answer holds nothing that could be flushed.
+            // Nothing can be flushed from queue memory that cannot be read.
             qp.sq_executed = qp.sq_posted;
             self.memory_violation(fault);
             return false;
@@ -110,7 +110,7 @@ impl Device {
         }
         let index = if self.has_list(qpn) {
             let Some(receive) = self.take_own(qpn) else {
-                // A list that cannot be followed holds nothing that could be flushed.
+                // Nothing can be flushed from a list that cannot be followed.
                 self.skip_own(qpn);
                 return false;
             };

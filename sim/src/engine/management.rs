@@ -1,13 +1,13 @@
 //! Management queue pairs: QP0 and QP1 of a port.
 //!
-//! A driver gets other numbers for them when it makes them; on the wire they have these.
+//! A driver gets other numbers for them when it creates them; on the wire they have these.
 
 use crate::engine::state::management::Management;
 use crate::engine::state::qp::Qp;
 use crate::engine::{Device, Error};
 
 impl Device {
-    /// Makes a queue pair one of those that management datagrams reach and come from.
+    /// Makes a queue pair a management queue pair, which sends and receives management datagrams.
     pub(crate) fn set_management(&mut self, qpn: u32, which: Management) -> Result<(), Error> {
         self.qps.get(qpn).ok_or(Error::NotFound)?;
         self.management.insert(qpn, which);
@@ -19,7 +19,7 @@ impl Device {
         self.management.get(&qpn).map_or(qpn, |which| *which as u32)
     }
 
-    /// The queue pair that datagrams to a number reach at a port.
+    /// The queue pair of a port that receives datagrams to a number.
     pub(crate) fn datagram_target(&self, port: u8, number: u32) -> Option<u32> {
         let at_port = |qpn: &u32| self.qps.get(*qpn).is_some_and(|qp| qp.attributes.port == port);
         if number > Management::General as u32 {
@@ -30,8 +30,8 @@ impl Device {
         named.map(|(qpn, _)| *qpn).find(|qpn| at_port(qpn) && receives(qpn))
     }
 
-    /// What the completion of a datagram says of its partition: the index of the key, or, at a
-    /// management queue pair, whose driver finds the index itself, the key.
+    /// The partition that the completion of a datagram reports: the index of the key. At a
+    /// management queue pair, whose driver finds the index itself, it is the key.
     pub(crate) fn told_partition(&self, qpn: u32) -> u32 {
         let Some(qp) = self.qps.get(qpn) else { return 0 };
         let index = qp.attributes.pkey_index;

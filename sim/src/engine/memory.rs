@@ -1,13 +1,13 @@
-//! Reaching memory through keys.
+//! Accesses to memory through keys.
 
 use crate::engine::Device;
 use crate::engine::state::fence::Change;
 use crate::engine::state::mkey::{Access, KeyError, Translation, User};
 
-/// Keys in pieces of keys in pieces … of keys: so many levels at most.
+/// Most levels of keys that consist of pieces of other keys.
 const DEEPEST: u32 = 4;
 
-/// What is done with the memory.
+/// The direction of a copy, and the local bytes.
 pub(super) enum Copy<'a> {
     From(&'a mut [u8]),
     To(&'a [u8]),
@@ -38,7 +38,7 @@ impl Copy<'_> {
 }
 
 impl Device {
-    /// Checks an access through a key: the key itself, not those that it is made of.
+    /// Checks an access through a key: only the key itself, not those that it consists of.
     pub(crate) fn check_key(
         &self,
         user: User,
@@ -128,7 +128,7 @@ impl Device {
         Ok(())
     }
 
-    /// Updates the operand of an atomic; answers what it held.
+    /// Updates the operand of an atomic and returns its old value.
     pub(crate) fn update_key(
         &mut self,
         user: User,
@@ -148,7 +148,7 @@ impl Device {
                 let result = mkey.update(&*self.dma, (address, length), offset, update);
                 return self.note(result);
             };
-            // An operand in two pieces could not be updated at once.
+            // An operand in two pieces cannot be updated atomically.
             let ranges = layout.ranges(offset, length).ok_or(KeyError::Denied)?;
             let [range] = ranges[..] else { return Err(KeyError::Denied) };
             (key, address, right) =
@@ -160,7 +160,7 @@ impl Device {
         Err(KeyError::Denied)
     }
 
-    /// Keeps memory faults in the list of violations.
+    /// Adds memory faults to the list of violations.
     pub(crate) fn note<T>(&mut self, result: Result<T, KeyError>) -> Result<T, KeyError> {
         if let Err(KeyError::Memory(fault)) = result {
             self.memory_violation(fault);

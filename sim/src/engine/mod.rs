@@ -1,8 +1,8 @@
 //! The engine: queues, keys, and the execution of work requests, as the hardware does them.
 //!
-//! Imports point down: the folder `state` has what each part of a device remembers; a [`Device`] holds
-//! all of it and knows no part's behaviour; the behaviour of each part is methods of [`Device`], or of
-//! [`Engine`] where a peer takes part, in a file above.
+//! Imports point down: the folder `state` has the state of each part of a device. A [`Device`]
+//! holds all of it and has no behaviour of a part. The behaviour of each part is methods of
+//! [`Device`], or of [`Engine`] if a peer takes part, in a file above.
 //!
 //! An [`Engine`] holds the devices of one fabric. Commands (create, modify, destroy) are plain
 //! methods of a [`Device`]; work moves when [`Engine::step`] is called.
@@ -67,7 +67,7 @@ pub use state::qp::{
 pub use state::srq::{SrqConfig, XrcConfig};
 pub use state::tags::{TagListSnapshot, TagMatchingConfig};
 
-/// Why a command failed.
+/// Reason for which a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {
     /// There is no such object.
@@ -80,7 +80,7 @@ pub enum Error {
     Invalid(&'static str),
     /// The object's state does not allow it.
     State(&'static str),
-    /// Memory did not answer.
+    /// An access to memory failed.
     Memory(crate::dma::DmaFault),
 }
 

@@ -56,13 +56,13 @@ impl Device {
         }
     }
 
-    /// Whether the WQEs of a queue pair's own ring are a list.
+    /// Whether the WQEs of a queue pair's own ring are a linked list.
     pub(crate) fn has_list(&self, qpn: u32) -> bool {
         let config = self.ethernet.rqs.get(&qpn);
         config.and_then(|rq| rq.strides).is_some_and(|strides| strides.linked)
     }
 
-    /// Passes over all receive WQEs that wait in a queue pair's own ring.
+    /// Skips all receive WQEs that wait in a queue pair's own ring.
     pub(crate) fn skip_own(&mut self, qpn: u32) {
         if let Some(qp) = self.qps.get_mut(qpn)
             && let Ok(record) = qp.rq_record(&*self.dma)
@@ -71,7 +71,8 @@ impl Device {
         }
     }
 
-    /// Takes the first receive WQE of a queue pair's own ring, which stays the first until it is retired.
+    /// Takes the first receive WQE of a queue pair's own ring. It remains the first until it is
+    /// retired.
     pub(crate) fn take_own(&mut self, qpn: u32) -> Option<Receive> {
         if self.own_receives(qpn) == 0 {
             return None;
@@ -94,7 +95,7 @@ impl Device {
         let mut bytes = vec![0; 1 << ring.log_stride];
         match qp.config.buffer.read(&*self.dma, offset, &mut bytes) {
             Ok(()) => {
-                // With strides a WQE begins as in a list, also where the ring has none.
+                // With strides a WQE begins like one of a list, even if the ring is no list.
                 let (source, segments) = match SrqNextSegment::read_from_prefix(&bytes) {
                     Ok((segment, rest)) if linked => {
                         (Source::Linked { next: segment.next_wqe_index.get() }, rest)
@@ -179,7 +180,7 @@ impl Device {
         }
     }
 
-    /// Keeps a receive WQE for the next packet, or the next message.
+    /// Holds a receive WQE for the next packet or the next message.
     pub(crate) fn hold_receive(&mut self, qpn: u32, receive: Receive) {
         if let Some(qp) = self.qps.get_mut(qpn) {
             qp.held = Some(receive);

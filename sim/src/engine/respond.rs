@@ -1,4 +1,4 @@
-//! The responder: what arrives at a queue pair.
+//! The responder: handles packets that arrive at a queue pair.
 
 use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
 use mlx5_prm::event::EventType;
@@ -19,7 +19,7 @@ pub(crate) mod vendor {
     pub(crate) const PROTECTION: u8 = 0x52;
 }
 
-/// Why a responder refuses for good.
+/// Reason for which a responder refuses a request for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nak {
     InvalidRequest,
@@ -27,7 +27,7 @@ pub(crate) enum Nak {
     RemoteOperation,
 }
 
-/// What a responder says to a packet.
+/// Answer of a responder to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Ack,
@@ -36,7 +36,7 @@ pub(crate) enum Answer {
     Nak(Nak),
     /// A packet is missing.
     Gap,
-    /// Nothing at all.
+    /// No answer.
     Silence,
 }
 
@@ -82,7 +82,7 @@ impl Device {
         let Some(qp) = self.qps.get_mut(qpn) else { return Answer::Silence };
         let reliable = transport.is_reliable();
         if !reliable && packet.first {
-            // An unreliable receiver takes up the sender's count at every message.
+            // An unreliable receiver adopts the sender's packet number at every message.
             qp.receive_psn = packet.psn;
         }
         if packet.psn != qp.receive_psn || !packet.first && qp.inbound != Inbound::Open {
@@ -170,7 +170,7 @@ impl Device {
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
         if packet.first {
-            // The first packet tells the whole length, which is checked before a byte is written.
+            // The first packet gives the whole length, which is checked before any byte is written.
             let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_WRITE);
             if !allowed || request.length > 0 && whole.is_err() {
                 return self.refuse_access(qpn);
@@ -195,7 +195,7 @@ impl Device {
         Answer::Ack
     }
 
-    /// Reads for an RDMA READ: a part of what it asks for.
+    /// Reads a part of the data of an RDMA READ.
     pub(crate) fn take_read(
         &mut self,
         qpn: u32,
@@ -222,7 +222,7 @@ impl Device {
         }
     }
 
-    /// Executes an atomic; answers what the operand held.
+    /// Executes an atomic and returns the operand's old value.
     pub(crate) fn take_atomic(&mut self, qpn: u32, request: &Request) -> Result<Vec<u8>, Answer> {
         let atomic = request.atomic.ok_or(Answer::Silence)?;
         if !self.open_queue(qpn, request) {
@@ -259,7 +259,7 @@ impl Device {
         Answer::Nak(Nak::RemoteAccess)
     }
 
-    /// An unreliable queue pair ignores what it does not allow; a reliable one fails.
+    /// Refuses a packet: an unreliable queue pair ignores it, a reliable one fails.
     fn refuse(&mut self, qpn: u32, kind: EventType) {
         if self.qps.get(qpn).is_some_and(|qp| qp.config.transport.is_reliable()) {
             self.fail_qp(qpn, Some(kind));
@@ -289,7 +289,7 @@ impl Device {
         self.complete(qpn, true, complete::bytes(&cqe), message, false);
     }
 
-    /// An entry for what a packet ended, with what is known of where it came from.
+    /// An entry for the message that a packet ended, with the known fields of its origin.
     pub(super) fn received_entry(
         &self,
         qpn: u32,
@@ -306,7 +306,7 @@ impl Device {
             _ => packet.request.immediate,
         });
         let (level, header) = match gid {
-            // On Ethernet the place of the service level says how the packet looked.
+            // On Ethernet the field of the service level has the format of the packet.
             Some(entry) if entry.kind != GidType::Ib => {
                 let look = match entry.kind {
                     GidType::RoceV2 if entry.is_ipv4() => 2,
@@ -322,7 +322,7 @@ impl Device {
                 (path.sl & 0xf, path.grh)
             }
         };
-        // Only of a datagram is it told that there is a header before it.
+        // Only the entry of a datagram reports that a header precedes it.
         let datagram = self.qps.get(qpn).is_some_and(|qp| qp.config.transport == Transport::Ud);
         let header = header && datagram;
         cqe.flags_rqpn.set(u32::from(header) << 28 | u32::from(level) << 24 | source);

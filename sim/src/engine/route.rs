@@ -1,11 +1,11 @@
-//! The wire: which port an address leads to.
+//! Routing: finds the port to which an address leads.
 
 use crate::config::LinkLayer;
 use crate::engine::state::port::{Gid, GidEntry, GidType, Mac, Port, is_ipv4_mapped};
 use crate::engine::state::qp::AddressPath;
 use crate::engine::{DeviceId, Engine};
 
-/// First LID that is not one port's (multicast).
+/// First LID that belongs to no single port (multicast).
 const FIRST_MULTICAST_LID: u16 = 0xc000;
 
 /// Whether a GID names a group.
@@ -13,8 +13,8 @@ pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || is_ipv4_mapped(gid) && (224..240).contains(&gid[12])
 }
 
-/// The MAC address of a multicast group: IPv4's only where the GID is a mapped address, and not
-/// where an IPv4 address is hidden in a multicast GID.
+/// The MAC address of a multicast group. Only an IPv4-mapped GID has the address of an IPv4 group,
+/// not a multicast GID that contains an IPv4 address.
 fn multicast_mac(gid: &Gid) -> Mac {
     if is_ipv4_mapped(gid) {
         [0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15]]
@@ -23,7 +23,7 @@ fn multicast_mac(gid: &Gid) -> Mac {
     }
 }
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Destination {
     /// One port.
@@ -32,7 +32,7 @@ pub(crate) enum Destination {
     Group(Gid),
 }
 
-/// Where a packet comes from, and how it looks.
+/// Source of a packet, and the fields by which its packets are addressed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) device: DeviceId,
@@ -51,8 +51,8 @@ impl Engine {
         })
     }
 
-    /// The MAC address that packets to a GID need; what address resolution finds. The hosts'
-    /// network stacks resolve addresses, so a device that is stalled does not hinder it.
+    /// Resolves a GID to the MAC address for packets to it. Address resolution is the work of the
+    /// hosts' network stacks, so a stalled device does not hinder it.
     #[must_use]
     pub fn resolve_mac(&self, gid: &Gid) -> Option<Mac> {
         if is_multicast(gid) {
@@ -66,8 +66,7 @@ impl Engine {
         })
     }
 
-    /// What a queue pair's packets say about where they come from. `None` if its port is down or
-    /// has no such GID.
+    /// The source of a queue pair's packets. `None` if its port is down or has no such GID.
     pub(crate) fn origin(&self, device: DeviceId, qpn: u32, path: &AddressPath) -> Option<Origin> {
         let this = &self.devices[device];
         let attributes = &this.qps.get(qpn)?.attributes;
@@ -91,7 +90,7 @@ impl Engine {
         })
     }
 
-    /// Where packets of an origin go.
+    /// The destination of packets from an origin.
     pub(crate) fn route(&self, origin: &Origin) -> Option<Destination> {
         let path = &origin.path;
         let from = self.devices[origin.device].port(origin.port)?;
@@ -122,7 +121,7 @@ impl Engine {
         })
     }
 
-    /// Where the peer of a connected queue pair is.
+    /// The peer of a connected queue pair: its device and number.
     pub(crate) fn peer(&self, origin: &Origin) -> Option<(DeviceId, u32)> {
         let Destination::Port { device, port } = self.route(origin)? else { return None };
         let remote = self.devices[origin.device].qps.get(origin.qpn)?.attributes.remote_qpn;
@@ -141,7 +140,8 @@ impl Origin {
     }
 }
 
-/// Whether two partition keys may talk: the same partition, and one of them a full member.
+/// Whether two partition keys may communicate: the partition is the same, and one of them is a full
+/// member.
 pub(crate) fn same_partition(one: u16, other: u16) -> bool {
     one & 0x7fff == other & 0x7fff && (one | other) & 0x8000 != 0
 }

@@ -1,4 +1,4 @@
-//! The engine's turns: which queue pair works next.
+//! The engine's turns: chooses the queue pair that works next.
 
 use crate::engine::state::qp::{Qp, QpState, Wait};
 use crate::engine::{Device, DeviceId, Engine};
@@ -9,8 +9,8 @@ const UNIT_NS: u64 = 100;
 const LOOK_EVERY: u32 = 16;
 
 impl Engine {
-    /// Does one unit of work, at most one WQE, wherever there is some; says whether there was. A
-    /// request that waits without end for its peer to be ready is no work.
+    /// Does one unit of work, at most one WQE, if there is any, and returns whether there was. A
+    /// request that waits without limit for its peer to be ready is no work.
     pub fn step(&mut self) -> bool {
         let done = self.one_unit();
         if done && self.began.is_none() {
@@ -20,7 +20,7 @@ impl Engine {
         done
     }
 
-    /// Works until so much virtual time has passed.
+    /// Works until `time_ns` of virtual time have passed.
     pub(crate) fn run_for(&mut self, time_ns: u64) {
         let end = self.now_ns.saturating_add(time_ns);
         self.horizon = Some(end);
@@ -51,7 +51,7 @@ impl Engine {
                 return true;
             }
         }
-        // With nothing else to do, no entry waits for others to be compressed with.
+        // Nothing else is left to do, so no entry can join the runs: write them.
         if self.running().any(|device| device.write_runs(true)) {
             return true;
         }
@@ -66,7 +66,7 @@ impl Engine {
             self.running().for_each(Device::give_up_copies);
             self.expire(self.now_ns);
             self.arrive(self.now_ns);
-            // A timer whose queue pair is gone or failed ran out for nothing, but it did.
+            // A timer counts as work even if its queue pair was destroyed or failed.
             self.run_ready();
             return true;
         }
@@ -77,7 +77,7 @@ impl Engine {
         self.devices.iter_mut().filter(|device| device.runs())
     }
 
-    /// When the first timer runs out.
+    /// The time of the first timer.
     fn next_timer(&mut self) -> Option<u64> {
         let retry = self.timers.first().map(|(time, ..)| *time);
         let arrival = self.next_arrival();
@@ -87,7 +87,7 @@ impl Engine {
         waits.chain(retry).chain(arrival).min()
     }
 
-    /// Looks for doorbells, and at queues that no doorbell tells of.
+    /// Looks for doorbells, and at queues that need no doorbell.
     fn look(&mut self) {
         self.busy_turns = 0;
         for device in &mut self.devices {
@@ -119,7 +119,7 @@ impl Engine {
             (_, Wait::Ready) => {
                 let path = qp.attributes.path;
                 let peer = self.origin(id, qpn, &path).and_then(|origin| self.peer(&origin));
-                // A peer that is gone is found out by trying.
+                // If the peer no longer exists, the next try finds that out.
                 let ready = peer.is_none_or(|(target, remote)| {
                     let device = &mut self.devices[target];
                     let waits = device.qps.get(remote).is_some_and(Qp::receives);
@@ -147,7 +147,7 @@ impl Engine {
         device.wake(qpn);
     }
 
-    /// Releases the queue pairs whose time has come.
+    /// Releases the queue pairs whose timers have expired.
     fn expire(&mut self, now: u64) {
         while let Some((time, id, qpn)) = self.timers.first().copied().filter(|t| t.0 <= now) {
             self.timers.pop_first();
@@ -158,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// Gives a turn to the first queue pair that can use one, devices in rotation.
+    /// Gives a turn to the first queue pair that has work, devices in rotation.
     fn run_ready(&mut self) -> bool {
         let count = self.devices.len();
         for id in (self.turn..count).chain(0..self.turn) {
@@ -178,7 +178,7 @@ impl Engine {
         false
     }
 
-    /// Does one unit of a queue pair's work; says whether there was any.
+    /// Does one unit of a queue pair's work and returns whether there was any.
     fn run_qp(&mut self, id: DeviceId, qpn: u32) -> bool {
         let device = &mut self.devices[id];
         let Some(qp) = device.qps.get(qpn) else { return false };

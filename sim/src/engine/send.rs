@@ -25,13 +25,13 @@ pub(super) mod vendor {
     pub(super) const VECTOR: u8 = 0x6c;
 }
 
-/// How the execution of a request went.
+/// Result of the execution of a request.
 pub(crate) enum Outcome {
-    /// It is done; a read or an atomic brought so many bytes.
+    /// It is done; a read or an atomic brought this number of bytes.
     Done(u64),
     /// It failed for good.
     Failed(Syndrome, u8),
-    /// It goes on later.
+    /// It continues later.
     Later,
 }
 
@@ -48,11 +48,11 @@ const RNR_TIMER: [u32; 32] = [
 const RNR_UNIT: u64 = 10_000;
 /// Nanoseconds in a unit of the acknowledgement timeout.
 pub(super) const ACK_UNIT: u64 = 4096;
-/// The smallest path MTU that there is.
+/// The smallest valid path MTU.
 const MIN_MTU: u32 = 256;
-/// The retry count that has no end.
+/// The retry count that means infinite.
 const INFINITE: u8 = 7;
-/// Packets of a message that leave before the answer to one of them is back.
+/// Packets of a message that leave before the answer to one of them arrives.
 const UNDER_WAY: u32 = 64;
 
 impl Engine {
@@ -64,7 +64,7 @@ impl Engine {
         self.devices[device].qps.get_mut(qpn)
     }
 
-    /// Executes the next send WQE of a queue pair in RTS, as far as it goes. Says whether
+    /// Executes the next send WQE of a queue pair in RTS, as far as possible. Returns whether
     /// anything changed.
     pub(crate) fn send_one(&mut self, device: DeviceId, qpn: u32) -> bool {
         let request = match self.devices[device].fetch(qpn) {
@@ -194,7 +194,8 @@ impl Engine {
         Outcome::Done(0)
     }
 
-    /// A packet was lost: what the receiver says to those of the message that leave after it.
+    /// A packet was lost: sends the next ones of the message and returns the receiver's answer,
+    /// which reports the gap if one of them arrives.
     fn show_gap(
         &mut self,
         device: DeviceId,
@@ -269,13 +270,13 @@ impl Engine {
         if scattered.is_err() { PROTECTION } else { Outcome::Done(request.length) }
     }
 
-    /// Whether an answer of so many bytes goes into the completion.
+    /// Whether a response of `bytes` bytes goes into the completion.
     fn answers_inline(&self, device: DeviceId, qpn: u32, request: &Request, bytes: u64) -> bool {
         let limit = self.qp(device, qpn).map_or(0, |qp| qp.config.completion.inline_answers);
         request.completes() && bytes <= limit as u64
     }
 
-    /// Brings a read or atomic request to the peer; it answers if it listens and nothing is lost.
+    /// Sends a read or atomic request to the peer, which answers if it listens and nothing is lost.
     fn ask(&mut self, device: DeviceId, qpn: u32) -> Result<(DeviceId, u32), Outcome> {
         let Some(qp) = self.qp(device, qpn) else { return Err(Outcome::Later) };
         let (path, psn) = (qp.attributes.path, qp.send_psn);
@@ -291,7 +292,7 @@ impl Engine {
         Err(self.unanswered(device, qpn, Answer::Silence))
     }
 
-    /// Counts the packets of an answer on both sides.
+    /// Counts the packets of a response on both sides.
     fn answered(
         &mut self,
         device: DeviceId,
@@ -323,7 +324,7 @@ impl Engine {
         loses
     }
 
-    /// What a reliable requester does when it is not acknowledged.
+    /// Handles a request of a reliable requester that was not acknowledged.
     fn unanswered(&mut self, device: DeviceId, qpn: u32, answer: Answer) -> Outcome {
         let now = self.now_ns;
         let longest = self.devices[device].config.longest_timer_us * 1000;
@@ -361,8 +362,8 @@ impl Engine {
                     qp.wait = Wait::Forever;
                     return Outcome::Later;
                 }
-                // What was executed before it, and is not acknowledged, is sent again with it, and
-                // counts.
+                // Requests that were executed before it without acknowledgement are sent again with
+                // it; then their retries count instead.
                 if qp.executed.is_empty() {
                     if qp.retries >= attributes.retry_count {
                         self.count(device, qpn, |counts| {
@@ -398,7 +399,7 @@ impl Engine {
             return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
         };
         let ethernet = port.link_layer == crate::config::LinkLayer::Ethernet;
-        // A compact vector has no room for what Ethernet needs.
+        // A compact vector has no room for the fields that Ethernet needs.
         if ethernet && vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
             return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
         }
@@ -406,7 +407,7 @@ impl Engine {
             return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
         }
         let (user, quiet) = (qp.user(qpn, Side::Requester), qp.config.block_multicast_loopback);
-        // A Q_Key with the high bit set is privileged: the queue pair's own goes in its place.
+        // A Q_Key with the high bit set is privileged: the queue pair's own replaces it.
         let qkey = match vector.qkey.get() {
             key if key >> 31 == 1 => qp.attributes.qkey,
             key => key,
@@ -486,8 +487,8 @@ impl Engine {
     fn succeed(&mut self, device: DeviceId, qpn: u32, request: &Request, bytes: u64) {
         let this = &mut self.devices[device];
         if let Some(qp) = this.qps.get_mut(qpn) {
-            // A queue pair that talks to itself may have failed as a responder meanwhile: its
-            // request was answered nevertheless.
+            // A queue pair that is connected to itself may have failed as a responder meanwhile;
+            // its request was still answered.
             qp.sq_executed = request.index.wrapping_add(request.blocks);
             qp.packets_done = 0;
             if let Some(Drain { at: DrainAt::After(left), .. }) = &mut qp.drain {
@@ -558,7 +559,7 @@ impl Device {
     }
 }
 
-/// How a request that changes a memory key went.
+/// Result of a request that changes a memory key.
 fn registered(result: Result<(), Refusal>) -> Outcome {
     match result {
         Ok(()) => Outcome::Done(0),

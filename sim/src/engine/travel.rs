@@ -1,10 +1,10 @@
-//! Requests and packets that take time: when they arrive, and when their acknowledgements are back.
+//! Requests and packets that take time: computes their arrival and that of their acknowledgements.
 //!
-//! A request leaves when its port has sent what went before it, and is executed when it arrives. The
-//! queue pair goes on with the next one meanwhile, so that requests follow each other as closely as
-//! the port sends them. Where the transport is reliable the request completes when the
-//! acknowledgement is back; one that is lost is waited for like a lost request, so that a request
-//! may fail at its sender that was executed.
+//! A request leaves when its port has sent everything before it, and is executed when it arrives.
+//! Meanwhile the queue pair continues with the next one, so that requests follow each other as
+//! closely as the port sends them. On a reliable transport the request completes when the
+//! acknowledgement arrives. A lost acknowledgement is handled like a lost request, so a request
+//! that was executed may fail at its sender.
 
 use mlx5_prm::cqe::Syndrome;
 use mlx5_prm::wqe::Opcode;
@@ -25,7 +25,7 @@ fn leaves(opcode: Opcode) -> bool {
 }
 
 impl Engine {
-    /// The device and port at the other side of a connection, as far as it can be reached.
+    /// The device and port of the peer of a connection, if it can be reached.
     fn other_side(&self, device: DeviceId, qpn: u32) -> Option<(DeviceId, u8)> {
         let path = self.devices[device].qps.get(qpn)?.attributes.path;
         let origin = self.origin(device, qpn, &path)?;
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Whether a request is still on its way, or before it: then its queue pair waits for it to
+    /// Whether a request is still in flight or has not left; then its queue pair waits for it to
     /// arrive.
     pub(crate) fn travels(&mut self, device: DeviceId, qpn: u32, request: &Request) -> bool {
         if !self.wire.takes_time() || !leaves(request.opcode) {
@@ -49,7 +49,7 @@ impl Engine {
         }
         let (transport, port) = (qp.config.transport, qp.attributes.port);
         let alone = matches!(transport, Transport::Ud | Transport::Ethernet);
-        // What is sent again was given to the port now.
+        // A request that is sent again reaches the port now.
         let again = qp.departed.replace(request.index) == Some(request.index);
         let given = if again { now } else { qp.posted_at(request.index).unwrap_or(now) };
         let given = given.max(limited.unwrap_or(0));
@@ -64,8 +64,8 @@ impl Engine {
             return false;
         }
         let left = self.wire.leaves((device, port), other, given, bytes);
-        // Datagrams are on their way when it is known where they go. What cannot be reached is as far
-        // away as anything.
+        // A datagram's travel starts later, once its destination is known. A request to an
+        // unreachable peer takes the fabric's usual time.
         let way = if alone { 0 } else { self.wire.way_ns(device, other.unwrap_or(device)) };
         let arrival = left.saturating_add(way);
         if arrival <= now {
@@ -79,12 +79,12 @@ impl Engine {
         true
     }
 
-    /// Whether a packet between two devices is lost, by a fault of the sender or on its way.
+    /// Whether a packet between two devices is lost, by a fault of the sender or in flight.
     pub(crate) fn is_lost(&mut self, from: DeviceId, to: DeviceId) -> bool {
         self.loses_packet(from) || self.wire.loses(from, to)
     }
 
-    /// What was executed waits for its acknowledgement; says whether it does.
+    /// Makes an executed request wait for its acknowledgement. Returns whether it does.
     pub(crate) fn awaits_answer(
         &mut self,
         device: DeviceId,
@@ -107,7 +107,7 @@ impl Engine {
         }
         let mut due = self.now_ns;
         if let Some((by, port)) = by {
-            // What a read or an atomic brings is sent by the other side's port.
+            // The peer's port sends the data of a read or an atomic.
             let left = self.wire.leaves((by, port), Some(device), self.now_ns, bytes);
             due = left.saturating_add(self.wire.way_ns(by, device));
         }
@@ -131,7 +131,8 @@ impl Engine {
         true
     }
 
-    /// Completes what was acknowledged by now, and delivers what has arrived.
+    /// Completes requests whose acknowledgement has arrived by now, and delivers packets that have
+    /// arrived.
     pub(crate) fn arrive(&mut self, now: u64) {
         while let Some((target, land)) = self.wire.arrived(now) {
             land(&mut self.devices[target]);
@@ -148,7 +149,7 @@ impl Engine {
         self.wire.answers.iter().find(|(_, device, _)| self.devices[*device].runs()).copied()
     }
 
-    /// When the next packet or acknowledgement arrives.
+    /// Time of arrival of the next packet or acknowledgement.
     pub(crate) fn next_arrival(&self) -> Option<u64> {
         let answer = self.next_answer().map(|(due, ..)| due);
         self.wire.next_arrival().into_iter().chain(answer).min()
@@ -158,7 +159,7 @@ impl Engine {
         loop {
             let Some(qp) = self.devices[device].qps.get(qpn) else { return };
             let Some(first) = qp.executed.front().filter(|first| first.due <= now) else { return };
-            // It is asked for again, so both ways count.
+            // The sender asks for it again, so both directions count.
             let lost = first
                 .by
                 .is_some_and(|by| self.wire.is_cut(device, by) || self.wire.loses(by, device));
@@ -178,8 +179,8 @@ impl Engine {
         }
     }
 
-    /// An acknowledgement was lost: the request is sent again, and as it was executed it is only
-    /// acknowledged again.
+    /// Handles a lost acknowledgement: the request is sent again. It was executed already, so the
+    /// peer only acknowledges it again.
     fn ask_again(&mut self, device: DeviceId, qpn: u32, now: u64) {
         let longest = self.devices[device].config.longest_timer_us * 1000;
         let Some(qp) = self.devices[device].qps.get_mut(qpn) else { return };
@@ -202,7 +203,7 @@ impl Engine {
         self.count(device, qpn, |counts| counts.local_ack_timeout_err += 1);
     }
 
-    /// Delivers a packet of so many bytes that nobody acknowledges, at once or later.
+    /// Delivers an unacknowledged packet of `bytes` bytes, at once or later.
     pub(crate) fn deliver(
         &mut self,
         (from, port): (DeviceId, u8),
@@ -233,7 +234,7 @@ impl Device {
         }
     }
 
-    /// Completes all that was executed: an answer to a later request acknowledges what was before it.
+    /// Completes all executed requests: the answer to a later request acknowledges those before it.
     pub(crate) fn acknowledge_all(&mut self, qpn: u32) {
         while self.qps.get(qpn).is_some_and(|qp| !qp.executed.is_empty()) {
             self.acknowledge_first(qpn);

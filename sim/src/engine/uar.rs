@@ -1,4 +1,4 @@
-//! UAR pages: doorbells that ring, and what they make the device look at.
+//! UAR pages: doorbells, and the queues that they make the device look at.
 
 use mlx5_prm::doorbell::{BLUEFLAME, BLUEFLAME_REGISTERS, CQ_DOORBELL};
 use mlx5_prm::wqe::UNIT;
@@ -14,7 +14,7 @@ impl Device {
         1 << (self.config.log_bf_reg_size.max(7) - 1)
     }
 
-    /// Takes a register's value as it arrives on the bus: eight bytes, the first in memory the
+    /// Handles a write to a register as it arrives on the bus: eight bytes, the first in memory the
     /// most significant.
     pub fn doorbell_write(&mut self, uar: u32, offset: usize, value: u64) {
         if offset == CQ_DOORBELL {
@@ -31,8 +31,8 @@ impl Device {
         self.take_doorbells(rung);
     }
 
-    /// Takes the doorbells that were rung in one page: a command comes after those that were rung
-    /// before it.
+    /// Handles the doorbells that were rung in one page, so that a command comes after all
+    /// doorbells before it.
     pub(crate) fn catch_up(&mut self, uar: u32) {
         self.give_up_copy(uar);
         if let Some(page) = self.uars.get(uar).and_then(|uar| uar.memory)
@@ -43,7 +43,7 @@ impl Device {
         }
     }
 
-    /// Takes what stands in the registers of a page: page, address, offset and value of each.
+    /// Collects the registers of a page that were written: page, address, offset and value of each.
     fn take_rung(
         &self,
         index: u32,
@@ -68,8 +68,8 @@ impl Device {
             }
             let mut rest = Vec::new();
             if self.config.exact_doorbells {
-                // The rest of the register tells a BlueFlame copy from a plain doorbell, if it is
-                // empty before each.
+                // The rest of the register distinguishes a BlueFlame copy from a plain doorbell, if
+                // the device clears it after each.
                 rest = vec![0; half - 8];
                 let at = page + offset as u64 + 8;
                 let zeros = vec![0; half - 8];
@@ -87,7 +87,7 @@ impl Device {
         let doorbell = SendDoorbell::from(value);
         let qpn = doorbell.qpn;
         if !self.config.exact_doorbells {
-            // Another doorbell may have been overwritten by this one before anybody looked.
+            // This doorbell may have overwritten another one before the device looked.
             let qps = self.uars.get(uar).map(|page| page.qps.clone()).unwrap_or_default();
             if !qps.contains(&qpn) {
                 self.stray_doorbell(uar, qpn);
@@ -160,7 +160,8 @@ impl Device {
         }
     }
 
-    /// Takes the arm word of a completion queue, which `rang` or was looked at.
+    /// Handles the arm word of a completion queue after a doorbell (`rang`) or a look at the
+    /// record.
     fn arm_cq(&mut self, cqn: u32, word: u32, rang: bool) {
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
         self.arms += u64::from(cq.is_news(word, rang));
@@ -184,7 +185,7 @@ impl Device {
                     self.violation(Violation::RecordBeyondRing { number: qpn, record, executed });
                 } else {
                     if record != qp.sq_posted && self.config.takes_time() {
-                        // What was executed needs no time any more.
+                        // Executed requests no longer need the time of their doorbell.
                         qp.posted_at(qp.sq_executed);
                         qp.posted.push_back((record, self.now_ns));
                     }

@@ -1,5 +1,5 @@
-//! User-mode memory registration: changing memory keys from a send queue. Windows are bound,
-//! indirect keys get their layout, and keys are invalidated this way.
+//! User-mode memory registration: requests that change memory keys. They bind windows, set the
+//! layout of indirect keys, and invalidate keys.
 
 use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment, mkey_mask, umr_flags};
 use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
@@ -14,9 +14,9 @@ use crate::engine::state::qp::Transport;
 use crate::engine::state::signature::Format;
 use crate::engine::wqe::{Request, SMALLEST_UMR};
 
-/// Where the context segment starts in a WQE.
+/// Offset of the context segment in a WQE.
 const CONTEXT: usize = UNIT + size_of::<UmrControlSegment>();
-/// The queue pair number that stands for any.
+/// The queue pair number that means any.
 const ANY_QPN: u32 = MkeyContextSegment::ANY_QPN >> 8;
 /// Low bits of a page's address that give its rights.
 const PAGE_RIGHTS: u64 = 0xfff;
@@ -29,20 +29,20 @@ const RIGHTS: [(u64, Access); 5] = [
     (mkey_mask::ATOMIC, Access::REMOTE_ATOMIC),
 ];
 
-/// Why a memory key is not changed: the vendor's code.
+/// Reason for which a memory key is not changed; the value is the vendor's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// No such key, another domain's, or one that no UMR may change.
+    /// No such key, a key of another domain, or a key that no UMR may change.
     Key = 0x70,
-    /// The key is, or is not, free; or bears another tag.
+    /// The key is free and must not be, is not free and must be, or has another tag.
     State = 0x71,
     /// The key is bound to another queue pair.
     QueuePair = 0x72,
-    /// Translation entries that are not there, or that do not fit.
+    /// Translation entries that do not exist or do not fit.
     Translation = 0x73,
     /// A part of the key that user queue pairs may not change.
     Mask = 0x74,
-    /// Signatures that the device does not know, or that do not fit.
+    /// Signatures that the device does not know or that do not fit.
     Signature = 0x75,
 }
 
@@ -79,7 +79,7 @@ impl Device {
         if let Some(key) = self.mkeys.get_mut(index) {
             *key = next;
         }
-        // A kernel's send queue changes one part of a key after the other, without fences.
+        // A kernel's send queue changes the parts of a key one after the other, without fences.
         if registers != Some(Registers::Pages) {
             self.changed(qpn, request, Change::Mkey(index));
         }
@@ -134,7 +134,7 @@ impl Device {
         Ok(Some((format, octwords.into())))
     }
 
-    /// Frees a key for its own side.
+    /// Invalidates a key for its owner's own LOCAL_INV.
     pub(crate) fn invalidate_local(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
         let key = request.immediate;
         let pd = self.qps.get(qpn).ok_or(Refusal::QueuePair)?.config.pd;
@@ -153,7 +153,7 @@ impl Device {
         Ok(())
     }
 
-    /// Frees a key for the other side's SEND_INVAL; says whether it may be.
+    /// Invalidates a key for the peer's SEND_INVAL and returns whether that is allowed.
     pub(crate) fn invalidate_remote(&mut self, user: User, key: u32) -> bool {
         let Some(mkey) = self.mkeys.get_mut(key >> 8) else { return false };
         let allowed = mkey.remote_invalidate && mkey.serves(user, key);
@@ -172,7 +172,7 @@ fn check_state(
     if asks(umr_flags::CHECK_FREE) && !key.free || asks(umr_flags::CHECK_NOT_FREE) && key.free {
         return Err(Refusal::State);
     }
-    // The tag of a free key is nobody's.
+    // A free key has no valid tag to compare.
     if !key.free && key.tag != tag {
         return Err(Refusal::State);
     }
@@ -182,7 +182,7 @@ fn check_state(
     Ok(())
 }
 
-/// Takes over signatures.
+/// Sets the signatures of a key.
 fn sign(
     key: &mut MkeyConfig,
     control: &UmrControlSegment,
@@ -210,7 +210,7 @@ fn sign(
     Ok(())
 }
 
-/// Takes over the parts of the context that the mask names.
+/// Sets the parts of the context that the mask names.
 fn change(
     key: &mut MkeyConfig,
     control: &UmrControlSegment,
@@ -264,7 +264,7 @@ fn change(
     Ok(())
 }
 
-/// Takes over translation entries.
+/// Sets translation entries.
 fn translate(
     key: &mut MkeyConfig,
     control: &UmrControlSegment,

@@ -1,4 +1,4 @@
-//! Fetching a send WQE from its ring, and taking it apart.
+//! Fetches a send WQE from its ring and parses it.
 
 use mlx5_prm::signature::SetPsvSegment;
 use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment};
@@ -17,7 +17,7 @@ use crate::engine::state::mkey::{Access, KeyError, User};
 use crate::engine::state::qp::Transport;
 use crate::engine::state::receive::Entry;
 
-/// Bytes of an address vector that leads to a LID and says nothing of a global header.
+/// Bytes of an address vector with a LID and without a global header.
 const COMPACT_AV: usize = 16;
 /// Bytes of the shortest UMR.
 pub(crate) const SMALLEST_UMR: usize =
@@ -34,7 +34,7 @@ pub(crate) mod vendor {
     pub(crate) const BAD_SIGNATURE: u8 = 0x6c;
 }
 
-/// A piece of what a request carries, or where its answer goes.
+/// A piece of the data of a request, or of the memory for its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {
     /// Bytes of the WQE itself.
@@ -52,7 +52,7 @@ impl Piece {
     }
 }
 
-/// A send WQE, taken apart.
+/// A parsed send WQE.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) opcode: Opcode,
@@ -66,7 +66,7 @@ pub(crate) struct Request {
     pub(crate) srqn: u32,
     pub(crate) atomic: Option<Atomic>,
     pub(crate) vector: AddressVector,
-    /// What it says of an Ethernet frame.
+    /// Settings and bytes of its Ethernet frame.
     pub(crate) frame: Option<FrameRequest>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) length: u64,
@@ -96,7 +96,7 @@ impl Request {
         }
     }
 
-    /// An RDMA READ of the device's own.
+    /// An RDMA READ by the device itself.
     pub(crate) fn read(
         pd: u32,
         remote: RemoteAddressSegment,
@@ -107,7 +107,7 @@ impl Request {
         Self { remote, pieces, length, pd: Some(pd), ..Self::new(Opcode::RdmaRead) }
     }
 
-    /// A SEND of the device's own.
+    /// A SEND by the device itself.
     pub(crate) fn message(bytes: Vec<u8>) -> Self {
         let length = bytes.len();
         let pieces = vec![Piece::Inline { start: 0, length }];
@@ -144,8 +144,8 @@ impl Segments<'_> {
         Some(segment)
     }
 
-    /// A datagram's address: the whole of it, or the first sixteen bytes where these do not say
-    /// that there are more. The rest is zero then: no global header, and no MAC address.
+    /// Reads a datagram's address: all of it, or the first sixteen bytes if these do not announce
+    /// more. The rest is zero then: no global header, and no MAC address.
     fn address_vector(&mut self) -> Option<AddressVector> {
         let compact: [u8; COMPACT_AV] = self.take()?;
         let mut vector = AddressVector::default();
@@ -158,7 +158,7 @@ impl Segments<'_> {
     }
 }
 
-/// Whether a transport knows an operation that this device executes.
+/// Whether a transport has an operation that this device executes.
 fn executes(transport: Transport, opcode: Opcode) -> bool {
     use Opcode::{
         AtomicCs, AtomicFa, AtomicMaskedCs, AtomicMaskedFa, EnhancedMpw, LocalInvalidate, Nop,
@@ -230,7 +230,7 @@ impl Device {
         parse(control, opcode, transport, bytes).ok_or(bad(vendor::BAD_SEGMENT))
     }
 
-    /// Copies a range of what a request carries.
+    /// Copies a range of a request's data.
     pub(crate) fn gather(
         &mut self,
         user: User,
@@ -272,7 +272,7 @@ impl Request {
         &self.bytes
     }
 
-    /// The memory that an answer goes to.
+    /// The memory for the response.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.pieces
             .iter()
@@ -284,7 +284,7 @@ impl Request {
     }
 }
 
-/// Takes a WQE apart; `None` if a segment does not fit it or its operation.
+/// Parses a WQE; `None` if a segment does not fit it or its operation.
 fn parse(
     control: ControlSegment,
     opcode: Opcode,

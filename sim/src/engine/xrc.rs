@@ -1,5 +1,5 @@
-//! Extended reliable connections: a message names the shared receive queue that it is for, and its
-//! receiver has none of its own.
+//! Extended reliable connections: each message names its shared receive queue; the receiving queue
+//! pair has none of its own.
 
 use crate::engine::Device;
 use crate::engine::state::mkey::{Side, User};
@@ -8,7 +8,7 @@ use crate::engine::state::srq::XrcConfig;
 use crate::engine::wqe::Request;
 
 impl Qp {
-    /// The shared receive queue that it takes from now.
+    /// The shared receive queue from which it takes WQEs now.
     pub(crate) fn shared_queue(&self) -> Option<u32> {
         match self.config.transport {
             Transport::XrcReceive => self.named_srq,
@@ -18,8 +18,8 @@ impl Qp {
 }
 
 impl Device {
-    /// Turns to the shared receive queue that a message names; says whether it may. Other
-    /// transports have nothing to turn to.
+    /// Switches to the shared receive queue that a message names and returns whether that is
+    /// allowed. Other transports have none to switch to.
     pub(crate) fn open_queue(&mut self, qpn: u32, request: &Request) -> bool {
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
         if qp.config.transport != Transport::XrcReceive {
@@ -31,8 +31,8 @@ impl Device {
         allowed
     }
 
-    /// For whom a queue pair reaches memory as a responder: on an extended connection, for the
-    /// owner of the shared receive queue.
+    /// The user for whom a queue pair accesses memory as a responder: on an extended connection,
+    /// the owner of the shared receive queue.
     pub(crate) fn responder(&self, qpn: u32, qp: &Qp) -> User {
         let user = qp.user(qpn, Side::Responder);
         let extended = qp.config.transport == Transport::XrcReceive;
@@ -40,7 +40,7 @@ impl Device {
         srq.map_or(user, |srq| User { pd: srq.config.pd, ..user })
     }
 
-    /// The completion queue and user index of what an extended connection receives.
+    /// The completion queue and user index of the receives of an extended connection.
     pub(crate) fn extended_receiver(&self, qpn: u32) -> Option<(XrcConfig, u32)> {
         let qp = self.qps.get(qpn).filter(|qp| qp.config.transport == Transport::XrcReceive)?;
         let srq = self.srqs.get(qp.named_srq?)?;

@@ -1,13 +1,13 @@
-//! The Internet's checksums: finding out whether they are right, and putting them right.
+//! Internet checksums: checks and corrects them.
 
 use crate::frame::headers::{Layers, Network, Protocol, Transport, Version, number};
 
-/// Where the checksum stands in a header.
+/// Offset of the checksum in a header.
 const IN_IPV4: usize = 10;
 const IN_TCP: usize = 16;
 const IN_UDP: usize = 6;
 
-/// The one's complement sum of bytes, the last of an odd number taken as a high half.
+/// The one's complement sum of bytes. The last byte of an odd number is the high half of a word.
 pub(crate) fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<2>();
     let mut sum: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
@@ -22,16 +22,16 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// What a frame's checksums say of it.
+/// Result of a check of a frame's checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
-    /// There is an IP header that is as it should be.
+    /// There is an IP header, and it is correct.
     pub(crate) network: bool,
-    /// There is a TCP or UDP header, and its sum is right.
+    /// There is a TCP or UDP header, and its checksum is correct.
     pub(crate) transport: bool,
 }
 
-/// The bytes that a transport's sum covers; `None` if what is said of their length cannot be.
+/// The bytes that a transport's checksum covers; `None` if the headers claim an impossible length.
 fn summed<'a>(frame: &'a [u8], network: &Network, transport: Transport) -> Option<&'a [u8]> {
     let last = match transport.protocol {
         Protocol::Tcp => network.payload.end,
@@ -50,7 +50,7 @@ fn transport_sum(frame: &[u8], network: &Network, transport: Transport) -> Optio
     Some(fold(pseudo + u64::from(sum(bytes))))
 }
 
-/// Whether the checksums of one level are right.
+/// Checks the checksums of one level of headers.
 pub(crate) fn verdict(frame: &[u8], layers: &Layers) -> Verdict {
     let Some(network) = &layers.network else {
         return Verdict { network: false, transport: false };
@@ -69,7 +69,7 @@ pub(crate) fn verdict(frame: &[u8], layers: &Layers) -> Verdict {
     Verdict { network: header && !network.cut, transport }
 }
 
-/// Computes the checksum of an IPv4 header anew.
+/// Computes the checksum of an IPv4 header.
 pub(crate) fn fill_network(frame: &mut [u8], layers: &Layers) {
     let Some(network) = layers.network.as_ref().filter(|ip| ip.version == Version::V4) else {
         return;
@@ -80,8 +80,8 @@ pub(crate) fn fill_network(frame: &mut [u8], layers: &Layers) {
     header[IN_IPV4..IN_IPV4 + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Computes the checksum of TCP or UDP anew, whatever stands there: drivers leave the sum of the
-/// pseudo header in the field.
+/// Computes the checksum of TCP or UDP and replaces the field, in which drivers leave the sum of
+/// the pseudo header.
 pub(crate) fn fill_transport(frame: &mut [u8], layers: &Layers) {
     let (Some(network), Some(transport)) = (&layers.network, layers.transport) else { return };
     let place = transport.start
@@ -95,7 +95,7 @@ pub(crate) fn fill_transport(frame: &mut [u8], layers: &Layers) {
     }
     frame[place..place + 2].fill(0);
     let Some(sum) = transport_sum(frame, network, transport) else { return };
-    // Zero in UDP's field says that there is no checksum.
+    // Zero in UDP's field means that there is no checksum.
     let sum = match (transport.protocol, !sum) {
         (Protocol::Udp, 0) => 0xffff,
         (_, sum) => sum,
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(sum(&[]), 0);
     }
 
-    /// A header and a datagram from the wire: RFC 1071's example of Wikipedia's IPv4 article, and the
-    /// DNS request of the UDP article.
+    /// A header and a datagram captured from a wire: the examples of Wikipedia's articles on the
+    /// IPv4 header checksum and on UDP (a DNS request).
     #[test]
     fn a_header_of_the_wire_is_right() {
         let mut header = [
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_sum_of_zero_is_sent_as_ones() {
-        // The port is chosen so that the rest sums up to all ones.
+        // The port is chosen so that the sum of the rest is all ones.
         let mut frame = ethernet(samples::GROUP, 0x0800, &ipv4(17, &udp(0, 0, &[])));
         let headers = Headers::of(&frame).expect("a frame").outer;
         let network = headers.network.clone().expect("IPv4");

@@ -1,22 +1,22 @@
 //! The headers of a frame.
 //!
-//! A header that does not fit its frame, or contradicts itself, is not there: what the frame claims
-//! about lengths is believed only as far as its bytes go. A header that is there as a whole is found,
-//! though the length of its datagram be a lie: such a packet is steered by its ports like others, but
-//! no checksum of it is right.
+//! A header that does not fit its frame, or contradicts itself, counts as absent: a claimed length
+//! is believed only up to the end of the frame's bytes. A complete header is found even if the
+//! length of its datagram is wrong. Such a packet is steered by its ports like any other, but none
+//! of its checksums is correct.
 
 use std::ops::Range;
 
-/// Bytes of an Ethernet header without tags: the shortest frame that there is.
+/// Bytes of an Ethernet header without tags, which is the shortest frame.
 pub(crate) const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
 pub(crate) const TAG: usize = 4;
-/// The ethertype of a customer's tag, and of a service provider's.
+/// The ethertypes of a customer's tag and of a service provider's.
 pub(crate) const C_TAG: u16 = 0x8100;
 pub(crate) const S_TAG: u16 = 0x88a8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// Labels of MPLS, for one receiver and for many.
+/// MPLS labels, unicast and multicast.
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const TRANSPARENT_BRIDGING: u16 = 0x6558;
 
@@ -29,10 +29,10 @@ const VXLAN_PORT: u16 = 4789;
 const VXLAN: usize = 8;
 /// The UDP port of MPLS.
 const MPLS_PORT: u16 = 6635;
-/// Bytes of a label of MPLS, and its bit that none follows.
+/// Bytes of an MPLS label, and the bit that marks the last one of a stack.
 const LABEL: usize = 4;
 const LAST_LABEL: u32 = 1 << 8;
-/// IPv6 headers that another header follows.
+/// IPv6 headers before another header.
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -42,13 +42,13 @@ const IPV4_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// A big-endian number of two bytes, if they are there.
+/// The big-endian number of two bytes at an offset, if they exist.
 pub(crate) fn number(frame: &[u8], at: usize) -> Option<u16> {
     let bytes = frame.get(at..at + 2)?;
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// The same of four bytes.
+/// The big-endian number of four bytes at an offset, if they exist.
 fn word(frame: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(number(frame, at)?) << 16 | u32::from(number(frame, at + 2)?))
 }
@@ -66,16 +66,15 @@ pub(crate) enum Version {
     V6,
 }
 
-/// A header of IP.
+/// An IP header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Network {
     pub(crate) version: Version,
-    /// Where it starts.
+    /// Offset of its start.
     pub(crate) start: usize,
-    /// Where the header of IPv4 ends with its options, or IPv6's 40 bytes.
+    /// Offset of the end of the IPv4 header with its options, or of IPv6's 40 bytes.
     pub(crate) end: usize,
-    /// Where the datagram starts that it carries, and where the frame's bytes or the datagram's
-    /// length end it.
+    /// Range of the datagram's payload, which the frame or the datagram's length ends.
     pub(crate) payload: Range<usize>,
     /// The frame is shorter than the datagram claims.
     pub(crate) cut: bool,
@@ -84,7 +83,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Where the addresses stand: the source's, then the destination's.
+    /// Ranges of the source and the destination address.
     pub(crate) fn addresses(&self) -> [Range<usize>; 2] {
         let (first, bytes) = match self.version {
             Version::V4 => (self.start + 12, 4),
@@ -101,16 +100,16 @@ pub(crate) enum Protocol {
     Esp,
 }
 
-/// A header above IP that is there as a whole.
+/// A complete header above IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Transport {
     pub(crate) protocol: Protocol,
     pub(crate) start: usize,
-    /// Where its payload starts.
+    /// Offset of its payload.
     pub(crate) end: usize,
 }
 
-/// How inner headers are wrapped.
+/// Encapsulation of inner headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tunnel {
     Vxlan {
@@ -121,26 +120,27 @@ pub(crate) enum Tunnel {
         key: Option<u32>,
         sequence: bool,
         protocol: u16,
-        /// The first label of MPLS, if labels are in the tunnel.
+        /// The first MPLS label, if the tunnel has labels.
         label: Option<u32>,
     },
-    /// Labels of MPLS behind UDP: the first.
+    /// MPLS labels over UDP: the first one.
     MplsUdp {
         label: u32,
     },
-    /// Labels of MPLS behind Ethernet, which is no tunnel, but hides what is behind as one does.
+    /// MPLS labels directly over Ethernet: no tunnel, but they hide the headers after them like
+    /// one.
     Mpls,
 }
 
 /// The headers of one level: a frame's own, or those inside a tunnel.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Layers {
-    /// Where the Ethernet header starts; a tunnel may carry IP at once.
+    /// Offset of the Ethernet header; `None` for a tunnel that carries IP directly.
     pub(crate) ethernet: Option<usize>,
     pub(crate) tags: Vec<Tag>,
-    /// The type behind the tags.
+    /// The type after the tags.
     pub(crate) kind: u16,
-    /// The first label of MPLS, if the type says that labels follow.
+    /// The first MPLS label, if the type announces labels.
     pub(crate) label: Option<u32>,
     pub(crate) network: Option<Network>,
     pub(crate) transport: Option<Transport>,
@@ -154,11 +154,11 @@ pub(crate) struct Headers {
     pub(crate) inner: Option<Layers>,
 }
 
-/// The most tags that are looked through.
+/// The most tags that the parser skips.
 const MOST_TAGS: usize = 2;
-/// The most labels of MPLS that are looked through.
+/// The most MPLS labels that the parser skips.
 const MOST_LABELS: usize = 8;
-/// The most headers of IPv6 that are looked through.
+/// The most IPv6 extension headers that the parser skips.
 const MOST_EXTENSIONS: usize = 8;
 
 impl Layers {
@@ -184,7 +184,8 @@ impl Layers {
         Self { ethernet: None, tags: Vec::new(), kind, label: None, network, transport }
     }
 
-    /// What is behind a stack of labels: IP, by its version. Nothing says that it is.
+    /// The headers after a stack of labels: IP, judged by its version alone, because no field names
+    /// the protocol.
     fn behind_labels(frame: &[u8], start: usize) -> Option<Self> {
         let mut labels = (0..MOST_LABELS).map(|label| start + label * LABEL);
         let last =
@@ -197,7 +198,7 @@ impl Layers {
         Some(Self::of_datagram(frame, last + LABEL, kind))
     }
 
-    /// Where the payload of the Ethernet header starts.
+    /// Offset of the Ethernet payload.
     fn payload(&self) -> Option<usize> {
         Some(self.ethernet? + ETHERNET + self.tags.len() * TAG)
     }
@@ -326,7 +327,7 @@ fn tunnel_of(frame: &[u8], outer: &Layers) -> Option<(Tunnel, Option<Layers>)> {
 }
 
 impl Headers {
-    /// The headers of a frame that has at least an Ethernet header.
+    /// The headers of a frame; `None` if it is shorter than an Ethernet header.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let outer = Layers::of_frame(frame, 0)?;
         let (tunnel, inner) = match tunnel_of(frame, &outer) {
@@ -337,7 +338,7 @@ impl Headers {
     }
 }
 
-/// Whether a frame goes to more than one station.
+/// Whether a frame is for a group or a broadcast.
 pub(crate) fn is_multicast(frame: &[u8]) -> bool {
     frame.first().is_some_and(|byte| byte & 1 != 0)
 }
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(headers.outer.transport, None, "TCP options beyond the datagram");
     }
 
-    /// rdma-core's tests send IPv6 packets whose length counts the header of IPv6, too.
+    /// rdma-core's tests send IPv6 packets whose length includes the IPv6 header.
     #[test]
     fn ports_are_found_though_a_length_lies_and_no_checksum_is_right() {
         for (whole, at) in [
@@ -480,11 +481,11 @@ mod tests {
             let inner = headers.inner.expect("inner headers");
             assert_eq!(inner.transport.expect("TCP").protocol, Protocol::Tcp);
             for length in 0..frame.len() {
-                // However short, it is read.
+                // No length makes the parser panic.
                 let _ = Headers::of(&frame[..length]);
             }
         }
-        // A stack without end, and one with something else behind it.
+        // A stack without a last label, and one that is not followed by IP.
         for stack in [samples::labels(&[0x40; 20], datagram), samples::labels(&[0x140], &[0; 60])] {
             let frame = samples::ethernet(samples::GROUP, 0x8847, &stack);
             assert_eq!(Headers::of(&frame).expect("a frame").inner, None);

@@ -1,10 +1,10 @@
-//! A packet as flow tables see it: every field that an entry may match.
+//! The fields of a packet that entries of flow tables may match.
 
 use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc, MatchMisc2, MatchMpls, MatchParameters};
 
 use crate::frame::headers::{C_TAG, ETHERNET, Headers, Layers, Protocol, Tunnel, Version, number};
 
-/// What an entry may compare.
+/// All fields of a packet that an entry may compare.
 pub(crate) fn parameters(frame: &[u8], headers: &Headers, sender: Option<u32>) -> MatchParameters {
     let mut parameters = MatchParameters::default();
     fill_headers(parameters.outer_headers_mut(), frame, &headers.outer);
@@ -18,7 +18,7 @@ pub(crate) fn parameters(frame: &[u8], headers: &Headers, sender: Option<u32>) -
     parameters
 }
 
-/// Whether the fields of a packet under a mask are those of an entry.
+/// Whether a packet's fields, under a mask, equal those of an entry.
 pub(crate) fn matches(packet: &MatchParameters, mask: &[u8], value: &[u8]) -> bool {
     let fields = packet.as_bytes().iter().zip(mask.iter().zip(value));
     fields.into_iter().all(|(packet, (mask, value))| (packet ^ value) & mask == 0)

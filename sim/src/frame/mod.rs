@@ -1,5 +1,5 @@
-//! Ethernet frames: their headers, checksums, hashes, and what is done to them on the way. Nothing here
-//! knows a device.
+//! Ethernet frames: their headers, checksums, hashes, and changes on the way. Nothing here depends
+//! on a device.
 
 pub(crate) mod checksum;
 pub(crate) mod headers;

@@ -1,4 +1,4 @@
-//! Frames to test with, written by hand.
+//! Frames for tests, written by hand.
 
 use crate::frame::checksum;
 use crate::frame::headers::{ETHERNET, Headers};
@@ -6,7 +6,7 @@ use crate::frame::headers::{ETHERNET, Headers};
 pub(crate) const SOURCE: [u8; 6] = [0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8];
 pub(crate) const GROUP: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa7];
 
-/// Puts right checksums into every header.
+/// Sets the correct checksums in every header.
 pub(crate) fn summed(mut frame: Vec<u8>) -> Vec<u8> {
     let headers = Headers::of(&frame).expect("a frame");
     checksum::fill_network(&mut frame, &headers.outer);
@@ -56,7 +56,7 @@ pub(crate) fn udp6(payload: &[u8]) -> Vec<u8> {
     summed(ethernet(GROUP, 0x86dd, &ipv6(17, &udp(1111, 2222, payload))))
 }
 
-/// Acknowledges and pushes.
+/// A segment with the flags ACK and PSH.
 pub(crate) fn tcp4(payload: &[u8]) -> Vec<u8> {
     summed(ethernet(GROUP, 0x0800, &ipv4(6, &tcp(0x18, payload))))
 }
@@ -83,7 +83,7 @@ pub(crate) fn gre(inner: &[u8], protocol: u16, key: Option<u32>) -> Vec<u8> {
     summed(ethernet(GROUP, 0x0800, &ipv4(47, &header)))
 }
 
-/// A stack of labels of MPLS, and what is behind.
+/// A stack of MPLS labels and the payload after it.
 pub(crate) fn labels(stack: &[u32], payload: &[u8]) -> Vec<u8> {
     let stack: Vec<u8> = stack.iter().flat_map(|label| label.to_be_bytes()).collect();
     [&stack, payload].concat()
@@ -93,7 +93,7 @@ pub(crate) fn mpls_udp(stack: &[u8]) -> Vec<u8> {
     summed(ethernet(GROUP, 0x0800, &ipv4(17, &udp(5555, 6635, stack))))
 }
 
-/// A frame of so many bytes that no layer above Ethernet claims.
+/// A frame of `bytes` bytes with an ethertype of no known protocol.
 pub(crate) fn plain(bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..bytes - ETHERNET).map(|n| (n * 7) as u8).collect();
     ethernet(GROUP, 0x88b5, &payload)

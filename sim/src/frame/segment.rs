@@ -1,4 +1,4 @@
-//! Cutting a large packet in segments.
+//! Segmentation: cuts a large packet into segments.
 
 use crate::frame::headers::{Headers, Network, Protocol, Version, number};
 
@@ -7,16 +7,17 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Why a packet cannot be cut.
+/// Reason for which a packet cannot be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// A segment carries nothing.
+    /// The segment size is zero.
     NoSegmentSize,
-    /// The headers are not those of TCP or UDP over IP, or do not end where the request says.
+    /// The headers are not those of TCP or UDP over IP, or do not end where the request says they
+    /// do.
     Headers,
 }
 
-/// A packet to cut: its headers, and where things stand in them.
+/// A packet to cut: its headers, and the offsets of the fields that change.
 pub(crate) struct Plan {
     headers: Vec<u8>,
     network: Network,
@@ -26,12 +27,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the headers of a packet. The lengths in them may be anything, as drivers leave them.
+    /// Reads the headers of a packet. Their length fields may have any value, because drivers do
+    /// not set them.
     pub(crate) fn new(headers: &[u8], mss: u16) -> Result<Self, Refusal> {
         if mss == 0 {
             return Err(Refusal::NoSegmentSize);
         }
-        // The headers are read with lengths as of a packet without payload.
+        // The headers are parsed with the lengths of a packet without payload.
         let mut bytes = headers.to_vec();
         correct_lengths(&mut bytes).ok_or(Refusal::Headers)?;
         let layers = Headers::of(&bytes).ok_or(Refusal::Headers)?.outer;
@@ -50,12 +52,12 @@ impl Plan {
         })
     }
 
-    /// How many segments a payload makes.
+    /// Number of segments for a payload.
     pub(crate) fn count(&self, payload: usize) -> usize {
         payload.div_ceil(self.mss).max(1)
     }
 
-    /// One segment of a payload, its checksums as its headers had them.
+    /// One segment of a payload. Its checksums are those of the headers, not corrected.
     pub(crate) fn segment(&self, payload: &[u8], index: usize) -> Vec<u8> {
         let (first, last) = (index == 0, index + 1 == self.count(payload.len()));
         let start = index * self.mss;
@@ -85,7 +87,7 @@ impl Plan {
     }
 }
 
-/// Gives headers without payload the lengths that they have.
+/// Sets the length fields of headers without payload.
 fn correct_lengths(headers: &mut [u8]) -> Option<()> {
     let mut at = 12;
     while matches!(number(headers, at)?, 0x8100 | 0x88a8) {

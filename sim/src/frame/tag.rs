@@ -1,17 +1,17 @@
-//! VLAN tags: putting one into a frame, and taking one out.
+//! VLAN tags: inserts and strips them.
 
 use crate::frame::headers::{C_TAG, ETHERNET, TAG, number};
 
-/// Where a tag stands: behind the addresses.
+/// Offset of a tag: after the addresses.
 const PLACE: usize = ETHERNET - 2;
 
-/// Puts a tag in front of whatever type the frame has.
+/// Inserts a tag before the ethertype of the frame.
 pub(crate) fn insert(frame: &mut Vec<u8>, kind: u16, control: u16) {
     let tag = [kind, control].map(u16::to_be_bytes);
     frame.splice(PLACE..PLACE, tag.into_iter().flatten());
 }
 
-/// Takes out the customer's tag, if it is the first that the frame has.
+/// Removes the customer's tag, if it is the frame's first tag.
 pub(crate) fn strip(frame: &mut Vec<u8>) -> Option<u16> {
     let control = number(frame, PLACE + 2).filter(|_| frame.len() >= ETHERNET + TAG)?;
     if number(frame, PLACE)? != C_TAG {

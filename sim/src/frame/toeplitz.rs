@@ -3,7 +3,8 @@
 /// Bytes of a key.
 pub(crate) const KEY: usize = 40;
 
-/// The Toeplitz hash: for each bit that is set, the 32 bits of the key from there on.
+/// The Toeplitz hash: the exclusive or, over all bits that are set, of the 32 bits of the key from
+/// that bit on.
 pub(crate) fn hash(key: &[u8; KEY], input: &[u8]) -> u32 {
     let bit = |at: usize| u32::from(key[at / 8 % KEY] >> (7 - at % 8) & 1);
     let mut window = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
@@ -23,8 +24,8 @@ pub(crate) fn hash(key: &[u8; KEY], input: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The key, and the hashes over addresses alone and over addresses and ports, that Microsoft
-    /// publishes ("Verifying the RSS hash calculation").
+    /// The key and the hashes that Microsoft publishes ("Verifying the RSS hash calculation"), over
+    /// addresses alone and over addresses and ports.
     const PUBLISHED: [u8; KEY] = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f,
         0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,

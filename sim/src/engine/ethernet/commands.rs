@@ -1,4 +1,4 @@
-//! The commands that make, change and end queues and transport interfaces of Ethernet.
+//! Commands that create, change and destroy Ethernet queues and transport interfaces.
 
 use crate::engine::state::ethernet::flow::FlowTarget;
 use crate::engine::state::ethernet::{
@@ -11,7 +11,7 @@ use crate::engine::{Device, Error, QpConfig, QpState, Transport};
 pub(crate) const LOG_RQ_TABLE: u32 = 11;
 
 impl Device {
-    /// Makes a send queue in state RESET, and answers its number.
+    /// Creates a send queue in state RESET and returns its number.
     pub(crate) fn create_sq(
         &mut self,
         ring: QpConfig,
@@ -26,7 +26,7 @@ impl Device {
         Ok(sqn)
     }
 
-    /// Ends a send queue.
+    /// Destroys a send queue.
     pub fn destroy_sq(&mut self, sqn: u32) -> Result<(), Error> {
         self.ethernet.sqs.get(&sqn).ok_or(Error::NotFound)?;
         self.destroy_qp(sqn)?;
@@ -35,8 +35,8 @@ impl Device {
         Ok(())
     }
 
-    /// Sets an entry of the table of rate limits, or takes it out. Send queues that have it go on with
-    /// the new one.
+    /// Sets or removes an entry of the table of rate limits. Send queues with that entry continue
+    /// with the new limit.
     pub fn set_rate_limit(&mut self, index: u16, limit: Option<RateLimit>) -> Result<(), Error> {
         if !(1..RateLimit::TABLE).contains(&index) {
             return Err(Error::Invalid("index of a rate limit"));
@@ -60,7 +60,7 @@ impl Device {
         if there { Ok(()) } else { Err(Error::NotFound) }
     }
 
-    /// Gives a send queue an entry of the table of rate limits; zero for none.
+    /// Sets the rate limit of a send queue to an entry of the table; zero for none.
     pub fn limit_sq(&mut self, sqn: u32, index: u16) -> Result<(), Error> {
         self.check_rate(index)?;
         self.ethernet.sqs.get_mut(&sqn).ok_or(Error::NotFound)?.rate = index;
@@ -68,13 +68,13 @@ impl Device {
         Ok(())
     }
 
-    /// The limit that a send queue's rate has.
+    /// The rate limit of a send queue.
     #[must_use]
     pub fn rate_limit(&self, sqn: u32) -> Option<RateLimit> {
         self.ethernet.rate_limit(sqn)
     }
 
-    /// Makes a receive queue in state RESET, and answers its number.
+    /// Creates a receive queue in state RESET and returns its number.
     pub(crate) fn create_rq(
         &mut self,
         ring: QpConfig,
@@ -85,12 +85,12 @@ impl Device {
         Ok(rqn)
     }
 
-    /// What is special about a receive queue, to change it.
+    /// The settings of a receive queue, to change them.
     pub fn rq_mut(&mut self, rqn: u32) -> Option<&mut ReceiveQueueConfig> {
         self.ethernet.rqs.get_mut(&rqn)
     }
 
-    /// Ends a receive queue to which nothing leads.
+    /// Destroys a receive queue that no interface or table leads to.
     pub fn destroy_rq(&mut self, rqn: u32) -> Result<(), Error> {
         self.ethernet.rqs.get(&rqn).ok_or(Error::NotFound)?;
         if self.ethernet.leads_to(rqn) {
@@ -113,7 +113,7 @@ impl Device {
         if matches!(state, QpState::Reset | QpState::Error) {
             self.ethernet.taken.remove(&number);
         }
-        // What waits is flushed in the order of the list.
+        // An error keeps the head: waiting WQEs are flushed in the order of the list.
         if state == QpState::Reset {
             self.ethernet.heads.remove(&number);
         }
@@ -123,7 +123,7 @@ impl Device {
         }
     }
 
-    /// Makes a transport interface for sending.
+    /// Creates a transport interface for sending.
     pub fn create_tis(&mut self, config: TisConfig) -> Result<u32, Error> {
         self.ethernet.tises.insert(config).ok_or(Error::Exhausted)
     }
@@ -133,7 +133,7 @@ impl Device {
         self.ethernet.tises.get_mut(tisn)
     }
 
-    /// Ends a transport interface through which no queue sends.
+    /// Destroys a transport interface that no queue uses.
     pub fn destroy_tis(&mut self, tisn: u32) -> Result<(), Error> {
         self.ethernet.tises.get(tisn).ok_or(Error::NotFound)?;
         if self.ethernet.sqs.values().any(|sq| sq.tis == tisn) {
@@ -151,7 +151,7 @@ impl Device {
         if there { Ok(()) } else { Err(Error::NotFound) }
     }
 
-    /// Makes a transport interface for receiving.
+    /// Creates a transport interface for receiving.
     pub fn create_tir(&mut self, config: TirConfig) -> Result<u32, Error> {
         self.check_target(config.target)?;
         self.ethernet.tirs.insert(config).ok_or(Error::Exhausted)
@@ -162,7 +162,7 @@ impl Device {
         self.ethernet.tirs.get_mut(tirn)
     }
 
-    /// Ends a transport interface to which no rule leads.
+    /// Destroys a transport interface to which no rule leads.
     pub fn destroy_tir(&mut self, tirn: u32) -> Result<(), Error> {
         self.ethernet.tirs.get(tirn).ok_or(Error::NotFound)?;
         if self.ethernet.steering.leads_to(FlowTarget::Tir(tirn)) {
@@ -181,7 +181,7 @@ impl Device {
         if there { Ok(()) } else { Err(Error::NotFound) }
     }
 
-    /// Makes a table of receive queues.
+    /// Creates a table of receive queues.
     pub fn create_rqt(&mut self, queues: Vec<u32>) -> Result<u32, Error> {
         self.check_queues(&queues)?;
         self.ethernet.rqts.insert(queues).ok_or(Error::Exhausted)
@@ -200,7 +200,7 @@ impl Device {
         self.ethernet.rqts.get(rqtn).map(Vec::as_slice)
     }
 
-    /// Ends a table that no transport interface uses.
+    /// Destroys a table that no transport interface uses.
     pub fn destroy_rqt(&mut self, rqtn: u32) -> Result<(), Error> {
         self.ethernet.rqts.get(rqtn).ok_or(Error::NotFound)?;
         if self.ethernet.tirs.iter().any(|(_, tir)| tir.target == TirTarget::Table(rqtn)) {
@@ -210,18 +210,18 @@ impl Device {
         Ok(())
     }
 
-    /// What the function says of itself to the network.
+    /// The settings of the function's virtual port.
     #[must_use]
     pub fn vport(&self) -> &Vport {
         &self.ethernet.vport
     }
 
-    /// The same, to change it.
+    /// The same, to change them.
     pub fn vport_mut(&mut self) -> &mut Vport {
         &mut self.ethernet.vport
     }
 
-    /// What became of frames.
+    /// Counts of frames by their fate.
     #[must_use]
     pub fn frame_counts(&self) -> FrameCounts {
         self.ethernet.counts
@@ -233,12 +233,12 @@ impl Device {
         self.ethernet.out_of_buffer.get(&counter_set).copied().unwrap_or(0)
     }
 
-    /// Starts a counter set again from zero.
+    /// Resets a counter set to zero.
     pub fn clear_out_of_buffer(&mut self, counter_set: u8) {
         self.ethernet.out_of_buffer.remove(&counter_set);
     }
 
-    /// How many objects of Ethernet there are beside queues.
+    /// Number of Ethernet objects other than queues.
     #[must_use]
     pub fn ethernet_objects(&self) -> usize {
         let ethernet = &self.ethernet;

@@ -1,4 +1,4 @@
-//! The hash of a packet, by which its queue is chosen.
+//! The hash of a packet, which chooses its queue.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use crate::engine::state::ethernet::{HashConfig, HashFields};
 use crate::frame::headers::{Headers, Layers, Protocol, Version};
 use crate::frame::toeplitz;
 
-/// A packet's hash, and what it covers as completions say it.
+/// The hash of a packet, and the fields that it covers, as completions report them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hashed {
     pub(crate) hash: u32,
     pub(crate) kind: u8,
 }
 
-/// The hash of a packet. A packet that lacks what the hash begins with has none.
+/// Computes the hash of a packet. A packet that lacks the first field of the hash has none.
 pub(crate) fn of(config: &HashConfig, frame: &[u8], headers: &Headers) -> Hashed {
     if !config.toeplitz {
         return Hashed::default();
@@ -72,8 +72,9 @@ fn hashed(
     (kind != 0).then(|| Hashed { hash: toeplitz::hash(&config.key, &input), kind })
 }
 
-/// Adds a source and a destination to what is hashed; a symmetric hash covers what is the same in both
-/// directions, their disjunction and their difference. Says whether there is anything.
+/// Adds a source and a destination to the input of the hash and returns whether the hash covers any
+/// of them. A symmetric hash covers values that are equal in both directions: their disjunction and
+/// their difference.
 fn add(
     input: &mut Vec<u8>,
     frame: &[u8],

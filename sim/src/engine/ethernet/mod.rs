@@ -1,4 +1,4 @@
-//! Ethernet: frames that are sent and received, and what steers them.
+//! Ethernet: frames that are sent and received, and their steering.
 
 mod commands;
 mod hash;

@@ -1,13 +1,13 @@
-//! Send queues whose rate has a limit.
+//! Send queues with a rate limit.
 //!
-//! A request waits until what was sent before it is through at the rate of the queue. Then its frames
-//! leave, one behind the other: the limit holds from request to request.
+//! A request waits until everything sent before it has passed at the rate of the queue. Then its
+//! frames leave without gaps: the limit holds between requests.
 
 use crate::engine::state::qp::Wait;
 use crate::engine::{Device, DeviceId, Engine};
 
 impl Engine {
-    /// Whether the next request of a send queue is too early for the queue's rate: then the queue
+    /// Whether the next request of a send queue is too early for the queue's rate; if so, the queue
     /// waits.
     pub(crate) fn is_too_early(&mut self, device: DeviceId, sqn: u32) -> bool {
         let this = &mut self.devices[device];
@@ -23,14 +23,14 @@ impl Engine {
 }
 
 impl Device {
-    /// When a send queue with a limit may send the next request.
+    /// Time at which a send queue with a limit may send the next request.
     pub(crate) fn next_departure(&self, sqn: u32) -> Option<u64> {
         let through = *self.ethernet.paced.get(&sqn)?;
         let limit = self.ethernet.rate_limit(sqn)?;
         Some(through.saturating_sub(limit.time_ns(limit.burst.into())))
     }
 
-    /// A send queue sends a frame.
+    /// Counts a frame that a send queue sends.
     pub(crate) fn pace(&mut self, sqn: u32, frame: &[u8]) {
         if let Some(limit) = self.ethernet.rate_limit(sqn) {
             let through = self.ethernet.paced.entry(sqn).or_default();
@@ -39,7 +39,7 @@ impl Device {
         }
     }
 
-    /// The limit of a send queue is another one: it counts from now on.
+    /// Applies a new limit to a send queue, from now on.
     pub(super) fn pace_anew(&mut self, sqn: u32) {
         let paced = self.ethernet.paced.remove(&sqn).is_some();
         if let Some(qp) = self.qps.get_mut(sqn).filter(|qp| paced && qp.arrival.is_none()) {

@@ -1,4 +1,4 @@
-//! Receiving frames: the way to a queue, the buffer, the completion.
+//! Receiving frames: the path to a queue, the buffer, the completion.
 
 use mlx5_prm::cmd::flow::{FlowTableType, MatchParameters};
 use mlx5_prm::cmd::steering::self_lb_block;
@@ -18,24 +18,24 @@ use crate::engine::{Device, complete};
 use crate::frame::headers::{Headers, Layers, Protocol, Version, is_multicast};
 use crate::frame::{checksum, matching, tag};
 
-/// Who of this device sent a frame that comes back.
+/// The send queue of this device that sent a frame that loops back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) sqn: u32,
     pub(crate) domain: Option<u32>,
 }
 
-/// Where a packet goes in its receive WQE.
+/// Place of a packet in its receive WQE.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Its first byte, and the end of what it takes.
+    /// Offsets of its first byte and of the end of its room.
     start: u64,
     end: u64,
-    /// What its completion names: the WQE, or its first stride.
+    /// Index in its completion: that of the WQE, or of its first stride.
     counter: u16,
-    /// Strides that it takes; none where WQEs have none.
+    /// Strides that it takes; zero if WQEs have no strides.
     strides: u32,
-    /// The WQE has nothing left for another packet, and is retired.
+    /// The WQE has no room for another packet and is retired.
     last: bool,
 }
 
@@ -54,10 +54,10 @@ impl Strides {
 
 /// Flags of TCP.
 const ACK: u8 = 0x10;
-/// ECN of a datagram that met congestion.
+/// ECN value of a datagram that met congestion.
 const CONGESTION: u8 = 3;
 
-/// A frame on its way to queues.
+/// A frame in delivery to queues.
 struct Arrival<'a> {
     frame: &'a [u8],
     headers: Headers,
@@ -76,7 +76,8 @@ impl Device {
         }
         if sender.is_none() {
             counts.from_wire.count(frame);
-            // It has reached the port, and not the function: no flow table sees it, nor who sniffs.
+            // It has reached the port but not the function, so neither flow tables nor sniffers see
+            // it.
             if self.config.vport_filter && !self.ethernet.vport.is_for(frame) {
                 counts.filtered += 1;
                 return;
@@ -88,7 +89,7 @@ impl Device {
         let sqn = sender.map(|sender| sender.sqn);
         let packet = matching::parameters(frame, &headers, sqn);
         let arrival = Arrival { frame, headers, sender };
-        // Who sniffs gets a copy whatever becomes of the frame.
+        // Sniffers get a copy regardless of the frame's fate.
         let mut tirs = self.sniffed(FlowTableType::SNIFFER_RX, &packet, frame);
         let bytes = frame.len() as u64;
         let way = self.ethernet.steering.follow(FlowTableType::NIC_RX.0 as u8, &packet, bytes);
@@ -100,8 +101,8 @@ impl Device {
         }
     }
 
-    /// Gives a copy of a frame that leaves a port to who sniffs. It is no frame that comes back: whoever
-    /// wants none of those gets it all the same.
+    /// Gives sniffers a copy of a frame that leaves a port. It does not count as a loopback:
+    /// interfaces that reject loopback frames get it, too.
     pub(crate) fn copy_sent(&mut self, frame: &[u8], sqn: u32) {
         if !self.sniffs(FlowTableType::SNIFFER_TX) {
             return;
@@ -131,7 +132,7 @@ impl Device {
         self.ethernet.steering.follow(kind.0 as u8, packet, frame.len() as u64).tirs
     }
 
-    /// Sends a frame on from a transport interface.
+    /// Delivers a frame from a transport interface to a queue.
     fn dispatch(&mut self, tir: u32, tag: u32, arrival: &Arrival<'_>) {
         let Some(tir) = self.ethernet.tirs.get(tir).copied() else { return };
         if let Some(sender) = arrival.sender
@@ -180,7 +181,7 @@ impl Device {
             }),
             Some(strides) => match strides.needed(bytes.len()) {
                 Some(needed) => self.take_strides(rqn, strides, needed),
-                // No WQE would do.
+                // No WQE is large enough.
                 None => return self.ethernet.counts.too_long += 1,
             },
         };
@@ -191,15 +192,16 @@ impl Device {
             return;
         };
         if place.end > receive.capacity() {
-            // The packet is gone with its strides, and the next one takes those behind: mlx5e and DPDK count the
-            // strides of such a completion, and leave the WQE to the device until all are taken.
+            // The packet is lost together with its strides, and the next one takes those after
+            // them: mlx5e and DPDK count the strides of such a completion, and leave the WQE to the
+            // device until all are taken.
             self.ethernet.counts.too_long += 1;
             let error = (Syndrome::LocalLength, vendor::LENGTH);
             return self.receive_error(rqn, &receive, error, place.strides);
         }
         let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
         if self.scatter(user, &receive.entries, place.start, &bytes).is_err() {
-            // The queue fails, and is done with the WQE: those behind it are flushed.
+            // The queue fails and retires the WQE; those after it are flushed.
             if !place.last {
                 self.end_strides(rqn, &receive);
             }
@@ -224,8 +226,8 @@ impl Device {
         self.complete(rqn, true, complete::bytes(&cqe), &[], false);
     }
 
-    /// Takes strides of a queue's first WQE, or of the next one if too few are left; what is left of the
-    /// first one is skipped then, and a completion says so. `None` if there is no WQE.
+    /// Takes strides of a queue's first WQE, or of the next one if too few are left. The device
+    /// then skips the rest of the first one, with a completion. `None` if there is no WQE.
     fn take_strides(
         &mut self,
         rqn: u32,
@@ -257,7 +259,7 @@ impl Device {
         Some((receive, place))
     }
 
-    /// Ends the first WQE of a queue, whatever is left of it.
+    /// Retires the first WQE of a queue, even if strides are left.
     fn end_strides(&mut self, rqn: u32, receive: &Receive) {
         self.ethernet.taken.remove(&rqn);
         self.retire_receive(rqn, receive);
@@ -269,7 +271,7 @@ impl Device {
     }
 }
 
-/// Says what the headers of a frame are, and whether their checksums are right.
+/// Sets the fields of an entry that describe a frame's headers and its checksums.
 fn describe(cqe: &mut Cqe, arrival: &Arrival<'_>, tunneled: bool) {
     let Arrival { frame, headers, .. } = arrival;
     let mut layers = &headers.outer;
@@ -294,7 +296,7 @@ fn describe(cqe: &mut Cqe, arrival: &Arrival<'_>, tunneled: bool) {
         cqe.l4_l3_hdr_type |= transport_kind(frame, layers) << header_type::L4_SHIFT;
     }
     if let Some(network) = &headers.outer.network {
-        // Without `cqe_checksum_full` drivers add what is behind the datagram themselves.
+        // Without `cqe_checksum_full` drivers add the bytes after the datagram themselves.
         cqe.check_sum.set(checksum::sum(&frame[network.start..network.payload.end]));
         let class = match network.version {
             Version::V4 => frame[network.start + 1],

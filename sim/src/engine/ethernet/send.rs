@@ -1,4 +1,4 @@
-//! Sending frames: what a send WQE makes, and the ports that it reaches.
+//! Sending frames: builds the frames of a send WQE, and delivers them to ports.
 
 use mlx5_prm::cqe::Syndrome;
 use mlx5_prm::ethernet::{FRAME_CHECK, InlineMode, checksum_flags};
@@ -15,12 +15,12 @@ use crate::frame::headers::{ETHERNET, Headers, is_multicast};
 use crate::frame::segment::Plan;
 use crate::frame::{checksum, tag};
 
-/// The longest packet that is cut in segments, headers apart; as a logarithm that is
+/// The longest packet that the device cuts into segments, without headers; its logarithm is
 /// [`LOG_SEGMENTED`].
 pub(crate) const LONGEST_SEGMENTED: u64 = 1 << LOG_SEGMENTED;
-/// Base-two logarithm of the longest packet that is cut in segments.
+/// Base-two logarithm of the longest packet that the device cuts into segments.
 pub(crate) const LOG_SEGMENTED: u32 = 18;
-/// A frame on the wire has no fewer bytes, its check sequence apart.
+/// Bytes of the shortest frame on the wire, without its check sequence.
 const SHORTEST_ON_WIRE: usize = 60;
 
 /// The vendor's codes of frames that are not sent.
@@ -33,13 +33,13 @@ mod vendor {
     pub(super) const MULTI: u8 = 0x74;
 }
 
-/// A request that the device does not carry out.
+/// A request that the device refuses.
 const fn bad(vendor: u8) -> Outcome {
     Outcome::Failed(Syndrome::LocalQpOperation, vendor)
 }
 
 impl Engine {
-    /// Sends the frames of a request. Each is on its way at once; nothing tells the sender whether it
+    /// Sends the frames of a request. Each leaves at once, and the sender does not learn whether it
     /// arrived.
     pub(crate) fn send_frames(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
         match self.devices[device].frames(qpn, request) {
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Brings a frame to every port that hears it.
+    /// Delivers a frame to every port that receives it.
     fn transmit(&mut self, device: DeviceId, qpn: u32, mut frame: Vec<u8>) {
         let this = &mut self.devices[device];
         this.pace(qpn, &frame);
@@ -79,11 +79,11 @@ impl Engine {
         let vport = &this.ethernet.vport;
         let multicast = is_multicast(&frame);
         let comes_back = match multicast {
-            // What brings a frame back is a switch, which looks at whom a frame is for.
+            // A switch loops frames back, by their destination address.
             true => {
                 !vport.no_multicast_loopback && (!this.config.vport_filter || vport.listens(&frame))
             }
-            // Promiscuous functions hear the wire, not themselves.
+            // Promiscuous functions receive frames from the wire, not their own.
             false => vport.is_own(own, &frame) && !vport.no_unicast_loopback,
         };
         if comes_back {
@@ -123,7 +123,7 @@ impl Engine {
 }
 
 impl Device {
-    /// The port that frames of a send queue leave from.
+    /// The port that sends the frames of a send queue.
     fn sending_port(&self, sqn: u32) -> u8 {
         let tis = self.ethernet.sqs.get(&sqn).map_or(0, |sq| sq.tis);
         self.ethernet.tises.get(tis).map_or(1, |tis| tis.port.max(1))
@@ -135,7 +135,7 @@ impl Device {
         self.ethernet.tises.get(tis).map(|tis| tis.domain)
     }
 
-    /// The frames that a request makes, complete but for what the wire adds.
+    /// The frames of a request, complete except for the parts that the wire adds.
     fn frames(&mut self, qpn: u32, request: &Request) -> Result<Vec<Vec<u8>>, Outcome> {
         let Some(ethernet) = &request.frame else { return Err(bad(vendor::SHORT)) };
         match request.opcode {
@@ -250,11 +250,11 @@ impl Device {
     }
 }
 
-/// Puts the tag in, and computes the checksums that are asked for.
+/// Inserts the tag, and computes the requested checksums.
 fn finish(frame: &mut Vec<u8>, ethernet: &FrameRequest) {
     if let Some(headers) = Headers::of(frame).filter(|_| ethernet.checksums != 0) {
         let asks = |flag: u8| ethernet.checksums & flag != 0;
-        // The inner ones first: the outer transport's covers them.
+        // The inner checksums go first: the outer transport's covers them.
         if let Some(inner) = &headers.inner {
             if asks(checksum_flags::L3_INNER) {
                 checksum::fill_network(frame, inner);
@@ -275,7 +275,7 @@ fn finish(frame: &mut Vec<u8>, ethernet: &FrameRequest) {
     }
 }
 
-/// How many bytes of a frame its WQE must contain.
+/// Bytes of a frame that its WQE must contain.
 fn needed(mode: InlineMode, frame: &[u8]) -> usize {
     let Some(layers) = Headers::of(frame).map(|headers| headers.outer) else { return 0 };
     let link = ETHERNET + 4 * layers.tags.len();

@@ -1,4 +1,4 @@
-//! The commands about flow tables, their groups and entries, and counters.
+//! Commands for flow tables, their groups and entries, and counters.
 
 use crate::engine::state::ethernet::flow::{
     FlowCount, FlowEntry, FlowGroup, FlowTable, FlowTableConfig, FlowTarget,
@@ -7,7 +7,7 @@ use crate::engine::{Device, Error};
 
 /// Base-two logarithm of the largest table.
 pub(crate) const LOG_ENTRIES: u32 = 24;
-/// Levels of tables that drivers can rely on; Linux numbers some that are beyond.
+/// Levels of tables that drivers can rely on; Linux also uses higher numbers.
 pub(crate) const LEVELS: u32 = 64;
 
 impl Device {
@@ -21,7 +21,7 @@ impl Device {
         table.filter(|table| table.config.kind == kind).ok_or(Error::NotFound)
     }
 
-    /// Checks that packets may go from a table to another: they never come back.
+    /// Checks that packets may go from one table to another: only to higher levels.
     fn check_next(&self, kind: u8, level: u8, next: u32) -> Result<(), Error> {
         if self.flow_table(kind, next)?.config.level <= level {
             return Err(Error::Invalid("the next flow table is not of a higher level"));
@@ -29,7 +29,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes a flow table.
+    /// Creates a flow table.
     pub fn create_flow_table(&mut self, config: FlowTableConfig) -> Result<u32, Error> {
         if u32::from(config.log_size) > LOG_ENTRIES {
             return Err(Error::Invalid("size of a flow table"));
@@ -46,7 +46,7 @@ impl Device {
         self.ethernet.steering.tables.insert(table).ok_or(Error::Exhausted)
     }
 
-    /// Sets where packets go that no entry of a table takes.
+    /// Sets the table for packets that match no entry.
     pub fn set_flow_miss(&mut self, kind: u8, number: u32, miss: Option<u32>) -> Result<(), Error> {
         let level = self.flow_table(kind, number)?.config.level;
         if let Some(next) = miss {
@@ -71,7 +71,7 @@ impl Device {
         Ok(())
     }
 
-    /// Ends a table that is empty and to which no entry leads.
+    /// Destroys a table that is empty and to which no entry leads.
     pub fn destroy_flow_table(&mut self, kind: u8, number: u32) -> Result<(), Error> {
         let table = self.flow_table(kind, number)?;
         let steering = &self.ethernet.steering;
@@ -88,7 +88,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes a group, and answers its number in the table.
+    /// Creates a group and returns its number in the table.
     pub fn create_flow_group(
         &mut self,
         kind: u8,
@@ -108,7 +108,7 @@ impl Device {
         Ok(table.last_group)
     }
 
-    /// Ends a group without entries.
+    /// Destroys a group without entries.
     pub fn destroy_flow_group(&mut self, kind: u8, number: u32, group: u32) -> Result<(), Error> {
         let table = self.flow_table_mut(kind, number)?;
         if table.entries.values().any(|entry| entry.group == group) {
@@ -117,7 +117,7 @@ impl Device {
         table.groups.remove(&group).map(drop).ok_or(Error::NotFound)
     }
 
-    /// Sets the entry at an index, which is one of its group's.
+    /// Sets the entry at an index, which must be one of its group's.
     pub fn set_flow_entry(
         &mut self,
         kind: u8,
@@ -152,31 +152,31 @@ impl Device {
         self.flow_table(kind, number)?.entries.get(&index).ok_or(Error::NotFound)
     }
 
-    /// Ends an entry.
+    /// Deletes an entry.
     pub fn delete_flow_entry(&mut self, kind: u8, number: u32, index: u32) -> Result<(), Error> {
         let table = self.flow_table_mut(kind, number)?;
         table.entries.remove(&index).map(drop).ok_or(Error::NotFound)
     }
 
-    /// Makes a counter.
+    /// Creates a counter.
     pub fn create_flow_counter(&mut self) -> Result<u32, Error> {
         self.ethernet.steering.counters.insert(FlowCount::default()).ok_or(Error::Exhausted)
     }
 
-    /// What a counter has counted.
+    /// The values of a counter.
     #[must_use]
     pub fn flow_count(&self, counter: u32) -> Option<FlowCount> {
         self.ethernet.steering.counters.get(counter).copied()
     }
 
-    /// Starts a counter again from zero.
+    /// Resets a counter to zero.
     pub fn clear_flow_count(&mut self, counter: u32) {
         if let Some(count) = self.ethernet.steering.counters.get_mut(counter) {
             *count = FlowCount::default();
         }
     }
 
-    /// Ends a counter with which no entry counts.
+    /// Destroys a counter that no entry uses.
     pub fn destroy_flow_counter(&mut self, counter: u32) -> Result<(), Error> {
         if self.ethernet.steering.counts_with(counter) {
             return Err(Error::Busy);

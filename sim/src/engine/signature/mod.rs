@@ -1,4 +1,4 @@
-//! Keys with signatures at work: PSVs and the errors that they report, and data on its way.
+//! Processing of data under keys with signatures: PSVs, their errors, and data transfers.
 
 mod psv;
 mod transfer;

@@ -16,7 +16,7 @@ use crate::engine::{Device, Error};
 /// PSVs that a device has.
 const PSVS: usize = 1 << 16;
 
-/// Which side of a key a signature stands on; numbers as in an entry.
+/// The side of a key whose signature is meant; the numbers are those of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Where {
     Wire = 0,
@@ -24,7 +24,7 @@ pub(super) enum Where {
 }
 
 impl Device {
-    /// Makes a PSV, which nothing was set to yet.
+    /// Creates a PSV, whose value is not set yet.
     pub(crate) fn create_psv(&mut self, pd: u32) -> Result<u32, Error> {
         self.pds.get(pd).ok_or(Error::NotFound)?;
         if self.psvs.len() >= PSVS {
@@ -39,7 +39,7 @@ impl Device {
         }
     }
 
-    /// Ends a PSV.
+    /// Destroys a PSV.
     pub(crate) fn destroy_psv(&mut self, number: u32) -> Result<(), Error> {
         self.psvs.remove(&number).map(drop).ok_or(Error::NotFound)
     }
@@ -60,8 +60,8 @@ impl Device {
         Ok(())
     }
 
-    /// Reports a signature that does not match, if its PSV and its key still report any; the send
-    /// queue stops if it shall.
+    /// Reports a signature that does not match, unless its PSV or its key suppresses reports. Stops
+    /// the send queue if it has that option.
     pub(super) fn report_mismatch(
         &mut self,
         user: User,
@@ -101,7 +101,7 @@ impl Device {
             && !receive
             && qp.drain.is_none()
         {
-            // The request under way counts too.
+            // The current request counts, too.
             let more = self.config.signature_drain.map_or(u32::MAX, |more| more.saturating_add(1));
             let at = DrainAt::After(more);
             qp.drain = Some(Drain { at, before_fence: true, notify: true });

@@ -1,4 +1,4 @@
-//! Data on its way through a key with signatures.
+//! Data transfers through a key with signatures.
 
 use super::psv::Where;
 use crate::engine::Device;
@@ -81,7 +81,7 @@ impl Device {
         depth: u32,
     ) -> Result<(), KeyError> {
         let key = self.mkeys.get(index).ok_or(KeyError::Denied)?;
-        // Signatures that nobody has described let nothing through.
+        // Signatures without a format let no data through.
         let format = key.signatures.format.clone().ok_or(KeyError::Denied)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != user.pd)) {
             return Err(KeyError::Denied);
@@ -154,7 +154,7 @@ impl Device {
         Ok(())
     }
 
-    /// The signature that a block should have in a domain.
+    /// The expected signature of a block in a domain.
     fn compute(
         &mut self,
         through: Through<'_>,
@@ -167,7 +167,7 @@ impl Device {
         Ok(domain.compute(block, psv.transient, &data))
     }
 
-    /// The signature that stands in memory after a block.
+    /// The signature in memory after a block.
     fn found_in_memory(
         &mut self,
         through: Through<'_>,
@@ -198,14 +198,14 @@ impl Device {
         Ok(())
     }
 
-    /// Whether a fault has the signature that is about to be checked not match.
+    /// Whether a fault makes the next signature check fail.
     fn fails_signature(&mut self, index: u32) -> bool {
         let failures = &mut self.faults.fail_signatures;
         let at = failures.iter().position(|failure| failure.is_none_or(|key| key == index));
         at.map(|at| failures.remove(at)).is_some()
     }
 
-    /// Checks the signatures in memory of the blocks that a read came to the end of.
+    /// Checks the signatures in memory of the blocks whose end a read reached.
     fn check_memory(
         &mut self,
         through: Through<'_>,
@@ -220,7 +220,8 @@ impl Device {
         Ok(())
     }
 
-    /// The signature that goes out after a block: computed, but for what is copied from memory.
+    /// The outgoing signature of a block: computed, except for the parts that are copied from
+    /// memory.
     fn signature_out(&mut self, through: Through<'_>, block: u64) -> Result<Vec<u8>, KeyError> {
         let Some(wire) = through.format.wire else { return Err(KeyError::Denied) };
         let mut value = self.compute(through, &wire, block)?;
@@ -231,7 +232,8 @@ impl Device {
         Ok(wire.encode(value))
     }
 
-    /// Takes a part of the signature that comes in after a block; the last part has it checked.
+    /// Takes a part of the signature that arrives after a block, and checks the signature at its
+    /// last part.
     fn signature_in(
         &mut self,
         through: Through<'_>,
@@ -254,7 +256,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the signatures in memory of the blocks that a write came to the end of.
+    /// Writes the signatures in memory of the blocks whose end a write reached.
     fn sign_memory(
         &mut self,
         through: Through<'_>,
@@ -282,19 +284,19 @@ impl Device {
 }
 
 impl Format {
-    /// Whether anything of a signature goes through as it came.
+    /// Whether any part of a signature is copied unchanged.
     fn is_copied(&self) -> bool {
         self.copy != 0
     }
 }
 
-/// The bytes of one value that a mask names, and the others of another.
+/// Combines two values: the bytes of `named` that the mask selects, and the rest of `others`.
 fn mix(named: u64, others: u64, mask: u8) -> u64 {
     named & spread(mask) | others & !spread(mask)
 }
 
 impl Signatures {
-    /// Collects the parts of a signature; answers it when it is whole.
+    /// Collects the parts of a signature and returns it when it is complete.
     fn collect(&mut self, block: u64, start: usize, from: &[u8], whole: usize) -> Option<[u8; 8]> {
         let (mut bytes, mut have) = match self.partial {
             Some((same, bytes, have)) if same == block && start > 0 => (bytes, have),

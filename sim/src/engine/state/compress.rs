@@ -1,10 +1,11 @@
-//! Runs of entries that a completion queue keeps back, to write them compressed.
+//! Runs of entries that a completion queue holds back, to write them compressed.
 //!
-//! Entries that differ only in what a mini entry holds are kept back until one comes that does not
-//! fit, the run is as long as it may be, nothing else is left to do, or its time is over. A run is
-//! written as its title and arrays of mini entries, in as many places of the ring as it has
-//! entries: the arrays in the second, the ninth, the seventeenth and so on, nothing in the others.
-//! The title is written last, so that whoever sees it sees the whole run.
+//! The queue holds back entries that differ only in the fields of a mini entry. It writes the run
+//! when an entry comes that does not fit, when the run has its greatest length, when the engine has
+//! nothing else to do, or when its time is over. A run is its title and arrays of mini entries, in
+//! as many places of the ring as it has entries: the arrays in the second, the ninth, the
+//! seventeenth and so on, nothing in the others. The queue writes the title last, so a poller that
+//! sees the title sees the whole run.
 
 use mlx5_prm::cqe::{
     APP_TAG_MATCHING, Cqe, CqeOpcode, Format, MiniCqe, MiniFormat, OPCODE_SHIFT, OWNER,
@@ -15,14 +16,14 @@ use zerocopy::IntoBytes;
 /// The most entries of a run (`cqe_compression_max_num`).
 pub(crate) const LONGEST_RUN: u16 = 64;
 
-/// Entries that are kept back.
+/// Entries that the queue holds back.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) entries: Vec<Cqe>,
-    /// How many there are up to the last urgent one.
+    /// Number of entries up to the last urgent one.
     pub(crate) urgent: usize,
     pub(crate) since_ns: u64,
-    /// They are of a queue with strides.
+    /// They are of a receive queue with strides.
     pub(crate) strides: bool,
 }
 
@@ -36,7 +37,7 @@ impl Run {
         self.entries.len() as u32
     }
 
-    /// Whether `entry` may follow.
+    /// Whether `entry` may join the run.
     pub(crate) fn takes(&self, entry: &Cqe, format: MiniFormat) -> bool {
         let Some(title) = self.entries.first() else { return true };
         let count = self.entries.len() as u16;
@@ -44,7 +45,7 @@ impl Run {
             true => self.entries.iter().map(taken).fold(title.wqe_counter.get(), u16::wrapping_add),
             false => title.wqe_counter.get().wrapping_add(count),
         };
-        // With an index of its own, an entry need not follow.
+        // With an index of its own, an entry need not follow the one before.
         let told = self.strides && format == MiniFormat::ChecksumStride;
         count < LONGEST_RUN
             && (is_request(title) || told || expected == entry.wqe_counter.get())
@@ -78,7 +79,7 @@ pub(crate) fn may_join(entry: &Cqe) -> bool {
         )
 }
 
-/// What the entries of a run share.
+/// The fields that the entries of a run share.
 fn common(entry: &Cqe, format: MiniFormat) -> Cqe {
     let mut common = *entry;
     common.byte_count.set(0);
@@ -96,7 +97,7 @@ fn common(entry: &Cqe, format: MiniFormat) -> Cqe {
     common
 }
 
-/// What an entry does not share.
+/// The fields that an entry does not share.
 pub(crate) fn mini(entry: &Cqe, format: MiniFormat, strides: bool) -> MiniCqe {
     let unique = if is_request(entry) {
         u32::from(entry.wqe_counter.get()) << MiniCqe::COUNTER_SHIFT

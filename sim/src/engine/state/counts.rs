@@ -6,19 +6,20 @@ use std::ops::AddAssign;
 /// Counts of reliable queue pairs, under the names that Linux gives the counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RetryCounts {
-    /// Packets that came after one that is missing.
+    /// Packets that came after a missing one.
     pub out_of_sequence: u32,
     /// Packets of requests that were executed before.
     pub duplicate_request: u32,
-    /// Answers that the receiver was not ready, after which the request was sent again.
+    /// Receiver-not-ready answers after which the request was sent again.
     pub rnr_nak_retry_err: u32,
-    /// Answers that a packet is missing, after which it was sent again.
+    /// Missing-packet answers after which the packet was sent again.
     pub packet_seq_err: u32,
-    /// Acknowledgements that were waited for too long, after which the request was sent again.
+    /// Acknowledgements that did not come in time, after which the request was sent again.
     pub local_ack_timeout_err: u32,
-    /// Requests that failed because they were sent again as often as allowed.
+    /// Requests that failed after the highest number of retries.
     pub req_transport_retries_exceeded: u32,
-    /// Requests that failed because the receiver was not ready as often as allowed.
+    /// Requests that failed because the receiver was not ready, after the highest number of
+    /// retries.
     pub req_rnr_retries_exceeded: u32,
 }
 
@@ -40,12 +41,12 @@ impl AddAssign for RetryCounts {
 pub(crate) struct Retries(BTreeMap<(u8, u8), RetryCounts>);
 
 impl Retries {
-    /// The counts of a port and a set, to add to.
+    /// The counts of a port and a set, for the caller to add to.
     pub(crate) fn of(&mut self, port: u8, set: u8) -> &mut RetryCounts {
         self.0.entry((port, set)).or_default()
     }
 
-    /// The sum over those that a condition holds for.
+    /// The sum of the counts whose port and set satisfy `holds`.
     pub(crate) fn sum(&self, holds: impl Fn(u8, u8) -> bool) -> RetryCounts {
         let mut sum = RetryCounts::default();
         for ((port, set), counts) in &self.0 {
@@ -56,7 +57,7 @@ impl Retries {
         sum
     }
 
-    /// Starts a set again from zero.
+    /// Resets the counts of a set to zero.
     pub(crate) fn clear(&mut self, set: u8) {
         self.0.retain(|(_, other), _| *other != set);
     }

@@ -8,7 +8,7 @@ use mlx5_prm::doorbell::completion_queue_record::{
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::state::compress::Run;
 
-/// What a completion queue is made of.
+/// Configuration of a completion queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CqConfig {
     /// Its ring.
@@ -23,20 +23,20 @@ pub struct CqConfig {
     pub uar: u32,
     /// The event queue that it reports to.
     pub eqn: u32,
-    /// Nobody looks for overruns (`oi`).
+    /// The device does not check for overruns (`oi`).
     pub ignore_overrun: bool,
-    /// Entries are compressed (`cqe_comp_en`), and what receives then keep of their own.
+    /// Entries are compressed (`cqe_comp_en`), with this format for receives.
     pub compression: Option<MiniFormat>,
     /// When an event is due.
     pub moderation: Moderation,
 }
 
-/// When an armed queue raises its event: at once, unless both numbers are given.
+/// Event moderation. An armed queue raises its event at once, unless both numbers are set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moderation {
-    /// After so many completions,
+    /// Number of completions that raise the event.
     pub count: u16,
-    /// or so many microseconds after the first of them.
+    /// Microseconds after the first completion that raise the event.
     pub period_us: u16,
 }
 
@@ -46,7 +46,7 @@ impl Moderation {
     }
 }
 
-/// What an arm word holds that no driver writes: the sequence number has two bits.
+/// Value of an arm word that no driver writes: the sequence number has two bits.
 pub(crate) const NEVER_ARMED: u32 = 0xf000_0000;
 
 #[derive(Debug)]
@@ -57,16 +57,17 @@ pub(crate) struct Cq {
     /// One past the last entry that a solicited-only arm waits for.
     pub(crate) solicited: u32,
     pub(crate) armed: Option<Arm>,
-    /// The arm word that was seen last.
+    /// The last arm word that the device saw.
     seen: u32,
-    /// It was looked at, and has not rung yet.
+    /// The device looked at it, and its doorbell has not rung yet.
     may_ring: bool,
-    /// Sequence number of the last arm that caused an event; the same once more is that arm.
+    /// Sequence number of the last arm that caused an event; an arm with the same number is that
+    /// one.
     pub(crate) fired: Option<u32>,
     pub(crate) failed: bool,
-    /// Entries that are kept back.
+    /// Entries that it holds back.
     pub(crate) run: Run,
-    /// Completions that an armed queue was to raise its event for, and has not yet.
+    /// Completions since the queue was armed whose event is not raised yet.
     pub(crate) unreported: u32,
     /// Queue pairs and shared receive queues that report to it.
     pub(crate) users: u32,
@@ -78,11 +79,11 @@ pub(crate) struct Arm {
     pub(crate) solicited_only: bool,
 }
 
-/// When an event is due.
+/// Time at which an event is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     Now,
-    /// In so many nanoseconds.
+    /// After this number of nanoseconds.
     In(u64),
 }
 
@@ -116,7 +117,7 @@ impl Cq {
         self.room(dma).map(|room| room == 0)
     }
 
-    /// How many more entries the ring takes, as far as the consumer has told.
+    /// Number of entries that the ring still has room for, by the consumer index in the record.
     pub(crate) fn room(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
         let consumer = dma.load_u32(self.config.record + CONSUMER as u64)?;
         let ahead = self.produced.wrapping_add(self.run.len());
@@ -124,12 +125,12 @@ impl Cq {
         Ok(self.size().saturating_sub(waiting))
     }
 
-    /// Where the next entry's descriptor goes in the buffer, and its owner bit.
+    /// Offset of the next entry's descriptor in the buffer, and its owner bit.
     pub(crate) fn next(&self) -> (u64, u8) {
         self.place(self.produced)
     }
 
-    /// The same of any entry, counted freely.
+    /// The same for any entry, by its free-running number.
     pub(crate) fn place(&self, number: u32) -> (u64, u8) {
         let index = number & (self.size() - 1);
         let entry = u64::from(self.config.entry_bytes);
@@ -141,8 +142,8 @@ impl Cq {
         dma.load_u32(self.config.record + ARM as u64)
     }
 
-    /// Whether this arm word, which `rang` or was looked at, is one more of its driver. One that was
-    /// looked at may ring later.
+    /// Whether this arm word, after a doorbell (`rang`) or a look at the record, is a new arm of
+    /// the driver. One that the device only looked at may ring later.
     pub(crate) fn is_news(&mut self, word: u32, rang: bool) -> bool {
         if word == NEVER_ARMED {
             return false;
@@ -154,7 +155,7 @@ impl Cq {
         rang && !std::mem::replace(&mut self.may_ring, false)
     }
 
-    /// Takes an arm word; says whether the event is due at once.
+    /// Handles an arm word and returns whether the event is due at once.
     pub(crate) fn arm(&mut self, word: u32) -> bool {
         let sequence = word >> ARM_SEQUENCE_SHIFT;
         if word == NEVER_ARMED || self.fired == Some(sequence) {
@@ -165,13 +166,13 @@ impl Cq {
         let consumer = word & CONSUMER_MASK;
         let last = if solicited_only { self.solicited } else { self.produced };
         let ahead = last.wrapping_sub(consumer) & CONSUMER_MASK;
-        // A counter behind the consumer's looks like one that is far ahead.
+        // An index before the consumer's looks like one that is far ahead.
         let due = ahead != 0 && ahead <= CONSUMER_MASK / 2;
         due && self.fire()
     }
 
-    /// Counts completions, some of them `urgent`, at an armed queue; says whether its event is
-    /// due, or else when.
+    /// Counts completions, some of them `urgent`, at an armed queue. Returns the time at which its
+    /// event is due.
     pub(crate) fn count(&mut self, completions: u32, urgent: bool) -> Option<Due> {
         let arm = self.armed?;
         if arm.solicited_only && !urgent {
@@ -185,7 +186,7 @@ impl Cq {
         (self.unreported == completions).then_some(Due::In(u64::from(period_us) * 1000))
     }
 
-    /// Disarms it; says whether it was armed.
+    /// Disarms it and returns whether it was armed.
     pub(crate) fn fire(&mut self) -> bool {
         match self.armed.take() {
             Some(arm) => {

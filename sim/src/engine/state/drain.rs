@@ -1,22 +1,22 @@
-//! Where a send queue shall stop.
+//! Drain points of a send queue.
 
-/// Where a send queue shall stop.
+/// The point at which a send queue stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrainAt {
     /// Before the next WQE that is not executed yet.
     Now,
-    /// After so many more WQEs.
+    /// After this number of further WQEs.
     After(u32),
     /// Before the WQE at this block (free-running, 16 bits).
     Block(u16),
 }
 
-/// A drain that was asked for.
+/// A requested drain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
     pub(crate) at: DrainAt,
-    /// Before a WQE with a fence it stops anyway, and where the queue ends.
+    /// It stops before a WQE with a fence and at the end of the queue, even if that is earlier.
     pub(crate) before_fence: bool,
-    /// SQ_DRAINED is raised in the end.
+    /// The device raises SQ_DRAINED when the queue has stopped.
     pub(crate) notify: bool,
 }

@@ -1,8 +1,8 @@
-//! What a device reports on its own.
+//! Events that a device reports.
 
 use mlx5_prm::event::{Eqe, EventQueueType, EventType, PortChange};
 
-/// An event, before it becomes an entry of an event queue.
+/// An event, before the kernel side makes it an entry of an event queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An armed completion queue has a completion.
@@ -12,7 +12,7 @@ pub enum Event {
         /// The event queue that it reports to.
         eqn: u32,
     },
-    /// A completion queue broke.
+    /// A completion queue failed.
     CqError {
         /// The completion queue.
         cqn: u32,
@@ -47,7 +47,7 @@ pub enum Event {
     Port {
         /// Its number, from 1.
         port: u8,
-        /// How.
+        /// The change.
         change: PortChange,
     },
     /// The device is lost.
@@ -55,8 +55,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// The entry of an event queue that says so. The queue adds whose turn it is. `None` for a device that
-    /// died: it says so in its health buffer.
+    /// The event as an entry of an event queue, which adds the owner bit. `None` for a lost device,
+    /// which reports the loss in its health buffer.
     pub(crate) fn entry(&self) -> Option<Eqe> {
         let mut entry = Eqe::default();
         match *self {
@@ -72,7 +72,7 @@ impl Event {
                 let queue = if receive { EventQueueType::RQ } else { EventQueueType::SQ };
                 queue_entry(&mut entry, kind, queue, number);
             }
-            // Linux looks for those who subscribed to a shared receive queue under type 0.
+            // Linux looks for the subscribers of a shared receive queue under type 0.
             Self::Srq { srqn, kind } => queue_entry(&mut entry, kind, EventQueueType::QP, srqn),
             Self::Port { port, change } => {
                 let changed = entry.set_event_type(EventType::PORT_CHANGE.0);
@@ -89,10 +89,10 @@ fn queue_entry(entry: &mut Eqe, kind: EventType, queue: EventQueueType, number: 
     about.set_qp_srq_n(number).set_queue_type(queue.0);
 }
 
-/// Who takes a device's events.
+/// Receives a device's events.
 ///
-/// It is called with the fabric locked, from whatever thread runs the engine: it must not call
-/// back into the fabric, nor hold a handle of it.
+/// The engine calls it with the fabric locked, from the thread that runs the engine. It must not
+/// call back into the fabric, nor hold a handle of it.
 pub trait EventSink: Send {
     /// Takes one event.
     fn event(&mut self, event: Event);

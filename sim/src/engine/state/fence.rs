@@ -1,6 +1,6 @@
-//! What a later request may find as it was before.
+//! Changes that a later request may not see yet.
 
-/// Something that a request changed, and that no fence has followed yet.
+/// Something that a request changed, with no fence since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// A memory key, by its index.

@@ -1,6 +1,6 @@
-//! What keeps memory from being freed.
+//! Objects through which a device can reach memory.
 
-/// Who may still reach a piece of memory.
+/// An object through which a device can still reach a piece of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// A memory key.

@@ -9,7 +9,8 @@ pub(crate) const ENTRY: usize = size_of::<Klm>();
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Layout {
     entries: Vec<[u8; ENTRY]>,
-    /// Every entry has this length, whatever it says (KSM); its own if `None` (KLM).
+    /// Length of every entry, in place of its own length (KSM); `None` if each entry has its own
+    /// (KLM).
     entry_length: Option<u64>,
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct Range {
 }
 
 impl Layout {
-    /// A layout of pieces, each of the length that it says.
+    /// A layout of pieces of individual lengths.
     pub(crate) fn list(entries: &[u8]) -> Self {
         Self { entries: entries.as_chunks().0.to_vec(), entry_length: None }
     }
@@ -42,8 +43,8 @@ impl Layout {
         self.entries[first..end].copy_from_slice(new);
     }
 
-    /// What lies behind a range of the key; `None` if the entries do not reach that far, or
-    /// contradict themselves.
+    /// Translates a range of the key to ranges of other keys; `None` if the entries end before the
+    /// range does or contradict each other.
     pub(crate) fn ranges(&self, offset: u64, length: u64) -> Option<Vec<Range>> {
         if length == 0 {
             return Some(Vec::new());
@@ -89,7 +90,7 @@ impl Layout {
     }
 }
 
-/// The part of a sequence of pieces from `offset` on; `None` if they end before it does.
+/// The part of a sequence of pieces from `offset` on; `None` if they end too early.
 fn cut(
     pieces: impl Iterator<Item = Range>,
     mut offset: u64,

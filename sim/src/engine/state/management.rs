@@ -1,6 +1,6 @@
-//! Which queue pairs are a port's QP0 and QP1.
+//! The management queue pairs of a port, QP0 and QP1.
 
-/// Which management queue pair of its port a queue pair is.
+/// Kind of a management queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Management {
     /// QP0: subnet management, of InfiniBand.

@@ -1,4 +1,4 @@
-//! Memory keys: who may reach which memory, and where it lies.
+//! Memory keys: access rights and address translation.
 
 use bitflags::bitflags;
 
@@ -23,21 +23,21 @@ bitflags! {
     }
 }
 
-/// Where the memory under a key lies.
+/// Address translation of a memory key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Translation {
     /// A virtual address is a bus address.
     Physical,
     /// The first address of the key is the first byte of the buffer.
     Buffer(Buffer),
-    /// Nowhere: reads give zeros, writes vanish (the null and dump-fill keys).
+    /// No memory: reads return zeros, writes have no effect (the null and dump-fill keys).
     #[default]
     Null,
-    /// In pieces of other keys.
+    /// Pieces of other keys.
     Indirect(Layout),
 }
 
-/// What a memory key is made of.
+/// Configuration of a memory key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MkeyConfig {
     /// The low byte of the key.
@@ -52,28 +52,28 @@ pub struct MkeyConfig {
     pub start: u64,
     /// Its length in bytes; `u64::MAX` covers every address.
     pub length: u64,
-    /// Where the memory lies.
+    /// Its address translation.
     pub translation: Translation,
     /// Translation entries that a UMR can give it, in units of 16 bytes.
     pub translation_octwords: u32,
     /// A UMR may change it.
     pub umr: bool,
-    /// Not valid until a UMR makes it so.
+    /// Not valid until a UMR makes it valid.
     pub free: bool,
     /// A SEND_INVAL may invalidate it.
     pub remote_invalidate: bool,
-    /// Signatures of what passes through it.
+    /// Signatures of the data that passes through it.
     pub(crate) signatures: Signatures,
 }
 
-/// Which end of a transfer a queue pair is.
+/// The end of a transfer that a queue pair is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Requester,
     Responder,
 }
 
-/// For whom memory is reached.
+/// The user of an access to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) qpn: u32,
@@ -82,12 +82,12 @@ pub(crate) struct User {
     pub(crate) side: Side,
 }
 
-/// Why a key does not allow an access.
+/// Reason for which a key does not allow an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyError {
     /// No such key, wrong tag, wrong domain, out of bounds, or without the right.
     Denied,
-    /// The memory below did not answer.
+    /// The access to the memory below failed.
     Memory(DmaFault),
 }
 
@@ -107,7 +107,7 @@ fn update_word(
     if length == 8 || !address.is_multiple_of(length) {
         return dma.update_u64(address, update);
     }
-    // The half of an 8-byte word, whose other half stays as it is.
+    // A four-byte word is half of an 8-byte word, whose other half does not change.
     let high = address.is_multiple_of(8) != cfg!(target_endian = "little");
     let shift = if high { 32 } else { 0 };
     let half = |word: u64| word >> shift & u64::from(u32::MAX);
@@ -136,7 +136,7 @@ impl MkeyConfig {
         if allowed { Ok(offset) } else { Err(KeyError::Denied) }
     }
 
-    /// Bytes that users see of it: with signatures, those on the wire.
+    /// Length of the key for its users: with signatures, that of the wire.
     fn reach(&self) -> u64 {
         match &self.signatures.format {
             Some(format) if self.signatures.enabled => format.wire_bytes(self.length),
@@ -144,7 +144,7 @@ impl MkeyConfig {
         }
     }
 
-    /// Whether it is valid under this name for somebody.
+    /// Whether it is valid for a user under this key value.
     pub(crate) fn serves(&self, user: User, key: u32) -> bool {
         key as u8 == self.tag
             && !self.free
@@ -212,7 +212,7 @@ impl MkeyConfig {
         }
     }
 
-    /// Whether it lets the device reach a range of bus addresses by itself.
+    /// Whether it lets the device access a range of bus addresses directly, not through other keys.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         match &self.translation {
             Translation::Physical => {

@@ -1,4 +1,4 @@
-//! What a device remembers: one file for each part of it, without behaviour that needs another part.
+//! State of a device: one file for each part, without behaviour that needs another part.
 
 pub(crate) mod compress;
 pub(crate) mod counts;

@@ -3,13 +3,13 @@
 use crate::config::{LinkLayer, PortConfig, SimConfig};
 use crate::engine::DeviceId;
 
-/// Entries of the largest GID table of an InfiniBand port: drivers take the step of a larger one for no
-/// table at all. RoCE's is a table of its own.
+/// Entries of the largest GID table of an InfiniBand port: drivers take the code of a larger one
+/// for an empty table. RoCE has a separate table.
 pub(crate) const LARGEST_GID_TABLE: u32 = 128;
 
-/// What an Ethernet frame has around its payload: addresses, VLAN tag, type, check sequence.
+/// Bytes of an Ethernet frame around its payload: addresses, VLAN tag, type, check sequence.
 pub(crate) const FRAME: u32 = 22;
-/// The payload of a frame on an Ethernet that nobody configured.
+/// The payload of a frame on an Ethernet with default configuration.
 pub(crate) const ETHERNET_MTU: u32 = 1500;
 
 /// A GID, as on the wire.
@@ -17,7 +17,7 @@ pub type Gid = [u8; 16];
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// How packets that start from a GID look.
+/// Format of packets that start from a GID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GidType {
     /// InfiniBand.
@@ -33,7 +33,7 @@ pub enum GidType {
 pub struct GidEntry {
     /// The GID.
     pub gid: Gid,
-    /// How its packets look.
+    /// Format of its packets.
     pub kind: GidType,
     /// The source MAC address, on Ethernet.
     pub mac: Mac,
@@ -49,7 +49,7 @@ impl GidEntry {
     }
 }
 
-/// Whether a GID is an IPv4 address in IPv6's manner.
+/// Whether a GID is an IPv4-mapped IPv6 address.
 pub(crate) fn is_ipv4_mapped(gid: &Gid) -> bool {
     gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
 }
@@ -57,7 +57,7 @@ pub(crate) fn is_ipv4_mapped(gid: &Gid) -> bool {
 /// A port of a device.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// What it speaks.
+    /// Its link layer.
     pub link_layer: LinkLayer,
     /// Its active MTU in bytes.
     pub mtu: u32,
@@ -69,7 +69,7 @@ pub struct Port {
     pub lid: u16,
     /// The subnet manager's LID; zero on Ethernet.
     pub sm_lid: u16,
-    /// Low bits of a LID that do not tell ports apart.
+    /// Low bits of a LID that do not distinguish ports.
     pub lmc: u8,
     /// Its port GUID.
     pub guid: u64,

@@ -1,4 +1,4 @@
-//! Queue pairs: what they are made of, their attributes and state.
+//! Queue pairs: their configuration, attributes and state.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub enum Transport {
     Umr,
     /// The sending side of an extended reliable connection.
     XrcSend,
-    /// The receiving side of one, which takes what its domain's shared receive queues have.
+    /// The receiving side of one, which uses the shared receive queues of its domain.
     XrcReceive,
     /// The send queue of an Ethernet port.
     Ethernet,
@@ -37,12 +37,12 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether what is sent is acknowledged.
+    /// Whether sends are acknowledged.
     pub(crate) fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcSend | Self::XrcReceive)
     }
 
-    /// What the other side of a connection is.
+    /// The transport of the peer of a connection.
     pub(crate) fn peer(self) -> Self {
         match self {
             Self::XrcSend => Self::XrcReceive,
@@ -66,18 +66,18 @@ pub enum QpState {
     Rts = 3,
     /// The send queue failed, the receive queue runs.
     SqError = 4,
-    /// The send queue stands still before a WQE.
+    /// The send queue has stopped before a WQE.
     SqDrained = 5,
     /// Failed.
     Error = 6,
-    /// Asked to drain, not there yet.
+    /// Asked to drain, but not drained yet.
     SqDraining = 7,
 }
 
 /// One ring of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingConfig {
-    /// Where it starts in the queue pair's buffer.
+    /// Offset of its start in the queue pair's buffer.
     pub offset: u64,
     /// Base-two logarithm of its entries: 64-byte blocks in a send queue.
     pub log_size: u8,
@@ -97,16 +97,16 @@ impl RingConfig {
     }
 }
 
-/// What a queue pair is made of.
+/// Configuration of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QpConfig {
     /// Its transport service.
     pub transport: Transport,
     /// Its protection domain.
     pub pd: u32,
-    /// Where its requests complete.
+    /// Completion queue of its requests.
     pub send_cq: u32,
-    /// Where its receives complete.
+    /// Completion queue of its receives.
     pub recv_cq: u32,
     /// The shared receive queue that it takes from.
     pub srq: Option<u32>,
@@ -124,36 +124,37 @@ pub struct QpConfig {
     pub record: u64,
     /// The UAR page on which its doorbell rings.
     pub uar: u32,
-    /// Does not hear its own multicasts.
+    /// It does not receive its own multicasts.
     pub block_multicast_loopback: bool,
-    /// What its completions look like.
+    /// Format of its completions.
     pub completion: CompletionConfig,
     /// Its requests carry signatures, which are checked (`wq_signature`).
     pub signed: bool,
-    /// The device has its send side, to fetch the data of rendezvous.
+    /// The device uses its send side to fetch the data of rendezvous.
     pub rendezvous: bool,
 }
 
-/// What the completions of a queue pair look like.
+/// Format of the completions of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompletionConfig {
-    /// Answers to reads and atomics of up to so many bytes go into the completion: 0, 32 or 64
+    /// Longest response to a read or an atomic that goes into the completion, in bytes: 0, 32 or 64
     /// (`cs_req`).
     pub inline_answers: usize,
-    /// Messages received of up to so many bytes go into the completion: 0, 32 or 64 (`cs_res`).
+    /// Longest message that goes into the completion of its receive, in bytes: 0, 32 or 64
+    /// (`cs_res`).
     pub inline_receives: usize,
     /// Timestamps are the time of day (`ts_format`).
     pub real_time: bool,
 }
 
 impl CompletionConfig {
-    /// Up to how many bytes go into the completion of a receive, or of a request.
+    /// Most bytes that go into the completion of a receive, or of a request.
     pub(crate) fn limit(&self, receive: bool) -> usize {
         if receive { self.inline_receives } else { self.inline_answers }
     }
 }
 
-/// The way to the other side.
+/// The path to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressPath {
     /// A global route header is sent (InfiniBand; on Ethernet always).
@@ -197,13 +198,14 @@ pub struct QpAttributes {
     pub sq_psn: u32,
     /// Number of the next packet to receive (24 bits).
     pub rq_psn: u32,
-    /// Answers are waited for 4.096 µs × 2 to this power; 0 is for ever.
+    /// Acknowledgement timeout: 4.096 µs × 2 to this power; 0 is infinite.
     pub ack_timeout: u8,
-    /// How often an unanswered request is sent again.
+    /// Number of times that an unanswered request is sent again.
     pub retry_count: u8,
-    /// How often a request is sent again to a receiver that was not ready; 7 is for ever.
+    /// Number of times that a request is sent again to a receiver that was not ready; 7 is
+    /// infinite.
     pub rnr_retry: u8,
-    /// Code of the time that a sender shall wait when this side was not ready.
+    /// Code of the time that a sender must wait when this side was not ready.
     pub min_rnr_timer: u8,
     /// RDMA reads by the other side are allowed.
     pub remote_read: bool,
@@ -215,9 +217,9 @@ pub struct QpAttributes {
     pub drain_sigerr: bool,
     /// Reports the end of a drain that MODIFY asked for.
     pub notify_drained: bool,
-    /// The set of counters that it counts in.
+    /// The counter set of its counts.
     pub counter_set: u8,
-    /// The way to the other side (RC, UC).
+    /// The path to the peer (RC, UC).
     pub path: AddressPath,
 }
 
@@ -246,7 +248,7 @@ impl Default for QpAttributes {
     }
 }
 
-/// What QUERY_QP shows beside the attributes.
+/// State that QUERY_QP returns besides the attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpSnapshot {
     /// Its state.
@@ -265,7 +267,7 @@ pub struct QpSnapshot {
     pub next_rcv_psn: u32,
 }
 
-/// When a request is tried again.
+/// Condition on which a request is tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     /// Nothing to wait for.
@@ -285,7 +287,7 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     /// Send blocks executed.
     pub(crate) sq_executed: u16,
-    /// Send blocks posted, as the record last said.
+    /// Send blocks posted, according to the last look at the record.
     pub(crate) sq_posted: u16,
     /// Receive WQEs consumed.
     pub(crate) rq_consumed: u16,
@@ -299,9 +301,9 @@ pub(crate) struct Qp {
     /// It is in the engine's list of queue pairs with work.
     pub(crate) queued: bool,
     pub(crate) drain: Option<Drain>,
-    /// What its requests changed since the last fence.
+    /// Changes by its requests since the last fence.
     pub(crate) unfenced: Vec<Change>,
-    /// The message that arrives.
+    /// The message that is arriving.
     pub(crate) inbound: Inbound,
     /// The shared receive queue that the last XRC message named.
     pub(crate) named_srq: Option<u32>,
@@ -309,23 +311,23 @@ pub(crate) struct Qp {
     pub(crate) held: Option<Receive>,
     /// COMM_EST was reported, or can be no more.
     pub(crate) established: bool,
-    /// The message that arrives for a queue with a list of tags.
+    /// The message that is arriving for a queue with a tag list.
     pub(crate) arriving: Option<Arriving>,
-    /// What its list of tags was like when it had no receive WQE for a message.
+    /// Number of changes of its tag list when it had no receive WQE for a message.
     pub(crate) refused_at: Option<u64>,
-    /// Rendezvous that matched, and whose data the device is to fetch.
+    /// Rendezvous that matched, and whose data the device still has to fetch.
     pub(crate) rendezvous: VecDeque<Rendezvous>,
-    /// Blocks that are to be executed as a BlueFlame register brought them.
+    /// Blocks that the device executes as a BlueFlame register brought them.
     pub(crate) copies: Vec<Copied>,
-    /// When the first request that waits arrives, if it is on its way.
+    /// Time of arrival of the first request that waits, if it is in flight.
     pub(crate) arrival: Option<u64>,
     /// The request that left last.
     pub(crate) departed: Option<u16>,
-    /// Up to which block the driver had posted at which time, where that matters.
+    /// Posted blocks by the time of their doorbell, for networks that take time.
     pub(crate) posted: VecDeque<(u16, u64)>,
-    /// What was executed, and whose acknowledgement is on its way.
+    /// Executed requests whose acknowledgement is in flight.
     pub(crate) executed: VecDeque<Executed>,
-    /// How often the first of them was asked for again.
+    /// Number of times that the acknowledgement of the first of them was requested again.
     pub(crate) answer_retries: u8,
 }
 
@@ -363,18 +365,18 @@ impl Qp {
         }
     }
 
-    /// Forgets everything but what it is made of.
+    /// Resets everything except its configuration.
     pub(crate) fn reset(&mut self) {
         let queued = self.queued;
         *self = Self { queued, ..Self::new(self.config.clone()) };
     }
 
-    /// For whom it reaches memory.
+    /// The user for whom it accesses memory.
     pub(crate) fn user(&self, qpn: u32, side: Side) -> User {
         User { qpn, pd: self.config.pd, side }
     }
 
-    /// Whether it is a queue of Ethernet's.
+    /// Whether it is an Ethernet queue.
     pub(crate) fn is_ethernet(&self) -> bool {
         matches!(self.config.transport, Transport::Ethernet | Transport::EthernetReceive)
     }
@@ -389,7 +391,7 @@ impl Qp {
         self.sq_posted.wrapping_sub(self.sq_executed)
     }
 
-    /// When the request at a block was posted, as far as that was noted.
+    /// Time at which the request at a block was posted, if noted.
     pub(crate) fn posted_at(&mut self, index: u16) -> Option<u64> {
         while let Some((end, time)) = self.posted.front() {
             if end.wrapping_sub(index).cast_signed() > 0 {
@@ -400,7 +402,8 @@ impl Qp {
         None
     }
 
-    /// Takes back what was executed and not acknowledged: it is flushed with what follows it.
+    /// Takes back requests that were executed but not acknowledged, so that they are flushed with
+    /// those after them.
     pub(crate) fn take_back(&mut self) {
         if let Some(first) = self.executed.front() {
             self.sq_executed = first.index;
@@ -408,13 +411,14 @@ impl Qp {
         self.executed.clear();
     }
 
-    /// Whether its requester has anything to do.
+    /// Whether its requester has work.
     pub(crate) fn has_requests(&self) -> bool {
         self.sq_waiting() > 0 || !self.rendezvous.is_empty()
     }
 
-    /// Whether its doorbells mean anything. Before RTS the record still belongs to the driver, who
-    /// sets it up; and a kernel that resets queues under a process cannot keep it from ringing.
+    /// Whether its doorbells have an effect. Before RTS the record still belongs to the driver,
+    /// which initializes it; and a kernel that resets a process's queues cannot stop the process
+    /// from ringing.
     pub(crate) fn heeds_doorbells(&self) -> bool {
         !matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr)
     }

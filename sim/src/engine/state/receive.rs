@@ -20,17 +20,17 @@ impl From<&DataSegment> for Entry {
     }
 }
 
-/// Where a receive WQE came from.
+/// Origin of a receive WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// The queue pair's own ring; it stays the first there until it completes.
+    /// The queue pair's own ring, whose first WQE it stays until it completes.
     Own,
-    /// The same, where the ring's WQEs are a list.
+    /// The same, for a ring whose WQEs are a linked list.
     Linked {
-        /// The WQE behind it.
+        /// Index of the next WQE of the list.
         next: u16,
     },
-    /// A shared receive queue, which has forgotten it.
+    /// A shared receive queue, which holds it no longer.
     Shared,
 }
 
@@ -52,9 +52,9 @@ impl Receive {
 /// The message that arrives at a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inbound {
-    /// None is under way.
+    /// No message is in progress.
     Idle,
-    /// Some packets of it have arrived.
+    /// Some of its packets have arrived.
     Open,
     /// A packet of it was lost, so the rest is ignored (unreliable transports).
     Lost,

@@ -5,7 +5,7 @@ use mlx5_prm::wqe::SrqNextSegment;
 use crate::dma::{Buffer, Dma, DmaFault};
 use crate::engine::state::tags::{TagList, TagMatchingConfig};
 
-/// What a shared receive queue is made of.
+/// Settings of a shared receive queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SrqConfig {
     /// The protection domain of its scatter entries.
@@ -20,9 +20,9 @@ pub struct SrqConfig {
     pub record: u64,
     /// Its user index.
     pub user_index: u32,
-    /// Its list of tags, if it has one.
+    /// Its tag list, if it has one.
     pub tag_matching: Option<TagMatchingConfig>,
-    /// What makes it a queue for extended reliable connections.
+    /// Set if it is a queue for extended reliable connections.
     pub xrc: Option<XrcConfig>,
 }
 
@@ -31,7 +31,7 @@ pub struct SrqConfig {
 pub struct XrcConfig {
     /// Its XRC domain.
     pub xrcd: u32,
-    /// Where its receives complete.
+    /// The completion queue of its receives.
     pub cqn: u32,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Srq {
     pub(crate) config: SrqConfig,
     /// Index of the first WQE that waits.
     pub(crate) head: u16,
-    /// One before it that was passed over, and is taken next.
+    /// The WQE before it, if it was skipped; it is taken next.
     pub(crate) passed: Option<u16>,
     /// WQEs consumed since creation.
     pub(crate) consumed: u16,
-    /// Fewer waiting WQEs than this cause an event; zero is not armed.
+    /// The limit event comes when fewer WQEs than this wait; zero is not armed.
     pub(crate) limit: u16,
     pub(crate) failed: bool,
     /// Queue pairs attached.
@@ -52,7 +52,7 @@ pub(crate) struct Srq {
     pub(crate) tags: Option<TagList>,
 }
 
-/// What stands at the head of the list.
+/// State of the head of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Head {
     Empty,
@@ -60,7 +60,7 @@ pub(crate) enum Head {
         index: u16,
         next: u16,
     },
-    /// The list leads out of the buffer.
+    /// The list points outside the buffer.
     Astray(u16),
 }
 
@@ -74,7 +74,7 @@ impl Srq {
         1 << (self.config.log_size + self.config.log_stride)
     }
 
-    /// WQEs that wait.
+    /// Number of WQEs that wait.
     pub(crate) fn waiting(&self, dma: &dyn Dma) -> Result<u16, DmaFault> {
         let posted = dma.load_u32(self.config.record)? as u16;
         Ok(posted.wrapping_sub(self.consumed))
@@ -96,7 +96,7 @@ impl Srq {
         Ok(Head::Wqe { index: self.head, next: segment.next_wqe_index.get() })
     }
 
-    /// Where a WQE starts in the buffer.
+    /// Offset of a WQE in the buffer.
     pub(crate) fn offset(&self, index: u16) -> u64 {
         u64::from(index) << self.config.log_stride
     }

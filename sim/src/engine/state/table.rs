@@ -16,7 +16,7 @@ impl<T> Table<T> {
         Self { first, limit, next: 0, used: 0, slots: Vec::new() }
     }
 
-    /// The number that the next object will have; `None` if there are as many as can be.
+    /// The number that the next object will have; `None` if the table is full.
     pub(crate) fn vacancy(&mut self) -> Option<u32> {
         if self.used >= self.limit {
             return None;
@@ -30,7 +30,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Adds an object, and answers its number.
+    /// Adds an object and returns its number.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
         let number = self.vacancy()?;
         let index = (number - self.first) as usize;

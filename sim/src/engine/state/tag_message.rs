@@ -1,4 +1,4 @@
-//! Messages that arrive for a queue with a list of tags, and rendezvous that matched.
+//! Messages that arrive at a queue with a tag list, and rendezvous that matched.
 
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::{RendezvousHeader, TagMatchingHeader};
@@ -6,14 +6,14 @@ use mlx5_prm::wqe::{RendezvousHeader, TagMatchingHeader};
 use crate::engine::state::receive::Entry;
 use crate::engine::state::tags::Tag;
 
-/// A message of which packets are to come.
+/// A message whose last packet has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arriving {
     /// It goes to a receive WQE.
     Unmatched(TagEvent),
-    /// It goes to the buffer of a tag, but for its first bytes.
+    /// It goes to the buffer of a tag, except its first bytes.
     Matched(Matched),
-    /// It was all in the first packet that mattered.
+    /// Its first packet held everything that matters; the rest is ignored.
     Ignored,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Matched {
     pub(crate) place: u16,
     pub(crate) tag: Tag,
     pub(crate) header: TagMatchingHeader,
-    /// Bytes of the message that the buffer does not get.
+    /// Bytes at the start of the message that do not go to the buffer.
     pub(crate) skipped: u64,
-    /// What its last packet completes as.
+    /// The event in the completion of its last packet.
     pub(crate) event: TagEvent,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Rendezvous {
     pub(crate) buffer: Option<Entry>,
     pub(crate) header: TagMatchingHeader,
     pub(crate) wanted: RendezvousHeader,
-    /// The data is here; the sender is to be told.
+    /// The data has arrived; the message to the sender is still due.
     pub(crate) fetched: bool,
 }
 
@@ -53,7 +53,7 @@ impl Rendezvous {
         Self { srqn, place, pd, buffer, header, wanted, fetched: false }
     }
 
-    /// The place of its tag, unless that was told of.
+    /// The place of its tag, unless its completion is reported already.
     pub(crate) fn unfinished(&self) -> Option<u16> {
         (!self.fetched).then_some(self.place)
     }

@@ -1,25 +1,25 @@
-//! The list of tags of a shared receive queue: what it holds, and the order in which it is searched.
+//! The tag list of a shared receive queue: its entries, and the order in which they are searched.
 
 use crate::engine::state::receive::Entry;
 
-/// What a shared receive queue with a list of tags is made of besides.
+/// Settings of a shared receive queue's tag list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TagMatchingConfig {
-    /// Where everything of it completes.
+    /// Completion queue of all its completions.
     pub cqn: u32,
     /// Base-two logarithm of the entries of the list.
     pub log_list_size: u8,
-    /// The data of rendezvous is fetched, for queue pairs that allow it.
+    /// The device fetches the data of rendezvous, for queue pairs that allow it.
     pub rendezvous: bool,
 }
 
-/// A tag to match with, and where what matches goes.
+/// A tag to match, and the buffer for the message that matches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub(crate) tag: u64,
     pub(crate) mask: u64,
     pub(crate) buffer: Option<Entry>,
-    /// When it was added, software knew of every unexpected message; or it said so since.
+    /// Software knew of every unexpected message when it added the tag, or has said so since.
     coherent: bool,
 }
 
@@ -28,7 +28,7 @@ impl Tag {
         Self { tag, mask, buffer, coherent: false }
     }
 
-    /// Bytes of a message that it takes.
+    /// The most bytes of a message that fit in its buffer.
     pub(crate) fn capacity(&self) -> u64 {
         self.buffer.map_or(0, |buffer| buffer.length)
     }
@@ -45,38 +45,39 @@ enum Place {
 /// The tags of a queue.
 ///
 /// A message that matches nothing is unexpected. From then on the device does not match tags that
-/// are added, for software may find the message a home among them: it matches them once software
-/// has said that it handled as many unexpected messages as the device has counted.
+/// are added, because software may match the message with one of them itself. The device matches
+/// them once software has said that it handled as many unexpected messages as the device has
+/// counted.
 #[derive(Debug)]
 pub(crate) struct TagList {
     pub(crate) config: TagMatchingConfig,
     places: Vec<Place>,
-    /// Places of tags, in the order in which they were added: the first that matches has it.
+    /// Places of tags, in the order in which they were added; the first that matches wins.
     order: Vec<u16>,
     /// The place that the next tag takes.
     next: u16,
     /// Unexpected messages that software handled.
     software_phase: u16,
-    /// Unexpected messages that there were.
+    /// Unexpected messages that the device counted.
     pub(crate) hardware_phase: u16,
-    /// How often it changed so that a message may match that did not.
+    /// Number of changes after which a message that matched nothing before may match.
     pub(crate) changes: u64,
 }
 
-/// An operation that no driver may ask for.
+/// An operation that a driver must never request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BadPlace(pub(crate) u16);
 
-/// What QUERY_XRQ shows of a list.
+/// State of a list, as QUERY_XRQ returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TagListSnapshot {
-    /// Tags on the list, the one that matches first in front.
+    /// Number of tags on the list.
     pub tags: usize,
     /// The place that the next tag takes.
     pub append_next_index: u16,
     /// Unexpected messages that software said it handled.
     pub sw_phase_cnt: u16,
-    /// Unexpected messages that there were.
+    /// Unexpected messages that the device counted.
     pub hw_phase_cnt: u16,
 }
 
@@ -102,7 +103,8 @@ impl TagList {
         }
     }
 
-    /// Software has handled so many unexpected messages, with all tags added so far in view.
+    /// Software has handled `software_phase` unexpected messages and has seen all tags added so
+    /// far.
     pub(crate) fn synchronise(&mut self, software_phase: u16) {
         self.software_phase = software_phase;
         self.changes += 1;
@@ -119,7 +121,7 @@ impl TagList {
         matches!(self.places.get(usize::from(place)), Some(Place::Free))
     }
 
-    /// Adds a tag, and learns where the next one goes.
+    /// Adds a tag; `next` is the place of the one after it.
     pub(crate) fn append(&mut self, mut tag: Tag, next: u16) -> Result<u16, BadPlace> {
         let place = self.next;
         if !self.is_free(place) {
@@ -136,7 +138,7 @@ impl TagList {
         Ok(place)
     }
 
-    /// Removes a tag; whether it was there.
+    /// Removes a tag and returns whether it was listed.
     pub(crate) fn remove(&mut self, place: u16) -> Result<bool, BadPlace> {
         match self.places.get(usize::from(place)) {
             None => Err(BadPlace(place)),
@@ -168,7 +170,7 @@ impl TagList {
         self.hardware_phase = self.hardware_phase.wrapping_add(1);
     }
 
-    /// Software is about to be told that a consumed tag is done.
+    /// Frees the place of a consumed tag, just before its completion is reported to software.
     pub(crate) fn finish(&mut self, place: u16) {
         if let Some(place) = self.places.get_mut(usize::from(place))
             && matches!(place, Place::Consumed)

@@ -1,11 +1,11 @@
-//! UAR pages, the doorbells that ring there, and BlueFlame copies on their way.
+//! UAR pages, their doorbells, and BlueFlame copies that are still arriving.
 
 use mlx5_prm::doorbell::BLUEFLAME_UNIT;
 
 /// A UAR page.
 #[derive(Debug)]
 pub(crate) struct Uar {
-    /// Bus address of the page, where it is plain memory.
+    /// Bus address of the page, if it is plain memory.
     pub(crate) memory: Option<u64>,
     pub(crate) qps: Vec<u32>,
     pub(crate) cqs: Vec<u32>,
@@ -19,7 +19,7 @@ impl Uar {
     }
 }
 
-/// The first eight bytes of a control segment, as a doorbell has them.
+/// A doorbell: the first eight bytes of a control segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SendDoorbell {
     pub(crate) index: u16,
@@ -40,19 +40,19 @@ impl SendDoorbell {
     }
 }
 
-/// A block as a copy brought it, in place of the ring's.
+/// A block as a BlueFlame copy brought it, which the device uses in place of the ring's.
 pub(crate) type Copied = (u16, [u8; BLUEFLAME_UNIT]);
 
 /// A copy that is arriving.
 #[derive(Clone, Debug)]
 pub(crate) struct Arriving {
-    /// Where its next piece belongs in the page.
+    /// Offset of its next piece in the page.
     pub(crate) next: usize,
     pub(crate) value: u64,
     pub(crate) bytes: Vec<u8>,
-    /// What the ring had when the copy began: by its end the request may be long done, and its
-    /// place taken.
+    /// Contents of the ring when the copy began. By the end of the copy the request may be complete
+    /// and its place in the ring reused.
     pub(crate) ring: Vec<u8>,
-    /// Its request waits for the rest.
+    /// Its request waits for the rest of the copy.
     pub(crate) held: bool,
 }

@@ -1,4 +1,4 @@
-//! The wire between devices: what is on its way, which ways are cut, and chance.
+//! The wire between devices: packets in flight, cut paths, and random loss and jitter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,10 +14,10 @@ pub(crate) struct Executed {
     pub(crate) blocks: u16,
     /// It has a completion.
     pub(crate) completes: bool,
-    /// What a read or an atomic brought.
+    /// Bytes that a read or an atomic brought.
     pub(crate) bytes: u64,
     pub(crate) answer: Vec<u8>,
-    /// The device that acknowledges it; none of a request that stays in its own.
+    /// The device that acknowledges it; `None` for a request that stays in its own.
     pub(crate) by: Option<DeviceId>,
     /// When the acknowledgement is back.
     pub(crate) due: u64,
@@ -26,19 +26,20 @@ pub(crate) struct Executed {
 /// The wire between the devices of a fabric.
 pub(crate) struct Wire<Packet> {
     network: Network,
-    /// Ways that have a network of their own: from, to.
+    /// Networks of single paths, by sender and receiver.
     links: BTreeMap<(DeviceId, DeviceId), Network>,
-    /// Whether packets take time on any way.
+    /// Whether packets take time on any path.
     takes_time: bool,
     chance: u64,
-    /// Ways that carry nothing: from, to.
+    /// Paths that carry nothing, by sender and receiver.
     cuts: BTreeSet<(DeviceId, DeviceId)>,
-    /// Until when a port sends what was given to it; for a device of which the way there has another
-    /// rate, apart.
+    /// Time until which a port is busy sending. A destination whose path has another rate is
+    /// counted separately.
     busy: BTreeMap<(DeviceId, u8, Option<DeviceId>), u64>,
-    /// Queue pairs with a request whose acknowledgement is on its way, and until when.
+    /// Queue pairs with a request whose acknowledgement is in flight, and its time of arrival.
     pub(crate) answers: BTreeSet<(u64, DeviceId, u32)>,
-    /// Packets that nobody acknowledges, by the time of their arrival and the order in which they left.
+    /// Packets that are not acknowledged, by their time of arrival and the order in which they
+    /// left.
     flights: BTreeMap<(u64, u64), Packet>,
     departures: u64,
 }
@@ -58,23 +59,23 @@ impl<Packet> Wire<Packet> {
         }
     }
 
-    /// Sets the ways that have a network of their own.
+    /// Sets the networks of single paths.
     pub(crate) fn set_links(&mut self, links: BTreeMap<(DeviceId, DeviceId), Network>) {
         self.takes_time = self.network.takes_time() || links.values().any(Network::takes_time);
         self.links = links;
     }
 
-    /// Whether packets take time on any way.
+    /// Whether packets take time on any path.
     pub(crate) fn takes_time(&self) -> bool {
         self.takes_time
     }
 
-    /// The network on the way from one device to another.
+    /// The network on the path from one device to another.
     pub(crate) fn way(&self, from: DeviceId, to: DeviceId) -> Network {
         self.links.get(&(from, to)).copied().unwrap_or(self.network)
     }
 
-    /// The next number by chance (SplitMix64).
+    /// The next random number (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.chance;
@@ -83,7 +84,7 @@ impl<Packet> Wire<Packet> {
         z ^ z >> 31
     }
 
-    /// Cuts the way from one device to another, or mends it.
+    /// Cuts the path from one device to another, or restores it.
     pub(crate) fn set_cut(&mut self, from: DeviceId, to: DeviceId, cut: bool) {
         if cut && from != to {
             self.cuts.insert((from, to));
@@ -92,12 +93,12 @@ impl<Packet> Wire<Packet> {
         }
     }
 
-    /// Mends every way.
+    /// Restores every path.
     pub(crate) fn mend(&mut self) {
         self.cuts.clear();
     }
 
-    /// Whether the way from one device to another is cut.
+    /// Whether the path from one device to another is cut.
     pub(crate) fn is_cut(&self, from: DeviceId, to: DeviceId) -> bool {
         self.cuts.contains(&(from, to))
     }
@@ -111,7 +112,7 @@ impl<Packet> Wire<Packet> {
         self.is_cut(from, to) || loss > 0 && self.draw() % u64::from(MILLION) < u64::from(loss)
     }
 
-    /// How long a packet that has left is on its way.
+    /// Time that a packet is in flight after it left its port.
     pub(crate) fn way_ns(&mut self, from: DeviceId, to: DeviceId) -> u64 {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let way = self.way(from, to);
@@ -120,8 +121,8 @@ impl<Packet> Wire<Packet> {
         latency.saturating_add(more)
     }
 
-    /// When the last of so many bytes leaves a port for another device, or for any; they were given to
-    /// the port at some time.
+    /// Time at which the last of `bytes` bytes leaves a port for one device, or for any, if the
+    /// port got them at the time `given`.
     pub(crate) fn leaves(
         &mut self,
         (device, port): (DeviceId, u8),
@@ -137,8 +138,8 @@ impl<Packet> Wire<Packet> {
         *busy
     }
 
-    /// The same for a datagram, which its port has sent at the rate of the whole network: what a way of
-    /// another rate takes behind that.
+    /// Like [`Self::leaves`] for a datagram, which its port has sent at the rate of the whole
+    /// network: adds the time of a path of another rate.
     pub(crate) fn leaves_again(
         &mut self,
         (device, port): (DeviceId, u8),
@@ -152,7 +153,7 @@ impl<Packet> Wire<Packet> {
         self.leaves((device, port), Some(to), given, bytes)
     }
 
-    /// Sends a packet on its way, to arrive at some time.
+    /// Sends a packet that arrives at the time `arrival`.
     pub(crate) fn fly(&mut self, arrival: u64, packet: Packet) {
         self.flights.insert((arrival, self.departures), packet);
         self.departures += 1;
@@ -217,7 +218,7 @@ mod tests {
         wire.set_links(BTreeMap::from([((0, 1), far)]));
         assert_eq!((wire.way_ns(0, 1), wire.way_ns(1, 0), wire.way_ns(0, 2)), (500, 10, 10));
         assert!(wire.loses(0, 1) && !wire.loses(1, 0) && !wire.loses(0, 2));
-        // A slow way is in the way of no other one, and a datagram takes it behind its port.
+        // A slow path delays no other one, and it delays a datagram after the port has sent it.
         assert_eq!(wire.leaves((0, 1), Some(1), 0, 50), 400);
         assert_eq!(wire.leaves((0, 1), Some(2), 0, 50), 50);
         assert_eq!(wire.leaves_again((0, 1), 1, 400, 50), 800);

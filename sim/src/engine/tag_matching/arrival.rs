@@ -1,4 +1,4 @@
-//! Messages that arrive for a queue with a list of tags.
+//! Messages that arrive at a queue with a tag list.
 
 use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, TagEvent};
 use mlx5_prm::event::EventType;
@@ -10,7 +10,7 @@ use crate::engine::respond::{Answer, Nak, Packet, vendor};
 use crate::engine::state::mkey::{Side, User};
 use crate::engine::state::tag_message::{Arriving, Matched, Rendezvous};
 
-/// The longest rendezvous request that the device fetches the data of; the driver tells it as
+/// The longest rendezvous request whose data the device fetches; the driver reports it as
 /// `max_rndv_hdr_size` (`MLX5_TM_MAX_RNDV_MSG_SIZE`).
 const MAX_RENDEZVOUS_REQUEST: u64 = 64;
 
@@ -20,7 +20,7 @@ fn head<T: FromBytes>(data: &[u8]) -> Option<T> {
 }
 
 impl Device {
-    /// Takes a packet of a SEND to a queue with a list of tags.
+    /// Takes a packet of a SEND to a queue with a tag list.
     pub(crate) fn take_tagged(&mut self, qpn: u32, srqn: u32, packet: &Packet<'_>) -> Answer {
         let arriving = if packet.first {
             self.match_message(qpn, srqn, packet)
@@ -35,7 +35,7 @@ impl Device {
         }
     }
 
-    /// Whether a message may match by now that was put off for want of a receive WQE.
+    /// Whether a message that was deferred for lack of a receive WQE may match now.
     pub(crate) fn may_match(&self, qpn: u32) -> bool {
         let Some(qp) = self.qps.get(qpn) else { return false };
         let srq = qp.config.srq.and_then(|srqn| self.srqs.get(srqn));
@@ -43,7 +43,7 @@ impl Device {
         changes.is_some() && changes != qp.refused_at
     }
 
-    /// Remembers a message of which packets are to come.
+    /// Records a message of which more packets will come.
     fn go_on(&mut self, qpn: u32, arriving: Arriving, packet: &Packet<'_>) -> Answer {
         if !packet.last
             && let Some(qp) = self.qps.get_mut(qpn)
@@ -53,7 +53,7 @@ impl Device {
         Answer::Ack
     }
 
-    /// Decides, by the first packet of a message, where it goes.
+    /// Matches a message by its first packet and chooses its destination.
     fn match_message(
         &mut self,
         qpn: u32,
@@ -87,7 +87,7 @@ impl Device {
         let pd = srq.config.pd;
         let Some(list) = &mut srq.tags else { return Err(Answer::Silence) };
         let Some((place, tag)) = list.consume(header.tag.get()) else {
-            // Without a receive WQE it has not arrived, and will be sent again.
+            // Without a receive WQE the message is not accepted, and the sender sends it again.
             if !has_receive {
                 let changes = list.changes;
                 if let Some(qp) = self.qps.get_mut(qpn) {
@@ -114,7 +114,7 @@ impl Device {
             return Ok(Arriving::Ignored);
         }
         let (skipped, now, later) = match wanted {
-            // Software fetches the data; it gets the whole request.
+            // Software fetches the data, so it gets the whole request.
             Some(_) => (0, TagEvent::ConsumedMessageSwRendezvous, TagEvent::ConsumedSwRendezvous),
             None => (at as u64, TagEvent::ConsumedMessage, TagEvent::Consumed),
         };
@@ -127,7 +127,7 @@ impl Device {
         Ok(Arriving::Matched(Matched { place, tag, header, skipped, event }))
     }
 
-    /// Tells of a match before the data is there.
+    /// Reports a match before the data has arrived.
     fn announce(
         &mut self,
         qpn: u32,
@@ -137,8 +137,8 @@ impl Device {
         header: &TagMatchingHeader,
         packet: &Packet<'_>,
     ) {
-        // The end of a rendezvous that software is to fetch comes with the message; of another
-        // match, no packet.
+        // The entry of a rendezvous that software fetches carries a message; that of another match
+        // has no packet.
         let opcode = match event {
             TagEvent::ConsumedSwRendezvous => CqeOpcode::ResponderSend,
             _ => CqeOpcode::NoPacket,
@@ -226,7 +226,8 @@ impl Device {
         Answer::Ack
     }
 
-    /// What the last packet of a message completes as, once a key that it invalidates is so.
+    /// The opcode of the completion at the last packet of a message, after the key that it
+    /// invalidates is invalid.
     fn opcode_of(&mut self, qpn: u32, packet: &Packet<'_>) -> Result<CqeOpcode, Answer> {
         let Some(user) = self.qps.get(qpn).map(|qp| qp.user(qpn, Side::Responder)) else {
             return Err(Answer::Silence);
@@ -241,19 +242,19 @@ impl Device {
         }
     }
 
-    /// Refuses a message that tag matching cannot be done with.
+    /// Refuses a message that tag matching does not support.
     fn refuse_tagged(&mut self, qpn: u32) -> Answer {
         self.fail_qp(qpn, Some(EventType::WQ_INVAL_REQ_ERROR));
         Answer::Nak(Nak::InvalidRequest)
     }
 
-    /// Tells that the data of a message that matched will not come.
+    /// Reports that the data of a matched message will not come.
     pub(super) fn cancel_tag(&mut self, qpn: u32, srqn: u32, place: u16) {
         let cqe = self.entry(qpn, CqeOpcode::ResponderSend, 0, 0);
         self.complete_tagged(srqn, cqe, TagEvent::MessageCompletionCanceled, place);
     }
 
-    /// Gives up every message that matched and whose data is on its way to a queue pair.
+    /// Gives up every matched message whose data is in flight to a queue pair.
     pub(crate) fn cancel_tagged(&mut self, qpn: u32) {
         let Some(srqn) = self.tag_queue(qpn) else { return };
         let Some(qp) = self.qps.get_mut(qpn) else { return };
@@ -268,7 +269,8 @@ impl Device {
     }
 }
 
-/// A match is told with the header of the message, in place of what is known of other receives.
+/// Puts the header of the message into the entry of a match, in place of the fields of other
+/// receives.
 fn put_header(cqe: &mut Cqe, header: &TagMatchingHeader) {
     cqe.as_mut_bytes()[..size_of::<TagMatchingHeader>()].copy_from_slice(header.as_bytes());
 }

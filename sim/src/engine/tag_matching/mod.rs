@@ -1,8 +1,8 @@
-//! Tag matching: a shared receive queue with a list of tags that messages are matched with.
+//! Tag matching: a shared receive queue matches messages with its tag list.
 //!
-//! The list is [`TagList`](crate::engine::state::tags::TagList); [`operation`] executes what the
-//! command queue pair asks for, [`arrival`] takes messages, and [`rendezvous`] fetches the data of
-//! those that say where it is.
+//! The list is [`TagList`](crate::engine::state::tags::TagList). [`operation`] executes the
+//! operations of the command queue pair, [`arrival`] takes messages, and [`rendezvous`] fetches the
+//! data of messages that say where it is.
 
 mod arrival;
 mod operation;

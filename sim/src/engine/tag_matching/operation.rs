@@ -1,4 +1,4 @@
-//! What a command queue pair asks of its list of tags.
+//! Operations that a command queue pair executes on its tag list.
 
 use mlx5_prm::cqe::{APP_TAG_MATCHING, CqeOpcode, TagEvent, TagListCqe};
 use mlx5_prm::event::EventType;
@@ -18,7 +18,7 @@ use crate::engine::{Device, Event};
 const HEAD: usize = size_of::<ControlSegment>() + size_of::<TagMatchingSegment>();
 
 impl Device {
-    /// The queue with a list of tags that a queue pair takes from.
+    /// The queue with a tag list from which a queue pair receives.
     pub(crate) fn tag_queue(&self, qpn: u32) -> Option<u32> {
         let srqn = self.qps.get(qpn)?.config.srq?;
         self.srqs.get(srqn)?.tags.is_some().then_some(srqn)
@@ -51,8 +51,8 @@ impl Device {
         let index = segment.index.get();
         let count = (segment.flags & TagMatchingSegment::SOFTWARE_COUNT != 0)
             .then(|| segment.software_count.get());
-        // A tag that goes is not made to match by the count that comes with it; one that comes is
-        // covered by it.
+        // The count takes effect after a removal and before an append: it does not make a removed
+        // tag match, and it covers an added one.
         let removed = match operation {
             TagOperation::Remove => list.remove(index),
             TagOperation::Nop | TagOperation::Append => Ok(true),
@@ -91,7 +91,7 @@ impl Device {
         Ok(())
     }
 
-    /// Writes an entry about a list of tags where its queue completes.
+    /// Writes an entry about a tag list to its queue's completion queue.
     pub(super) fn complete_tagged(
         &mut self,
         srqn: u32,

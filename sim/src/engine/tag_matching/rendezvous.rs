@@ -1,4 +1,4 @@
-//! Fetching the data of a rendezvous that matched, and telling the sender that it was.
+//! Fetches the data of a rendezvous that matched, and reports that to the sender.
 
 use mlx5_prm::cqe::{CqeOpcode, TagEvent};
 use mlx5_prm::wqe::{RemoteAddressSegment, TagMatchingHeader, TagMessage};
@@ -11,7 +11,7 @@ use crate::engine::wqe::Request;
 use crate::engine::{DeviceId, Engine};
 
 impl Rendezvous {
-    /// What the device asks the sender for.
+    /// The read with which the device fetches the data.
     fn read(&self) -> Request {
         let remote = RemoteAddressSegment {
             address: self.wanted.va,
@@ -23,7 +23,7 @@ impl Rendezvous {
         Request::read(self.pd, remote, entry, length)
     }
 
-    /// What the device tells the sender: its own request again, as finished.
+    /// The message to the sender: the sender's own request, marked as finished.
     fn finish(&self) -> Request {
         let header = TagMatchingHeader { opcode: TagMessage::Finished as u8, ..self.header };
         Request::message([header.as_bytes(), self.wanted.as_bytes()].concat())
@@ -31,7 +31,7 @@ impl Rendezvous {
 }
 
 impl Engine {
-    /// Goes on with the rendezvous that is first at a queue pair in RTS. Says whether anything
+    /// Continues with the first rendezvous of a queue pair in RTS. Returns whether anything
     /// changed.
     pub(crate) fn rendezvous_one(&mut self, device: DeviceId, qpn: u32) -> bool {
         let Some(qp) = self.devices[device].qps.get(qpn) else { return false };
@@ -64,8 +64,8 @@ impl Engine {
                 true
             }
             Outcome::Failed(..) => {
-                // No request of the driver's failed: an event tells, and what is not fetched is
-                // cancelled.
+                // None of the driver's requests failed, so an event reports the error; rendezvous
+                // that are not fetched are cancelled.
                 this.fail_qp(qpn, Some(mlx5_prm::event::EventType::WQ_CATAS_ERROR));
                 true
             }

@@ -1,4 +1,4 @@
-//! Atomics with masks, and operands of four bytes.
+//! Atomics with masks, and four-byte operands.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::wqe::{MASKED_ATOMIC_8, MaskedAtomicSegment, Opcode};
@@ -6,7 +6,7 @@ use mlx5_prm::wqe::{MASKED_ATOMIC_8, MaskedAtomicSegment, Opcode};
 use super::rig::{Pair, Region, Rig, Wqe};
 use crate::engine::Transport;
 
-/// The opcode modifier of operands of four bytes.
+/// The opcode modifier of four-byte operands.
 const MASKED_ATOMIC_4: u8 = 1 << 3;
 
 struct Bench {
@@ -33,7 +33,7 @@ impl Bench {
         wqe.data(self.here.at(0), bytes, self.here.key)
     }
 
-    /// Executes it; what it answered.
+    /// Executes a request and returns the bytes that it fetched.
     #[track_caller]
     fn run(&mut self, wqe: &Wqe, bytes: usize) -> Vec<u8> {
         self.p.a.post(wqe);
@@ -75,7 +75,7 @@ fn an_operand_of_four_bytes_leaves_its_neighbour_alone() {
         let mut bench = Bench::new(0);
         bench.there.memory.write(8, &[0xff; 8]);
         let wqe = bench.request(Opcode::AtomicMaskedFa, MASKED_ATOMIC_4, at);
-        // What to add, and no boundary.
+        // The number to add; there is no boundary.
         let wqe = bench.answered(wqe.atomic(6 << 32, 0), 4);
         assert_eq!(bench.run(&wqe, 4), [0xff; 4]);
         assert_eq!(bench.there.memory.read(at, 4), 5u32.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! BlueFlame registers where every write arrives by itself.
+//! BlueFlame registers on a bus on which every write arrives alone.
 
 use mlx5_prm::wqe::{Opcode, control_flags};
 
@@ -25,7 +25,7 @@ fn copy(rig: &Rig, qp: &Qp, block: &[u8; 64], count: usize) {
     }
 }
 
-/// Puts a NOP into the ring, and answers the block as it stands there.
+/// Writes a NOP into the ring and returns its block.
 fn nop(qp: &mut Qp, signaled: bool) -> [u8; 64] {
     let mut block = [0; 64];
     let at = usize::from(qp.posted) * 4;

@@ -101,7 +101,7 @@ fn an_armed_queue_reports_one_event_and_must_be_armed_again() {
     }
     assert_eq!(rig.events(0), [event]);
 
-    // The same arm once more is no new one; a new one is due at once.
+    // The same arm again has no effect; a new one is due at once.
     arm(&rig, &p.cq_a, 0, 1, 0);
     assert_eq!(rig.events(0), []);
     arm(&rig, &p.cq_a, 1, 1, 0);

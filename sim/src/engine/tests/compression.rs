@@ -1,4 +1,4 @@
-//! Completions that are compressed, kept back, or carry a message.
+//! Completions that are compressed, held back, or carry a message.
 
 use mlx5_prm::cqe::{CqeOpcode, Format, MiniFormat, OP_OWN_INITIAL};
 use mlx5_prm::wqe::Opcode;
@@ -11,7 +11,7 @@ fn op_own(cq: &Cq, index: usize) -> u8 {
     cq.descriptor(index)[63]
 }
 
-/// Byte count, in a title the length of the run.
+/// Byte count of an entry; in a title it is the length of the run.
 fn count(cq: &Cq, index: usize) -> u32 {
     u32::from_be_bytes(cq.descriptor(index)[44..48].try_into().expect("four bytes"))
 }
@@ -82,7 +82,7 @@ fn a_run_of_one_is_written_as_it_is_and_nothing_is_kept_for_ever() {
     assert_eq!(op_own(&cq, 0) & 0xf, 0, "plain");
     assert_eq!(cq.expect().wqe(), 0);
 
-    // What is kept back when its queue pair is reset is written before.
+    // A reset of the queue pair first writes the entries that the queue holds back.
     for _ in 0..2 {
         qp.post(&Wqe::new(Opcode::Nop));
     }

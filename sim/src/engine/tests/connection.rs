@@ -75,7 +75,7 @@ fn a_read_brings_remote_bytes_in_many_packets() {
     assert_eq!(p.cq_a.expect().bytes(), 1501);
     assert_eq!(here.memory.read(0, 700), pattern(2000)[10..710]);
     assert_eq!(here.memory.read(1000, 801), pattern(2000)[710..1511]);
-    // Both sides count the packets of the answer.
+    // Both sides count the response packets.
     assert_eq!(rig.query(&p.a).next_send_psn, 6);
     assert_eq!(rig.query(&p.b).next_rcv_psn, 6);
 }

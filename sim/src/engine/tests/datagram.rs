@@ -34,7 +34,7 @@ pub(super) fn vector(path: &AddressPath, qpn: u32) -> AddressVector {
     }
 }
 
-/// The same in sixteen bytes: what does not fit is not there.
+/// The vector cut to sixteen bytes.
 fn compact(path: &AddressPath, qpn: u32) -> [u8; 16] {
     let whole = AddressVector { dqp_dct: qpn.into(), ..vector(path, qpn) };
     *whole.as_bytes().first_chunk().expect("sixteen bytes")
@@ -64,7 +64,7 @@ fn a_datagram_without_header_leaves_its_place_alone() {
     assert_eq!(to.memory.read(64, 5), b"hello");
 }
 
-/// What follows a vector of sixteen bytes is data: inline, in one entry, or nothing.
+/// After a vector of sixteen bytes comes the data: inline, in one entry, or none.
 #[test]
 fn a_compact_vector_is_followed_by_the_data() {
     let rig = Rig::new(SimConfig::new().devices(2));
@@ -90,7 +90,7 @@ fn a_compact_vector_is_followed_by_the_data() {
     }
 }
 
-/// RoCE needs the address that a compact vector has no room for.
+/// RoCE needs the address, for which a compact vector has no room.
 #[test]
 fn a_compact_vector_leads_nowhere_on_ethernet() {
     let rig = Rig::new(SimConfig::new().devices(2).ports([PortConfig::ROCE]));
@@ -155,7 +155,7 @@ fn datagrams_with_another_key_or_for_nobody_vanish() {
     let path = rig.path_to(0, 0);
     let mut wrong_key = vector(&path, b.qpn);
     wrong_key.qkey = 0x2222.into();
-    // Without a receive, the first good one is lost too.
+    // Without a receive the first valid datagram is lost, too.
     for av in [wrong_key, vector(&path, 0x77_7777), vector(&path, b.qpn)] {
         a.post(&Wqe::new(Opcode::Send).segment(&av).inline(b"x"));
     }
@@ -166,7 +166,7 @@ fn datagrams_with_another_key_or_for_nobody_vanish() {
     receive(&mut b, &to);
     rig.run();
     cq_b.expect_none();
-    // A privileged key stands for the sender's own.
+    // A privileged key means the sender's own key.
     let mut privileged = vector(&path, b.qpn);
     privileged.qkey = 0x8000_0000.into();
     a.post(&Wqe::new(Opcode::Send).segment(&privileged).inline(b"x"));

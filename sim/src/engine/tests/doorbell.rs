@@ -1,4 +1,4 @@
-//! Doorbells: what is noticed in plain memory, and what only exact doorbells tell.
+//! Doorbells: those that the device notices in plain memory, and those that need exact doorbells.
 
 use mlx5_prm::wqe::Opcode;
 

@@ -1,4 +1,4 @@
-//! Draining on command, and what happens to WQEs that are changed meanwhile.
+//! Draining on command, and changes of WQEs in a drained queue.
 
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::event::EventType;
@@ -26,7 +26,7 @@ fn a_drained_queue_stands_still_and_resumes_from_memory() {
     p.cq_a.expect();
     p.cq_a.expect_none();
 
-    // The third becomes a NOP of the same length; one more is posted while it stands.
+    // The third becomes a NOP of the same length; one more is posted while the queue is drained.
     let opcode_word = (u32::from(posted[2]) << 8).to_be_bytes();
     p.a.write_unit(usize::from(posted[2]) * 4, &opcode_word);
     p.a.post(&write(4));

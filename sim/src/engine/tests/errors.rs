@@ -1,4 +1,4 @@
-//! What fails, how, and what is flushed then.
+//! Requests that fail, their errors, and the flush afterwards.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::event::EventType;
@@ -88,7 +88,7 @@ fn a_local_key_is_checked_and_what_went_before_stays_written() {
     let mut p = rig.pair(Transport::Rc);
     let (from, to) = (rig.region(0, 300), rig.region(0, 1024));
     from.memory.write(0, &pattern(300));
-    // The second packet of 256 bytes leaves the region.
+    // The second packet of 256 bytes exceeds the region.
     let wqe = Wqe::new(Opcode::RdmaWrite)
         .remote(to.at(0), to.key)
         .data(from.at(0), 256, from.key)
@@ -182,7 +182,7 @@ fn a_failed_queue_flushes_every_request_once_in_order() {
     }
     p.cq_a.expect_none();
 
-    // What is posted later is flushed too; a receive rings no doorbell.
+    // Requests that are posted later are flushed, too; a receive rings no doorbell.
     let late = p.a.post(&write);
     p.a.post_receive(&[data(to.at(0), 1, to.key)]);
     rig.run();
@@ -292,7 +292,7 @@ fn lost_packets_are_sent_again_until_the_retry_count() {
     assert_eq!(failed_write(&rig, &mut p, &short), Syndrome::RetryExceeded);
 }
 
-/// Counts since the last look.
+/// Counts since the last call.
 fn counted(rig: &Rig, device: usize) -> RetryCounts {
     let mut engine = rig.lock();
     let counts = engine.device(device).retry_counts(1);
@@ -316,16 +316,16 @@ fn lost_packets_are_counted_by_how_the_loss_was_noticed() {
         [counted(&rig, 0), counted(&rig, 1)]
     };
     assert_eq!(send(0, 1024), [none; 2]);
-    // Of four packets the last arrives, and shows that others are missing.
+    // Of four packets the last arrives and shows that others are missing.
     let sender = RetryCounts { packet_seq_err: 1, ..none };
     let receiver = RetryCounts { out_of_sequence: 1, ..none };
     assert_eq!(send(3, 1024), [sender, receiver]);
-    // After a whole message there is none that shows it.
+    // After a whole message there is no packet that shows the loss.
     let sender = RetryCounts { local_ack_timeout_err: 1, ..none };
     assert_eq!(send(4, 1024), [sender, none]);
     let sender = RetryCounts { local_ack_timeout_err: 3, ..none };
     assert_eq!(send(3, 1), [sender, none]);
-    // The last timeout is none that the request was sent again for.
+    // The request is not sent again after the last timeout.
     let sender = RetryCounts { req_transport_retries_exceeded: 1, ..sender };
     assert_eq!(send(4, 1), [sender, none]);
 }
@@ -346,7 +346,7 @@ fn a_receiver_that_is_not_ready_is_counted_at_the_sender() {
 fn a_peer_that_does_not_listen_exceeds_the_retries() {
     let rig = Rig::one_device();
     let send = Wqe::new(Opcode::Send).inline(b"x");
-    // Not connected yet, gone, and numbering its packets otherwise.
+    // A peer that is not connected yet, one that was destroyed, and one with other packet numbers.
     for case in 0..3 {
         let mut p = rig.pair(Transport::Rc);
         match case {

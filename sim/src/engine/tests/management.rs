@@ -8,7 +8,7 @@ use super::rig::{Cq, Qp, Rig, Wqe};
 use crate::config::{PortConfig, SimConfig};
 use crate::engine::{AddressPath, Error, Management, QpState};
 
-/// The Q_Key of QP1, whose highest bit says that who sends has to be privileged.
+/// The Q_Key of QP1. Its highest bit means that only privileged senders may use it.
 const GSI_QKEY: u32 = 0x8001_0000;
 /// The key of the default partition.
 const PKEY: u32 = 0xffff;
@@ -30,15 +30,15 @@ fn send(from: &mut Qp, path: &AddressPath, number: u32) {
     from.post(&Wqe::new(Opcode::Send).segment(&vector).inline(b"a datagram"));
 }
 
-/// What a driver's QP1 is called when it is made is nobody's business but the driver's: the kernel's
-/// connection managers send to number 1, and answer to what the completion says.
+/// The number that a driver gets for its QP1 matters only to the driver: the kernel's connection
+/// managers send to number 1, and reply to the number in the completion.
 #[test]
 fn a_datagram_to_number_one_reaches_qp1_and_comes_from_number_one() {
     for (port, sgid_index) in [(PortConfig::INFINIBAND, 0), (PortConfig::ROCE, 3)] {
         let rig = Rig::new(SimConfig::new().devices(2).ports([port]));
         let (mut a, _cq_a) = management_qp(&rig, 0, Management::General);
         let (mut b, mut cq_b) = management_qp(&rig, 1, Management::General);
-        // Neither is another queue pair of datagrams, nor QP0.
+        // Neither another datagram queue pair nor QP0 gets the datagram.
         let (mut other, mut cq_other) = datagram_qp(&rig, 1);
         let (mut subnet, mut cq_subnet) = management_qp(&rig, 1, Management::Subnet);
         let to = rig.region(1, 2048);
@@ -72,7 +72,7 @@ fn qp0_and_qp1_are_two() {
     cq_general.expect_none();
 }
 
-/// What is sent to a number that no queue pair has is lost, as on every wire.
+/// A datagram to a number without a queue pair is lost, as on every wire.
 #[test]
 fn a_port_without_a_qp1_that_receives_loses_what_is_sent_to_it() {
     let rig = Rig::new(SimConfig::new().devices(2));
@@ -98,7 +98,7 @@ fn a_port_without_a_qp1_that_receives_loses_what_is_sent_to_it() {
     assert_eq!(gone, Err(Error::NotFound));
 }
 
-/// A queue pair that got the number of one that was QP1 is not QP1.
+/// A queue pair that reuses the number of a former QP1 is not QP1.
 #[test]
 fn a_number_that_is_free_again_is_nobodys_qp1() {
     let rig = Rig::new(SimConfig::new().devices(1));
@@ -111,7 +111,8 @@ fn a_number_that_is_free_again_is_nobodys_qp1() {
     assert_eq!(this.wire_number(qp.qpn), qp.qpn);
 }
 
-/// Others are told the index, and of numbers that are not theirs nothing changes.
+/// The completion of any other datagram has the index of the partition key, and the sender's own
+/// number.
 #[test]
 fn other_datagrams_tell_the_index_of_the_partition() {
     let rig = Rig::new(SimConfig::new().devices(2));

@@ -1,4 +1,4 @@
-//! The engine against hand-written WQEs in plain memory, step by step.
+//! Tests of the engine with hand-written WQEs in plain memory, step by step.
 
 mod atomic;
 mod blueflame;

@@ -1,4 +1,4 @@
-//! Signatures under transfers that are cut anywhere.
+//! Signatures under transfers that are split anywhere.
 
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::wqe::Opcode;
@@ -6,7 +6,7 @@ use mlx5_prm::wqe::Opcode;
 use super::rig::{Wqe, pattern};
 use super::signed::{Bench, KINDS, Kind, Plan};
 
-/// Numbers that look like random ones, the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,4 +1,4 @@
-//! Queue pairs that drain behind a signature error.
+//! Queue pairs that drain after a signature error.
 
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::event::EventType;
@@ -50,14 +50,14 @@ fn the_response_behind_a_bad_transfer_is_not_sent_and_can_be_replaced() {
     let good = bench.p.a.post(&response(b"good"));
     let behind = bench.p.a.post(&plain);
     bench.rig.run();
-    // Up to the fence everything is executed.
+    // Everything up to the fence is executed.
     error(bench.p.cq_a.poll());
     assert_eq!(bench.p.cq_a.expect().wqe(), between);
     bench.p.cq_a.expect_none();
     bench.p.cq_b.expect_none();
     stands_at(&bench, good);
 
-    // The response becomes a NOP; another one is posted while the queue stands.
+    // The response becomes a NOP; another one is posted while the queue is drained.
     bench.p.a.write_unit(usize::from(good) * 4, &(u32::from(good) << 8).to_be_bytes());
     let bad = bench.p.a.post(&response(b"bad"));
     assert_eq!(bench.rig.run(), 0);

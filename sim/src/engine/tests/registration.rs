@@ -11,7 +11,7 @@ use super::rig::{Rig, Wqe};
 use crate::engine::state::layout::{self, Range};
 use crate::engine::{Access, Layout, MkeyConfig, Translation};
 
-/// Translation entries that fill a line: their number is a multiple of this.
+/// Granularity of the number of translation entries: one line.
 const ENTRIES_IN_LINE: usize = 4;
 
 /// A UMR request.
@@ -73,7 +73,7 @@ impl Umr {
         self.mask(mkey_mask::PD)
     }
 
-    /// Translation entries, filled up to a line.
+    /// Translation entries, padded to a full line.
     pub(super) fn entries(mut self, entries: Vec<u8>) -> Self {
         self.entries = entries;
         let octwords = (self.entries.len() / layout::ENTRY).next_multiple_of(ENTRIES_IN_LINE);
@@ -114,7 +114,7 @@ impl Umr {
         self.entries(entries)
     }
 
-    /// Signatures in force, of this format.
+    /// Enables signatures of this format.
     pub(super) fn signatures(mut self, bsf: &Bsf) -> Self {
         self.bsf = bsf.as_bytes().to_vec();
         self.control.offset_or_bsf_octowords = ((self.bsf.len() / layout::ENTRY) as u16).into();
@@ -128,14 +128,14 @@ impl Umr {
         self.mask(mkey_mask::BSF_ENABLE)
     }
 
-    /// The driver has seen so many signature errors, and waits for another.
+    /// The driver has seen `count` signature errors and expects the next.
     pub(super) fn errors_seen(mut self, count: u32) -> Self {
         let bit = ((count + 1) & 1) << MkeyContextSegment::SIGNATURE_ERROR_COUNT_SHIFT;
         self.context.flags_pd = (self.context.flags_pd.get() | bit).into();
         self.mask(mkey_mask::SIGNATURE_ERROR_COUNT)
     }
 
-    /// A window over a piece of a region, as the verbs bind it.
+    /// A window over a piece of a region, bound as the verbs bind it.
     pub(super) fn bind(key: u32, tag: u8, region: (u32, u64, u64), access: Access) -> Self {
         let (_, address, length) = region;
         Self::new(key)
@@ -147,7 +147,7 @@ impl Umr {
             .list(&[region])
     }
 
-    /// A key that is freed.
+    /// Frees a key.
     pub(super) fn invalidate(key: u32) -> Self {
         Self::new(key).free(true)
     }
@@ -162,7 +162,7 @@ impl Umr {
 }
 
 impl Rig {
-    /// A key without memory, which a UMR fills in.
+    /// A key without memory, for a UMR to configure.
     pub(super) fn free_key(&self, device: usize, octwords: u32) -> u32 {
         self.key(device, free_config(self.pds[device], octwords))
     }

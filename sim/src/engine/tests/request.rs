@@ -5,7 +5,7 @@ use mlx5_prm::wqe::{
 };
 use zerocopy::IntoBytes;
 
-/// A WQE that is being written.
+/// A WQE under construction.
 #[derive(Clone)]
 pub(super) struct Wqe {
     pub(super) opcode: u8,
@@ -80,7 +80,7 @@ impl Wqe {
         self
     }
 
-    /// Adds 16-byte units that nothing reads, to make a NOP longer.
+    /// Adds 16-byte units that the device does not read, to make a NOP longer.
     pub(super) fn pad(mut self, units: usize) -> Self {
         self.body.resize(self.body.len() + 16 * units, 0xa5);
         self

@@ -19,7 +19,7 @@ use crate::engine::{
 };
 use crate::fabric::{Fabric, Guard};
 
-/// Zeroed, page-aligned memory that nobody refers to but by address.
+/// Zeroed, page-aligned memory, accessed only by address and never by reference.
 pub(super) struct Memory {
     base: *mut u8,
     layout: Layout,
@@ -52,13 +52,14 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and the rig drops its fabric first.
+        // SAFETY: allocated with this layout in `new`, and the rig drops its fabric before its
+        // pages.
         unsafe { dealloc(self.base, self.layout) }
     }
 }
 
 fn memory() -> ProcessMemory {
-    // SAFETY: the rig names live memory of its own only.
+    // SAFETY: the rig passes only addresses of memory that it has allocated and not freed yet.
     unsafe { ProcessMemory::new() }
 }
 
@@ -74,7 +75,7 @@ pub(super) fn peek(address: u64, length: usize) -> Vec<u8> {
 
 pub(super) const RIGHTS: Access = Access::all();
 
-/// A completion, read by hand.
+/// A completion, parsed by hand.
 #[derive(Debug)]
 pub(super) struct Completion {
     pub(super) opcode: CqeOpcode,
@@ -129,13 +130,13 @@ impl Cq {
         self.memory.read(index * self.entry + self.entry - 64, 64)
     }
 
-    /// Passes entries that were read by hand.
+    /// Advances past entries that the test parsed itself.
     pub(super) fn pass(&mut self, count: u32) {
         self.consumed += count;
         self.record.write(0, &(self.consumed & 0xff_ffff).to_be_bytes());
     }
 
-    /// Looks without taking.
+    /// Number of entries that the device has written.
     pub(super) fn peek_produced(&self, rig: &Rig) -> u32 {
         rig.lock().device(self.device).cq_progress(self.cqn).expect("a CQ").0
     }
@@ -144,7 +145,7 @@ impl Cq {
         self.record.write(4, &word.to_be_bytes());
     }
 
-    /// Waits for the next completion of devices that a thread runs.
+    /// Waits for the next completion of devices that run in a thread.
     pub(super) fn wait(&mut self) -> Completion {
         loop {
             match self.poll() {
@@ -260,7 +261,7 @@ impl Qp {
         poke(self.uar + offset, bytes);
     }
 
-    /// Posts a WQE as a driver does; answers its first block.
+    /// Posts a WQE as a driver does and returns its first block.
     pub(super) fn post(&mut self, wqe: &Wqe) -> u16 {
         let index = self.posted;
         let doorbell = self.write(wqe);
@@ -305,7 +306,7 @@ impl Region {
 }
 
 pub(super) struct Rig {
-    // Dropped before the memory that its devices reach.
+    // Dropped before the memory that its devices access.
     pub(super) fabric: Fabric,
     pub(super) pds: Vec<u32>,
     pages: Vec<Memory>,
@@ -314,7 +315,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Devices that move step by step.
+    /// Devices that run step by step.
     pub(super) fn new(config: SimConfig) -> Self {
         Self::with_fabric(Fabric::new(config.step(true)))
     }
@@ -329,7 +330,7 @@ impl Rig {
             let mut engine = rig.fabric.lock();
             let device = engine.device_mut(id);
             device.set_event_sink(Some(Box::new(move |event| {
-                // A rig that is gone wants no events.
+                // The receiver is gone once the rig is dropped; the event is lost then.
                 let _ = sender.send(event);
             })));
             let pd = device.alloc_pd().expect("a domain");
@@ -355,7 +356,7 @@ impl Rig {
         self.fabric.run_until_idle()
     }
 
-    /// The next event, however long it takes.
+    /// The next event, without a time limit.
     pub(super) fn next_event(&self, device: usize) -> Event {
         self.events[device].recv().expect("the device lives")
     }
@@ -372,7 +373,7 @@ impl Rig {
         self.cq_with(device, log_size, entry, |_| {})
     }
 
-    /// The same, but as `change` has it.
+    /// The same, with changes to the configuration.
     pub(super) fn cq_with(
         &self,
         device: usize,
@@ -409,7 +410,7 @@ impl Rig {
         self.srq_with(device, Some(xrc), None)
     }
 
-    /// A queue with a list of tags.
+    /// A queue with a tag list.
     pub(super) fn tm_srq(&self, device: usize, cq: &Cq) -> Srq {
         let tags = TagMatchingConfig { cqn: cq.cqn, log_list_size: 2, rendezvous: false };
         self.srq_with(device, None, Some(tags))
@@ -483,7 +484,7 @@ impl Rig {
         }
     }
 
-    /// The receiving side of an extended connection, which has nothing of its own.
+    /// The receiving side of an extended connection, which has no queues of its own.
     pub(super) fn xrc_receiver(&self, device: usize, xrcd: u32) -> Qp {
         let config = QpConfig {
             transport: Transport::XrcReceive,
@@ -517,7 +518,7 @@ impl Rig {
         }
     }
 
-    /// The way to a device's first port.
+    /// The path to a device's first port.
     pub(super) fn path_to(&self, device: usize, sgid_index: u8) -> AddressPath {
         let engine = self.lock();
         let port = engine.device(device).port(1).expect("a port");

@@ -73,7 +73,7 @@ fn a_failed_queue_pair_reports_its_last_wqe() {
     srq.post(1);
     rig.set_state(&b, QpState::Error);
     rig.run();
-    // What waits in the shared queue belongs to the others.
+    // Receives that wait in the shared queue remain for the other queue pairs.
     cq_b.expect_none();
     let last = Event::Qp { qpn: b.qpn, kind: EventType::SRQ_LAST_WQE };
     assert_eq!(rig.events(0), [last]);

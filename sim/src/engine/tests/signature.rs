@@ -1,4 +1,4 @@
-//! Signatures made, checked, copied and stripped, on every kind of transfer.
+//! Signatures added, checked, copied and stripped, on every kind of transfer.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::signature::{SignatureErrorCqe, bsf_size, byte_mask};
@@ -11,7 +11,7 @@ use crate::{Fault, Model, SimConfig, Violation};
 
 const BLOCKS: [u32; 5] = [512, 520, 4048, 4096, 4160];
 
-/// Three blocks and a bit of data: the bit has no signature.
+/// Three blocks and some bytes more, which have no signature.
 fn some_data(block: u32) -> Vec<u8> {
     pattern(block as usize * 3 + 100)
 }
@@ -84,7 +84,7 @@ fn a_bad_signature_is_reported_from_memory_with_what_stood_there_and_what_was_du
             assert_eq!(found.mkey.get(), bench.key);
             assert_eq!(found.offset.get(), stride as u64);
             assert_eq!(found.qpn.get(), bench.p.a.qpn);
-            // The transfer goes on, and completes behind the report.
+            // The transfer continues, and completes after the report.
             assert_eq!(bench.p.cq_a.expect().opcode, CqeOpcode::Requester);
             assert_eq!(bench.plain.memory.read(block as usize, block as usize), bad);
         }
@@ -128,7 +128,7 @@ fn a_remote_key_does_the_same_for_reads_and_writes_of_others() {
         let block = remote_block as usize;
         let signed = kind.sign(block, &sent);
         let mut bench = Bench::new();
-        // Memory without, wire with signatures: side b writes and reads.
+        // Memory without signatures, the wire with them: side b writes and reads.
         bench.plan(&Plan::new(None, Some((kind, remote_block))), sent.len(), 0);
         bench.plain.memory.write(0, &signed);
         let (plain, key) = (bench.plain.at(0), bench.plain.key);
@@ -144,7 +144,7 @@ fn a_remote_key_does_the_same_for_reads_and_writes_of_others() {
         assert_eq!(bench.p.cq_b.expect().opcode, CqeOpcode::Requester);
         assert_eq!(bench.plain.memory.read(0, signed.len()), signed, "{kind:?}");
 
-        // What does not match is told to the owner of the key, not to the writer.
+        // A mismatch is reported to the owner of the key, not to the writer.
         bench.plain.memory.write(5, &[!signed[5]]);
         bench.p.b.post(&write.data(plain, signed.len() as u32, key));
         bench.rig.run();
@@ -205,7 +205,7 @@ fn the_copy_mask_passes_bytes_of_the_signature_as_they_came() {
         copy: Some(byte_mask::GUARD | byte_mask::APPLICATION_TAG),
         ..Plan::new(Some((memory, 512)), Some((wire, 512)))
     };
-    // The reference tag alone is the wire's own.
+    // Only the reference tag is the wire's own.
     let mixed = Kind::T10 { ip: false, application: 0x2222, reference: 1, ones: true };
     let mut bench = Bench::new();
     bench.plan(&plan, in_memory.len(), 0);
@@ -214,13 +214,13 @@ fn the_copy_mask_passes_bytes_of_the_signature_as_they_came() {
     assert_eq!(bench.plain.memory.read(0, 1040), mixed.sign(512, &sent));
     bench.p.cq_a.expect_none();
 
-    // The other way: what the wire brought stands in memory but for the reference tag.
+    // The opposite direction: memory gets the signatures of the wire, except the reference tag.
     bench.plain.memory.write(0, &wire.sign(512, &sent));
     bench.does(&bench.read(in_memory.len()));
     let mixed = Kind::T10 { ip: false, application: 0x1111, reference: 77, ones: true };
     assert_eq!(bench.memory.memory.read(0, 1040), mixed.sign(512, &sent));
 
-    // A bad guard is copied as bad as it came, and reported.
+    // A wrong guard is copied unchanged and reported.
     let mut bad = in_memory.clone();
     bad[512] ^= 1;
     bench.memory.memory.write(0, &bad);
@@ -266,7 +266,7 @@ fn a_transfer_in_parts_and_a_part_of_a_block_behave() {
     let write = Wqe::new(Opcode::RdmaWrite).remote(bench.plain.at(0), bench.plain.key);
     bench.does(&write.clone().data(300, 700, bench.key));
     assert_eq!(bench.plain.memory.read(0, 700), sent[300..1000]);
-    // A block whose end is not reached is not checked.
+    // A block is not checked unless its end is reached.
     bench.memory.memory.write(0, &[!signed[0]]);
     bench.does(&write.clone().data(0, 511, bench.key));
     bench.p.a.post(&write.data(511, 1, bench.key));
@@ -289,7 +289,7 @@ fn one_error_is_reported_until_the_psv_is_set_and_the_count_told() {
     let mut bench = Bench::new();
     let plan = Plan::new(Some((Kind::Crc32c, 512)), None);
     bench.plan(&plan, 516 * 2, 0);
-    // Memory of zeros has no good signature anywhere.
+    // Memory of zeros has no correct signature anywhere.
     let fails = |bench: &mut Bench, reported: bool| {
         bench.p.a.post(&bench.write(1024));
         bench.rig.run();
@@ -300,7 +300,7 @@ fn one_error_is_reported_until_the_psv_is_set_and_the_count_told() {
     };
     fails(&mut bench, true);
     fails(&mut bench, false);
-    // Setting the PSV alone is not enough, nor is telling the count alone.
+    // Setting the PSV alone is not enough, nor is passing the error count alone.
     bench.arm(&plan);
     fails(&mut bench, false);
     let umr = bench.configure(&plan, 516 * 2).errors_seen(1);
@@ -360,7 +360,7 @@ fn signatures_in_force_that_nobody_described_let_nothing_through() {
     assert_eq!(bench.p.cq_a.expect_error().1, Syndrome::LocalProtection);
 }
 
-/// What is wrong with a request, and such a one.
+/// Name of an error in a request, and a function that makes such a request.
 type Case = (&'static str, fn(&Bench, &Plan) -> Umr);
 
 #[test]
@@ -484,11 +484,11 @@ fn what_a_request_changed_is_used_behind_a_fence_or_its_completion() {
     };
     for fence in [0, control_flags::SMALL_FENCE, control_flags::FENCE] {
         let mut bench = Bench::new();
-        // Each of these is signaled, and the next is posted behind its completion.
+        // Each of these is signaled, and the next is posted after its completion.
         bench.plan(&plan, 512, 0);
         bench.does(&bench.write(520));
         assert_eq!(bench.rig.lock().device(0).violations(), []);
-        // These are not.
+        // These are unsignaled.
         let umr = bench.configure(&plan, 512).errors_seen(0).wqe().unsignaled();
         bench.p.a.post(&umr);
         bench.p.a.post(&fenced(bench.write(520), fence));

@@ -1,4 +1,4 @@
-//! Keys with signatures, set up by hand, and the signatures that they should make.
+//! Keys with signatures, set up by hand, and the signatures that they should produce.
 
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::signature::{
@@ -11,10 +11,11 @@ use super::rig::{Completion, Pair, Region, Rig, Wqe};
 use crate::engine::state::signature::Signatures;
 use crate::engine::{Access, MkeyConfig, Transport};
 
-/// What stands after each block.
+/// Kinds of signatures after each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Guard by CRC (or IP checksum), application tag, first reference tag, seed of ones.
+    /// Guard by CRC (or IP checksum), application tag, first reference tag, and whether the seed is
+    /// all ones.
     T10 {
         ip: bool,
         application: u16,
@@ -26,7 +27,7 @@ pub(super) enum Kind {
     Crc64,
 }
 
-/// The one of T10-DIF that most tests use.
+/// The T10-DIF signature of most tests.
 pub(super) const T10: Kind =
     Kind::T10 { ip: false, application: 0x5678, reference: 0xffff_fffe, ones: true };
 
@@ -58,7 +59,7 @@ fn crc(width: u32, polynomial: u64, seed: u64, reflected: bool, data: &[u8]) -> 
 
 fn reflected(width: u32, polynomial: u64, data: &[u8]) -> u64 {
     let crc = crc(width, polynomial, u64::MAX >> (64 - width), true, data);
-    // The reversed value stands in the upper bits.
+    // The reversed value is in the upper bits.
     crc >> (64 - width)
 }
 
@@ -70,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// As a PSV and an entry have it.
+    /// As a PSV and an entry hold it.
     pub(super) fn value(self, index: usize, data: &[u8]) -> u64 {
         match self {
             Self::Crc32 => reflected(32, 0x04c1_1db7, data) << 32,
@@ -82,7 +83,7 @@ impl Kind {
                     let words = data.as_chunks::<2>().0.iter();
                     let sum =
                         words.fold(seed, |sum, word| sum + u64::from(u16::from_be_bytes(*word)));
-                    // One's complement: all ones divide out.
+                    // One's complement: all ones are zero, so the sum is taken modulo 65,535.
                     let rest = if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 };
                     !rest & 0xffff
                 } else {
@@ -154,7 +155,7 @@ impl Kind {
 
 pub(super) type Domain = Option<(Kind, u32)>;
 
-/// What a key does with signatures.
+/// The signature processing of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) memory: Domain,
@@ -244,7 +245,7 @@ impl Bench {
         (key, [0; 2].map(|_| self.rig.lock().device_mut(0).create_psv(pd).expect("a PSV")))
     }
 
-    /// The request that gives the key a plan, over so many bytes of its memory.
+    /// The request that gives the key a plan over `bytes` bytes of its memory.
     pub(super) fn configure(&self, plan: &Plan, bytes: usize) -> Umr {
         Umr::new(self.key)
             .free(false)
@@ -254,7 +255,7 @@ impl Bench {
             .signatures(&plan.bsf(self.psvs))
     }
 
-    /// Carries out a request of side `a`.
+    /// Executes a request of side `a`.
     #[track_caller]
     pub(super) fn does(&mut self, wqe: &Wqe) {
         self.p.a.post(wqe);
@@ -273,7 +274,7 @@ impl Bench {
         }
     }
 
-    /// Gives the key a plan, after so many errors.
+    /// Gives the key a plan, after `errors` errors.
     #[track_caller]
     pub(super) fn plan(&mut self, plan: &Plan, bytes: usize, errors: u32) {
         let umr = self.configure(plan, bytes).errors_seen(errors);
@@ -298,7 +299,7 @@ impl Bench {
     }
 }
 
-/// A signature error, read by hand.
+/// A signature error, parsed by hand.
 #[track_caller]
 pub(super) fn error(completion: Option<Completion>) -> SignatureErrorCqe {
     let completion = completion.expect("a completion");
@@ -306,7 +307,7 @@ pub(super) fn error(completion: Option<Completion>) -> SignatureErrorCqe {
     zerocopy::transmute!(completion.cqe)
 }
 
-/// The two signatures of an error: what was found, and what the data gives.
+/// The two signatures of an error: the one found, and the one computed from the data.
 pub(super) fn values(error: &SignatureErrorCqe) -> (u64, u64) {
     let join = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     (

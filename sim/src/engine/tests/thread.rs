@@ -1,4 +1,4 @@
-//! A fabric that a thread of its own runs.
+//! A fabric with a thread of its own.
 
 use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::wqe::Opcode;
@@ -47,6 +47,6 @@ fn the_thread_ends_with_the_last_handle() {
     let other = fabric.clone();
     drop(fabric);
     assert!(!other.lock().devices().is_empty());
-    // Returns only when the thread has ended.
+    // `drop` returns only after the thread has ended.
     drop(other);
 }

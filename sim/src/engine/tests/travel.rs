@@ -1,4 +1,4 @@
-//! A network that takes time, loses packets and falls apart.
+//! A network that takes time, loses packets and is cut.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::engine::{DrainAt, Event, QpState, Transport};
 use crate::network::Network;
 
 const LATENCY: u64 = 10_000;
-/// What a message takes beyond the network: the engine's units of work.
+/// Time of a message in addition to the network: the engine's units of work.
 const WORK: u64 = 2_000;
 
 fn nanoseconds(time: u64) -> Duration {
@@ -97,7 +97,7 @@ fn a_link_has_a_network_of_its_own_one_way() {
     p.a.post(&write(&to, 0, b"near"));
     run_for(&rig, WORK);
     assert_eq!(to.memory.read(0, 4), b"near");
-    // Its acknowledgement is on the link.
+    // The acknowledgement travels over the link.
     p.cq_a.expect_none();
     run_for(&rig, LATENCY);
     p.cq_a.expect();
@@ -124,7 +124,7 @@ fn a_way_that_is_cut_from_the_start_carries_nothing() {
 
 #[test]
 fn requests_follow_each_other_on_the_wire() {
-    // A byte a nanosecond.
+    // One byte per nanosecond.
     let (rig, mut p, to) = two(far().gigabits(8));
     let from = rig.region(0, 4096);
     let began = now(&rig);
@@ -141,7 +141,7 @@ fn requests_follow_each_other_on_the_wire() {
     assert!((least..least + WORK).contains(&took), "{took} for {least}");
 }
 
-/// A request that was posted while another was on its way left when it was posted.
+/// A request that was posted while another was in flight left when it was posted.
 #[test]
 fn a_request_does_not_wait_for_the_one_before_it_to_arrive() {
     let (rig, mut p, to) = two(far());
@@ -187,7 +187,7 @@ fn a_cut_way_fails_a_request_that_was_not_executed() {
     assert_eq!(to.memory.read(0, 4), [0; 4]);
 }
 
-/// The sender cannot know whether it was executed: it was.
+/// The sender cannot know whether the request was executed; it was.
 #[test]
 fn a_request_fails_whose_acknowledgement_is_lost_and_what_follows_is_flushed() {
     let (rig, mut p, to) = two(far());
@@ -202,7 +202,7 @@ fn a_request_fails_whose_acknowledgement_is_lost_and_what_follows_is_flushed() {
     p.cq_a.expect_none();
 }
 
-/// Both ways are cut between two requests: the first is the one that fails.
+/// Both directions are cut between two requests: the first is the one that fails.
 #[test]
 fn the_first_request_without_acknowledgement_fails() {
     let (rig, mut p, to) = two(far());
@@ -227,7 +227,7 @@ fn an_atomic_whose_answer_is_lost_is_executed_once() {
     to.memory.write(0, &41u64.to_ne_bytes());
     rig.lock().set_cut(1, 0, true);
     p.a.post(&wqe);
-    // The acknowledgement is asked for again after 64 microseconds.
+    // The sender asks for the acknowledgement again after 64 microseconds.
     run_for(&rig, 3 * LATENCY);
     p.cq_a.expect_none();
     rig.lock().mend();
@@ -251,7 +251,7 @@ fn a_queue_pair_that_fails_flushes_what_was_not_acknowledged() {
     p.cq_a.expect_none();
 }
 
-/// A drained queue has no request left of which it is not known how it went.
+/// After a drain the result of every request is known.
 #[test]
 fn a_drain_waits_for_acknowledgements_and_lets_nothing_more_out() {
     let (rig, mut p, to) = two(far());
@@ -273,7 +273,8 @@ fn a_drain_waits_for_acknowledgements_and_lets_nothing_more_out() {
     assert_eq!(to.memory.read(0, 2), b"12");
 }
 
-/// A request whose way is shorter by chance than that of a drained one's does not profit from it.
+/// A request that a drain caught in flight starts over: the time of its first attempt does not
+/// count.
 #[test]
 fn a_request_that_was_changed_while_it_stood_travels_anew() {
     let (rig, mut p, to) = two(far());
@@ -311,7 +312,7 @@ fn a_reliable_connection_hides_loss() {
     assert!(again > 0 && again <= sender.local_ack_timeout_err, "{receiver:?}");
 }
 
-/// Sends eight datagrams, and answers the numbers of those that arrived, in their order.
+/// Sends eight datagrams and returns the numbers of those that arrived, in order.
 fn datagrams(network: Network, seed: u64) -> Vec<u8> {
     let rig = Rig::new(SimConfig::new().devices(2).network(network).seed(seed));
     let make = |device: usize| {

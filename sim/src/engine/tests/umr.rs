@@ -71,7 +71,7 @@ fn an_interleaved_layout_strides_through_each_of_its_pieces() {
     let sent = pattern(1040);
     let from = rig.region(0, 1040);
     from.memory.write(0, &sent);
-    // Over packets of 256 bytes.
+    // Packets of 256 bytes.
     let write = Wqe::new(Opcode::RdmaWrite).remote(0, key).data(from.at(0), 1040, from.key);
     done(&rig, &mut p, &write);
     assert_eq!(bodies.memory.read(0, 512), sent[..512]);
@@ -146,7 +146,7 @@ fn the_pieces_need_only_local_rights() {
     let list = [(region.key, region.at(0), 8)];
     done(&rig, &mut p, &Umr::new(key).free(false).range(0, 8).access(WRITE).list(&list).wqe());
     done(&rig, &mut p, &Wqe::new(Opcode::RdmaWrite).remote(0, key).inline(b"12345678"));
-    // The key itself gives no more than it was given.
+    // The key allows no more than its own rights.
     let read = Wqe::new(Opcode::RdmaRead).remote(0, key).data(region.at(8), 8, region.key);
     assert_eq!(refused(&rig, &mut p, &read), Syndrome::RemoteAccess);
 }
@@ -310,7 +310,7 @@ fn the_kernels_own_queue_pair_sets_pages_and_domains_and_nobody_elses_does() {
     done(&rig, &mut p, &Wqe::new(Opcode::RdmaWrite).remote(0xffe, key).inline(b"wxyz"));
     assert_eq!(memory.memory.read(8192 + 0xffe, 2), b"wx");
     assert_eq!(memory.memory.read(0, 2), b"yz");
-    // The page that nobody has set is not there.
+    // The page that was never set is not mapped.
     let beyond = Wqe::new(Opcode::RdmaWrite).remote(0x1fff, key).inline(b"??");
     assert_eq!(refused(&rig, &mut p, &beyond), Syndrome::RemoteAccess);
 }

@@ -1,4 +1,4 @@
-//! Memory windows of both types: bind, bind again, unbind, and invalidation from either side.
+//! Memory windows of both types: bind, rebind, unbind, and invalidation from either side.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::umr::umr_flags;
@@ -30,7 +30,7 @@ impl Bench {
         (self.region.key, self.region.at(at), length)
     }
 
-    /// As a type 2 window is bound: it must be free, and belongs to the queue pair from then on.
+    /// The bind of a type 2 window: it must be free, and then belongs to the queue pair.
     fn bind_type_2(&self, tag: u8, at: usize) -> Umr {
         Umr::bind(self.window, tag, self.piece(at, 64), RIGHTS)
             .flags(umr_flags::CHECK_FREE)
@@ -140,7 +140,7 @@ fn a_type_2_window_is_bound_again_after_local_invalidation() {
     bench.owner_does(&bench.bind_type_2(1, 0));
     bench.owner_does(&bench.unbind_type_2(1));
     assert!(bench.rig.mkey(0, bench.window).free);
-    // The request still bears the name that the program last knew.
+    // The request still has the old key, the last one that the program knew.
     let mut again = bench.bind_type_2(2, 1024).wqe();
     again.immediate = bench.window | 1;
     bench.p.b.post(&again);
@@ -157,7 +157,7 @@ fn a_type_2_window_serves_only_the_queue_pair_that_bound_it() {
     other.a.post(&bench.write(0, bench.window | 1));
     bench.rig.run();
     assert_eq!(other.cq_a.expect_error().1, Syndrome::RemoteAccess);
-    // Nor can another invalidate it.
+    // Another queue pair cannot invalidate it either.
     let mut other = bench.rig.pair(Transport::Rc);
     other.a.post(&bench.unbind_type_2(1).wqe());
     bench.rig.run();
@@ -181,7 +181,7 @@ fn a_send_with_invalidate_frees_the_window_and_names_it_in_the_completion() {
     bench.may_not_write(0, key);
 }
 
-/// What is wrong with a key, and how to come by such a one.
+/// Name of an error in a key, and a function that makes such a key.
 type Case<'a> = (&'a str, &'a dyn Fn(&mut Bench) -> u32);
 
 #[test]
@@ -231,7 +231,7 @@ fn a_local_invalidate_request_frees_a_key_by_its_whole_name() {
     bench.rig.run();
     assert_eq!(bench.p.cq_b.expect().opcode, CqeOpcode::Requester);
     assert!(bench.rig.mkey(0, bench.window).free);
-    // A second time there is nothing to free.
+    // The second time the key is free already.
     bench.p.b.post(&Wqe::new(Opcode::LocalInvalidate).immediate(bench.window | 1));
     bench.rig.run();
     assert_eq!(bench.p.cq_b.expect_error().1, Syndrome::MemoryWindowBind);

@@ -54,7 +54,7 @@ fn a_send_takes_from_the_queue_that_it_names_and_completes_there() {
     other.write(0, 1, &[data(region + 1024, 64, key)]);
     other.post(1);
 
-    // Over several packets, and then to the other queue.
+    // A message of several packets, and then one to the other queue.
     let from = bench.rig.region(0, 600);
     from.memory.write(0, &pattern(600));
     let long = wqe(Opcode::SendImm, bench.srq.srqn).immediate(7).data(from.at(0), 600, from.key);
@@ -104,7 +104,7 @@ fn a_message_for_a_queue_that_is_not_in_the_domain_is_an_invalid_request() {
     let cases: [fn(&Bench) -> Option<Srq>; 4] = [
         |_| None,
         |bench| Some(bench.rig.srq(0)),
-        // A queue with a list of tags has no domain: `mlx5_ifc_xrqc_bits` has no room for one.
+        // A queue with a tag list has no XRC domain: `mlx5_ifc_xrqc_bits` has no field for one.
         |bench| Some(bench.rig.tm_srq(0, &bench.recv_cq)),
         |bench| {
             let config = XrcConfig { xrcd: DOMAIN + 1, cqn: bench.recv_cq.cqn };

@@ -1,4 +1,4 @@
-//! Flow tables: their groups, entries and counters, and the way of a packet through them.
+//! Flow tables: their groups, entries and counters, and the path of a packet through them.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use mlx5_prm::fields::IntoBytes;
 use crate::engine::state::table::Table;
 use crate::frame::matching::matches;
 
-/// Tables, and counters, that a device has.
+/// Number of tables, and of counters, that a device has.
 const TABLES: u32 = 1 << 16;
-/// A packet is followed through so many tables, copies of it included: tables cannot lead back, but an
-/// entry may lead to many.
+/// Tables that a packet and its copies visit at most. Tables form no loop, but an entry may lead to
+/// many tables.
 const MOST_VISITS: usize = 1 << 12;
-/// A packet is received so often; further copies are dropped.
+/// Copies of a packet that are received at most; the device drops the rest.
 const MOST_COPIES: usize = 1 << 12;
-/// Bytes of a part of what is matched.
+/// Bytes of one part of the match parameters.
 const PART: usize = 64;
 
-/// Where an entry sends a packet.
+/// Target to which an entry sends a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowTarget {
     /// Another table.
@@ -30,32 +30,32 @@ pub enum FlowTarget {
 /// An entry of a flow table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowEntry {
-    /// The group that says what is compared.
+    /// The group that selects the compared fields.
     pub group: u32,
-    /// What packets must have.
+    /// Values that a packet must have in the compared fields.
     pub value: Box<MatchParameters>,
-    /// What completions say of packets that it sends to queues.
+    /// Tag in the completions of packets that the entry sends to queues.
     pub tag: u32,
     /// The packet is dropped.
     pub drop: bool,
-    /// Where copies of it go.
+    /// Targets that each get a copy of the packet.
     pub targets: Vec<FlowTarget>,
-    /// What counts it.
+    /// Counters that count the packet.
     pub counters: Vec<u32>,
 }
 
 /// Entries that compare the same fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowGroup {
-    /// Its first and last entry.
+    /// Index of its first entry.
     pub first: u32,
-    /// The last of them.
+    /// Index of its last entry.
     pub last: u32,
     mask: Box<MatchParameters>,
 }
 
 impl FlowGroup {
-    /// A group that compares what `mask` has in the parts that are `enabled`
+    /// A group that compares the fields that `mask` selects in the parts that are `enabled`
     /// (`mlx5_prm::cmd::flow::match_criteria`).
     #[must_use]
     pub fn new(first: u32, last: u32, enabled: u8, mask: &MatchParameters) -> Self {
@@ -74,11 +74,11 @@ impl FlowGroup {
 pub struct FlowTableConfig {
     /// `mlx5_prm::cmd::flow::FlowTableType`.
     pub kind: u8,
-    /// Packets go to tables of higher levels only.
+    /// Its packets go only to tables of higher levels.
     pub level: u8,
     /// Base-two logarithm of its entries.
     pub log_size: u8,
-    /// Where a packet goes that no entry takes.
+    /// Table for packets that match no entry.
     pub miss: Option<u32>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// The first entry that takes a packet.
+    /// The first entry that matches a packet.
     fn find(&self, packet: &MatchParameters) -> Option<&FlowEntry> {
         self.entries.values().find(|entry| {
             let group = self.groups.get(&entry.group);
@@ -101,7 +101,7 @@ impl FlowTable {
     }
 }
 
-/// What a counter has counted.
+/// Values of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowCount {
     /// Packets.
@@ -110,14 +110,14 @@ pub struct FlowCount {
     pub bytes: u64,
 }
 
-/// What becomes of a packet.
+/// Result of a packet's pass through the tables.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     /// Transport interfaces that get a copy, each with its tag.
     pub(crate) tirs: Vec<(u32, u32)>,
-    /// Entries that dropped it.
+    /// Number of entries that dropped it.
     pub(crate) dropped: u32,
-    /// Tables that had no entry for it, and no table behind.
+    /// Number of tables that had neither an entry for it nor a table for misses.
     pub(crate) missed: u32,
 }
 
@@ -138,7 +138,7 @@ impl Steering {
         }
     }
 
-    /// Follows a packet of so many bytes through the tables of a kind; counts it.
+    /// Counts a packet of `bytes` bytes and follows it through the tables of a kind.
     pub(crate) fn follow(&mut self, kind: u8, packet: &MatchParameters, bytes: u64) -> Way {
         let mut way = Way::default();
         let Some(root) = self.roots.get(&kind) else {
@@ -181,13 +181,13 @@ impl Steering {
         way
     }
 
-    /// Whether an entry sends packets to a target.
+    /// Whether any entry sends packets to a target.
     pub(crate) fn leads_to(&self, target: FlowTarget) -> bool {
         let mut entries = self.tables.iter().flat_map(|(_, table)| table.entries.values());
         entries.any(|entry| entry.targets.contains(&target))
     }
 
-    /// Whether an entry counts with a counter.
+    /// Whether any entry counts with a counter.
     pub(crate) fn counts_with(&self, counter: u32) -> bool {
         let mut entries = self.tables.iter().flat_map(|(_, table)| table.entries.values());
         entries.any(|entry| entry.counters.contains(&counter))

@@ -1,4 +1,4 @@
-//! What an Ethernet device remembers beside its queues: transport interfaces, tables of queues, flow
+//! State of an Ethernet device besides its queues: transport interfaces, tables of queues, flow
 //! tables, counters. The rings of its send and receive queues are those of queue pairs.
 
 pub(crate) mod flow;
@@ -15,33 +15,33 @@ use crate::frame::toeplitz;
 
 /// The address of all stations.
 const BROADCAST: Mac = [0xff; 6];
-/// Objects of a kind that a device has.
+/// Objects of each kind that a device has.
 const OBJECTS: u32 = 1 << 16;
 
-/// What is special about a send queue.
+/// Settings of an Ethernet send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendQueueConfig {
     /// Its transport interface; zero for none.
     pub tis: u32,
-    /// Which limit of the device's table its rate has; zero for none.
+    /// Index of its rate limit in the device's table; zero for none.
     pub rate: u16,
-    /// How far it may change memory keys.
+    /// Changes of memory keys (UMR) that it may make.
     pub registers: Registers,
 }
 
-/// How far a send queue may change memory keys (UMR).
+/// Changes of memory keys (UMR) that a send queue may make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Registers {
-    /// It may not.
+    /// None.
     #[default]
     Nothing,
-    /// As a queue pair of a program may.
+    /// Those that a program's queue pair may make.
     Keys,
-    /// It may name bus addresses, too: it is the kernel's.
+    /// Those, and pages by bus address: the queue belongs to the kernel.
     Pages,
 }
 
-/// A limit of a rate.
+/// A rate limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RateLimit {
     /// Kilobits a second, check sequences not counted; not zero.
@@ -53,28 +53,28 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// The rates that there are.
+    /// Valid rates.
     pub(crate) const RATES: RangeInclusive<u32> = 1..=100_000_000;
-    /// Limits in a device's table. The first stands for none.
+    /// Entries of a device's table of limits. Entry zero means no limit.
     pub(crate) const TABLE: u16 = 128;
 
-    /// Nanoseconds that so many bytes take.
+    /// Time of `bytes` bytes at this rate, in nanoseconds.
     pub(crate) fn time_ns(self, bytes: u64) -> u64 {
         let ns = u128::from(bytes) * 8_000_000 / u128::from(self.rate.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
-/// What is special about a receive queue, and can be changed.
+/// Settings of an Ethernet receive queue that can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveQueueConfig {
-    /// VLAN tags of customers are taken out.
+    /// Customer VLAN tags are stripped.
     pub strip_vlan: bool,
     /// The frame check sequence follows the frame.
     pub scatter_fcs: bool,
-    /// The counter set that counts what finds no buffer; zero for none.
+    /// Counter set for packets that find no buffer; zero for none.
     pub counter_set: u8,
-    /// How packets share WQEs, if they do.
+    /// Strides, if packets share WQEs.
     pub strides: Option<Strides>,
 }
 
@@ -85,22 +85,23 @@ pub struct Strides {
     pub log_bytes: u8,
     /// Base-two logarithm of their number.
     pub log_count: u8,
-    /// Each packet starts two bytes behind the start of its first stride.
+    /// Each packet starts two bytes after the start of its first stride.
     pub shifted: bool,
-    /// WQEs follow each other as a list, which may change while they wait; else as they lie in the ring.
+    /// WQEs form a linked list, whose order can change while they wait; else they follow in ring
+    /// order.
     pub linked: bool,
 }
 
 impl Strides {
-    /// What [`Strides::log_bytes`] can be.
+    /// Valid values of [`Strides::log_bytes`].
     pub(crate) const LOG_BYTES: RangeInclusive<u32> = 6..=13;
-    /// What [`Strides::log_count`] can be, with `ext_stride_num_range`.
+    /// Valid values of [`Strides::log_count`], with `ext_stride_num_range`.
     pub(crate) const LOG_COUNT: RangeInclusive<u32> = 3..=16;
-    /// From where contexts count it; the least without.
+    /// Base from which contexts count it, and the least without that capability.
     pub(crate) const LOG_COUNT_BASE: u32 = 9;
 }
 
-/// Where a transport interface sends packets on.
+/// Target to which a transport interface sends packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TirTarget {
     /// One receive queue.
@@ -112,9 +113,9 @@ pub enum TirTarget {
 /// The fields of a packet that a hash covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HashFields {
-    /// Of IPv6 packets; else of IPv4's.
+    /// IPv6 packets; else IPv4 packets.
     pub ipv6: bool,
-    /// Ports are UDP's; else TCP's.
+    /// UDP ports; else TCP ports.
     pub udp: bool,
     /// Bits of `mlx5_prm::cmd::steering::hash_fields`.
     pub selected: u32,
@@ -129,25 +130,25 @@ pub struct HashConfig {
     pub symmetric: bool,
     /// Its key.
     pub key: [u8; toeplitz::KEY],
-    /// What it covers of the outer headers.
+    /// Fields of the outer headers that it covers.
     pub outer: HashFields,
-    /// What it covers of the inner headers.
+    /// Fields of the inner headers that it covers.
     pub inner: HashFields,
 }
 
 /// A transport interface for receiving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TirConfig {
-    /// Where packets go.
+    /// Target of its packets.
     pub target: TirTarget,
-    /// How a queue is chosen, and what the completion says of it.
+    /// Hash that chooses a queue and that the completion reports.
     pub hash: HashConfig,
-    /// Packets of the same transport domain that are taken: bits of
+    /// Which packets of its own transport domain are accepted: bits of
     /// `mlx5_prm::cmd::steering::self_lb_block`.
     pub own_frames: u32,
     /// Its transport domain.
     pub domain: u32,
-    /// Completions judge what is inside of tunnels.
+    /// Completions report on the inner headers of tunnels.
     pub tunneled: bool,
 }
 
@@ -158,7 +159,7 @@ pub struct TisConfig {
     pub domain: u32,
     /// Its priority.
     pub priority: u8,
-    /// The port that its packets leave from; zero leaves it to the device.
+    /// The port that its packets leave by; zero leaves the choice to the device.
     pub port: u8,
 }
 
@@ -171,7 +172,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// Frames by whom they are for.
+/// Frames by kind of destination address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FramesTo {
     /// One station.
@@ -205,7 +206,7 @@ impl FramesTo {
     }
 }
 
-/// What became of frames.
+/// Counts of frames by their fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameCounts {
     /// Left for the wire or for the device's own receive side.
@@ -216,19 +217,19 @@ pub struct FrameCounts {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Those sent, by whom they are for.
+    /// Sent frames, by destination.
     pub sent_to: FramesTo,
-    /// Those that came in, by whom they are for.
+    /// Received frames, by destination.
     pub received_to: FramesTo,
-    /// Of those sent, the ones that the wire carried; short ones are padded there.
+    /// Sent frames that the wire carried; short ones are padded there.
     pub to_wire: FramesTo,
-    /// Of those that came in, the ones that the wire brought.
+    /// Received frames that came from the wire.
     pub from_wire: FramesTo,
     /// Not sent: longer than the port allows, or the port is down.
     pub not_sent: u64,
     /// Not taken from the wire: longer than the port allows.
     pub oversize: u64,
-    /// Not taken from the wire: for nobody whom the function has listed
+    /// Not taken from the wire: addressed to none of the function's listed addresses
     /// ([`SimConfig::vport_filter`](crate::SimConfig::vport_filter)).
     pub filtered: u64,
     /// Met no rule.
@@ -245,35 +246,36 @@ pub struct FrameCounts {
     pub delivered: u64,
 }
 
-/// Frames that a function asks for whoever they are for.
+/// Frames that a function asks for regardless of their destination address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Promiscuous {
     /// Those for one station.
     pub unicast: bool,
-    /// Those for a group, of which all stations are one.
+    /// Those for a group, broadcasts included.
     pub multicast: bool,
     /// All of them.
     pub all: bool,
 }
 
-/// What the function says of itself to the network.
+/// Settings of the function's virtual port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Vport {
     /// Frames to more than one station do not come back.
     pub no_multicast_loopback: bool,
     /// Frames to itself do not come back.
     pub no_unicast_loopback: bool,
-    /// Addresses that its driver has listed, beside the port's own.
+    /// Addresses that its driver has listed, besides the port's own.
     pub addresses: Vec<Mac>,
-    /// Groups that its driver has listed; the broadcast address is one of them, or broadcasts are not
-    /// for the function.
+    /// Groups that its driver has listed. The function gets broadcasts only if the broadcast
+    /// address is one of them.
     pub groups: Vec<Mac>,
-    /// What it asks for beside these.
+    /// Frames that it asks for besides those.
     pub promiscuous: Promiscuous,
 }
 
 impl Vport {
-    /// Whether a switch gives the function a frame: its own address counts if it is listed, as others do.
+    /// Whether a switch gives the function a frame. Its own address counts only if it is listed,
+    /// like any other.
     pub(crate) fn is_for(&self, frame: &[u8]) -> bool {
         let Promiscuous { unicast, all, .. } = self.promiscuous;
         match is_multicast(frame) {
@@ -303,13 +305,13 @@ impl Vport {
 pub(crate) struct Ethernet {
     pub(crate) sqs: BTreeMap<u32, SendQueueConfig>,
     pub(crate) rqs: BTreeMap<u32, ReceiveQueueConfig>,
-    /// Of receive queues with strides: how many strides of the first WQE are taken.
+    /// Strides taken of the first WQE, by receive queue with strides.
     pub(crate) taken: BTreeMap<u32, u32>,
-    /// Of receive queues whose WQEs are a list: its first WQE, unless that is the first of the ring.
+    /// First WQE of a receive queue whose WQEs form a list, unless that is the first of the ring.
     pub(crate) heads: BTreeMap<u32, u16>,
-    /// The table of rate limits, as far as it is set.
+    /// The table of rate limits; entries that are not set are absent.
     pub(crate) rates: BTreeMap<u16, RateLimit>,
-    /// Of send queues with a limit: when what they sent is through at their rate.
+    /// Time at which a send queue with a limit has sent everything at its rate.
     pub(crate) paced: BTreeMap<u32, u64>,
     pub(crate) tises: Table<TisConfig>,
     pub(crate) tirs: Table<TirConfig>,
@@ -340,7 +342,7 @@ impl Ethernet {
         }
     }
 
-    /// The limit that a send queue's rate has.
+    /// The rate limit of a send queue.
     pub(crate) fn rate_limit(&self, sqn: u32) -> Option<RateLimit> {
         self.rates.get(&self.sqs.get(&sqn)?.rate).copied()
     }
@@ -351,7 +353,7 @@ impl Ethernet {
             || self.rqts.iter().any(|(_, queues)| queues.contains(&rqn))
     }
 
-    /// The queue of a transport interface for a hash.
+    /// The queue that a transport interface chooses for a hash.
     pub(crate) fn queue(&self, tir: &TirConfig, hash: u32) -> Option<u32> {
         match tir.target {
             TirTarget::Queue(rqn) => Some(rqn),

@@ -8,25 +8,26 @@ use zerocopy::FromBytes;
 
 use crate::frame::headers::{C_TAG, S_TAG, Tag};
 
-/// What a send WQE says of its frame beside the bytes that its data segments have.
+/// Contents of a send WQE's Ethernet segment: a frame's settings, and its bytes that lie in the
+/// segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FrameRequest {
     /// The bytes of the frame that lie in the segment.
     pub(crate) header: Vec<u8>,
-    /// A tag to put in.
+    /// A tag to insert.
     pub(crate) tag: Option<Tag>,
     /// Checksums to compute: `mlx5_prm::ethernet::checksum_flags`.
     pub(crate) checksums: u8,
-    /// Bytes of a segment of a packet that is to be cut.
+    /// Bytes of a segment of a packet that the device cuts.
     pub(crate) segment_size: u16,
 }
 
 impl FrameRequest {
-    /// Reads the segment at the start of these bytes; answers what it says, and its length. `None` if
-    /// there is no whole segment, or one that asks for what this device does not do.
+    /// Reads the segment at the start of these bytes and returns it with its length. `None` if
+    /// there is no whole segment, or if it asks for a feature that this device does not have.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let (segment, _) = EthernetSegment::ref_from_prefix(bytes).ok()?;
-        // The software parser is not there: no capability says so.
+        // No capability announces the software parser, so its flags are refused.
         const PARSER: u8 = parser_flags::INNER_L3_IPV6
             | parser_flags::INNER_L4_UDP
             | parser_flags::OUTER_L3_IPV6

@@ -81,7 +81,7 @@ pub(crate) fn ip_checksum(seed: u16, data: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// What catalogues of CRCs give the check value of.
+    /// Input of the check value that catalogues of CRCs list.
     const CHECK: &[u8] = b"123456789";
 
     #[test]

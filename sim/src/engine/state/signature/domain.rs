@@ -1,4 +1,4 @@
-//! One domain of a signature: what stands after each block, made and checked.
+//! One domain of a signature: computes and checks the signature after each block.
 
 use mlx5_prm::signature::{BsfInline, SignatureErrorCqe, block_format, byte_mask};
 
@@ -14,7 +14,7 @@ const ESCAPE_APPLICATION: u16 = 0xffff;
 /// A reference tag that may be needed for that.
 const ESCAPE_REFERENCE: u32 = 0xffff_ffff;
 
-/// How the guard of a T10-DIF tuple is made.
+/// Algorithm of the guard of a T10-DIF tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Guard {
     Crc,
@@ -36,7 +36,7 @@ enum Kind {
         application: u16,
         application_mask: u16,
         reference: u32,
-        /// The tags are those of the format and not the PSV's.
+        /// The tags come from the format, not from the PSV.
         refresh: bool,
         increment: bool,
         escape: Escape,
@@ -54,11 +54,11 @@ pub(crate) struct Domain {
     pub(crate) block: u64,
     /// The PSV that its signatures start from.
     pub(crate) psv: u32,
-    /// Blocks behind the first start from all ones.
+    /// Blocks after the first start from all ones.
     seed_ones: bool,
 }
 
-/// What is wrong with a signature.
+/// A signature that does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mismatch {
     /// A bit of the syndrome.
@@ -76,8 +76,8 @@ impl Mismatch {
 }
 
 impl Domain {
-    /// The domain that a format word and an inline section describe: `Ok(None)` if there are no
-    /// signatures, `Err` for what the device does not know.
+    /// Parses the domain that a format word and an inline section describe. `Ok(None)` if there are
+    /// no signatures, `Err` for values that the device does not know.
     pub(crate) fn parse(
         format: u8,
         psv: u32,
@@ -129,7 +129,7 @@ impl Domain {
         Ok(Some(Self { kind, block, psv, seed_ones }))
     }
 
-    /// Whether a device has such signatures, of blocks of this size.
+    /// Whether a device supports such signatures of blocks of this size.
     pub(crate) fn is_known_to(&self, device: &Capabilities) -> bool {
         let kind = match self.kind {
             Kind::T10Dif { .. } | Kind::Crc32 => true,
@@ -152,7 +152,7 @@ impl Domain {
         self.block + self.bytes()
     }
 
-    /// The signature of a block. The first one starts from what its PSV was set to.
+    /// The signature of a block. The first one starts from the value to which its PSV was set.
     pub(crate) fn compute(&self, index: u64, transient: Value, data: &[u8]) -> Value {
         let seed = match (index, self.seed_ones) {
             (0, _) => transient,
@@ -181,7 +181,7 @@ impl Domain {
         }
     }
 
-    /// Compares the signature that stands after a block with the one it should have.
+    /// Compares the signature found after a block with the computed one.
     pub(crate) fn compare(&self, found: Value, computed: Value, mask: u8) -> Option<Mismatch> {
         let mut differs = (found ^ computed) & spread(mask);
         if let Kind::T10Dif { application_mask, escape, .. } = self.kind {
@@ -200,7 +200,8 @@ impl Domain {
                 (byte_mask::APPLICATION_TAG, SignatureErrorCqe::APPLICATION_TAG),
                 (byte_mask::REFERENCE_TAG, SignatureErrorCqe::REFERENCE_TAG),
             ];
-            // Of several only the first is reported, in the order of the standard.
+            // Of several mismatches the device reports only the first, in the order of the
+            // standard.
             let first = parts.into_iter().find(|(part, _)| differs & spread(*part) != 0);
             return first.map(|(_, syndrome)| Mismatch { syndrome, found, computed });
         }
@@ -208,7 +209,7 @@ impl Domain {
         (differs != 0).then_some(Mismatch { syndrome, found, computed })
     }
 
-    /// A signature as it stands after a block: T10-DIF is big-endian, CRCs are little-endian.
+    /// The bytes of a signature after a block: T10-DIF is big-endian, CRCs are little-endian.
     pub(crate) fn encode(self, value: Value) -> Vec<u8> {
         match self.kind {
             Kind::T10Dif { .. } => value.to_be_bytes().to_vec(),
@@ -217,7 +218,7 @@ impl Domain {
         }
     }
 
-    /// The reverse of [`Self::encode`]. There must be as many bytes as a signature has.
+    /// The reverse of [`Self::encode`]. `bytes` must have the length of a signature.
     pub(crate) fn decode(self, bytes: &[u8]) -> Value {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
@@ -320,7 +321,7 @@ mod tests {
             let inline = BsfInline::default();
             Domain::parse(format, 1, &inline, Some(4096)).expect("known").expect("a domain")
         };
-        // 4096 times 'a': what a ConnectX left in memory, read there as a word of the host.
+        // 4096 times 'a': the value that a ConnectX left in memory, read as a word of the host.
         let crc32c = parse(block_format::CRC32C);
         let value = crc32c.compute(0, u64::MAX, &[b'a'; 4096]);
         assert_eq!(crc32c.encode(value), 0x26c7_4ca2u32.to_le_bytes());

@@ -2,8 +2,8 @@
 //! through it.
 //!
 //! Lengths and offsets under such a key are those of the *wire*; its own length is that of the
-//! *memory*. Data goes through all the same when a signature does not match: the error is reported
-//! beside it.
+//! *memory*. A signature that does not match does not stop the data: the error is reported
+//! separately.
 
 pub(crate) mod crc;
 mod domain;
@@ -18,7 +18,7 @@ pub(crate) use domain::{Domain, Mismatch, spread};
 const BASIC: usize = 16;
 const EXTENDED: usize = 32;
 
-/// What a key does with signatures.
+/// Signature processing of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Format {
     pub(crate) memory: Option<Domain>,
@@ -29,37 +29,38 @@ pub(crate) struct Format {
     pub(crate) copy: u8,
 }
 
-/// What a domain's signatures start from, and whether one of them did not match.
+/// A signature variable: the value that a domain's signatures start from, and whether one of them
+/// did not match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Psv {
     /// Its protection domain.
     pub(crate) pd: u32,
-    /// A signature starts from here.
+    /// Value that the next signature starts from.
     pub(crate) transient: u64,
-    /// Nothing is reported until it is set again.
+    /// A mismatch was reported; nothing more is reported until the PSV is set again.
     pub(crate) failed: bool,
 }
 
-/// Signatures as a key has them.
+/// Signature state of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Signatures {
     /// They are in force.
     pub(crate) enabled: bool,
-    /// What they are, once a request has said so.
+    /// Their format, once a request has set it.
     pub(crate) format: Option<Format>,
-    /// Room for their description, in units of 16 bytes.
+    /// Room for their format, in units of 16 bytes.
     pub(crate) octwords: u32,
-    /// How many errors the driver has seen, as far as the lowest bit tells; the next one is
-    /// reported only if this differs from [`Self::reported`].
+    /// Lowest bit of the number of errors that the driver has seen; the next one is reported only
+    /// if this differs from [`Self::reported`].
     pub(crate) expected: bool,
-    /// How many errors were reported (the lowest bit).
+    /// Lowest bit of the number of errors reported.
     pub(crate) reported: bool,
-    /// The part of a block's signature that has come in: block, bytes, and which of them.
+    /// The part of a block's signature that has arrived: block, bytes, and which of them.
     pub(crate) partial: Option<(u64, [u8; 8], u8)>,
 }
 
 impl Format {
-    /// Reads a byte stream format; `None` for what the device does not know.
+    /// Parses a byte stream format; `None` for values that the device does not know.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let selector = bytes.first()? >> Bsf::SIZE_SHIFT;
         let length = match selector {
@@ -71,7 +72,7 @@ impl Format {
         let mut whole = [0; size_of::<Bsf>()];
         whole[..length].copy_from_slice(bytes.get(..length)?);
         let bsf = Bsf::read_from_bytes(&whole).ok()?;
-        // There are no signatures of whole transactions.
+        // The device has no signatures of whole transactions.
         if bsf.wire_transaction_format_psv.get() | bsf.memory_transaction_format_psv.get() != 0 {
             return None;
         }
@@ -91,7 +92,7 @@ impl Format {
         Some(Self { memory, wire, check: bsf.check_byte_mask, copy })
     }
 
-    /// Whether a device has these signatures.
+    /// Whether a device supports these signatures.
     pub(crate) fn is_known_to(&self, device: &Capabilities) -> bool {
         [self.memory, self.wire].iter().flatten().all(|domain| domain.is_known_to(device))
     }
@@ -101,7 +102,7 @@ impl Format {
         [self.memory, self.wire].into_iter().flatten().map(|domain| domain.psv)
     }
 
-    /// Data bytes in so many bytes of memory: signatures stand after whole blocks.
+    /// Data bytes in `memory` bytes of memory: signatures stand after whole blocks.
     fn data_bytes(&self, memory: u64) -> u64 {
         match self.memory {
             Some(domain) => {
@@ -112,7 +113,7 @@ impl Format {
         }
     }
 
-    /// Bytes on the wire of so many bytes of memory.
+    /// Bytes on the wire for `memory` bytes of memory.
     pub(crate) fn wire_bytes(&self, memory: u64) -> u64 {
         let data = self.data_bytes(memory);
         match self.wire {

@@ -1,4 +1,4 @@
-//! Frames and requests at random: whatever they say, the device goes on.
+//! Random frames and requests: the device survives all of them.
 
 use super::*;
 use crate::frame::headers::Headers;
@@ -6,7 +6,7 @@ use crate::frame::samples::{gre, plain, tagged, tcp4, tcp6, udp4, udp6, vxlan};
 use crate::frame::segment::Plan;
 use crate::frame::{checksum, matching};
 
-/// A generator of numbers (xorshift).
+/// A generator of random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -84,7 +84,7 @@ fn requests_at_random_complete_once_each() {
             let mut body: Vec<u8> =
                 (0..16 * (1 + random.below(3))).map(|_| random.next() as u8).collect();
             if random.below(4) > 0 {
-                // A segment that is nearly good.
+                // A segment that is nearly valid.
                 body[..12].fill(0);
                 body[4] = random.next() as u8;
                 body[12..14].copy_from_slice(&[0, random.below(40) as u8]);

@@ -1,4 +1,4 @@
-//! Frames: sent, received, steered, cut in segments.
+//! Tests of frames: sending, receiving, steering, segmentation.
 
 mod hostile;
 mod pace;
@@ -49,7 +49,7 @@ impl Nic {
         Self { send_cq, sq, cq, rq, sent, received }
     }
 
-    /// Posts so many buffers.
+    /// Posts `count` receive buffers.
     fn fill(&mut self, count: usize) {
         for _ in 0..count {
             let slot = usize::from(self.rq.receives) % 8;

@@ -1,4 +1,4 @@
-//! Send queues whose rate has a limit.
+//! Send queues with a rate limit.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::network::Network;
 
 /// Bytes of the frames.
 const BYTES: usize = 1000;
-/// Kilobits a second with which such a frame takes a millisecond.
+/// Kilobits per second at which such a frame takes a millisecond.
 const RATE: u32 = 8_000;
 const MS: u64 = 1_000_000;
-/// What the engine's units of work take.
+/// Time of the engine's units of work.
 const WORK: u64 = 5_000;
 
 fn slow(burst: u32) -> RateLimit {
@@ -28,7 +28,7 @@ fn limit(rig: &Rig, nic: &Nic, index: u16, limit: Option<RateLimit>) {
     device.limit_sq(nic.sq.qpn, index).expect("a limit");
 }
 
-/// How many frames came in so much time.
+/// Number of frames sent in `time` nanoseconds.
 fn sent(rig: &Rig, nic: &mut Nic, time: u64) -> usize {
     rig.fabric.run_for(Duration::from_nanos(time));
     std::iter::from_fn(|| nic.send_cq.poll()).count()
@@ -46,23 +46,23 @@ fn frames_leave_no_faster_than_their_queue_may() {
     let mut nic = Nic::new(&rig, 0);
     limit(&rig, &nic, 3, Some(slow(0)));
     post(&mut nic, 6);
-    // The first leaves at once, each other one when the one before is through.
+    // The first frame leaves at once, each further one when the one before has passed.
     assert_eq!(sent(&rig, &mut nic, MS - WORK), 1);
     for _ in 0..3 {
         assert_eq!(sent(&rig, &mut nic, MS), 1);
     }
-    // Twice as fast, for those that wait too.
+    // Twice the rate, also for frames that wait already.
     rig.lock()
         .device_mut(0)
         .set_rate_limit(3, Some(RateLimit { rate: 2 * RATE, ..slow(0) }))
         .unwrap();
     assert_eq!(sent(&rig, &mut nic, MS / 2 - WORK), 1);
     assert_eq!(sent(&rig, &mut nic, MS / 2), 1);
-    // An idle queue saves nothing up.
+    // An idle queue does not save up time.
     assert_eq!(sent(&rig, &mut nic, 50 * MS), 0);
     post(&mut nic, 4);
     assert_eq!(sent(&rig, &mut nic, MS / 2 - WORK), 1);
-    // Without limit the rest leaves at once.
+    // Without a limit the rest leaves at once.
     limit(&rig, &nic, 0, None);
     assert_eq!(sent(&rig, &mut nic, WORK), 3);
 }
@@ -76,7 +76,7 @@ fn a_burst_leaves_at_line_rate() {
     assert_eq!(sent(&rig, &mut nic, WORK), 4);
     assert_eq!(sent(&rig, &mut nic, MS), 1);
     assert_eq!(sent(&rig, &mut nic, 3 * MS), 3);
-    // What was saved up comes back with time.
+    // The burst is available again after some time.
     sent(&rig, &mut nic, 50 * MS);
     post(&mut nic, 8);
     assert_eq!(sent(&rig, &mut nic, WORK), 4);

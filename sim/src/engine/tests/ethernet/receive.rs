@@ -1,4 +1,4 @@
-//! What a receive queue gets, and what its completions say.
+//! Frames in receive queues, and their completions.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::event::EventType;
@@ -8,7 +8,7 @@ use crate::engine::{Event, QpState};
 use crate::frame::checksum;
 use crate::frame::samples::{self, GROUP, plain, tagged, tcp4, tcp6, udp4, udp6};
 
-/// A pair, of which the second receives.
+/// Two devices, of which the second receives.
 fn pair(config: ReceiveQueueConfig) -> (Rig, Nic, Nic) {
     let rig = rig(2);
     let (one, two) = (Nic::new(&rig, 0), Nic::with(&rig, 1, config));
@@ -52,7 +52,7 @@ fn a_completion_says_what_the_headers_are() {
         let sum = if network == 0 { 0 } else { checksum::sum(&bytes[14..]) };
         assert_eq!(cqe.check_sum.get(), sum);
     }
-    // Neither the sum nor the verdict covers what is behind the datagram: Linux adds that itself.
+    // Neither the sum nor the flags cover the bytes after the datagram: Linux adds them itself.
     two.fill(1);
     let mut dirty = padded.clone();
     dirty.resize(80, 0xfe);
@@ -115,7 +115,7 @@ fn the_frame_check_sequence_follows_where_wanted() {
     rig.run();
     let (_, bytes) = two.take();
     assert_eq!(bytes.len(), 68);
-    // A frame with its check sequence has this remainder, whatever it says (IEEE 802.3, 3.2.9).
+    // A frame with its check sequence always has this remainder (IEEE 802.3, 3.2.9).
     let remainder = bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
@@ -140,7 +140,7 @@ fn frames_without_a_buffer_are_dropped_and_counted_by_set() {
     assert_eq!(engine.device(1).out_of_buffer(9), 2);
     assert_eq!(engine.device(1).out_of_buffer(0), 0);
     drop(engine);
-    // What comes after buffers are there arrives.
+    // Once there is a buffer, frames arrive.
     two.fill(1);
     one.post(&plain(64));
     rig.run();
@@ -153,7 +153,7 @@ fn a_frame_goes_over_several_entries_and_one_too_long_fails_its_buffer_alone() {
     let (at, key) = (two.received.at(0), two.received.key);
     two.rq.post_receive(&[data(at, 20, key), data(at + 20, 30, key), data(at + 50, 14, key)]);
     two.rq.post_receive(&[data(at, 64, key)]);
-    // A bit of the count that kernels set.
+    // Kernels set the highest bit of the count.
     two.rq.post_receive(&[data(at, 1 << 31 | 65, key)]);
     one.post(&plain(64));
     one.post(&plain(65));

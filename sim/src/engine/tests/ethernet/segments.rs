@@ -1,4 +1,4 @@
-//! Packets that the device cuts in segments.
+//! Packets that the device cuts into segments.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::ethernet::checksum_flags;
@@ -19,7 +19,7 @@ fn a_large_packet_arrives_in_segments_with_right_checksums() {
     let (mut one, mut two) = (Nic::new(&rig, 0), Nic::new(&rig, 1));
     two.fill(8);
     let payload: Vec<u8> = (0..7000u32).map(|n| ((n * n) >> 5) as u8).collect();
-    // The driver leaves length and sums as it likes.
+    // The driver may leave any value in the length and checksum fields.
     let packet = ethernet([0xff; 6], 0x0800, &ipv4(6, &tcp(0x18, &payload)));
     one.post_inline(Opcode::Tso, segment(1448, BOTH), &packet[..54], &payload);
     rig.run();
@@ -59,7 +59,7 @@ fn impossible_segments_fail_the_request_and_nothing_leaves() {
         assert_eq!(one.send_cq.expect_error(), (0, Syndrome::LocalQpOperation), "{what}");
         assert_eq!(rig.lock().device(0).frame_counts().sent, 0, "{what}");
     }
-    // A size of segments on a request that is not to be cut.
+    // A segment size in a request that is no TSO.
     let rig = rig(1);
     let mut nic = Nic::new(&rig, 0);
     nic.post_with(Opcode::Send, &segment(100, BOTH), &good);

@@ -1,4 +1,4 @@
-//! What leaves a send queue, and where it arrives.
+//! Frames from send queues, and their destinations.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::ethernet::{InlineMode, checksum_flags, insert};
@@ -29,7 +29,7 @@ fn headers_in_the_wqe_come_first_and_may_wrap() {
     let rig = rig(2);
     let (mut one, mut two) = (Nic::new(&rig, 0), Nic::new(&rig, 1));
     let frame = udp4(&[0x5a; 90]);
-    // Blocks 0 to 14 pass, so that a WQE of two blocks goes on at the start of the ring.
+    // Blocks 0 to 14 pass, so that a WQE of two blocks wraps to the start of the ring.
     for _ in 0..15 {
         one.sq.post(&Wqe::new(Opcode::Nop));
         rig.run();

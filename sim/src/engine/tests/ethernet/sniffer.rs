@@ -1,4 +1,4 @@
-//! Copies of what a port receives and of what it sends.
+//! Copies of the frames that a port receives and sends.
 
 use mlx5_prm::cmd::flow::{FlowTableType, MatchParameters};
 use mlx5_prm::ethernet::{checksum_flags, insert};
@@ -9,7 +9,8 @@ use crate::engine::{FlowEntry, FlowGroup, FlowTableConfig, FlowTarget, TirConfig
 use crate::frame::headers::{C_TAG, Headers};
 use crate::frame::samples::{ethernet, ipv4, plain, tagged, tcp, udp4};
 
-/// Gives a transport interface copies of what a kind of flow table sees; its table.
+/// Gives a transport interface copies of the frames that pass one kind of flow table. Returns the
+/// table.
 fn sniff(rig: &Rig, device: usize, kind: FlowTableType, tir: u32) -> u32 {
     let mut engine = rig.lock();
     let this = engine.device_mut(device);
@@ -31,7 +32,8 @@ fn sniff(rig: &Rig, device: usize, kind: FlowTableType, tir: u32) -> u32 {
     table
 }
 
-/// Two devices. At the first one `sent` gets copies of what it sends, `received` of what it receives.
+/// Two devices. At the first one, `sent` gets copies of the frames that it sends, `received` of
+/// those that it receives.
 struct Bench {
     rig: Rig,
     one: Nic,
@@ -49,7 +51,8 @@ impl Bench {
         let (mut sent, mut received) = (Nic::new(&rig, 0), Nic::new(&rig, 0));
         let tables = [(KINDS[0], &mut sent), (KINDS[1], &mut received)].map(|(kind, nic)| {
             nic.fill(8);
-            // Of the domain that sends, whose frames it does not take when they come back.
+            // It is in the sender's domain and does not accept the sender's frames when they loop
+            // back.
             let config = TirConfig { own_frames: 0, domain: 7, ..rig.direct(&nic.rq) };
             sniff(&rig, 0, kind, rig.tir(0, config))
         });
@@ -72,7 +75,7 @@ fn either_direction_is_copied_and_goes_where_it_went_without() {
     let mut bench = Bench::new();
     bench.one.post(&plain(60));
     bench.rig.run();
-    // To a group: it comes back, too.
+    // A frame to a group loops back, too.
     bench.one.expect(&plain(60));
     bench.two.expect(&plain(60));
     let copy = bench.sent.expect(&plain(60));
@@ -84,7 +87,7 @@ fn either_direction_is_copied_and_goes_where_it_went_without() {
         nic.expect(&udp4(&[1; 60]));
     }
     bench.nothing_more();
-    // A copy of what is sent is nothing that the port received.
+    // A copy of a sent frame does not count as received.
     let counts = bench.rig.lock().device(0).frame_counts();
     assert_eq!((counts.sent, counts.received), (1, 2));
 }
@@ -114,7 +117,7 @@ fn the_copy_of_what_is_sent_is_the_frame_that_the_device_made() {
         inline_start_or_tag: 0x6123u16.to_be_bytes(),
         ..EthernetSegment::default()
     };
-    // The wire pads it, after it loses one and changes one.
+    // The wire pads the frames, after it has lost one and changed one.
     bench.rig.lock().device_mut(0).inject(Fault::DropPackets(1));
     bench.rig.lock().device_mut(0).inject(Fault::CorruptPackets(1));
     for _ in 0..2 {
@@ -160,7 +163,7 @@ fn a_table_that_ends_copies_no_more() {
         let kind = kind.0 as u8;
         this.delete_flow_entry(kind, table, 0).expect("an entry");
         this.destroy_flow_group(kind, table, 1).expect("a group");
-        // Linux takes no root away before.
+        // Linux never removes the root before it destroys the table.
         this.destroy_flow_table(kind, table).expect("a table");
     }
     bench.one.post(&plain(60));

@@ -1,4 +1,4 @@
-//! The way of a frame through flow tables, transport interfaces and tables of queues.
+//! The path of a frame through flow tables, transport interfaces and tables of queues.
 
 use mlx5_prm::cmd::flow::MatchParameters;
 use mlx5_prm::cmd::steering::{hash_fields, self_lb_block};
@@ -126,7 +126,7 @@ fn tables_lead_to_higher_tables_by_entry_and_by_miss() {
     let (mask, value) = (parameters(|p| port_80(p, 0xffff)), parameters(|p| port_80(p, 80)));
     bench.rule(bench.table, 0, &mask, &value, |entry| {
         entry.targets = vec![FlowTarget::Table(by_entry)];
-        // Of the tables on the way only the last says something of the packet.
+        // Only the last table on the path sets the tag.
         entry.tag = 5;
     });
     bench.rule(by_miss, 0, &any, &any, bench.to_queue());
@@ -140,7 +140,7 @@ fn tables_lead_to_higher_tables_by_entry_and_by_miss() {
     bench.two.cq.expect_none();
     let set_miss = |table, next| bench.rig.lock().device_mut(1).set_flow_miss(NIC_RX, table, next);
     set_miss(by_entry, Some(by_miss)).expect("a table");
-    // Nothing leads back or to its own level.
+    // No table leads back or to its own level.
     assert!(matches!(set_miss(by_miss, Some(by_entry)), Err(Error::Invalid(_))));
     assert!(matches!(set_miss(by_entry, Some(by_entry)), Err(Error::Invalid(_))));
     bench.send(&tcp4(&[1; 60]));
@@ -208,11 +208,11 @@ fn a_hash_spreads_flows_and_keeps_each_on_one_queue() {
     }
     assert_eq!(reached.iter().sum::<u32>(), 20);
     assert!(reached.iter().filter(|count| **count > 0).count() > 1, "{reached:?}");
-    // Nothing is hashed of another version of IP: the first queue takes it.
+    // The hash does not cover the other version of IP, so the first queue takes the packet.
     let before = cqs[0].peek_produced(&bench.rig);
     bench.send(&udp6(&[1; 60]));
     assert_eq!(cqs[0].peek_produced(&bench.rig), before + 1);
-    // The table's queues can be others for the next frame.
+    // The queues of the table can change between frames.
     bench.rig.lock().device_mut(1).set_rqt(table, vec![rqs[2].qpn]).expect("a table");
     let before = cqs[2].peek_produced(&bench.rig);
     bench.send(&udp4(&[2; 60]));
@@ -308,7 +308,7 @@ fn tables_that_cannot_be_are_refused() {
     assert_eq!(set(1, entry(1)), Ok(()));
     let large = FlowTableConfig { kind: NIC_RX, level: 0, log_size: 25, miss: None };
     assert!(matches!(device.create_flow_table(large), Err(Error::Invalid(_))));
-    // A table of another kind is none.
+    // A table of another kind does not exist here.
     assert_eq!(device.set_flow_root(5, Some(bench.table)), Err(Error::NotFound));
 }
 
@@ -316,7 +316,7 @@ fn tables_that_cannot_be_are_refused() {
 fn many_tables_that_fork_end() {
     let mut bench = Bench::new();
     let any = MatchParameters::default();
-    // Each table sends two copies to the next: 2 to the 20th in all.
+    // Each table sends two copies to the next: 2 to the 20th in total.
     let tables: Vec<u32> = (1..=20).map(|level| bench.rig.table(1, level)).collect();
     for (table, next) in tables.iter().zip(&tables[1..]) {
         bench.rule(*table, 0, &any, &any, |entry| {

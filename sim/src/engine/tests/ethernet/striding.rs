@@ -1,5 +1,5 @@
-//! Receive queues with strides, as a kernel's network interface has them: WQEs in a list, their memory
-//! under a key whose pages a send queue sets.
+//! Receive queues with strides, as a kernel's network interface has them. Their WQEs form a list,
+//! and a send queue sets the pages of the key over their memory.
 
 use mlx5_prm::cqe::{CqeOpcode, Syndrome};
 use mlx5_prm::ethernet::striding;
@@ -23,18 +23,18 @@ fn config(strides: Strides) -> ReceiveQueueConfig {
     ReceiveQueueConfig { strides: Some(strides), counter_set: 9, ..ReceiveQueueConfig::default() }
 }
 
-/// A pair, of which the second receives.
+/// Two devices, of which the second receives.
 fn pair() -> (Rig, Nic, Nic) {
     let rig = rig(2);
     let (one, two) = (Nic::new(&rig, 0), Nic::with(&rig, 1, config(STRIDES)));
     (rig, one, two)
 }
 
-/// What a completion says: WQE, first stride, number of strides, and the packet if there is one.
+/// Contents of a completion: WQE, first stride, number of strides, and the packet if there is one.
 type Told = (u16, u16, u32, Option<Vec<u8>>);
 
 impl Nic {
-    /// Posts a WQE, behind which the list has another.
+    /// Posts a WQE whose list has another one after it.
     fn list(&mut self, index: u16, next: u16) {
         let at = self.received.at(usize::from(index) * ROOM);
         self.rq.post_listed(index, next, &[data(at, ROOM as u32, self.received.key)]);
@@ -55,7 +55,7 @@ impl Nic {
         (wqe, stride, strides, packet)
     }
 
-    /// Takes the completion of a receive that failed: its WQE, the strides that it takes, and why.
+    /// Takes the completion of a receive that failed: its WQE, its strides, and the syndrome.
     #[track_caller]
     fn failed(&mut self) -> (u16, u32, Syndrome) {
         let completion = self.cq.expect();
@@ -73,8 +73,8 @@ fn packets_lie_stride_by_stride_in_wqes_as_the_list_has_them() {
     two.list(0, 5);
     two.list(5, 2);
     two.list(2, 7);
-    // A full stride, one byte more, several, and the last one; then the list's next, which is not the
-    // ring's.
+    // A full stride, one byte more, several, and the last one; then the next WQE of the list, which
+    // is not the next of the ring.
     for (bytes, wqe, stride, strides) in
         [(60, 0, 0, 1), (64, 0, 1, 1), (65, 0, 2, 2), (200, 0, 4, 4), (512, 5, 0, 8), (60, 2, 0, 1)]
     {
@@ -94,7 +94,7 @@ fn strides_that_are_too_few_are_skipped_and_told() {
     two.list(3, 6);
     one.post(&plain(300));
     one.post(&plain(256));
-    // It fits what is left exactly.
+    // It fits exactly in the rest.
     one.post(&plain(256));
     rig.run();
     assert_eq!(two.told(), (0, 0, 5, Some(plain(300))));
@@ -113,7 +113,7 @@ fn a_packet_without_strides_is_dropped_and_counted_and_later_ones_arrive() {
     one.post(&plain(60));
     rig.run();
     assert_eq!(two.told(), (0, 0, 7, Some(plain(400))));
-    // Its last stride is too little for the second, which no WQE is left for, and is gone.
+    // The last stride is too small for the second frame. No other WQE waits, so that frame is lost.
     assert_eq!(two.told(), (0, 7, 1, None));
     two.cq.expect_none();
     let counts = rig.lock().device(1).frame_counts();
@@ -121,7 +121,7 @@ fn a_packet_without_strides_is_dropped_and_counted_and_later_ones_arrive() {
     assert_eq!(rig.lock().device(1).out_of_buffer(9), 2);
     two.list(4, 1);
     one.post(&plain(61));
-    // Longer than a WQE.
+    // A frame longer than a WQE.
     one.post(&plain(ROOM + 1));
     rig.run();
     assert_eq!(two.told(), (4, 0, 1, Some(plain(61))));
@@ -131,7 +131,8 @@ fn a_packet_without_strides_is_dropped_and_counted_and_later_ones_arrive() {
     assert!(rig.lock().device_mut(1).take_violations().is_empty());
 }
 
-/// Each WQE behind any other, and more of them than what is left of a counter.
+/// Every WQE follows every other at some time, and there are enough of them for the counter to
+/// wrap.
 #[test]
 fn lists_go_on_in_any_order_and_counters_wrap() {
     let (rig, mut one, mut two) = pair();
@@ -145,7 +146,7 @@ fn lists_go_on_in_any_order_and_counters_wrap() {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let next = (here + 1 + (random >> 16) as u16 % 7) % 8;
         two.list(here, next);
-        // The second leaves a stride, which is skipped for the first.
+        // The second frame leaves one stride free, which the device skips for the first.
         let frame = &frames[step % 2];
         one.post(frame);
         rig.run();
@@ -158,7 +159,7 @@ fn lists_go_on_in_any_order_and_counters_wrap() {
         (last, here) = (here, next);
     }
     two.cq.expect_none();
-    // The last one has a stride left.
+    // The last WQE has a stride left.
     assert_eq!(rig.query(&two.rq).hw_rq_counter, before.wrapping_add(299));
 }
 
@@ -170,7 +171,7 @@ fn a_packet_that_fails_takes_its_strides_and_leaves_the_wqe_to_the_next() {
     two.rq.post_listed(3, 6, &[data(two.received.at(3 * ROOM), 256, key)]);
     two.list(6, 1);
     two.list(1, 2);
-    // The memory of the first two is that of half of their strides.
+    // The memory of the first two WQEs covers only half of their strides.
     for length in [200, 100, 60, ROOM, ROOM, 60] {
         one.post(&plain(length));
     }
@@ -178,7 +179,7 @@ fn a_packet_that_fails_takes_its_strides_and_leaves_the_wqe_to_the_next() {
     assert_eq!(two.told(), (0, 0, 4, Some(plain(200))));
     assert_eq!(two.failed(), (0, 2, Syndrome::LocalLength));
     assert_eq!(two.failed(), (0, 1, Syndrome::LocalLength));
-    // What is left of it is too little.
+    // The rest of it is too small.
     assert_eq!(two.told(), (0, 7, 1, None));
     assert_eq!(two.failed(), (3, 8, Syndrome::LocalLength));
     assert_eq!(two.told(), (6, 0, 8, Some(plain(ROOM))));
@@ -204,7 +205,7 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
     assert_eq!(two.failed(), (7, 0, Syndrome::WorkRequestFlushed));
     two.cq.expect_none();
     assert_eq!(rig.query(&two.rq).state, QpState::Error);
-    // It begins with the first WQE and the first stride.
+    // The queue begins with the first WQE and the first stride.
     for round in 0..2 {
         for state in [QpState::Reset, QpState::Rtr] {
             rig.lock().device_mut(1).set_queue_state(two.rq.qpn, state).expect("an RQ");
@@ -218,7 +219,7 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
         assert_eq!(two.told(), (0, 0, 1, Some(plain(60 + round))));
         assert_eq!(two.told(), (0, 1, 7, None));
         assert_eq!(two.told(), (3, 0, 8, Some(plain(ROOM))));
-        // A WQE that is used in part, and two that wait.
+        // A WQE that is partly used, and two that wait.
         two.list(4, 2);
         two.list(2, 5);
         two.list(5, 0);
@@ -232,7 +233,7 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
         }
         two.cq.expect_none();
     }
-    // A queue that never failed does, too.
+    // A queue that never failed begins there, too.
     rig.lock().device_mut(1).set_queue_state(two.rq.qpn, QpState::Reset).expect("an RQ");
     two.rq.receives = 0;
     for round in 0..2 {
@@ -251,7 +252,7 @@ fn a_queue_that_fails_is_flushed_along_its_list_and_begins_again() {
 fn a_list_that_leads_out_of_its_ring_fails_the_queue() {
     let (rig, mut one, mut two) = pair();
     two.list(0, 8);
-    // Two more are announced.
+    // The record announces two more.
     two.list(1, 2);
     two.list(2, 3);
     for _ in 0..3 {
@@ -269,7 +270,7 @@ fn a_list_that_leads_out_of_its_ring_fails_the_queue() {
     assert_eq!(rig.lock().device(1).frame_counts().not_ready, 1);
 }
 
-/// The same where nothing has arrived that would have found out.
+/// The same if no frame arrived before that would have found the error.
 #[test]
 fn a_list_that_leads_out_of_its_ring_is_flushed_as_far_as_it_goes() {
     let (rig, _one, mut two) = pair();
@@ -285,7 +286,7 @@ fn a_list_that_leads_out_of_its_ring_is_flushed_as_far_as_it_goes() {
 
 const PAGE: usize = 4096;
 
-/// A free key of so many pages, all of them the same.
+/// A free key of `pages` pages, all of them the same.
 fn mapped(rig: &Rig, pd: u32, filler: u64, pages: usize) -> u32 {
     let config = MkeyConfig {
         pd,
@@ -300,9 +301,9 @@ fn mapped(rig: &Rig, pd: u32, filler: u64, pages: usize) -> u32 {
     rig.key(1, config)
 }
 
-/// Puts pages behind a key from one of them on.
+/// The request that sets a key's pages from index `first` on.
 fn map(key: u32, first: usize, pages: &[u64]) -> Wqe {
-    // The bits of a page's rights, which the kernel sets, are no part of its address.
+    // The kernel sets the bits of a page's rights, which are no part of its address.
     let entries = pages.iter().flat_map(|page| (page | 3).to_be_bytes()).collect();
     let mut umr = Umr::new(key).flags(umr_flags::TRANSLATION_OFFSET).free(false).entries(entries);
     umr.control.offset_or_bsf_octowords = (first as u16 / 2).into();
@@ -319,7 +320,7 @@ fn a_kernels_send_queue_puts_pages_behind_the_key_of_receives() {
     let mut sq = rig.sq_with(1, &cq, 7, Registers::Pages);
     let key = mapped(&rig, rig.pds[1], spare.at(0), 24);
     let pages: Vec<u64> = (0..8).rev().map(|page| memory.at(page * PAGE)).collect();
-    // One after the other, as the kernel does it: without fences, and only the last one completes.
+    // Consecutive requests without fences, of which only the last completes, as in the kernel.
     sq.post(&map(key, 8, &pages).unsignaled());
     let last = sq.post(&map(key, 16, &pages));
     rig.run();
@@ -327,14 +328,14 @@ fn a_kernels_send_queue_puts_pages_behind_the_key_of_receives() {
     cq.expect_none();
     assert!(rig.lock().device_mut(1).take_violations().is_empty());
     assert!(!rig.mkey(1, key).free);
-    // In the second page, across the end of it, and on the page that was there from the start.
+    // In the second page, across its end, and on the page that was there from the start.
     for (index, address, lies) in
         [(0, 9 * PAGE + 2, &memory), (1, 18 * PAGE - 1000, &memory), (2, 7 * PAGE, &spare)]
     {
         two.rq.post_listed(index, index + 1, &[data(address as u64, PAGE as u32, key)]);
         one.post(&plain(1400));
         one.post(&plain(1400));
-        // It ends the WQE.
+        // It uses up the WQE.
         one.post(&plain(1280));
         rig.run();
         for (stride, strides, bytes) in [(0, 22, 1400), (22, 22, 1400), (44, 20, 1280)] {
@@ -365,7 +366,7 @@ fn no_other_send_queue_names_pages() {
         (Registers::Nothing, rig.pds[1], 0, Syndrome::LocalQpOperation),
         (Registers::Keys, rig.pds[1], 0, bind),
         (Registers::Pages, other, 0, bind),
-        // They would end behind the key.
+        // They would end after the end of the key.
         (Registers::Pages, rig.pds[1], 2, bind),
     ] {
         let mut cq = rig.cq(1, 5, 64);
@@ -378,7 +379,7 @@ fn no_other_send_queue_names_pages() {
     }
 }
 
-/// A key that programs lay out is changed by their send queues, as by their queue pairs.
+/// A send queue may change a key that programs configure, as a queue pair may.
 #[test]
 fn a_programs_send_queue_changes_its_keys() {
     let rig = rig(2);

@@ -1,4 +1,5 @@
-//! Whose frames a function takes. Its flow tables decide; for a virtual function its context does so before.
+//! Filtering of frames for a function. Its flow tables decide; for a virtual function its vport
+//! context decides first.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::CommandStatus;
@@ -42,7 +43,7 @@ fn destination(mac: Mac) -> MatchParameters {
     })
 }
 
-/// Frames without a tag, or with that of a VLAN.
+/// Match parameters for frames without a tag, or with the tag of a VLAN.
 fn vlan(tagged: bool, vlan: u32) -> MatchParameters {
     parameters(|parameters| {
         parameters.outer_headers_mut().set_cvlan_tag(tagged).set_first_vid(vlan);
@@ -106,7 +107,8 @@ impl Bench {
         self.rig.lock().device(1).frame_counts()
     }
 
-    /// Whether the second device takes a frame. One that it does not take is counted, by what kept it away.
+    /// Whether the second device takes a frame. One that it does not take is counted by the filter
+    /// that rejected it.
     fn takes(&mut self, frame: &[u8]) -> bool {
         let before = self.counts();
         self.one.post(frame);
@@ -119,13 +121,13 @@ impl Bench {
             self.two.fill(1);
         }
         assert_eq!(missed + filtered, u64::from(!taken));
-        // A virtual function's tables take all that there is.
+        // A virtual function's tables take everything that reaches them.
         let by_context = self.rig.lock().device(1).config().vport_filter;
         assert_eq!(missed, u64::from(!taken && !by_context));
         taken
     }
 
-    /// Whether the second device hears what it sends itself.
+    /// Whether the second device receives a frame that it sends itself.
     fn hears_itself(&mut self, mac: Mac) -> bool {
         let before = self.counts().received;
         self.two.post(&to(mac));
@@ -156,7 +158,7 @@ impl Bench {
         self.write(move_to, &[]);
     }
 
-    /// Has the second device's driver write its context.
+    /// Writes the vport context, as the second device's driver.
     fn write(&mut self, change: impl FnOnce(&mut ModifyNicVportContextIn), list: &[Mac]) {
         let mut input = ModifyNicVportContextIn::request();
         input.nic_vport_context_mut().set_allowed_list_size(list.len() as u32);
@@ -188,7 +190,7 @@ fn a_group_is_heard_while_there_is_an_entry_for_it() {
     assert_eq!(heard(&mut bench), [true, true, true, false, false]);
     bench.without(bench.addresses, 2);
     assert_eq!(heard(&mut bench), [true, true, false, false, false]);
-    // All groups, which all stations are one of.
+    // All groups, broadcasts included.
     let groups = destination([1, 0, 0, 0, 0, 0]);
     bench.rule(bench.addresses, 2, (&groups, &groups), FlowTarget::Tir(bench.tir));
     assert_eq!(heard(&mut bench), [true, true, true, true, false]);
@@ -210,13 +212,13 @@ fn a_vlan_is_heard_while_there_is_an_entry_for_it() {
     let next = FlowTarget::Table(bench.addresses);
     bench.rule(bench.vlans, 1, (&vlan(true, 0xfff), &vlan(true, 5)), next);
     assert_eq!(heard(&mut bench), [true, true, false]);
-    // The filter off: any tag.
+    // The filter is off: any tag passes.
     bench.rule(bench.vlans, 2, (&vlan(true, 0), &vlan(true, 0)), next);
     assert_eq!(heard(&mut bench), [true; 3]);
     bench.without(bench.vlans, 2);
     bench.without(bench.vlans, 1);
     assert_eq!(heard(&mut bench), [true, false, false]);
-    // Behind the VLANs the addresses decide still.
+    // After the VLAN table the address table still decides.
     bench.rule(bench.vlans, 1, (&vlan(true, 0xfff), &vlan(true, 5)), next);
     assert!(!bench.takes(&tagged(&to(FOREIGN), C_TAG, 5)));
 }
@@ -235,13 +237,14 @@ fn what_a_driver_says_of_a_physical_function_decides_nothing_about_frames_from_t
     assert_eq!(heard(&mut bench), by_tables, "lists that have others");
     bench.promiscuous(true, true, true);
     assert_eq!(heard(&mut bench), by_tables, "promiscuous");
-    // A VLAN in the list is none in a table.
+    // A VLAN in the list is not one in a table.
     bench.list(AllowedListType::VLAN, &[[0, 5, 0, 0, 0, 0]]);
     let frame = tagged(&to(bench.own), C_TAG, 5);
     assert!(!bench.takes(&frame));
 }
 
-/// Here the list has an effect: nothing else says which of the frames that a function sends are its own.
+/// Here the list has an effect: nothing else defines which of its sent frames are for the function
+/// itself.
 #[test]
 fn a_function_hears_itself_at_the_addresses_that_it_has_listed() {
     let mut bench = Bench::new();
@@ -269,13 +272,13 @@ fn a_virtual_function_gets_frames_for_the_addresses_and_groups_that_are_listed()
     assert_eq!(heard(&mut bench), [true, true, false, false, false]);
     bench.list(AllowedListType::MULTICAST, &[ALL, GROUP]);
     assert_eq!(heard(&mut bench), [true, true, true, false, true]);
-    // A list takes the place of the one before it.
+    // A list replaces the one before it.
     bench.list(AllowedListType::UNICAST, &[own]);
     bench.list(AllowedListType::MULTICAST, &[OTHER_GROUP]);
     assert_eq!(heard(&mut bench), [true, false, false, true, false]);
     bench.move_to_foreign();
     assert_eq!(heard(&mut bench), [true, false, false, true, false], "the list is as it was");
-    // An address in the list of the other kind is none.
+    // An address in the list of the other kind has no effect.
     bench.list(AllowedListType::UNICAST, &[GROUP]);
     bench.list(AllowedListType::MULTICAST, &[own]);
     assert_eq!(heard(&mut bench), [false; 5]);
@@ -298,7 +301,7 @@ fn a_promiscuous_virtual_function_gets_frames_for_others() {
     }
 }
 
-/// No switch of Linux reads the list.
+/// No Linux switch reads the list.
 #[test]
 fn the_list_of_vlans_keeps_no_frame_from_a_virtual_function() {
     let mut bench = Bench::virtual_function();
@@ -308,11 +311,11 @@ fn the_list_of_vlans_keeps_no_frame_from_a_virtual_function() {
         bench.list(AllowedListType::VLAN, list);
         assert!(bench.takes(&untagged) && bench.takes(&five));
     }
-    // A tag makes nobody's address one's own.
+    // A tag makes no foreign address the function's own.
     assert!(!bench.takes(&tagged(&to(FOREIGN), C_TAG, 5)));
 }
 
-/// The switch lies between the port and the function.
+/// The switch is between the port and the function.
 #[test]
 fn what_is_kept_from_a_virtual_function_counts_at_its_port_and_nowhere_behind() {
     let mut bench = Bench::virtual_function();
@@ -326,7 +329,7 @@ fn what_is_kept_from_a_virtual_function_counts_at_its_port_and_nowhere_behind() 
     assert_eq!((now.received, now.missed, now.dropped), (0, 0, 0));
 }
 
-/// The switch passes frames on, and the tables behind it decide as they do without.
+/// The switch passes frames on, and then the tables decide as they do without a switch.
 #[test]
 fn what_reaches_a_virtual_function_still_needs_an_entry() {
     let mut bench = Bench::virtual_function();
@@ -340,8 +343,9 @@ fn what_reaches_a_virtual_function_still_needs_an_entry() {
     assert!(bench.two.cq.poll().is_none());
 }
 
-/// Linux has a promiscuous function hear what comes from the wire (`esw_fdb_set_vport_promisc_rule`), and
-/// all groups whoever sends (`esw_fdb_set_vport_allmulti_rule`).
+/// On Linux a promiscuous function receives the frames from the wire
+/// (`esw_fdb_set_vport_promisc_rule`), and those to all groups from any sender
+/// (`esw_fdb_set_vport_allmulti_rule`).
 #[test]
 fn a_virtual_function_hears_itself_in_the_groups_that_it_has_listed() {
     let mut bench = Bench::virtual_function();
@@ -355,7 +359,7 @@ fn a_virtual_function_hears_itself_in_the_groups_that_it_has_listed() {
         bench.promiscuous(unicast, multicast, all);
         assert_eq!(heard(&mut bench), [true, false, true, true], "{flags:?}");
     }
-    // None of these is a frame that the switch has kept away.
+    // The switch has rejected none of these frames.
     assert_eq!(bench.counts().filtered, 0);
     bench.rig.lock().device_mut(1).vport_mut().no_multicast_loopback = true;
     assert_eq!(heard(&mut bench), [true, false, false, false]);

@@ -1,4 +1,4 @@
-//! Frames on the wire: who hears them, and what is counted.
+//! Frames on the wire: their receivers and their counters.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::frame::samples::{ethernet, ipv4, plain, tcp};
 
 type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Keeps what is on the wire.
+/// Collects the frames on the wire.
 fn listen(rig: &Rig) -> Heard {
     let heard = Heard::default();
     let kept = Arc::clone(&heard);
@@ -91,7 +91,7 @@ fn frames_are_counted_by_whom_they_are_for() {
     let carried = FramesTo { group: traffic(1, 60), ..sent };
     assert_eq!((one.to_wire, two.from_wire, two.received_to), (carried, carried, carried));
     assert_eq!(carried.sum(), traffic(4, 660));
-    // The sender hears those for several stations, which come from no wire.
+    // The sender also receives frames for several stations, and those do not come from the wire.
     assert_eq!(one.received_to, FramesTo { one: traffic(0, 0), ..sent });
     assert_eq!(one.from_wire, FramesTo::default());
 }

@@ -1,4 +1,4 @@
-//! Send and receive queues of Ethernet, and what leads to them.
+//! Ethernet send and receive queues, and the steering that leads to them.
 
 use mlx5_prm::cmd::flow::{FlowTableType, MatchParameters};
 use mlx5_prm::cmd::steering::self_lb_block;
@@ -22,7 +22,7 @@ pub(in crate::engine::tests) const UNHASHED: HashConfig = HashConfig {
     inner: HashFields { ipv6: false, udp: false, selected: 0 },
 };
 
-/// A mask or value of what flow tables match.
+/// Match parameters of a flow table, as a mask or a value.
 pub(in crate::engine::tests) fn parameters(
     fill: impl FnOnce(&mut MatchParameters),
 ) -> MatchParameters {
@@ -53,12 +53,12 @@ impl Rig {
         }
     }
 
-    /// A send queue that is ready.
+    /// A send queue in state READY.
     pub(in crate::engine::tests) fn sq(&self, device: usize, cq: &Cq, domain: u32) -> Qp {
         self.sq_with(device, cq, domain, Registers::Nothing)
     }
 
-    /// The same, which may change memory keys so far.
+    /// The same, with permission to change memory keys.
     pub(in crate::engine::tests) fn sq_with(
         &self,
         device: usize,
@@ -82,7 +82,7 @@ impl Rig {
         Qp { device, qpn, memory, record, sq_offset: 0, sq_blocks, posted: 0, receives: 0, uar }
     }
 
-    /// A receive queue that is ready.
+    /// A receive queue in state READY.
     pub(in crate::engine::tests) fn rq(
         &self,
         device: usize,
@@ -101,7 +101,7 @@ impl Rig {
         Qp { device, qpn, memory, record, sq_offset: 0, sq_blocks: 0, posted: 0, receives: 0, uar }
     }
 
-    /// What sends everything to one queue, its own domain's frames included.
+    /// A transport interface that sends everything to one queue, its own domain's frames included.
     pub(in crate::engine::tests) fn direct(&self, rq: &Qp) -> TirConfig {
         TirConfig {
             target: TirTarget::Queue(rq.qpn),
