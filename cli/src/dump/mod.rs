@@ -44,7 +44,8 @@ The input is any text that people paste: a whole log of the kernel (dmesg, journ
 of UCX, NCCL, DPDK, libmlx5 or perftest, with other lines between. The command finds
 each dump and each line that reports an error, and says for each failure its syndrome,
 vendor code and hardware syndrome with their known meaning and the source of that
-knowledge, then the cause in words and what to try.
+knowledge, then the cause in words and what to try. mlx5 explain does the same for a
+line on the command line.
 
 Or it is bytes alone as hexadecimal text, in any usual format: plain, 0x-prefixed words,
 C arrays, xxd, hexdump -C, od -tx1. The length of each request gives the start of the
@@ -59,6 +60,7 @@ parts, each with a title.";
 const EXAMPLES: &str = "\
 Examples:
   dmesg | mlx5 dump
+  mlx5 dump --file ucx.log
   mlx5 dump 0000050a 0001a202 00000008 00000000 00000040 00001234 00007e00 00002000
   xxd ring.bin | mlx5 dump --transport ud
   mlx5 dump --kind recv --stride 32 --file rq.hex
@@ -148,7 +150,7 @@ const NOTHING: &str = "there are no bytes to decode";
 const GIVE: &str = "give bytes as arguments, with --file or on stdin; --live needs none";
 
 /// Writes what was decoded, as text or as JSON.
-fn write(
+pub(crate) fn write(
     command: &str,
     entries: &[Entry],
     json: JsonArgs,
@@ -161,6 +163,14 @@ fn write(
         false => listing::write(out, entries)?,
     }
     Ok(())
+}
+
+/// Explains the errors in a text; a number alone is a syndrome of the firmware.
+pub(crate) fn explain(text: &str) -> Vec<Entry> {
+    match refusal::number(text) {
+        Some(item) => vec![Entry { at: None, line: None, length: 0, item: Some(item) }],
+        None => found(text, None),
+    }
 }
 
 /// Decodes a text of bytes alone, or what a text with other lines between says of a device.
@@ -243,7 +253,7 @@ fn check_stride(stride: usize, kind: Kind) -> Result<(), Failure> {
 }
 
 /// The text of the command line, of a file or of stdin. Nothing is read from a terminal.
-fn input(
+pub(crate) fn input(
     words: &[String],
     file: Option<&Path>,
     missing: Failure,

@@ -194,6 +194,15 @@ pub(super) fn explain(facts: &Facts) -> Item {
     item
 }
 
+/// A syndrome that stands alone, as a number.
+pub(super) fn number(text: &str) -> Option<Item> {
+    let digits = text.trim().strip_prefix("0x")?;
+    let syndrome = u32::from_str_radix(digits, 16).ok()?;
+    let mut facts = Facts::default();
+    facts.set("fw_syndrome", syndrome);
+    Some(explain(&facts))
+}
+
 /// A command that the firmware did not answer.
 pub(super) fn unanswered(facts: &Facts) -> Item {
     let command = facts.text("command").unwrap_or("a command");
