@@ -149,7 +149,12 @@ rows! {
     About::Failed, "failed status {status_number}: wr_id {_} syndrom {vendor}";
     About::Failed, "failed status {status_text:text} ({status_number}) for wr_id {wr_id}";
     About::Failed, "status number {status_number} for wr_id {_:word} opcode {_} vendor error {vendor}";
+    About::Failed, "failed with status {status_text:text} ({status_number})";
+    About::Failed, "CQ error on *({status_number}): {status_text:rest}";
+    About::Failed, "error on CQ *status: ({status_number}): {status_text:rest}";
+    About::Failed, "prov_err: {status_text:text} ({status_number})";
     // DPDK.
+    About::Failed, "unexpected CQE error {cqe_opcode} ({_}) syndrome {syndrome}";
     About::Failed, "unexpected CQE error syndrome {syndrome} CQN = {cqn} {_:word} = {queue_number} wqe_counter = {wqe_counter}",
         more ["wq_ci = {wq_ci}", "cq_ci = {cq_ci}"];
     NO_VERBS, "no Verbs device matches PCI device {pci:text}, are kernel drivers loaded";
@@ -223,6 +228,39 @@ mod tests {
         assert_eq!((number(1, "hw"), number(1, "remote_qpn")), (Some(2), Some(0x16a)));
         assert_eq!((number(2, "qpn"), number(2, "syndrome")), (None, Some(0x13)));
         assert!(found.windows(2).all(|two| two[0].at < two[1].at));
+    }
+
+    #[test]
+    fn lines_of_programs_without_a_record_of_their_own_are_found() {
+        for (text, name, number) in [
+            (
+                "nvme nvme15: RECV for CQE 0x0 failed with status local protection error (4)",
+                "status_number",
+                4,
+            ),
+            (
+                "*ERROR*: CQ error on Queue Pair 0x7e, Opcode 128 (4): local protection error",
+                "status_number",
+                4,
+            ),
+            (
+                "*ERROR*: Error on CQ 0x1f, type DATA, status: (10): remote access error",
+                "status_number",
+                10,
+            ),
+            ("fi_cq_readerr: err: 5, prov_err: remote access error (10)", "status_number", 10),
+            ("net_mlx5: unexpected CQE error 13 (0x0d) syndrome 0x04", "syndrome", 4),
+            (
+                "infiniband mlx5_0: mlx5_poll_one:527:(pid 0): Requestor error cqe on cqn 0x406:\n\
+              infiniband mlx5_0: mlx5_poll_one:530:(pid 0): syndrome 0x13, vendor syndrome 0x88",
+                "syndrome",
+                0x13,
+            ),
+        ] {
+            let found = find(text);
+            assert_eq!(found.len(), 1, "{text}");
+            assert_eq!(found[0].facts.number(name), Some(number), "{text}");
+        }
     }
 
     #[test]
