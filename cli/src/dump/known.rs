@@ -179,7 +179,7 @@ vendors! {
     0x61 [LocalQpOperation]: "an RDMA WRITE was refused",
         "take the request apart: `mlx5 dump --kind wqe` of its bytes", "openucx/ucx issue 857, one report";
     0x68 [LocalLength]: "an Ethernet send lacks the inline headers that the device demands",
-        "put the Ethernet header (18 bytes) into the request; `mlx5 info -v` shows the inline mode", "lore.kernel.org/netdev/CAJ8uoz1yFtqO1nx=768Fv2tcWSko9hFALpcPKE74EGLuxbY1Yg@mail.gmail.com, one report (ConnectX-4 Lx)";
+        "put the Ethernet header (18 bytes) into the request itself", "lore.kernel.org/netdev/CAJ8uoz1yFtqO1nx=768Fv2tcWSko9hFALpcPKE74EGLuxbY1Yg@mail.gmail.com, one report (ConnectX-4 Lx)";
     0x68 []: "the request is malformed: stale bytes, or a list that is not aligned",
         "compare the request in the ring with the one that was posted; a UMR list is a multiple of 4 entries of 16 bytes",
         "lore.kernel.org/netdev/20260513064613.334602-1-tariqt@nvidia.com, openucx/ucx issues 1151 and 3618";
