@@ -1,6 +1,8 @@
 //! The command line.
 
-use crate::{cancel, capture, doctor, dump, info, list, man, perf, pingpong, shell, trace};
+use crate::{
+    cancel, capture, doctor, dump, explain, info, list, man, perf, pingpong, shell, trace,
+};
 use clap::{Parser, Subcommand};
 
 const LONG_ABOUT: &str = "\
@@ -28,6 +30,8 @@ Examples:
   mlx5 cancel                            watch posted requests being cancelled
   mlx5 capture -n 100 -w all.pcapng      packets with the device's own timestamps
   mlx5 dump --live                       watch requests and completions as the device sees them
+  dmesg | mlx5 dump                      what a device has said, taken apart and explained
+  mlx5 explain 0x4bb88f                  why the firmware refused a command
   mlx5 trace -- ib_write_bw -n 5         the same of any program, while it runs
 
 Between two processes, here on two machines with devices (the guide, hardware.md, shows
@@ -78,6 +82,9 @@ pub(crate) enum Command {
     /// Decodes work requests and completions into readable text
     #[command(long_about = dump::LONG_ABOUT)]
     Dump(dump::Args),
+    /// Explains error texts: of the firmware, the kernel, UCX, NCCL, DPDK
+    #[command(long_about = explain::LONG_ABOUT)]
+    Explain(explain::Args),
     /// Decodes the queues of a running program as they move
     #[command(long_about = trace::LONG_ABOUT)]
     Trace(trace::Args),

@@ -6,6 +6,7 @@ mod capture;
 mod device;
 mod doctor;
 mod dump;
+mod explain;
 mod failure;
 mod files;
 mod info;
@@ -62,6 +63,7 @@ fn run(command: &args::Command, out: &mut impl Write) -> Result<(), Failure> {
         Command::Cancel(args) => cancel::run(args, out),
         Command::Capture(args) => capture::run(args, io::stdout().is_terminal(), out),
         Command::Dump(args) => dump::run(args, out),
+        Command::Explain(args) => explain::run(args, out),
         Command::Trace(args) => trace::run(args, out),
         Command::Completions(args) => shell::completions(args, args::Cli::command(), out),
         Command::Man(args) => man::run(args, args::Cli::command(), out),

@@ -36,9 +36,14 @@ fn a_request_is_decoded_from_what_xxd_shows() {
 fn a_completion_is_decoded_from_the_kernels_log() {
     let text = mlx5_with_input("dump -", FAILED).done();
     assert_eq!(mlx5_with_input("dump --file -", FAILED).done(), text);
-    assert!(text.starts_with("0x0000: completion: request failed, QP 0x0001a2"), "{text}");
+    assert!(text.starts_with("line 2: completion: request failed, QP 0x0001a2"), "{text}");
     assert!(text.contains("remote access error"), "{text}");
     assert!(text.contains("0x36  vendor_err_synd 0x88"), "{text}");
+    assert!(text.contains("cause           the peer answered that the key does not"), "{text}");
+    // The kind that the user names is taken for all dumps, without a look at the lines.
+    let text = mlx5_with_input("dump --kind cqe", FAILED).done();
+    assert!(text.starts_with("0x0000: completion: request failed, QP 0x0001a2"), "{text}");
+    assert!(text.contains("remote access error"), "{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "",
     "list",
     "info",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 12] = [
     "cancel",
     "capture",
     "dump",
+    "explain",
     "trace",
     "completions",
     "man",
@@ -49,8 +50,10 @@ impl Home {
         let bin = home.join(".cargo/bin");
         std::fs::create_dir_all(&bin).expect("a folder");
         symlink(env!("CARGO_BIN_EXE_mlx5"), bin.join("mlx5")).expect("a link");
-        // What two examples of `mlx5 dump` read.
+        // Files of the examples of `mlx5 dump`.
         std::fs::write(home.join("rq.hex"), "00000040 00001234 00007e00 00002000").expect("a file");
+        let line = "Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/2)";
+        std::fs::write(home.join("ucx.log"), line).expect("a file");
         std::fs::write(home.join("ring.bin"), [0; 64]).expect("a file");
         Self(home)
     }

@@ -5,8 +5,8 @@ mod common;
 use common::{Limit, command, mlx5};
 use std::process::Stdio;
 
-const COMMANDS: [&str; 9] =
-    ["list", "info", "doctor", "pingpong", "perf", "cancel", "capture", "dump", "trace"];
+const COMMANDS: [&str; 10] =
+    ["list", "info", "doctor", "pingpong", "perf", "cancel", "capture", "dump", "explain", "trace"];
 
 #[test]
 fn help_lists_every_command_and_shows_examples() {
@@ -24,10 +24,10 @@ fn every_command_explains_itself() {
         let help = mlx5(&format!("{name} --help")).done();
         assert!(help.contains("Usage: mlx5 "), "{help}");
         assert!(help.lines().position(|line| line.starts_with("Usage")) > Some(2), "{help}");
-        // One of them uses no device itself.
+        // Two of them use no device themselves.
         for option in ["--device", "--sim", "--sim-model", "--sim-link"] {
             let tells = help.contains(option);
-            assert_eq!(tells, name != "trace", "{name} and {option}");
+            assert_eq!(tells, !["explain", "trace"].contains(&name), "{name} and {option}");
         }
         let wide = help.lines().map(|line| line.chars().count()).max();
         assert!(wide <= Some(100), "{name}: {wide:?} columns");
@@ -93,6 +93,7 @@ fn mistakes_on_the_command_line_exit_with_2_and_a_hint() {
         "dump --kind recv",
         "dump --live 00",
         "dump --kind cqe --stride 100 00",
+        "explain --file - 0x1",
     ] {
         mlx5(line).refused();
     }

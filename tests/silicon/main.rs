@@ -101,6 +101,9 @@ fn error_cqe_of_each_record_is_read_as_its_paste_says() {
             ("owner", (error.op_own & 1).into()),
             ("solicited", (error.op_own >> 1 & 1).into()),
             ("format", (error.op_own >> 2 & 3).into()),
+            ("hw_syndrome", error.hw_err_synd.into()),
+            ("hw_syndrome_type", error.hw_synd_type.into()),
+            ("xor_of_64", bytes.iter().fold(0, |all, byte| all ^ byte).into()),
         ];
         for (field, value) in read_fields {
             assert_eq!(value, number(record, field), "{id}: {field}");

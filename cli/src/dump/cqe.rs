@@ -1,6 +1,7 @@
 //! Decodes CQEs.
 
 use crate::dump::item::Item;
+use crate::dump::known;
 use crate::dump::wqe::{Addressing, vlan_tag};
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, FORMAT_MASK, OPCODE_SHIFT, OWNER, SOLICITED, Syndrome,
@@ -273,20 +274,33 @@ fn time(item: &mut Item, start: usize, cqe: &Cqe) {
 
 fn failed(item: &mut Item, start: usize, cqe: &ErrorCqe, sent: bool) {
     user_index(item, start + offset_of!(ErrorCqe, srqn_uidx), cqe.srqn_uidx.get());
-    let vendor = format!("{:#04x}", cqe.vendor_err_synd);
-    field!(
-        item,
-        start,
-        ErrorCqe.vendor_err_synd,
-        "vendor_err_synd",
-        vendor,
-        "the vendor's own code"
-    );
+    let (code, kind) = (cqe.hw_err_synd, format!("{:#04x}", cqe.hw_synd_type));
+    let meaning = hardware(code, Some(cqe.vendor_err_synd));
+    field!(item, start, ErrorCqe.hw_err_synd, "hw_err_synd", format!("{code:#04x}"), meaning);
+    field!(item, start, ErrorCqe.hw_synd_type, "hw_synd_type", kind, "");
+    let code = cqe.vendor_err_synd;
+    let meaning = vendor(code, Some(cqe.syndrome));
+    let code = format!("{code:#04x}");
+    field!(item, start, ErrorCqe.vendor_err_synd, "vendor_err_synd", code, meaning);
     let meaning = Syndrome::from_bits(cqe.syndrome).map_or("unknown", Syndrome::text);
     field!(item, start, ErrorCqe.syndrome, "syndrome", format!("{:#04x}", cqe.syndrome), meaning);
     if sent {
         let word = cqe.s_wqe_opcode_qpn.get();
         send_opcode(item, start + offset_of!(ErrorCqe, s_wqe_opcode_qpn), word);
+    }
+}
+
+/// The known meaning of a vendor code.
+pub(super) fn vendor(code: u8, syndrome: Option<u8>) -> &'static str {
+    known::vendor(code, syndrome).map_or("not published", |row| row.meaning)
+}
+
+/// The known meaning of a hardware syndrome.
+pub(super) fn hardware(code: u8, vendor: Option<u8>) -> &'static str {
+    match known::hardware(code, vendor) {
+        Some(row) => row.meaning,
+        None if code == 0 => "",
+        None => "not published",
     }
 }
 

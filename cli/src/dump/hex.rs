@@ -1,5 +1,4 @@
-//! Reads bytes from the text that `xxd`, `hexdump -C`, `od -tx1`, the kernel's log, debuggers and C
-//! sources print.
+//! Reads bytes from the text that `xxd`, `hexdump -C`, `od -tx1`, debuggers and C sources print.
 
 /// The bytes in `text`, or the line that has none.
 pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
@@ -13,16 +12,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
 
 fn parse_line(line: &str) -> Result<Vec<u8>, String> {
     let line = without_comment(line).trim();
-    let line = without_timestamp(line);
     if line == "*" {
         return Err(
             "`*` stands for lines that were left out: print all, with `od -v` or `hexdump -v`"
                 .into(),
         );
-    }
-    // The kernel announces what it dumps.
-    if line.starts_with("mlx5") {
-        return Ok(Vec::new());
     }
     let (offset, line) = split_offset(line);
     // The bytes as text follow on the right, after a bar or a gap.
@@ -40,14 +34,6 @@ fn parse_line(line: &str) -> Result<Vec<u8>, String> {
 fn without_comment(line: &str) -> &str {
     let end = ["//", "#", "/*"].iter().filter_map(|mark| line.find(mark)).min();
     &line[..end.unwrap_or(line.len())]
-}
-
-/// `[  123.456789] `, before each line of the kernel's log.
-fn without_timestamp(line: &str) -> &str {
-    match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((stamp, rest)) if stamp.trim().parse::<f64>().is_ok() => rest.trim_start(),
-        _ => line,
-    }
 }
 
 /// `00000010: ` before the bytes; `hexdump -C` has no colon, but two spaces.
@@ -115,8 +101,6 @@ mod tests {
             "00000000: 0000 050a 0001 a203 0000 0008 dead beef  12 ab 34 beef..",
             "00000000  00 00 05 0a 00 01 a2 03  00 00 00 08 de ad be ef  |12 ab 34 beef..|",
             "0000000 00 00 05 0a 00 01 a2 03 00 00 00 08 de ad be ef",
-            "[  12.345678] mlx5_0:dump_cqe:278:(pid 0): dump error cqe\n\
-             [  12.345679] 00000000: 00 00 05 0a 00 01 a2 03 00 00 00 08 de ad be ef",
             "0x10: 0000050a 0001a203\n\n0x18: 00000008 deadbeef",
         ] {
             assert_eq!(parse(text).as_deref(), Ok(&BYTES[..]), "{text}");

@@ -15,7 +15,13 @@ pub(crate) struct Item {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Row {
     Segment(String),
-    Field { at: usize, name: &'static str, value: String, meaning: String },
+    /// A field, at a byte unless it comes from a line of text.
+    Field {
+        at: Option<usize>,
+        name: &'static str,
+        value: String,
+        meaning: String,
+    },
     Note(String),
 }
 
@@ -43,6 +49,31 @@ impl Item {
     pub(crate) fn field(
         &mut self,
         at: usize,
+        name: &'static str,
+        value: impl Display,
+        meaning: impl Into<String>,
+    ) {
+        self.add(Some(at), name, value, meaning);
+    }
+
+    /// Adds a value that lies at no byte.
+    pub(crate) fn say(
+        &mut self,
+        name: &'static str,
+        value: impl Display,
+        meaning: impl Into<String>,
+    ) {
+        self.add(None, name, value, meaning);
+    }
+
+    /// Adds a text, which may be long.
+    pub(crate) fn text(&mut self, name: &'static str, text: impl Display) {
+        self.say(name, text, "");
+    }
+
+    fn add(
+        &mut self,
+        at: Option<usize>,
         name: &'static str,
         value: impl Display,
         meaning: impl Into<String>,
@@ -93,7 +124,7 @@ impl Item {
     pub(crate) fn value(&self, wanted: &str) -> Option<(usize, &str, &str)> {
         self.rows.iter().find_map(|row| match row {
             Row::Field { at, name, value, meaning } if *name == wanted => {
-                Some((*at, value.as_str(), meaning.as_str()))
+                Some((at.unwrap_or_default(), value.as_str(), meaning.as_str()))
             }
             _ => None,
         })
@@ -151,7 +182,13 @@ impl Item {
             let line = match row {
                 Row::Segment(name) => format!("  {name}"),
                 Row::Field { at, name, value, meaning } => {
-                    format!("    {at:#04x}  {name:<15} {value:<19} {meaning}")
+                    let at = at.map_or_else(String::new, |at| format!("{at:#04x}"));
+                    // A text is its own meaning.
+                    let rest = match meaning.is_empty() && value.len() > VALUE {
+                        true => wrapped(value, 26),
+                        false => format!("{value:<VALUE$} {}", wrapped(meaning, 46)),
+                    };
+                    format!("    {at:<4}  {name:<15} {rest}")
                 }
                 Row::Note(text) => format!("    note: {text}"),
             };
@@ -159,4 +196,22 @@ impl Item {
         }
         Ok(())
     }
+}
+
+/// The width of a value.
+const VALUE: usize = 19;
+
+/// A text of lines that end within 100 columns and begin at column `indent`.
+fn wrapped(text: &str, indent: usize) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > 100 {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines.join(&format!("\n{:indent$}", ""))
 }

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// A request or a completion.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The byte at which it begins, if it is one of a ring.
     pub(super) at: Option<usize>,
+    /// The line at which it begins, if it was found in a text.
+    pub(super) line: Option<usize>,
     /// Bytes.
     pub(super) length: usize,
     /// The decoded form; `None` for zeros.
@@ -20,8 +22,10 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
         if index > 0 {
             writeln!(out)?;
         }
-        if let Some(at) = entry.at {
-            write!(out, "{at:#06x}: ")?;
+        match (entry.at, entry.line) {
+            (Some(at), _) => write!(out, "{at:#06x}: ")?,
+            (None, Some(line)) => write!(out, "line {line}: ")?,
+            (None, None) => {}
         }
         match &entry.item {
             Some(item) => item.write(out)?,
@@ -37,6 +41,9 @@ pub(super) fn to_json(entries: &[Entry]) -> Vec<Value> {
         let mut document = entry.item.as_ref().map_or_else(|| json!({}), Item::to_json);
         document["at"] = json!(entry.at);
         document["bytes"] = json!(entry.length);
+        if let Some(line) = entry.line {
+            document["line"] = json!(line);
+        }
         document
     };
     entries.iter().map(document).collect()

@@ -112,7 +112,7 @@ fn completions(title: impl Into<String>, came: &[OwnedCompletion]) -> Part {
     let entry = |completion: &OwnedCompletion| {
         let descriptor = completion.descriptor();
         let item = Some(cqe::completion(&descriptor, None));
-        Entry { at: None, length: descriptor.len(), item }
+        Entry { at: None, line: None, length: descriptor.len(), item }
     };
     Part { title: title.into(), entries: came.iter().map(entry).collect() }
 }

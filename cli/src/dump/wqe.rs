@@ -1,6 +1,8 @@
 //! Taking work requests apart: those of send queues, of receive queues and of shared ones.
 
 use crate::dump::item::Item;
+use crate::dump::layout::{named, read};
+use crate::dump::umr;
 use mlx5_prm::ethernet::{
     EthernetSegment, LEGACY_MULTI_PACKET, checksum_flags, insert, parser_flags, segment_units,
 };
@@ -8,7 +10,6 @@ use mlx5_prm::wqe::{
     AddressVector, AtomicSegment, BLOCK, ControlSegment, DataSegment, EXTENDED_UD_AV, INLINE,
     INVALID_LKEY, MAX_UNITS, Opcode, RemoteAddressSegment, SrqNextSegment, UNIT, control_flags,
 };
-use mlx5_prm::zerocopy::{FromBytes, Immutable, KnownLayout};
 use std::mem::{offset_of, size_of};
 
 /// What a send queue's transport makes of a request.
@@ -22,11 +23,6 @@ pub(crate) enum Addressing {
     Ethernet,
 }
 
-/// Reads a layout at `at`, if all of it is there.
-fn read<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8], at: usize) -> Option<T> {
-    T::read_from_prefix(bytes.get(at..)?).ok().map(|(layout, _)| layout)
-}
-
 /// Whether `bytes` start with what may be a send request.
 pub(crate) fn looks_like_send(bytes: &[u8]) -> bool {
     read::<ControlSegment>(bytes, 0).is_some_and(|control| {
@@ -38,9 +34,37 @@ pub(crate) fn looks_like_send(bytes: &[u8]) -> bool {
 }
 
 /// How many bytes of its ring the send request takes with which `bytes` start.
-pub(crate) fn send_length(bytes: &[u8]) -> usize {
+fn send_length(bytes: &[u8]) -> usize {
     let units = read::<ControlSegment>(bytes, 0).map_or(0, |control| control.units());
     (units * UNIT).next_multiple_of(BLOCK).max(BLOCK)
+}
+
+/// The requests of a ring, one after the other, and the byte at which each begins.
+pub(super) fn ring(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let start = at;
+        at += send_length(rest).min(rest.len());
+        Some((start, &bytes[start..at]))
+    })
+}
+
+/// The index in the control segment with which `bytes` start.
+pub(super) fn index(bytes: &[u8]) -> Option<u16> {
+    read::<ControlSegment>(bytes, 0).map(|control| control.index())
+}
+
+/// Whether `bytes` are a list of page addresses: numbers of eight bytes, each a page above the one
+/// before it, with the same low bits.
+pub(super) fn is_translation(bytes: &[u8]) -> bool {
+    const PAGE: u64 = 4096;
+    let numbers =
+        bytes.chunks_exact(8).map(|one| one.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
+    let numbers: Vec<u64> = numbers.collect();
+    let step = |two: &[u64]| two[1].checked_sub(two[0]);
+    let first = numbers.get(..2).and_then(step).filter(|first| *first > 0 && first % PAGE == 0);
+    first.is_some() && numbers.windows(2).all(|two| step(two) == first)
 }
 
 /// Takes the send request apart with which `bytes` start. Without `addressing` it is guessed.
@@ -68,6 +92,7 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
     }
     let end = (units * UNIT).min(bytes.len());
     let mut at = UNIT;
+    let guess = guess_addressing(bytes, end, opcode);
     match opcode {
         Some(Opcode::Nop) => {
             if end > at {
@@ -76,7 +101,10 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
             }
             at = end;
         }
-        Some(Opcode::Send) if addressing == Some(Addressing::Ethernet) => {
+        Some(Opcode::Send) if addressing.unwrap_or(guess) == Addressing::Ethernet => {
+            if addressing.is_none() {
+                item.note("taken for a packet by what follows; --transport decides");
+            }
             ethernet(&mut item, bytes, &mut at, end, Packets::One);
             data(&mut item, DATA, bytes, &mut at, end);
         }
@@ -93,7 +121,6 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
             data(&mut item, PACKET, bytes, &mut at, end);
         }
         Some(Opcode::Send | Opcode::SendImm) => {
-            let guess = guess_addressing(bytes, units);
             if addressing.unwrap_or(guess) == Addressing::Datagram {
                 if addressing.is_none() {
                     item.note("taken for a datagram by what follows; --transport decides");
@@ -112,6 +139,8 @@ pub(crate) fn send(bytes: &[u8], addressing: Option<Addressing>) -> Item {
             atomic(&mut item, bytes, &mut at, end, opcode == Some(Opcode::AtomicCs));
             data(&mut item, DATA, bytes, &mut at, end);
         }
+        Some(Opcode::Umr) => umr::request(&mut item, bytes, &mut at, end),
+        Some(Opcode::SetPsv) => umr::set_psv(&mut item, bytes, &mut at, end),
         _ => {}
     }
     if at < end {
@@ -171,16 +200,32 @@ pub(crate) fn told(fm_ce_se: u8) -> String {
     words.join(", ")
 }
 
+/// Guesses the segment after the control segment of a SEND.
+///
 /// An extended address vector has its mark, and a reserved word that is zero, where a gather entry
-/// has the upper half of an address and its key.
-fn guess_addressing(bytes: &[u8], units: usize) -> Addressing {
-    let vector = read::<AddressVector>(bytes, UNIT).filter(|_| units >= 4);
+/// has the upper half of an address and its key. An Ethernet segment begins with zeros, its segment
+/// size is zero, and its headers end within the request; a gather entry has its length there.
+fn guess_addressing(bytes: &[u8], end: usize, opcode: Option<Opcode>) -> Addressing {
+    let vector = read::<AddressVector>(&bytes[..end], UNIT);
     let marked = vector.is_some_and(|vector| {
         vector.dqp_dct.get() & EXTENDED_UD_AV != 0
             && vector.dc_key_low.get() == 0
             && vector.reserved.get() == 0
     });
-    if marked { Addressing::Datagram } else { Addressing::Connected }
+    let segment = read::<EthernetSegment>(&bytes[..end], UNIT);
+    let packet = segment.filter(|_| opcode == Some(Opcode::Send)).is_some_and(|segment| {
+        let size = segment.inline_size_or_insert.get();
+        let headers = if size & insert::VLAN != 0 { 0 } else { size.into() };
+        bytes[UNIT..UNIT + size_of::<u32>()] == [0; 4]
+            && segment.swp_flags == 0
+            && segment.mss.get() == 0
+            && UNIT + segment_units(headers) * UNIT <= end
+    });
+    match (marked, packet) {
+        (true, _) => Addressing::Datagram,
+        (false, true) => Addressing::Ethernet,
+        (false, false) => Addressing::Connected,
+    }
 }
 
 fn address_vector(item: &mut Item, bytes: &[u8], at: &mut usize) {
@@ -319,12 +364,6 @@ fn ethernet(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize, packets: 
         item.note("the headers are longer than the request");
     }
     *at = behind.min(end);
-}
-
-/// The names of the bits that are set.
-fn named(flags: u8, names: &[(u8, &str)]) -> String {
-    let set = names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
-    set.collect::<Vec<_>>().join(", ")
 }
 
 /// The fields of a VLAN tag.

@@ -325,3 +325,23 @@ fn a_receive_request_ends_with_its_mark() {
     assert_eq!(item.value("signature"), Some((4, "0x5a", "")));
     assert_eq!(item.value("addr"), Some((0x18, "0x00007e0000002000", "")));
 }
+
+#[test]
+fn a_packet_is_recognized_by_its_segment_and_a_gather_entry_is_not_taken_for_one() {
+    let item = send(&bytes(PACKET_WITH_HEADER), None);
+    assert_eq!(item.segments()[1], "Ethernet segment");
+    assert!(item.notes().contains("--transport decides"));
+    assert!(send(&bytes(PACKET_WITH_HEADER), Some(Addressing::Ethernet)).notes().is_empty());
+    for entry in [
+        "00 00 01 00  00 00 12 34  00 00 7e 00  00 00 20 00", // 256 bytes
+        "00 00 00 00  00 00 01 00  00 00 00 00  00 00 00 00", // the end of a list
+        "00 00 00 00  00 00 12 34  00 00 7e 00  00 00 20 00", // 2 GiB
+        "80 00 00 04  11 22 33 44  00 00 00 00  00 00 00 00", // inline
+    ] {
+        let item = send(&bytes(&format!("0000000a 00000702 00000008 00000000 {entry}")), None);
+        assert!(item.segments()[1].starts_with("data segment 0"), "{entry}");
+    }
+    // Headers that do not fit in the request are none.
+    let long = "0000000a 00000702 00000008 00000000 00000000 00000000 00000000 0040ffff";
+    assert_eq!(send(&bytes(long), None).segments()[1], "data segment 0");
+}
