@@ -19,7 +19,7 @@ const PAGE: usize = 4096;
 /// Pages of a shared range; memory is taken for those only that are used.
 const PAGES: usize = 1 << 16;
 
-/// Where a machine's device pages come from.
+/// Source of a machine's device pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Bar {
     /// From anywhere in this process.
@@ -84,7 +84,7 @@ pub struct SharedPages {
     taken: Mutex<Vec<bool>>,
 }
 
-// SAFETY: it is an address range of the process that belongs to nobody else.
+// SAFETY: the address range belongs to this value alone.
 unsafe impl Send for SharedPages {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for SharedPages {}
@@ -112,7 +112,7 @@ impl SharedPages {
         Ok(Arc::new(Self { file, start: start.cast(), taken: Mutex::new(vec![false; PAGES]) }))
     }
 
-    /// Where in the file a byte of this process lies.
+    /// Offset in the file of a byte of this process.
     #[must_use]
     pub fn offset_of(&self, byte: *const u8) -> Option<u64> {
         let offset = (byte as usize).checked_sub(self.start.as_ptr() as usize)?;
@@ -127,7 +127,8 @@ impl SharedPages {
             if free == count {
                 let first = index + 1 - count;
                 taken[first..=index].fill(true);
-                // SAFETY: the pages lie in the range, and nobody has them.
+                // SAFETY: `first + count` is at most `PAGES`, and no other user has these pages:
+                // they were free.
                 unsafe { self.start.add(first * PAGE).write_bytes(0, count * PAGE) };
                 return Some(first);
             }
@@ -142,7 +143,8 @@ impl SharedPages {
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and whoever had pages of it gave them back.
+        // SAFETY: the range is this mapping; each user of its pages holds the range and has given
+        // them back.
         let _ = unsafe { munmap(self.start.cast(), PAGES * PAGE) };
     }
 }

@@ -14,7 +14,7 @@ const PAGE_PARTS: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct QueueMemory {
     pub(crate) pages: Vec<u64>,
-    /// Where in the first page it starts, in 64ths of a page.
+    /// Offset of its start in the first page, in 64ths of a page.
     pub(crate) page_offset: u32,
 }
 

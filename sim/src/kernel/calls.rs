@@ -13,7 +13,7 @@ struct Plan {
     failing: BTreeMap<u64, Failure>,
 }
 
-/// How a call fails.
+/// An injected failure of a call.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     errno: Errno,

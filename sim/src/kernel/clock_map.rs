@@ -29,8 +29,8 @@ pub(crate) fn map_info(
     check(length, access)?;
     let clocks = &file.hca.clocks;
     clocks.update();
-    // SAFETY: the file, which the mapping keeps, keeps the page; nobody makes references to it but
-    // for its atomic words.
+    // SAFETY: the mapping holds the file, and the file holds the page. No code makes references to
+    // the page except to its atomic words.
     Ok(unsafe { Mapping::new(clocks.info.as_non_null(), length, Box::new(Arc::clone(file))) })
 }
 

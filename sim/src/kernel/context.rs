@@ -20,9 +20,9 @@ use crate::kernel::hca::{COMPLETION_VECTORS, Hca};
 use crate::kernel::uctx::{create_uctx, destroy_uctx};
 use crate::kernel::write_call::WriteCall;
 
-/// The first form of the request ends before the flags; the second has at least so many bytes.
+/// The first form of the request ends before the flags; this is the least length of the second.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(AllocUcontextReqV2, max_cqe_version);
-/// Cache line of the host, as the device is told.
+/// Bytes of the host's cache line, for the device.
 const CACHE_LINE: u32 = 64;
 /// The first version of the clock-info page (`1 << MLX5_IB_CLOCK_INFO_V1`).
 const CLOCK_INFO_V1: u8 = 1;

@@ -48,7 +48,7 @@ fn with<T>(look: impl FnOnce(Option<&Process>) -> T) -> T {
 /// Copies bytes that the caller names.
 ///
 /// # Safety
-/// If the caller is this process, so many bytes can be read there.
+/// If the caller is this process, `length` bytes at `address` must be readable.
 pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, Errno> {
     with(|process| match process {
         Some(process) => {
@@ -68,7 +68,8 @@ pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, E
 /// Copies bytes to a place that the caller names.
 ///
 /// # Safety
-/// If the caller is this process, so many bytes can be written there, and nobody else uses them.
+/// If the caller is this process, the memory at `address` must be writable for `bytes.len()` bytes,
+/// and nothing else may use it meanwhile.
 pub(crate) unsafe fn copy_to(address: u64, bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());
@@ -111,7 +112,7 @@ fn is_mapped_here(start: u64, length: u64) -> bool {
     unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
 }
 
-/// What a file descriptor of the caller's leads to.
+/// The status of the file behind one of the caller's descriptors.
 pub(crate) fn file_status(fd: RawFd) -> Result<FileStat, Errno> {
     let pid = with(|process| process.map(Process::pid));
     let found = match pid {
@@ -141,7 +142,8 @@ pub(crate) fn event_fd(fd: RawFd) -> Result<OwnedFd, Errno> {
 
 /// A copy of another process's descriptor.
 fn taken_from(pid: i32, fd: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: both calls take numbers, and answer a descriptor that nobody else knows, or fail.
+    // SAFETY: both system calls take numbers only; each returns an error or a new descriptor, which
+    // has no other owner yet.
     unsafe {
         let process = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         let process = OwnedFd::from_raw_fd(process as RawFd);

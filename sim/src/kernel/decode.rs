@@ -11,14 +11,14 @@ const LONGEST: usize = 4096;
 /// Input bytes up to this number travel in the attribute itself.
 const INLINE: usize = 8;
 
-/// What an attribute may be.
+/// The form of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
-    /// Input of so many bytes, at least and at most.
+    /// Input, with its least and most bytes.
     In(usize, usize),
-    /// Output with room for so many bytes, at least and at most.
+    /// Output, with the least and the most bytes of its buffer.
     Out(usize, usize),
-    /// A choice, and so many bytes that go with it, at most.
+    /// A choice, with the most bytes of data that go with it.
     Choice(usize),
     /// The handle of an object of this kind.
     Handle(u16),
@@ -68,13 +68,14 @@ pub(crate) struct Request<'a> {
 /// The method and attributes behind a header.
 ///
 /// # Safety
-/// As for [`DeviceFile::ioctl`](mlx5_uapi::DeviceFile::ioctl), and the attributes and whatever
-/// they point to are nobody else's for `'a`.
+/// The caller keeps the promises of [`DeviceFile::ioctl`](mlx5_uapi::DeviceFile::ioctl), and
+/// nothing else uses the attributes or the memory that they point to during `'a`.
 pub(crate) unsafe fn open<'a>(header: *mut IoctlHeader) -> Result<(Method, Request<'a>), Errno> {
     if header.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: by the contract the header can be read, and so many attributes follow it.
+    // SAFETY: the caller promises that the header can be read, and that its number of attributes
+    // follow.
     let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
     let length = size_of::<IoctlHeader>() + size_of_val::<[IoctlAttr]>(attrs);
     if usize::from(head.length) != length || length > LONGEST {
@@ -185,8 +186,8 @@ impl Request<'_> {
             return Ok(());
         };
         let length = bytes.len().min(usize::from(attribute.len));
-        // SAFETY: by the contract of `open` an output's address is writable for its length, and
-        // nobody else's.
+        // SAFETY: the caller of `open` promised that an output's address is writable for its
+        // length, and that nothing else uses it; `length` is at most that.
         unsafe { current::copy_to(attribute.data, &bytes[..length]) }?;
         attribute.flags |= AttrFlags::VALID_OUTPUT.bits();
         Ok(())

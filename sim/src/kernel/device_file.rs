@@ -59,8 +59,8 @@ impl ProcessFile {
         Self::new(Arc::clone(&self.file.0), process)
     }
 
-    /// One call, of which header and attributes are here. What the attributes point to is in the
-    /// process, where an address that is not good is a fault.
+    /// Executes one call. `words` has the header and the attributes; the addresses in the
+    /// attributes are the calling process's, and a bad one makes the call fail.
     pub fn call(&self, words: &mut [u64]) -> Result<(), Errno> {
         let room = size_of_val(words);
         let header: *mut IoctlHeader = words.as_mut_ptr().cast();

@@ -20,7 +20,7 @@ use crate::kernel::subscriptions::{Notice, Subscription, is_offered};
 const MOST_EVENTS: usize = 16;
 /// Bytes of answers that wait in a file.
 const MOST_WAITING: usize = 1 << 20;
-/// What precedes an answer: the number of its query.
+/// Bytes before an answer: the number of its query.
 const HEADER: usize = size_of::<u64>();
 
 /// Makes a file for answers.
@@ -48,7 +48,7 @@ pub(crate) fn alloc_events(
     Ok(())
 }
 
-/// Has events of an object, or of the device's ports, come to a file or to an eventfd.
+/// Subscribes a file or an eventfd to events of an object, or of the device's ports.
 pub(crate) fn subscribe(
     file: &OpenFile,
     state: &mut State,

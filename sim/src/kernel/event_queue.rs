@@ -31,7 +31,7 @@ struct Queued {
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     signal: Signal,
-    /// What a read with too little room for the next record is answered with.
+    /// The error of a read with too small a buffer for the next record.
     no_room: Errno,
     queued: Mutex<Queued>,
 }
@@ -72,7 +72,7 @@ impl EventQueue {
         }
     }
 
-    /// How many bytes wait, without a header of so many in each record.
+    /// Bytes of the waiting records, each without a header of `header` bytes.
     pub(crate) fn waiting(&self, header: usize) -> usize {
         let queued = lock(&self.queued);
         queued.events.iter().map(|event| event.record.len().saturating_sub(header)).sum()
@@ -94,7 +94,8 @@ impl EventQueue {
         self.signal(&queued);
     }
 
-    /// Ends the queue. What waits of objects went with them; what still waits tells of the device.
+    /// Ends the queue. The events of objects went with the objects; those that still wait are about
+    /// the device.
     pub(crate) fn close(&self) {
         let mut queued = lock(&self.queued);
         queued.closed = true;

@@ -14,7 +14,7 @@ use crate::kernel::event_queue::{EventQueue, Reported};
 use crate::kernel::lock;
 use crate::kernel::subscriptions::Subscriptions;
 
-/// Where one kind of an object's events goes.
+/// Destination of one kind of an object's events.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     queue: Arc<EventQueue>,
@@ -49,7 +49,7 @@ fn async_record(element: u64, event: EventType) -> AsyncEventDesc {
     AsyncEventDesc { element, event_type: event.raw(), reserved: 0 }
 }
 
-/// What the device's numbers mean to those who wait for events.
+/// The destinations of events, by the device's numbers of their objects.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) completions: BTreeMap<u32, Subscription>,
@@ -61,7 +61,7 @@ pub(crate) struct Routes {
     /// Asynchronous files, which all hear of ports and of the device.
     listeners: Vec<Weak<EventQueue>>,
     link_layers: Vec<LinkLayer>,
-    /// What user space wants to hear of the device's events themselves.
+    /// Subscriptions of user space to the device's own events.
     pub(crate) devx: Subscriptions,
 }
 

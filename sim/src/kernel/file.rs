@@ -15,7 +15,7 @@ use crate::kernel::lock;
 use crate::kernel::objects::{Body, Objects, Report};
 use crate::kernel::uctx::destroy_uctx;
 
-/// What GET_CONTEXT made.
+/// The objects that GET_CONTEXT made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// The firmware's number of the user context; 0 without DEVX.
@@ -24,7 +24,7 @@ pub(crate) struct Context {
     pub(crate) cqe_version: u8,
 }
 
-/// What events a file has.
+/// The kind of events that a file delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Channel {
     Completion,
@@ -38,7 +38,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// What a read with too little room is answered with.
+    /// The error of a read with too small a buffer.
     fn no_room(self) -> Errno {
         if self == Self::DevxAnswers { Errno::ENOSPC } else { Errno::EINVAL }
     }
@@ -102,7 +102,8 @@ impl State {
         of(false).map(|queue| (queue, false)).or_else(|_| of(true).map(|queue| (queue, true)))
     }
 
-    /// Where an object's asynchronous events go: the file that the call names, or the first one.
+    /// The queue for an object's asynchronous events: that of the file named in the call, or the
+    /// first one.
     pub(crate) fn async_events(&self, fd: Option<i64>) -> Result<Option<Arc<EventQueue>>, Errno> {
         match fd {
             Some(fd) => self.channel(fd, Channel::Asynchronous).map(Some),
@@ -173,7 +174,8 @@ impl OpenFile {
             self.hca.loopback.leave_context(&self.hca);
             let mut input = <DeallocTransportDomainIn as mlx5_prm::cmd::CommandInput>::request();
             input.set_transport_domain(context.transport_domain);
-            // Nobody is left to be told of a refusal; the device's counts show it.
+            // The file is closed, so that no caller is left to get an error; the device's counts
+            // show it.
             let _ = self.hca.command(&input);
             if context.uid != 0 {
                 let _ = destroy_uctx(&self.hca, context.uid);
@@ -220,7 +222,7 @@ impl Open for OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // What a forked child closes is not the parent's last reference.
+        // When a forked child closes the file, the parent still has it open.
         if self.hca.is_this_process() {
             let mut state = std::mem::take(&mut *lock(&self.state));
             self.clean_up(&mut state);

@@ -51,7 +51,7 @@ pub(crate) struct Hca {
     pub(crate) fabric: Fabric,
     pub(crate) caps: HcaCap,
     pub(crate) hub: Arc<EventHub>,
-    /// Where pages come from that drivers map.
+    /// Source of the pages that drivers map.
     pub(crate) bar: Bar,
     firmware: Mutex<Firmware>,
     eqns: Vec<u32>,
@@ -75,7 +75,7 @@ pub(crate) struct Hca {
     removed: AtomicBool,
     /// Another driver has the device, which was plugged in again.
     replaced: AtomicBool,
-    /// What the next memory key's low byte is taken from.
+    /// Source of the low byte of the next memory key.
     key_tags: AtomicU32,
     pid: u32,
 }
@@ -146,7 +146,7 @@ impl Hca {
 
     /// Executes a command as it stands in a mailbox.
     pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> CommandStatus {
-        // What this driver knows as objects are others by now.
+        // The new driver has other objects under this driver's numbers.
         if self.replaced.load(Ordering::Acquire) {
             return CommandStatus::BAD_SYS_STATE_ERR;
         }
@@ -310,7 +310,7 @@ impl Hca {
         self.caps.num_ports() as u8
     }
 
-    /// How many objects the device has, without what the driver itself made.
+    /// Numbers of the device's objects, without those of the driver itself.
     pub(crate) fn counts(&self) -> Counts {
         let firmware = lock(&self.firmware);
         let engine = self.fabric.lock();

@@ -8,11 +8,11 @@ use crate::kernel::hca::Hca;
 use crate::kernel::lock;
 use crate::kernel::steered::{Loopback, Users};
 
-/// So many contexts send to one another.
+/// From this number of contexts on, they may send to one another.
 const SEVERAL: u32 = 2;
 
 impl Loopback {
-    /// What a driver starts with.
+    /// Sets the state in which a driver starts.
     pub(crate) fn start(hca: &Hca) {
         set(hca, false);
     }

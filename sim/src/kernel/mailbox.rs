@@ -2,7 +2,7 @@
 
 use mlx5_prm::fields::{get_bits, set_bits};
 
-/// Where a number stands in an input or output: first bit and width.
+/// Position of a number in an input or output: first bit and width.
 pub(crate) type Place = (usize, usize);
 
 /// The number of most objects.

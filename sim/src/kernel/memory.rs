@@ -19,7 +19,7 @@ pub(crate) struct Anonymous {
     length: usize,
 }
 
-// SAFETY: it is an address range of the process that belongs to nobody else.
+// SAFETY: the address range belongs to this value alone.
 unsafe impl Send for Anonymous {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for Anonymous {}
@@ -74,13 +74,14 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and whoever could reach it gave it back.
+        // SAFETY: the range is this mapping, and its users have ended: memory of a driver that a
+        // device still reaches is leaked instead.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
 
-/// Memory for a driver's queues and buffers: whoever lets go of it while a device can still reach
-/// it is reported, and the memory stays.
+/// Memory for a driver's queues and buffers. If it is freed while a device can still reach it, the
+/// device reports a violation and the memory stays.
 struct Lent {
     memory: Option<Anonymous>,
     fabric: Fabric,
@@ -110,7 +111,7 @@ impl Drop for Lent {
     }
 }
 
-/// What [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate) promises.
+/// Implements [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate).
 pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
     if request.len == 0 || !request.align.is_power_of_two() {
         return Err(Errno::EINVAL.into());
@@ -151,7 +152,7 @@ fn lend(
     // more than `length` bytes are mapped.
     let start = unsafe { start.add(skip) };
     let owner = Lent { memory: Some(memory), fabric: fabric.clone(), pid: std::process::id() };
-    // SAFETY: the owner keeps `length` bytes from `start` on mapped, for nobody else.
+    // SAFETY: `owner` keeps `length` bytes from `start` on mapped, and no other code uses them.
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }
 

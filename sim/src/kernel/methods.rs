@@ -1,4 +1,4 @@
-//! The methods of the device file: which there are, what they take, who does them.
+//! The methods of the device file, with their attributes and handlers.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, method, object};
@@ -12,9 +12,9 @@ use crate::kernel::{
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
-/// What a method does.
+/// The action of a method.
 enum Work {
-    /// What its handler does.
+    /// Calls a handler.
     Call(Handler),
     /// It ends the object of the first attribute. The second, if there is one, takes the events of
     /// the object that were read.
@@ -73,7 +73,7 @@ const U64_IN: Shape = Shape::In(8, 8);
 const U64_OUT: Shape = Shape::Out(8, 8);
 /// Flags may have four bytes or eight.
 const FLAGS: Shape = Shape::In(4, 8);
-/// Match parameters have so many bytes at most.
+/// The most bytes of match parameters.
 const MATCHED: usize = 640;
 /// A command of the firmware begins with 16 bytes, in and out.
 const COMMAND_IN: Shape = Shape::In(16, ANY_LENGTH);

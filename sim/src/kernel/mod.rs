@@ -99,7 +99,7 @@ struct Shared {
     bar: Bar,
     calls: Arc<Calls>,
     cm: Arc<Manager>,
-    /// What other processes need, if the machine has any.
+    /// Shared state for other processes, if the machine has any.
     others: Option<Others>,
 }
 
@@ -214,7 +214,7 @@ impl Simulator {
         &self.shared.fabric
     }
 
-    /// What the machine was made from.
+    /// The configuration from which the machine was made.
     #[must_use]
     pub fn config(&self) -> &SimConfig {
         self.shared.fabric.config()
@@ -239,7 +239,7 @@ impl Simulator {
         self.shared.fabric.run_for(time);
     }
 
-    /// How long the machine has been there: in step mode, in virtual time.
+    /// Age of the machine: in step mode, in virtual time.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.shared.fabric.lock().now_ns())
@@ -339,14 +339,14 @@ impl Simulator {
         self.shared.uevents.tell("add", &hca);
     }
 
-    /// Tells the programs that use a device for connections that its addresses have moved to another
-    /// one (`RDMA_CM_EVENT_ADDR_CHANGE`), as the kernel does when the active interface of a bond changes.
-    /// What they have stays where it is.
+    /// Reports to the programs that use a device for connections that its addresses have moved to
+    /// another one (`RDMA_CM_EVENT_ADDR_CHANGE`), as the kernel does when the active interface of a
+    /// bond changes. Their identifiers stay bound to the device.
     pub fn move_cm_addresses(&self, device: DeviceId) {
         self.shared.cm.addresses_moved(device);
     }
 
-    /// Loses so many of the next messages of a kind that the connection manager sends.
+    /// Loses the next `count` messages of a kind that the connection manager sends.
     pub fn lose_cm_messages(&self, message: CmMessage, count: u32) {
         self.shared.cm.lose(message, count);
     }
@@ -357,7 +357,7 @@ impl Simulator {
         self.shared.cm.pass_time()
     }
 
-    /// How many things the connection manager has that programs made.
+    /// Numbers of the objects that programs have made in the connection manager.
     #[must_use]
     pub fn cm_counts(&self) -> CmCounts {
         self.shared.cm.counts()
@@ -389,21 +389,21 @@ impl Simulator {
         self.shared.calls.made()
     }
 
-    /// How many objects a device has that somebody made through a device file.
+    /// Numbers of the objects of a device that programs made through device files.
     #[must_use]
     pub fn object_counts(&self, device: DeviceId) -> Counts {
         self.hca(device).counts()
     }
 
-    /// What drivers did that they never must, on any device.
+    /// The violations by drivers of all devices.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         let engine = self.shared.fabric.lock();
         engine.devices().iter().flat_map(|device| device.violations().iter().cloned()).collect()
     }
 
-    /// Takes the list of what drivers did that they never must, and starts a new one. That memory
-    /// went with its process is no fault.
+    /// Takes the violations by drivers of all devices, and starts a new list. Accesses to the
+    /// memory of a process that has ended are no violations, and are left out.
     pub fn take_violations(&self) -> Vec<Violation> {
         let mut engine = self.shared.fabric.lock();
         let count = engine.devices().len();

@@ -31,7 +31,7 @@ const WINDOW_OCTWORDS: u32 = 4;
 /// Entries of a page table in an octword.
 const ENTRIES_IN_OCTWORD: usize = 2;
 
-/// What `ib_check_mr_access` demands; there is no on-demand paging.
+/// Checks access flags as `ib_check_mr_access` does; there is no on-demand paging.
 fn check_access(flags: u32) -> Result<AccessFlags, Errno> {
     let known = AccessFlags::from_bits_truncate(flags);
     let remote_writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;

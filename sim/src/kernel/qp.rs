@@ -33,7 +33,7 @@ use crate::kernel::{lock, path, raw_qp, wq};
 
 /// Most of the queues' place in their page, in 64ths.
 const MOST_OFFSET: u32 = 63;
-/// The driver's request has at least so many bytes.
+/// The shortest request of the driver, in bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
 
 /// Handles that a queue pair names. Which of them there are depends on its type.
@@ -115,7 +115,8 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     Ok((driver, flags))
 }
 
-/// What the completions look like: it follows from flags and from what the completion queues are.
+/// Sets the form of the completions, which follows from flags and from the kinds of completion
+/// queue.
 fn completion(
     hca: &Hca,
     parents: &Parents,
@@ -140,7 +141,8 @@ fn completion(
         128 => ScatterToCqeResponder::UP_TO_64B.0,
         _ => ScatterToCqeResponder::UP_TO_32B.0,
     });
-    // Without a completion for every request, only who asks for it is believed to look there.
+    // Without a completion for every request, CQEs have data only if the program asks for it:
+    // others do not look there.
     if driver_flags.contains(QpFlags::ALLOW_SCATTER_CQE)
         || flags.contains(QpCreateFlags::SQ_SIG_ALL)
     {
@@ -209,7 +211,7 @@ pub(crate) fn create(
     }
     if let Some(cq) = parents.send_cq {
         let cqn = state.objects.cq(cq)?.cqn;
-        // What only sends receives nowhere.
+        // A queue pair that only sends has no receive CQ, and names this one twice.
         qpc.set_cqn_snd(cqn).set_cqn_rcv(cqn);
     }
     if let Some(cq) = parents.recv_cq {
@@ -370,7 +372,7 @@ fn create_raw(file: &OpenFile, state: &mut State, request: &mut Request<'_>) -> 
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
 }
 
-/// OPEN_QP: one more handle of a target, of whoever made it.
+/// OPEN_QP: makes one more handle of a target, which another program may have created.
 pub(crate) fn open(
     file: &OpenFile,
     state: &mut State,

@@ -144,8 +144,8 @@ fn apply(
     Ok(())
 }
 
-/// What the core leaves out of an attribute mask, for half a connection lacks it: programs may set
-/// it all the same (`modify_qp_mask` of the kernel's `uverbs_cmd.c`).
+/// Attributes that the core removes from the mask, as this half of a connection has none of them;
+/// programs may set them all the same (`modify_qp_mask` of the kernel's `uverbs_cmd.c`).
 fn ignored(kind: QpType) -> QpAttrMask {
     match kind {
         QpType::XrcIni => QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
@@ -156,7 +156,7 @@ fn ignored(kind: QpType) -> QpAttrMask {
     }
 }
 
-/// What the driver keeps of a transition that was made.
+/// Records a completed transition.
 fn remember(known: &mut Known, request: &ModifyQp, mask: QpAttrMask, to: QpState) {
     known.state = to;
     if to == QpState::Reset {

@@ -32,7 +32,7 @@ struct Entry {
     limit: PpRateLimitContext,
     /// The user context that it is of; zero for the driver's.
     uid: u32,
-    /// It was asked for by somebody who does not share it.
+    /// Its user asked for an entry that is not shared.
     dedicated: bool,
     users: u32,
 }
@@ -59,7 +59,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Vec<Entry>);
 
-/// What the device has of rate limits.
+/// The device's capabilities of rate limits.
 pub(crate) fn caps() -> QosCaps {
     let mut caps = QosCaps::default();
     qos_caps(&mut caps);
@@ -67,8 +67,8 @@ pub(crate) fn caps() -> QosCaps {
 }
 
 impl Rates {
-    /// Takes a share in the entry of a limit, which is made if there is none or if it is to be
-    /// shared with nobody; the device's index of it.
+    /// Takes a share in the entry of a limit, and returns the device's index of it. Makes an entry
+    /// if there is none, or if the user wants a dedicated one.
     pub(crate) fn add(
         &mut self,
         limit: PpRateLimitContext,

@@ -21,7 +21,7 @@ const MOST_OFFSET: u32 = 31;
 /// Logarithm of a send block.
 const LOG_BLOCK: u32 = 6;
 
-/// What a raw packet queue pair is made of.
+/// The parts of a raw packet queue pair.
 pub(crate) struct Parts<'a> {
     pub(crate) context: Context,
     pub(crate) pdn: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) rings: &'a Rings,
 }
 
-/// What a program may ask of a raw packet queue pair. That it blocks multicasts of its own is
-/// understood, as of every queue pair, and means nothing: `self_lb_block` says that.
+/// Flags that a program may set for a raw packet queue pair. `BLOCK_MULTICAST_LOOPBACK` is
+/// accepted, as for every queue pair, but has no effect: `self_lb_block` decides.
 pub(crate) const FLAGS: QpCreateFlags = QpCreateFlags::SCATTER_FCS
     .union(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK)
     .union(QpCreateFlags::CVLAN_STRIPPING)

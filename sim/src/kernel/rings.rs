@@ -1,4 +1,4 @@
-//! What queue pairs and work queues have in common: the sizes of their rings, and their user indexes.
+//! The sizes of rings and the user indexes, common to queue pairs and work queues.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::mlx5;

@@ -30,7 +30,7 @@ pub(crate) fn alloc_pd(
     call.respond_driver(&mlx5::AllocPdResp { pdn })
 }
 
-/// Tells the device's number of a domain.
+/// Returns the device's number of a domain.
 pub(crate) fn query_pd(
     _file: &OpenFile,
     state: &mut State,

@@ -1,4 +1,5 @@
-//! What the specifications of a flow rule say, as the device's match parameters (`parse_flow_attr`).
+//! Converts the specifications of a flow rule into the device's match parameters
+//! (`parse_flow_attr`).
 
 use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc2, MatchMpls, MatchParameters, match_criteria};
 use mlx5_uapi::Errno;
@@ -8,13 +9,13 @@ use mlx5_uapi::flow::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Flow tags have so many bits.
+/// Bits of a flow tag.
 const TAG_BITS: u32 = 24;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 const GRE: u32 = 47;
 
-/// What a rule matches and does.
+/// The match and the actions of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Specs {
     pub(crate) mask: MatchParameters,
@@ -56,7 +57,7 @@ fn number(bytes: [u8; 2]) -> u32 {
 }
 
 impl Specs {
-    /// Reads so many specifications.
+    /// Reads `count` specifications.
     pub(crate) fn parse(mut bytes: &[u8], count: u8) -> Result<Self, Errno> {
         let mut specs = Self::default();
         let mut before = None;

@@ -21,7 +21,7 @@ use crate::kernel::objects::{Body, Srq};
 use crate::kernel::rings::{NO_USER_INDEX, user_index};
 use crate::kernel::write_call::WriteCall;
 
-/// A scatter entry, and the segment that links WQEs, have so many bytes.
+/// Bytes of a scatter entry, and of the segment that links WQEs.
 const SEGMENT: u32 = 16;
 /// The shortest WQE.
 const SMALLEST_WQE: u32 = 32;

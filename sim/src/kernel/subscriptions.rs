@@ -13,10 +13,10 @@ use zerocopy::IntoBytes;
 use crate::engine::Event;
 use crate::kernel::event_queue::{EventQueue, Reported};
 
-/// An object, as events name it: by a type that tells queues apart, and a number.
+/// An object as events name it: a type that distinguishes kinds of queue, and a number.
 type Named = (EventQueueType, u32);
 
-/// How a subscriber hears of an event.
+/// The way in which a subscriber gets an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     /// By a record: the cookie, and the event unless that is left out. One without it waits once.
@@ -57,12 +57,12 @@ impl Subscriptions {
         self.all.retain(|kept| !Arc::ptr_eq(&kept.subscription.file, file));
     }
 
-    /// Ends those to an object that is gone. What waits to be read stays.
+    /// Ends the subscriptions to an object that is gone. Records that wait to be read stay.
     pub(crate) fn end_object(&mut self, made_by: CommandOpcode, number: u32) {
         self.all.retain(|kept| kept.subscription.object != Some((made_by, number)));
     }
 
-    /// Brings an event to those who want to hear of it.
+    /// Delivers an event to its subscribers.
     pub(crate) fn deliver(&self, event: Event) {
         if self.all.is_empty() {
             return;
@@ -115,8 +115,8 @@ pub(crate) fn is_offered(kind: EventType, of_object: bool) -> bool {
     )
 }
 
-/// How events name an object. All but queues of Ethernet have type 0, of which each number is one object's in
-/// events of one kind.
+/// The name of an object in events. All but Ethernet queues have type 0; among those, each number
+/// names one object in events of one kind.
 fn name((made_by, number): (CommandOpcode, u32)) -> Named {
     let queue = match made_by {
         CommandOpcode::CREATE_RQ => EventQueueType::RQ,
@@ -142,7 +142,7 @@ fn named(event: Event) -> Option<Named> {
 fn signal(fd: &OwnedFd) {
     let mut room = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
     if poll(&mut room, PollTimeout::ZERO) == Ok(1) {
-        // It can be full only now if somebody fills it meanwhile.
+        // It was writable just now, so that it is full only if another writer filled it meanwhile.
         let _ = nix::unistd::write(fd, &1_u64.to_ne_bytes());
     }
 }

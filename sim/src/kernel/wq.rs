@@ -37,7 +37,7 @@ const LOG_LARGEST_STRIDE: u32 = 11;
 pub(crate) const LOG_TABLE: u32 = 11;
 /// Bytes of the key of the hash.
 const KEY: usize = 40;
-/// The driver's request for a queue pair with an indirection table has at least so many bytes.
+/// The shortest request of the driver for a queue pair with an indirection table, in bytes.
 const SHORTEST_RSS: usize = core::mem::offset_of!(CreateQpRss, flags);
 /// Bytes of a scatter entry.
 const SGE: u32 = 16;
@@ -281,7 +281,7 @@ fn fields(mask: RxHashFields) -> Result<HashFields, Errno> {
     Ok(select)
 }
 
-/// What the driver's request for a queue pair with an indirection table says.
+/// The driver's request for a queue pair with an indirection table.
 pub(crate) fn hashed(request: &Request<'_>) -> Result<CreateQpRss, Errno> {
     let bytes = request.input(attr::uhw::IN)?;
     if bytes.len() < SHORTEST_RSS {

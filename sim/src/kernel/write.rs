@@ -12,7 +12,7 @@ use crate::kernel::{context, cq, flow, mr, qp, qp_modify, query, simple, srq, wq
 
 type Handler = fn(&OpenFile, &mut State, &mut WriteCall<'_, '_>) -> Result<(), Errno>;
 
-/// A command, the bytes that its request and response have at least, and who does it.
+/// A command, the shortest request and response in bytes, and its handler.
 struct Entry {
     command: WriteCommand,
     request: usize,

@@ -178,8 +178,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Refuses an address that another identifier keeps this one from; where both share it, that does not
-    /// (`cma_check_port`, which tells a port that is taken beside an address of all by another number).
+    /// Returns an error if another identifier has the port and does not share it. As in
+    /// `cma_check_port`, the error is another one if either address is the wildcard.
     fn check_port(
         &self,
         number: u32,
@@ -239,7 +239,7 @@ impl Call<'_> {
         let id = self.table.own(self.channel, number)?;
         id.destination = Some(destination);
         if remote.is_none() && !group {
-            // Somebody might still answer for the address.
+            // A host might still answer for the address.
             id.state = State::AddrQuery;
             let time = Duration::from_millis(timeout_ms.into());
             self.table.wait(number, time, Wait::Address);
@@ -400,7 +400,8 @@ impl Call<'_> {
         if id.state != State::AddrBound {
             return Err(Errno::EINVAL);
         }
-        // Who listens shares with nobody, also not with those that are only bound.
+        // A listener shares its address with no other identifier, not even with one that is only
+        // bound.
         if let (true, Some(service), Some(source)) = (id.options.reuse, id.service, id.source) {
             let alone = Options { reuse: false, ..id.options };
             self.check_port(it.id, source, service, alone)?;
@@ -531,7 +532,7 @@ impl Call<'_> {
         match (OptionLevel::from_raw(it.level), IdOption::from_raw(it.optname)) {
             (Some(OptionLevel::Id), Some(IdOption::Tos)) => id.options.tos = byte()?,
             (Some(OptionLevel::Id), Some(IdOption::ReuseAddr)) => {
-                // What is bound stays as it was.
+                // The option cannot be cleared any more once the identifier is bound.
                 if !flag()? && id.state != State::Idle {
                     return Err(Errno::EINVAL);
                 }
@@ -637,7 +638,7 @@ fn has_route(id: &Id) -> bool {
     !matches!(id.state, State::Idle | State::AddrBound | State::AddrQuery | State::AddrResolved)
 }
 
-/// What is reserved.
+/// Checks a reserved field.
 fn zero(reserved: u32) -> Result<(), Errno> {
     if reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }

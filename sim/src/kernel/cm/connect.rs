@@ -14,15 +14,15 @@ use crate::kernel::cm::attributes::{path, qkey};
 use crate::kernel::cm::network::Network;
 use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
 
-/// How much longer who asks waits once it knows that the request has come, and that a program
-/// thinks about it (`CMA_CM_MRA_SETTING`).
+/// The further time that the connecting side waits after a message that its request has arrived and
+/// the program is deciding (`CMA_CM_MRA_SETTING`).
 const PATIENCE: u64 = 16;
 
 /// `IB_SIDR_REJECT`, `IB_SIDR_UNSUPPORTED`: why a request for datagrams is refused.
 const SIDR_REJECT: i32 = 2;
 const SIDR_UNSUPPORTED: i32 = 1;
 
-/// What a rejection says.
+/// The contents of a rejection.
 pub(super) struct Rejection<'a> {
     pub(super) reason: u32,
     pub(super) data: &'a [u8],
@@ -107,7 +107,7 @@ impl Ends<'_> {
         (self.id(peer)?.peer == Some(of)).then_some(peer)
     }
 
-    /// Who listens where a request goes: rather at its very address than at any.
+    /// Finds the listener for a request: one at its very address before one at any address.
     fn listener(&self, from: u32) -> Option<u32> {
         let asking = self.id(from)?;
         let to = asking.destination?;
@@ -168,7 +168,7 @@ impl Ends<'_> {
             return self.rejected(from, &other);
         }
         if listening.backlog == 0 {
-            // Who asks is left to try again.
+            // Without an answer the connecting side tries again.
             return;
         }
         listening.backlog -= 1;
@@ -209,9 +209,9 @@ impl Ends<'_> {
         }
     }
 
-    /// Whether somebody else has a connection with the queue pair that the sender of a message names,
-    /// and has not heard of its end. Then the message is rejected, and that connection ends
-    /// (`cm_insert_remote_qpn`).
+    /// Whether another identifier has a connection with the queue pair that the sender of a message
+    /// names, and has not yet received the message that ends it. If so, the message is rejected and
+    /// that connection ends (`cm_insert_remote_qpn`).
     fn is_of_an_older_one(&mut self, from: u32, to: u32) -> bool {
         let Some(sender) = self.id(from).filter(|id| !id.is_ud()) else { return false };
         let (qp_num, device) = (sender.own.qp_num, sender.place.map(|place| place.device));
@@ -267,7 +267,7 @@ impl Ends<'_> {
             Link::ReqSent => {
                 id.link = Link::RepReceived;
                 (id.other, id.other_psn, id.other_ece) = (other, psn, ece);
-                // What the other end can do bounds what this one may.
+                // The peer's limits bound those of this side.
                 id.own.initiator_depth = other.initiator_depth;
                 id.own.responder_resources = other.responder_resources;
                 self.table.stop_waiting(to);
@@ -278,7 +278,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Tells the peer that this side is ready.
+    /// Sends the peer the message that this side is ready.
     pub(super) fn tell_ready(&mut self, from: u32) {
         self.send(from, CmMessage::Rtu);
     }
@@ -309,7 +309,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Rejects, or gives up, and tells the peer.
+    /// Rejects or gives up the connection, with a message to the peer.
     pub(super) fn reject(&mut self, from: u32, rejection: &Rejection<'_>) {
         let peer = self.peer(from);
         self.table.stop_waiting(from);
@@ -441,7 +441,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Tells the program once that the connection has ended.
+    /// Reports the end of the connection to the program, once.
     fn ended(&mut self, number: u32, status: i32) {
         let Some(id) = self.id_mut(number).filter(|id| id.state == State::Connect) else { return };
         id.state = State::Disconnect;
@@ -455,7 +455,7 @@ impl Ends<'_> {
         self.table.wait(number, time, Wait::Timewait);
     }
 
-    /// Ends an identifier, and tells its peer.
+    /// Ends an identifier, with a message to its peer.
     pub(super) fn destroy(&mut self, number: u32) {
         let Some(id) = self.id(number) else { return };
         let give_up = |reason| Rejection { reason, data: &[] };
@@ -465,7 +465,8 @@ impl Ends<'_> {
                 self.reject(number, &give_up(reject_reason::CONSUMER_DEFINED));
             }
             Link::SidrReqReceived => self.datagram_reject(number, &[]),
-            // What it sends nobody will send again: the peer's own time limit helps if it is lost.
+            // These messages are not sent again; if one is lost, the peer's own time limit ends its
+            // side.
             Link::Established => self.send(number, CmMessage::Dreq),
             Link::DreqReceived => self.send(number, CmMessage::Drep),
             _ => {}
@@ -528,8 +529,8 @@ impl Ends<'_> {
         self.table.ids.iter().filter(|(_, id)| of(id)).map(|(number, _)| *number).collect()
     }
 
-    /// The addresses of a device have moved to another one, as when the interface of a bond changes.
-    /// What is bound to the device stays there.
+    /// Reports that the addresses of a device have moved to another one, as when the interface of a
+    /// bond changes. Identifiers that are bound to the device stay bound to it.
     pub(super) fn addresses_moved(&mut self, device: usize) {
         for number in self.bound_to(device) {
             self.table.tell(number, EventType::AddrChange, 0, &Param::None);

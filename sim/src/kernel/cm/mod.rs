@@ -1,9 +1,9 @@
 //! The connection manager: `/dev/infiniband/rdma_cm`, as `ucma.c`, `cma.c` and `cm.c` of the kernel
 //! have it.
 //!
-//! It is one for the machine. Messages do not go over the simulated wire as datagrams: they arrive
-//! at the other end at once, if both ports are up, or are lost. What an identifier goes through, the
-//! events, the room for private data and the time limits are the kernel's.
+//! There is one for the machine. Messages do not go over the simulated wire as datagrams: they
+//! arrive at the other end at once, if both ports are up, or are lost. The states of an identifier,
+//! the events, the room for private data and the time limits are the kernel's.
 //!
 //! ```text
 //! commands      the commands of a channel
@@ -114,7 +114,7 @@ impl Manager {
         self.expire(NEVER)
     }
 
-    /// Loses so many of the next messages of a kind.
+    /// Loses the next `count` messages of a kind.
     pub(crate) fn lose(&self, message: CmMessage, count: u32) {
         lock(&self.table).losing.insert(message, count);
     }
@@ -130,12 +130,12 @@ impl Manager {
         }
     }
 
-    /// Tells the programs that use a device that its addresses have moved.
+    /// Reports to the programs that use a device that its addresses have moved.
     pub(crate) fn addresses_moved(&self, device: DeviceId) {
         self.with(|table, network| Ends { table, network }.addresses_moved(device));
     }
 
-    /// Tells the programs that use a device that it is gone.
+    /// Reports to the programs that use a device that it is gone.
     pub(crate) fn device_gone(&self, device: DeviceId) {
         self.with(|table, network| Ends { table, network }.device_gone(device));
     }
@@ -166,7 +166,8 @@ impl OpenChannel {
         let (header, command) = Header::read_from_prefix(call).map_err(|_| Errno::EINVAL)?;
         let id = CommandId::from_raw(header.cmd).ok_or(Errno::EINVAL)?;
         let command = command.get(..header.in_len.into()).ok_or(Errno::EINVAL)?;
-        // What cannot be handed out is not made, and an event that cannot be read is still there.
+        // If the response cannot be written, no identifier is made, and an event stays in the
+        // queue.
         if let (Some(errno), CommandId::CreateId | CommandId::GetEvent) = (late, id) {
             return Err(errno);
         }
@@ -180,7 +181,7 @@ impl OpenChannel {
 
 impl Drop for OpenChannel {
     fn drop(&mut self) {
-        // What a forked child closes is not the parent's last reference.
+        // When a forked child closes the channel, the parent still has it open.
         if self.manager.pid != std::process::id() {
             return;
         }

@@ -1,4 +1,4 @@
-//! What the manager knows of the network: which port has an address, and which reach each other.
+//! The manager's view of the network: the addresses of ports, and the ports that reach each other.
 
 use mlx5_uapi::verbs::Mtu;
 
@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub(super) port: u8,
 }
 
-/// What paths from or to a port need.
+/// The properties of a port that a path needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) node_guid: u64,
@@ -103,7 +103,7 @@ impl Network {
             })
     }
 
-    /// What a port is; `None` if its device is gone.
+    /// The properties of a port; `None` if its device is gone.
     pub(super) fn facts(&self, place: Place) -> Option<Facts> {
         let engine = self.fabric.lock();
         let device = engine.devices().get(place.device).filter(|device| !device.is_removed())?;

@@ -14,7 +14,7 @@ use crate::kernel::cm::address::Address;
 use crate::kernel::cm::channel::{Channel, Pending};
 use crate::kernel::cm::network::Place;
 
-/// How far an identifier is (`enum rdma_cm_state`).
+/// The state of an identifier (`enum rdma_cm_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Idle,
@@ -28,7 +28,7 @@ pub(super) enum State {
     DeviceRemoval,
 }
 
-/// How far its connection is (`enum ib_cm_state`).
+/// The state of an identifier's connection (`enum ib_cm_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
     /// There is none.
@@ -68,7 +68,7 @@ pub enum CmMessage {
     SidrRep,
 }
 
-/// How many things of the manager there are.
+/// Numbers of the manager's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CmCounts {
     /// Open event channels.
@@ -83,7 +83,7 @@ pub struct CmCounts {
     pub services: usize,
 }
 
-/// What an identifier's timer is for.
+/// The purpose of an identifier's timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
     /// The address.
@@ -125,18 +125,18 @@ pub(super) struct Id {
     /// The service that it uses up.
     pub(super) service: Option<u64>,
     pub(super) place: Option<Place>,
-    /// Where the other end is.
+    /// The port of the other end.
     pub(super) remote: Option<Place>,
     pub(super) options: Options,
     /// Requests that may still wait.
     pub(super) backlog: u32,
     pub(super) peer: Option<u32>,
-    /// What it told the peer, and what the peer told it.
+    /// The parameters that it sent the peer, and those that the peer sent it.
     pub(super) own: ConnParam,
     pub(super) own_ece: Ece,
     pub(super) other: ConnParam,
     pub(super) other_ece: Ece,
-    /// How often either end retries, as the asking one said.
+    /// Retries of either end, as the connecting side set them.
     pub(super) retry_count: u8,
     /// The first sequence number to receive.
     pub(super) psn: u32,
@@ -283,7 +283,7 @@ impl Table {
         }
     }
 
-    /// A port that nobody uses in a port space.
+    /// A port number that is free in a port space.
     pub(super) fn free_port(&mut self, address: &Address, space: PortSpace) -> Option<u16> {
         for _ in FIRST_PORT..=LAST_PORT {
             let port = self.next_port;
@@ -296,8 +296,8 @@ impl Table {
         None
     }
 
-    /// Tells the program of an event. Those of a connection that the program has not accepted are
-    /// dropped: accepting it fails then.
+    /// Reports an event to the program. Events of a connection that the program has not accepted
+    /// are dropped: accepting it fails then.
     pub(super) fn tell(&self, number: u32, event: EventType, status: i32, param: &Param) {
         let Some(id) = self.ids.get(&number).filter(|id| id.uid != 0) else { return };
         let record = record(id.uid, number, event, status, param, Ece::default());
@@ -308,7 +308,7 @@ impl Table {
         id.channel.push(Pending { record, owner: number, request: None, group: None });
     }
 
-    /// Tells a listener of a request.
+    /// Reports a request to its listener.
     pub(super) fn tell_request(&self, listener: u32, request: u32, param: &Param, ece: Ece) {
         let Some(id) = self.ids.get(&listener) else { return };
         let record = record(id.uid, request, EventType::ConnectRequest, 0, param, ece);

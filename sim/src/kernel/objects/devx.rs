@@ -1,4 +1,4 @@
-//! Objects that commands of user space made, and memory lent to them.
+//! Objects that user space made with commands, and memory registered for them.
 
 use mlx5_prm::cmd::CommandOpcode;
 use mlx5_uapi::Errno;
@@ -26,7 +26,7 @@ pub(crate) struct Kind {
     pub(crate) named: Place,
 }
 
-/// Memory lent to the firmware's objects.
+/// Memory registered for firmware objects.
 #[derive(Debug)]
 pub(crate) struct Umem {
     pub(crate) number: u32,

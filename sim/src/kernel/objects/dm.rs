@@ -28,7 +28,7 @@ impl std::fmt::Debug for DevicePages {
 }
 
 impl DevicePages {
-    /// Where it starts, as the driver sees it.
+    /// Address of the start, as the driver sees it.
     pub(crate) fn address(&self) -> u64 {
         self.hca.device_memory.address() + (self.first << LOG_PAGE)
     }
@@ -43,7 +43,7 @@ impl Drop for DevicePages {
         if self.hca.is_this_process() {
             let mut input = DeallocMemicIn::request();
             input.set_memic_start_addr(self.address()).set_memic_size(self.bytes as u32);
-            // What the firmware keeps shows in the device's counts.
+            // If the firmware does not free it, the device's counts show it.
             if self.hca.command(&input).is_ok() {
                 self.hca.give_back_pages(self.first, self.pages());
             }

@@ -26,7 +26,7 @@ pub(crate) struct Qp {
     pub(crate) signal_all: bool,
     pub(crate) groups: Vec<Gid>,
     pub(crate) events: Option<Subscription>,
-    /// What there is of a raw packet queue pair.
+    /// The parts of a raw packet queue pair.
     pub(crate) raw: Option<Raw>,
 }
 

@@ -16,14 +16,14 @@ use crate::kernel::hca::Hca;
 use crate::kernel::lock;
 use crate::kernel::rates::Rate;
 
-/// What a raw packet queue pair consists of. One with an indirection table has a TIR alone.
+/// The parts of a raw packet queue pair. One with an indirection table has only a TIR.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
     pub(crate) tis: Option<u32>,
     pub(crate) sq: Option<u32>,
     pub(crate) rq: Option<u32>,
     pub(crate) tir: Option<u32>,
-    /// Its TIR has a say in what comes back, so that something has to.
+    /// Its TIR decides about frames that come back, so that it is a user of the driver's loopback.
     pub(crate) loops_back: bool,
     /// The limit of its send queue's rate.
     pub(crate) rate: Mutex<Rate>,

@@ -141,7 +141,7 @@ fn an_eventfd_is_signalled_instead_until_the_file_is_closed() {
     session.sim.set_port_active(0, 1, true);
     assert_eq!(eventfd.read(), Ok(2));
     assert!(!readable(&*file));
-    // One that is full holds nobody up.
+    // A full eventfd does not block the device.
     eventfd.write(u64::MAX - 1).expect("room");
     session.sim.set_port_active(0, 1, false);
     assert_eq!(eventfd.read(), Ok(u64::MAX - 1));
@@ -245,7 +245,7 @@ fn answers_come_with_the_numbers_of_their_queries() {
     }
     assert!(!readable(&*answers));
 
-    // What waits is bounded.
+    // The waiting answers are bounded.
     for number in 0..16 {
         ask(&one, one.handle, u16::MAX.into(), number).expect("a query");
     }

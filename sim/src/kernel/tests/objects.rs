@@ -1,4 +1,4 @@
-//! Objects: who uses whom, what is left, and who holds memory.
+//! Objects: their users, the objects that are left, and memory that is in use.
 
 use mlx5_prm::wqe::Opcode;
 use mlx5_uapi::cmd::{cq, dm, mr, mw, pd, qp, srq, uar, xrcd};
@@ -183,7 +183,7 @@ fn device_memory_is_mapped_registered_and_given_back() {
     assert_ne!(first.page_index, second.page_index);
     let offset = MmapCommand::DeviceMem.offset(first.page_index.into(), 4096);
     let page = file.map(offset, 8192, Access::Write).expect("device memory");
-    // SAFETY: inside the mapping; nobody else writes there yet.
+    // SAFETY: the offset is inside the mapping, and no other code accesses the page yet.
     unsafe { page.as_ptr().add(4500).write_volatile(0x6d) };
 
     let rights = AccessFlags::LOCAL_WRITE | AccessFlags::ZERO_BASED;
