@@ -19,8 +19,8 @@ const COUNTER_SETS: u32 = 255;
 
 /// Bytes of CREATE_UCTX's input, `mlx5_ifc_create_uctx_in_bits`.
 const CREATE_UCTX_IN: usize = 0x40;
-/// Where a user context's number stands, in the output of CREATE_UCTX and the input of
-/// DESTROY_UCTX: first bit and width.
+/// Position of a user context's number, in the output of CREATE_UCTX and the input of DESTROY_UCTX:
+/// first bit and width.
 const UCTX_ID: (usize, usize) = (0x50, 0x10);
 
 impl Firmware {

@@ -1,4 +1,4 @@
-//! What a port and the function have counted.
+//! Counters of the port and of the function.
 
 use mlx5_prm::cmd::port::{
     QueryVnicEnvIn, QueryVnicEnvOut, QueryVportCounterIn, QueryVportCounterOut, TrafficCounterPair,

@@ -14,10 +14,10 @@ use crate::engine::Event;
 /// Bits of a consumer counter in an event queue's doorbell; the number of the queue is above.
 const COUNTER_BITS: u32 = 24;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
-/// Where the owner stands in an entry.
+/// Offset of the ownership byte in an entry.
 const OWNER: u64 = Eqe::BYTES as u64 - 1;
 
-/// What an interrupt vector is raised with.
+/// Raises an interrupt vector.
 pub(super) type Interrupt = Box<dyn FnMut(u32) + Send>;
 
 /// A ring of event queue entries.

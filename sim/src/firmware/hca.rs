@@ -34,7 +34,7 @@ impl Firmware {
                 self.caps = Some(Box::new(*wanted));
                 Ok(())
             }
-            // What can be chosen there is what the device does anyway.
+            // The device already does all that can be chosen there.
             CapGroup::ATOMIC | CapGroup::ROCE | CapGroup::ODP | CapGroup::GENERAL_2 => Ok(()),
             _ => Err(Failure::param(syndrome::UNKNOWN_MODIFIER)),
         }

@@ -5,7 +5,7 @@ use mlx5_prm::cmd::port::{MadIfcIn, MadIfcOut};
 use crate::engine::Device;
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 
-/// Where a datagram has its method, and its status. InfiniBand specification, 13.4.2.
+/// Offsets of the method and of the status in a datagram. InfiniBand specification, 13.4.2.
 const METHOD: usize = 3;
 const STATUS: usize = 4;
 /// The bit that makes an answer of a request's method.

@@ -16,9 +16,9 @@ const LOG_SMALLEST: u32 = 6;
 /// A device's own memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memic {
-    /// Where the driver sees it.
+    /// Its address, as the driver sees it.
     start: u64,
-    /// Where the engine does.
+    /// Its address, as the engine sees it.
     bus: u64,
     bytes: u64,
     /// Length of each piece, by address.

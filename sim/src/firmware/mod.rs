@@ -1,8 +1,8 @@
 //! The firmware: the command interface of a device.
 //!
-//! It knows mailboxes and nothing of who fills them, so that every door (the in-process kernel,
-//! preloaded programs, a real kernel over PCI) commands the same device. What moves data lies in
-//! the [engine](crate::engine); the firmware checks commands, keeps contexts, and tells it.
+//! It knows mailboxes but not their source, so that every door (the in-process kernel, preloaded
+//! programs, a real kernel over PCI) commands the same device. The [engine](crate::engine) moves
+//! the data; the firmware checks commands, keeps contexts, and configures the engine.
 
 mod alloc;
 mod buffer;
@@ -94,7 +94,7 @@ impl From<Error> for Failure {
 
 type Answer = Result<(), Failure>;
 
-/// How many objects of each kind a device has.
+/// Numbers of a device's objects of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Counts {
@@ -153,7 +153,7 @@ pub struct EventQueue {
     pub events: [u64; 4],
 }
 
-/// What the firmware keeps of one device beside the engine's objects.
+/// The firmware's state of one device, beside the engine's objects.
 #[derive(Debug, Default)]
 pub struct Firmware {
     /// The page of plain memory that backs the next UAR.
@@ -176,7 +176,7 @@ pub struct Firmware {
     caps: Option<Box<HcaCap>>,
     /// Whether INIT_HCA was executed.
     initialized: bool,
-    /// What the administrator calls the node.
+    /// The administrator's name for the node.
     description: Vec<u8>,
     ethernet: ethernet::Ethernet,
 }
@@ -292,13 +292,13 @@ impl Firmware {
         self.memic.offer(start, bus, bytes);
     }
 
-    /// An event queue, for whoever writes its entries.
+    /// An event queue, so that a door can write its entries.
     #[must_use]
     pub fn event_queue(&self, eqn: u32) -> Option<&EventQueue> {
         self.eqs.get(&eqn)
     }
 
-    /// How many objects there are.
+    /// Numbers of the objects.
     #[must_use]
     pub fn counts(&self, device: &Device) -> Counts {
         let census = device.census();

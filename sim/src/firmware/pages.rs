@@ -28,7 +28,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// How many there are.
+    /// Number of the pages.
     pub(super) fn count(&self) -> usize {
         self.held.len()
     }

@@ -10,7 +10,7 @@ use crate::engine::{CompletionConfig, Device, Error, Management, QpConfig, RingC
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
-/// A receive stride of 0 in a context is so many bytes, as a logarithm.
+/// The smallest receive stride as a logarithm: a context's 0.
 const LOG_SMALLEST_STRIDE: u32 = 4;
 /// Logarithm of a send block's bytes.
 const LOG_BLOCK: u8 = 6;
@@ -36,7 +36,7 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
     }
 }
 
-/// What the completions look like.
+/// The form of the completions.
 fn completion(device: &Device, context: &QpContext) -> Result<CompletionConfig, Failure> {
     let inline_answers = match ScatterToCqeRequester(context.cs_req()) {
         ScatterToCqeRequester::DISABLE => 0,
@@ -99,7 +99,7 @@ impl Firmware {
         });
         let bytes = receive_bytes + sq.map_or(0, |ring| ring.bytes());
         let page_offset = context.page_offset();
-        // Where nothing is received nothing reports to that queue, and drivers may name none.
+        // Without receives nothing reports to the receive CQ, and drivers may name none.
         let recv_cq = match (rq, srq, context.cqn_rcv()) {
             (None, None, 0) => context.cqn_snd(),
             (_, _, cqn) => cqn,

@@ -84,7 +84,8 @@ const PPCNT: usize = 0x800 / 8;
 const DESCRIPTION: usize = 64;
 /// The largest frame of an Ethernet port.
 const JUMBO: u32 = 9978;
-/// What RoCE has around its payload at most: GRH or IP, UDP, BTH, an XRC and an atomic header, ICRC.
+/// The most bytes of RoCE around its payload: GRH or IP, UDP, BTH, an XRC and an atomic header,
+/// ICRC.
 const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 fn fill(register: &mut [u8], fields: &[(Field, u64)]) {

@@ -13,7 +13,7 @@ use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig, XrcConfig};
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
-/// A stride of 0 in a context is so many bytes, as a logarithm.
+/// The smallest stride as a logarithm: a context's 0.
 const LOG_SMALLEST_STRIDE: u32 = 4;
 /// A queue that is named by number in completions has this user index.
 const NO_USER_INDEX: u32 = 0xff_ffff;
@@ -63,14 +63,14 @@ struct Shape {
     log_page_size: u32,
     page_offset: u32,
     record: u64,
-    /// Where its ring and its record are, if in user memory.
+    /// Its ring and its record, if in user memory.
     parts: [Option<Part>; 2],
     user_index: u32,
     tag_matching: Option<TagMatchingConfig>,
     xrc: Option<XrcConfig>,
 }
 
-/// Where a work queue's ring and record are, if in user memory.
+/// A work queue's ring and record, if in user memory.
 fn parts(queue: &WorkQueue, uid: u32) -> [Option<Part>; 2] {
     let part = |valid: bool, umem, offset| valid.then_some(Part { uid, umem, offset });
     [

@@ -167,7 +167,7 @@ fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
     let short = (CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT);
     assert_eq!(rig.raw(AllocPdIn::request().as_bytes(), &mut [0; 12]), short);
     assert_eq!(rig.counts(), Counts::default());
-    // What is refused is refused all the same.
+    // An unknown modifier is an error with a short output, too.
     input.set_op_mod(0x7f << 1);
     assert_eq!(rig.raw(input.as_bytes(), &mut [0; 16]).0, CommandStatus::BAD_OP_ERR);
 }
@@ -334,7 +334,7 @@ fn a_completion_queue_is_not_resized_below_what_waits() {
     query.set_cqn(cqn);
     let out = rig.run(&query);
     assert_eq!(out.cqc().log_cq_size(), 5);
-    // The entry that told of the resize waits.
+    // The entry that announced the resize waits.
     assert_eq!((out.cqc().producer_counter(), out.cqc().consumer_counter()), (1, 0));
     input.cqc_mut().set_log_cq_size(0);
     let answer = refused(rig.try_run(&input));

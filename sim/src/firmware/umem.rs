@@ -1,4 +1,4 @@
-//! User memory: pages that a program lends the device, and the queues that lie in them.
+//! User memory: pages that a program registers with the device, and the queues in them.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::firmware::{Answer, Failure, Firmware, Numbers, buffer, syndrome};
 
 /// User memories that a device has.
 const UMEMS: u32 = 1 << 16;
-/// Where things stand in CREATE_UMEM's input, `mlx5_ifc_create_umem_in_bits`: first bit and width.
+/// Positions of fields in CREATE_UMEM's input, `mlx5_ifc_create_umem_in_bits`: first bit and width.
 const UID: (usize, usize) = (0x10, 0x10);
 const LOG_PAGE_SIZE: (usize, usize) = (0x80 + 0x9b, 5);
 const PAGE_OFFSET: (usize, usize) = (0x80 + 0xa0, 32);
 const PAGE_COUNT: (usize, usize) = (0x80 + 0xc0, 64);
 /// Bytes of that input before its pages.
 const CREATE_IN: usize = (0x80 + 0x100) / 8;
-/// Where a user memory's number stands, in the output of CREATE_UMEM and the input of DESTROY_UMEM.
+/// Position of a user memory's number, in the output of CREATE_UMEM and the input of DESTROY_UMEM.
 const ID: (usize, usize) = (0x48, 0x18);
 /// Low bits of a page's address say that it may be read and written.
 const RIGHTS: u64 = 0b11;
@@ -55,7 +55,7 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// Every user memory, and who uses it.
+/// Every user memory, and its users.
 #[derive(Debug, Default)]
 pub(crate) struct Umems {
     numbers: Numbers,
@@ -110,8 +110,8 @@ impl Umems {
 }
 
 impl Firmware {
-    /// Where a queue of `bytes` bytes lies: in user memory, or in the pages that `listed` makes of
-    /// the command's list.
+    /// The memory of a queue of `bytes` bytes: user memory, or the pages that `listed` makes of the
+    /// command's list.
     pub(super) fn queue_buffer(
         &self,
         part: Option<Part>,

@@ -17,7 +17,7 @@ use crate::firmware::{Answer, Failure, syndrome};
 const DISCONNECT: u32 = 1;
 /// `SetFlowTableEntryIn::op_mod`: an entry that is there changes.
 const MODIFY: u32 = 1;
-/// What an entry may do with a packet here.
+/// The actions of an entry that the device supports.
 const KNOWN: u32 =
     flow_action::ALLOW | flow_action::DROP | flow_action::FWD_DEST | flow_action::COUNT;
 

@@ -22,7 +22,7 @@ use crate::engine::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED, RateLimit}
 /// Base-two logarithm of the objects of a kind that a device has, as capabilities have it.
 pub(super) const LOG_OBJECTS: u32 = 16;
 
-/// What there is of Ethernet: contexts as the driver gave them, by number.
+/// The Ethernet objects: contexts as the driver gave them, by number.
 #[derive(Debug, Default)]
 pub(super) struct Ethernet {
     sqs: BTreeMap<u32, SendQueueContext>,

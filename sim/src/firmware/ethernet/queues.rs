@@ -51,11 +51,11 @@ fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer 
     Ok(())
 }
 
-/// Base-two logarithm of the bytes that a receive with strides has at least where the device does not say: DPDK
-/// takes so many (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+/// The least bytes of a receive with strides, as a logarithm, for devices that do not report one;
+/// DPDK assumes this value (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
 const LOG_STRIDING_BYTES: u32 = 14;
 
-/// How packets share the WQEs of a receive queue: not at all in a cyclic one.
+/// The strides that packets share in the WQEs of a receive queue; none in a cyclic one.
 fn strides(wq: &WorkQueue, has: &Capabilities) -> Result<Option<Strides>, Failure> {
     let linked = match WorkQueueType(wq.wq_type()) {
         WorkQueueType::CYCLIC => return Ok(None),
@@ -94,7 +94,7 @@ fn completion(device: &Device, format: u32) -> Result<CompletionConfig, Failure>
 }
 
 impl Firmware {
-    /// What the ring of a queue is made of, and the user memories that it lies in.
+    /// The configuration of a queue's ring, and the user memories that it lies in.
     fn ring(
         &self,
         wq: &WorkQueue,

@@ -1,14 +1,14 @@
-//! The function's context: what its driver says of it to whoever switches frames.
+//! The function's context: the settings that its driver passes to the switch of frames.
 //!
 //! A driver writes down the addresses and VLANs that it listens to, and whether it listens to all
-//! (MODIFY_NIC_VPORT_CONTEXT). Who manages the embedded switch reads this, and fills the tables of the
-//! switch (Linux: `esw_update_vport_addr_list`, `eswitch.c`). This function manages none, as a host's
-//! function on a BlueField: `eswitch_manager` is 0, and mlx5e then sends no SET_L2_TABLE_ENTRY either
-//! (`mlx5_mpfs_init`, `lib/mpfs.c`), by which physical functions share a port. No other function is on
-//! this port. So a frame from the wire goes to the root of the function's flow tables, whatever the lists
-//! have: mlx5e writes the same addresses into these tables (`mlx5e_execute_l2_action`, `en_fs.c`). The
-//! list of unicast addresses decides which of the function's own frames come back to it
-//! ([`Vport`](crate::engine::Vport)).
+//! (MODIFY_NIC_VPORT_CONTEXT). The manager of the embedded switch reads this, and fills the tables
+//! of the switch (Linux: `esw_update_vport_addr_list`, `eswitch.c`). This function manages none, as
+//! a host's function on a BlueField: `eswitch_manager` is 0, and mlx5e then sends no
+//! SET_L2_TABLE_ENTRY either (`mlx5_mpfs_init`, `lib/mpfs.c`), by which physical functions share a
+//! port. No other function is on this port. So a frame from the wire goes to the root of the
+//! function's flow tables, whatever the lists have: mlx5e writes the same addresses into these
+//! tables (`mlx5e_execute_l2_action`, `en_fs.c`). The list of unicast addresses decides which of
+//! the function's own frames come back to it ([`Vport`](crate::engine::Vport)).
 //!
 //! With [`SimConfig::vport_filter`](crate::SimConfig::vport_filter) the function is a virtual one, which
 //! the manager of a switch in legacy mode trusts. Then lists and flags decide which frames reach the flow
@@ -106,7 +106,8 @@ fn own(other_vport: bool, op_mod: u32) -> Answer {
     Ok(())
 }
 
-/// What a function may change of itself. GUIDs, the inline mode and events are the switch manager's.
+/// The fields of its context that a function may change. GUIDs, the inline mode and events are the
+/// switch manager's.
 fn changeable() -> u32 {
     let mut all = ModifyNicVportContextIn::default();
     all.set_select_disable_uc_local_lb(true)
@@ -201,7 +202,7 @@ impl Firmware {
             return Err(Failure::param(syndrome::INVALID_VALUE));
         }
         let wanted = input.nic_vport_context();
-        // What is refused changes nothing.
+        // Check the list first: a refused command changes nothing.
         let list = input.select_addresses_list().then(|| List::read(wanted, tail)).transpose()?;
         if input.select_permanent_address() {
             let mac = station(wanted.permanent_address())?;

@@ -1,4 +1,4 @@
-//! What a real kernel's driver asks of the firmware, and relies on, beyond what queues need.
+//! The commands and answers that a real kernel's driver relies on, beyond those for queues.
 
 use mlx5_prm::cmd::alloc::AllocUarIn;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn};
@@ -90,7 +90,7 @@ fn a_nic_vport_takes_frames_of_1522_bytes_until_it_is_told_otherwise() {
     modify.nic_vport_context_mut().set_mtu(9022);
     rig.run(&modify);
     assert_eq!(rig.run(&query).nic_vport_context().mtu(), 9022);
-    // What is not selected does not change.
+    // Fields that are not selected do not change.
     modify.set_select_mtu(false).nic_vport_context_mut().set_mtu(68);
     rig.run(&modify);
     assert_eq!(rig.run(&query).nic_vport_context().mtu(), 9022);
@@ -117,8 +117,8 @@ fn the_queue_pair_for_general_services_has_number_one_on_the_wire() {
     }
 }
 
-/// Linux takes the path MTU of connections from that of the interface (`iboe_get_mtu`), and tells the
-/// device of that by the longest frame.
+/// Linux takes the path MTU of connections from that of the interface (`iboe_get_mtu`), and sets
+/// the device's by the longest frame.
 #[test]
 fn longer_frames_allow_a_larger_path_mtu() {
     let mut rig = ethernet();

@@ -22,7 +22,7 @@ fn ethernet() -> Rig {
     Rig::new(SimConfig::new().ports([PortConfig::ROCE]))
 }
 
-/// So many addresses, all different.
+/// Makes `count` addresses, all different.
 fn macs(count: usize, first: u8) -> Vec<Mac> {
     let address = |n: u32| {
         let [_, b, c, d] = n.to_be_bytes();
@@ -40,7 +40,7 @@ fn vlan_entries(vlans: &[u16]) -> Vec<u8> {
     vlans.iter().flat_map(|vlan| [&[0, 0], &vlan.to_be_bytes()[..], &[0; 4]].concat()).collect()
 }
 
-/// Writes a list of so many entries.
+/// Writes a list of `count` entries.
 fn write(
     rig: &mut Rig,
     kind: AllowedListType,
@@ -60,7 +60,7 @@ fn own_address(input: &mut ModifyNicVportContextIn, high: u32, low: u32) {
     context.permanent_address_mut().set_mac_addr_47_32(high).set_mac_addr_31_0(low);
 }
 
-/// The context, and so many bytes of a list behind it.
+/// Reads the context, and `room` bytes of the list after it.
 fn read(rig: &mut Rig, kind: AllowedListType, room: usize) -> (NicVportContext, Vec<u8>) {
     let mut input = QueryNicVportContextIn::request();
     input.set_allowed_list_type(kind.0);
@@ -72,7 +72,7 @@ fn read(rig: &mut Rig, kind: AllowedListType, room: usize) -> (NicVportContext, 
     (context, list.to_vec())
 }
 
-/// What a list has.
+/// Reads the whole of a list.
 fn list(rig: &mut Rig, kind: AllowedListType) -> Vec<u8> {
     let (context, bytes) = read(rig, kind, 8 * 5000);
     let (list, behind) = bytes.split_at(8 * context.allowed_list_size() as usize);
@@ -251,7 +251,7 @@ fn the_functions_own_address_can_be_changed() {
     assert_eq!(own, [0x02, 0x12, 0x34, 0x56, 0x78, 0x9a]);
 }
 
-/// A driver that is loaded anew finds nothing of what the one before had set.
+/// A driver that is loaded again finds none of the settings of the one before.
 #[test]
 fn the_context_ends_with_the_driver() {
     let mut rig = ethernet();
@@ -274,7 +274,8 @@ fn the_context_ends_with_the_driver() {
     assert_eq!(whole(&mut rig), first);
 }
 
-/// A function that manages no switch asks for nobody else, and has no table of others' addresses.
+/// A function that manages no switch can ask only about itself, and has no table of others'
+/// addresses.
 #[test]
 fn what_a_switchs_manager_may_do_is_refused() {
     let mut rig = ethernet();
