@@ -20,14 +20,14 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// A file of at most so many bytes of frames.
+    /// Begins a file of at most `most` bytes of frames.
     pub fn new(out: W, most: u64) -> io::Result<Self> {
         let mut out = BufWriter::new(out);
         out.write_all(&MAGIC.to_le_bytes())?;
         for number in VERSION {
             out.write_all(&number.to_le_bytes())?;
         }
-        // The zone of the times and their accuracy, which nobody gives.
+        // The zone of the times and their accuracy, which writers leave zero.
         out.write_all(&[0; 8])?;
         for number in [LONGEST, ETHERNET] {
             out.write_all(&number.to_le_bytes())?;

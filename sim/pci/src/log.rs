@@ -1,4 +1,4 @@
-//! What the function has to say.
+//! The log of the function.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -56,7 +56,7 @@ impl Log {
         }
     }
 
-    /// How many problems there were.
+    /// Number of problems so far.
     #[must_use]
     pub fn problems(&self) -> u64 {
         self.shared.problems.load(Ordering::Relaxed)

@@ -12,7 +12,7 @@ const INLINE: usize = 16;
 const SHORTEST: usize = 8;
 /// The longest command or answer that is taken.
 const LONGEST: usize = 1 << 20;
-/// Mailboxes lie on multiples of so many bytes.
+/// The alignment of mailboxes in bytes.
 const ALIGNMENT: u64 = 1 << 9;
 
 /// A command that was taken from the queue.
@@ -53,7 +53,8 @@ impl From<DmaFault> for Stop {
     }
 }
 
-/// Memory that does not answer cannot be told in an entry; the rest is a status.
+/// Splits off a memory fault, after which no entry can be written; all else is a status in the
+/// entry.
 fn delivery(result: Result<(), Stop>) -> Result<DeliveryStatus, DmaFault> {
     match result {
         Ok(()) => Ok(DeliveryStatus::OK),
@@ -62,7 +63,7 @@ fn delivery(result: Result<(), Stop>) -> Result<DeliveryStatus, DmaFault> {
     }
 }
 
-/// What makes the exclusive or of all bytes, this one included, all ones.
+/// The byte with which the exclusive or of all bytes is all ones.
 fn signature(bytes: &[u8]) -> u8 {
     !bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }

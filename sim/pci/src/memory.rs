@@ -24,7 +24,7 @@ impl Range {
 
 /// Bytes of the function's own memory, whole pages.
 pub const DEVICE_BYTES: u64 = 128 << 10;
-/// Where the engine finds the function's own memory: at bus addresses that no guest has.
+/// Bus address at which the engine finds the function's own memory: no guest has such addresses.
 pub(crate) const DEVICE: u64 = 1 << 63;
 
 /// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's own.
@@ -38,8 +38,8 @@ pub struct GuestMemory {
 
 impl Default for GuestMemory {
     fn default() -> Self {
-        // SAFETY: every address that `host` is given lies in `device`, or in a mapping of `ranges`,
-        // whose lock is held meanwhile, and nobody makes references to such memory.
+        // SAFETY: every address that `host` gets lies in `device`, or in a mapping of `ranges`,
+        // whose lock is held during the access, and no code makes references to such memory.
         let host = unsafe { ProcessMemory::new() };
         let device = MmapOptions::new().len(DEVICE_BYTES as usize).map_anon();
         let device = device.expect("a process has room for a few pages").into();
@@ -57,7 +57,7 @@ impl GuestMemory {
     }
 
     /// Maps `length` bytes of a file from `offset` at a bus address. A range without a file is
-    /// remembered, and answers nothing. What lay there before gives way.
+    /// remembered, and reading it fails. Replaces earlier mappings there.
     pub fn map(
         &self,
         address: u64,
@@ -97,7 +97,7 @@ impl GuestMemory {
         self.ranges_mut().clear();
     }
 
-    /// How many bytes can be reached.
+    /// Bytes that can be reached.
     #[must_use]
     pub fn reachable(&self) -> u64 {
         let ranges = self.ranges();

@@ -21,7 +21,7 @@ use crate::log::Log;
 /// UAR pages that fit BAR 0 behind what else lies there.
 const UARS: u32 = 4096;
 
-/// What a configuration becomes on a bus: every doorbell arrives, and names its queue.
+/// Adapts a configuration to a bus: every doorbell arrives, and names its queue.
 #[must_use]
 pub fn machine(mut config: SimConfig) -> SimConfig {
     // Devices are added with their functions.

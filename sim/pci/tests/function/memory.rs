@@ -35,7 +35,7 @@ fn the_same_address_may_come_to_lie_elsewhere_in_the_file() {
     let mut machine = Machine::new(SimConfig::new());
     machine.unmap(MEMORY);
     machine.map(MEMORY, MEMORY_BYTES);
-    // What is written here is not there.
+    // The driver writes elsewhere in the file: the device does not see the command.
     let (entry, _) = machine.prepare(NopIn::request().as_bytes(), 16);
     assert!(machine.submit(&entry).ownership());
 }
