@@ -32,7 +32,7 @@ use crate::unreached::Unreached;
 
 /// The value that the host reads of a process that it lets in; memory does not often have it.
 const SEEN: u64 = 0x6d6c_7835_7369_6d77;
-/// How long a host may take to let a process in.
+/// Time limit for a host to let a process in.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
@@ -117,8 +117,8 @@ impl Line {
     }
 }
 
-/// Allows a process to reach this one's memory. Where the kernel knows no such restriction, it needs
-/// no such leave.
+/// Allows a process to reach this one's memory. A kernel without such a restriction fails the call,
+/// which does no harm.
 fn allow(pid: i32) {
     let pid = match pid {
         // It is outside of this process's PID namespace, and has no number here.
@@ -204,7 +204,7 @@ impl Wire {
         })
     }
 
-    /// What the machine was made from, as `MLX5_SIM` has it.
+    /// The machine's settings, in the form of `MLX5_SIM`.
     #[must_use]
     pub fn settings(&self) -> &str {
         &self.settings
@@ -289,8 +289,8 @@ impl Wire {
         self.line.ask_well(Ask::Settle, &[], &[]).map_or(0, |answer| answer.numbers[0] as usize)
     }
 
-    /// What drivers of the machine did that none may, in this process or another, since it was last
-    /// asked or this process came.
+    /// The violations by drivers of the machine, in this process or another, since the last call or
+    /// since this process connected.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let from = self.returned.load(Ordering::Acquire);
@@ -498,7 +498,8 @@ impl Drop for Pages {
     }
 }
 
-/// What a mapping keeps. The pages go first: the host may give them to another process then.
+/// The owner of a mapping. The pages are dropped first: after the report the host may give them to
+/// another process.
 struct Mapped {
     _pages: Pages,
     line: Arc<Line>,

@@ -370,7 +370,7 @@ impl Shared {
     }
 }
 
-/// What a process has, from when it comes to when it goes.
+/// The state of one process, from its connection to its end.
 struct Connection<'a> {
     shared: &'a Shared,
     client: Arc<Client>,
@@ -581,7 +581,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// What is asked for, in words.
+/// Describes a request for the log.
 fn described(ask: Ask, question: &Message) -> String {
     if ask == Ask::CallCm {
         let id = Header::read_from_prefix(&question.bytes).ok();

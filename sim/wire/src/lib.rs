@@ -26,8 +26,8 @@ pub use unreached::Unreached;
 /// Units of work that a program which ends can have left behind, and more.
 const LEFT_BEHIND: usize = 100_000;
 
-/// Lets a machine do what a program has left for it. One that is never idle, for it tries again what
-/// nobody takes or has other programs, is left at it.
+/// Lets a machine do the work that a program has left. The number of steps is bounded, for a
+/// machine may never be idle: it may retry messages without a receiver, or have other programs.
 pub fn finish(simulator: &mlx5_sim::Simulator) {
     for _ in 0..LEFT_BEHIND {
         if !simulator.step() {

@@ -93,8 +93,8 @@ fn leave_to(other: &Wire, arguments: &Arguments) -> Result<(), String> {
     Err(format!("{there}, which {lost} cannot change: end that, or name another socket"))
 }
 
-/// Asks to be run as soon as there is something to do: the other processes spin. What is refused
-/// costs time only.
+/// Asks the kernel to run this process as soon as there is something to do: the other processes
+/// spin. If a call is refused, the machine is only slower.
 fn hurry() {
     // SAFETY: the calls take numbers, and change nothing in memory.
     unsafe {

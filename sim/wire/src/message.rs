@@ -124,7 +124,7 @@ pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
     words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
 }
 
-/// Sends a message. What is borrowed as `file` is sent, and stays the caller's.
+/// Sends a message. The caller keeps its `file`; a copy is sent.
 pub(crate) fn send(
     socket: RawFd,
     message: &Message,

@@ -1,4 +1,4 @@
-//! The command line of `mlx5-sim-wire`. What it serves is in `wire.rs`.
+//! The command line of `mlx5-sim-wire`. The tests of the machine that it serves are in `wire.rs`.
 
 mod limited;
 
@@ -481,7 +481,7 @@ fn send_what_is_gone(wire: Wire) -> Result<(), Box<dyn Error>> {
     let port = context.local_port(1, None)?;
     let itself = qp.endpoint(&port, psn, &options);
     qp.connect(&port, psn, &itself, &options)?;
-    // SAFETY: nobody uses it but the device.
+    // SAFETY: only the device uses the page.
     unsafe { munmap(gone, 4096)? };
     let from = memory.sge(..8)?;
     qp.post(|batch| batch.wr(1, mlx5::SendFlags::SIGNALED).send().sge(from))?;
