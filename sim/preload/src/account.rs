@@ -1,5 +1,5 @@
-//! What the simulated kernel takes of the program that it lives in: time and memory. Whoever measures
-//! a provider leaves it out.
+//! The time and memory that the simulated kernel takes of its program. A measurement of a provider
+//! subtracts them.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,10 +12,10 @@ use crate::inside::Inside;
 /// Nanoseconds inside calls.
 static TIME: AtomicU64 = AtomicU64::new(0);
 
-/// Whether somebody has asked for memory: to look takes far longer than a call.
+/// Whether the program has asked for memory: reading the maps takes far longer than a call.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// What calls left behind since.
+/// The memory that calls have left allocated since.
 static MEMORY: Mutex<Option<Ledger>> = Mutex::new(None);
 
 fn ledger() -> MutexGuard<'static, Option<Ledger>> {
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-/// What the simulated kernel has taken so far.
+/// The memory that the simulated kernel has taken so far.
 #[derive(Default)]
 struct Ledger {
     taken: Held,
@@ -52,7 +52,7 @@ impl Ledger {
 
     fn held(&mut self) -> Held {
         self.text.clear();
-        // A process whose maps cannot be read holds nothing that can be told.
+        // If the maps cannot be read, no mapping is counted.
         let _ = File::open("/proc/self/maps").and_then(|mut file| file.read_to_end(&mut self.text));
         Held {
             heap: on_heap(),
@@ -62,7 +62,8 @@ impl Ledger {
 }
 
 /// The length of a mapping that is of no file and has no name, from its line in `/proc/self/maps`.
-/// What nobody may touch is kept for later, as the allocator does for each thread, and holds nothing.
+/// Memory without any access rights is reserved, as the allocator does for each thread, and counts
+/// as 0.
 fn anonymous(line: &str) -> i64 {
     let mut words = line.split_ascii_whitespace();
     let range = words.next().and_then(|range| range.split_once('-'));

@@ -42,7 +42,7 @@ impl Channel {
     }
 }
 
-/// What a descriptor stands for. Copies of a descriptor share it.
+/// The file behind a descriptor. Copies of a descriptor share it.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Device(Arc<Device>),
@@ -103,12 +103,13 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// What a descriptor stands for.
+    /// The file behind a descriptor.
     pub(crate) fn get(&self, fd: RawFd) -> Option<Entry> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
     }
 
-    /// Adds a descriptor. What it stood for before goes, for it was closed where nobody saw it.
+    /// Adds a descriptor. An earlier entry for its number is dropped: that descriptor was closed
+    /// unseen.
     pub(crate) fn add(&self, fd: RawFd, entry: Entry) {
         let before = self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
         expect(fd);
@@ -123,7 +124,7 @@ impl Descriptors {
         entry
     }
 
-    /// All of them, unless somebody is changing them.
+    /// All entries, unless another thread is changing them.
     pub(crate) fn try_all(&self) -> Option<Vec<(RawFd, Entry)>> {
         let entries = self.entries.try_read().ok()?;
         Some(entries.iter().map(|(fd, entry)| (*fd, entry.clone())).collect())

@@ -46,7 +46,7 @@ fn slot() -> &'static Slot {
         // SAFETY: the slot was leaked, and is never freed once it stands there.
         Ok(_) => unsafe { &*new },
         Err(other) => {
-            // SAFETY: nobody else has seen the new one.
+            // SAFETY: no other thread has seen the new one: the exchange failed.
             drop(unsafe { Box::from_raw(new) });
             // SAFETY: another thread leaked it.
             unsafe { &*other }
@@ -92,7 +92,7 @@ impl Door {
         Some((door, door.descriptors.get(fd)?))
     }
 
-    /// What drivers of this process did that none may, and nobody has been told yet.
+    /// The violations by drivers of this process that were not reported yet.
     pub(crate) fn violations() -> Vec<String> {
         let Some(door) = Self::if_open() else { return Vec::new() };
         let _inside = Inside::enter();

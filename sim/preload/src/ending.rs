@@ -1,4 +1,4 @@
-//! The end of a process: what its drivers did that none may is told, and the process fails.
+//! The end of a process: reports its drivers' violations, and makes the process fail.
 //!
 //! `cargo xtask with-sim` names a file in which the processes of a program note that they failed so.
 //! Its name ends with the number of the first one, which fails with them.
@@ -31,8 +31,8 @@ unsafe extern "C" {
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
-/// Where processes note that they failed, if anywhere. Found at the beginning, for at the end of a
-/// forked child the environment may be locked for good.
+/// The file in which processes note that they failed, if there is one. It is found at the
+/// beginning, as at the end of a forked child the environment may be locked for good.
 static REPORT: OnceLock<Option<Report>> = OnceLock::new();
 
 extern "C" fn begin() {
@@ -76,7 +76,7 @@ fn end_for_good(status: c_int) -> ! {
     unsafe { function(status) }
 }
 
-/// Tells what there is to tell; the status with which a process should end that wants to with this.
+/// Reports the violations. Returns the exit status of a process that wants to end with `status`.
 fn status_of(status: c_int) -> c_int {
     let violations = Door::violations();
     let _inside = Inside::enter();
@@ -124,7 +124,7 @@ impl Report {
     }
 
     fn remove(&self) {
-        // It may have been removed by somebody who cleans up.
+        // Another process that cleans up may have removed it.
         let _ = fs::remove_file(&self.0);
     }
 }

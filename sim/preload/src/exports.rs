@@ -37,8 +37,8 @@ macro_rules! interpose {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-                // SAFETY: whoever calls keeps the contract of libc's function, and so does what
-                // stands in the list; paths are replaced by paths.
+                // SAFETY: the caller keeps the contract of libc's function, and the replacements in
+                // the list keep it, too; a path is replaced by a path.
                 unsafe {
                     $(
                         let instead: Option<$answer> = $instead;
@@ -89,7 +89,7 @@ interpose! {
     fn __realpath_chk(path: Text, to: *mut c_char, size: size_t) -> *mut c_char, redirect path, then paths::shown_whole;
     fn canonicalize_file_name(path: Text) -> *mut c_char, redirect path, then paths::shown_whole;
 
-    // What a file is.
+    // The attributes of a file.
     fn stat(path: Text, to: *mut Stat) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn stat64(path: Text, to: *mut Stat64) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn lstat(path: Text, to: *mut Stat) -> c_int, redirect path, then |answer| paths::described(answer, to);
@@ -124,7 +124,7 @@ interpose! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, then |answer| files::closed_range(first, last, flags, answer);
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, unless forward::socket(domain, protocol);
 
-    // System calls by number. One that takes fewer words has others behind them, which nobody reads.
+    // System calls by number. For a call with fewer arguments the kernel ignores the others.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, unless system_calls::by_number(number, [a, b, c, d, e, f]);
 
     // Memory.
@@ -133,7 +133,7 @@ interpose! {
     fn munmap(address: Pointer, length: size_t) -> c_int, unless memory::unmap(address, length);
 }
 
-/// Ends the process without what is left to be run: here or never its violations are told.
+/// Ends the process without running its exit handlers, so that violations have to be reported here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _exit(status: c_int) -> ! {
     ending::leave(status)

@@ -1,4 +1,5 @@
-//! What a child process has from its parent: on a shared machine, the devices that were open.
+//! The files that a child process inherits: on a shared machine, the devices that its parent had
+//! open.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,7 @@ use mlx5_uapi::rdma_cm;
 use crate::machine::Machine;
 use crate::{descriptors, say};
 
-/// What an open file of the parent's is.
+/// The kind of an open file of the parent's.
 enum Kind {
     /// A device, by its name.
     Device(String),
@@ -25,7 +26,7 @@ struct File {
     number: u64,
 }
 
-/// What there is to inherit, and from which process of the machine.
+/// The files to inherit, and the process of the machine that they come from.
 struct Inheritance {
     parent: u64,
     files: Vec<File>,
@@ -44,8 +45,8 @@ pub(crate) fn waits() -> bool {
     }
 }
 
-/// In a child after a fork: remembers what the parent has open of its machine, which nobody can have
-/// locked for good if it can be locked at all.
+/// In a child after a fork: remembers the parent's open files of its machine. If their lock is
+/// free, no thread can hold it for good.
 pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
     let Some(parent) = machine.leave_to_parent() else { return };
     let Some(entries) = open.try_all() else {

@@ -12,19 +12,20 @@
 //! by number. Event files are epoll descriptors that watch the simulator's own, so that
 //! `poll`, `O_NONBLOCK` and the like work without further help.
 //!
-//! System calls that a program makes without libc are not seen, nor those that libc makes inside. What
-//! patches mmap(2) and makes the call by its number, as UCX does, comes here; what calls libc's own is
-//! refused by the kernel, for the descriptor of a node is open for writing only. With
-//! `UCX_MEM_MMAP_HOOK_MODE=reloc` no device can be opened, and a line says what to set.
+//! System calls that a program makes without libc are not seen, nor those that libc makes inside. A
+//! library that patches mmap(2) and makes the call by its number, as UCX does, comes here. The
+//! kernel refuses a call of libc's own function, for the descriptor of a node is open for writing
+//! only. With `UCX_MEM_MMAP_HOOK_MODE=reloc` no device can be opened, and a line says which setting
+//! helps.
 //!
 //! # Violations
-//! What a driver did that none may is said when the process ends by itself, and its exit status is
-//! then 70 unless it is that of a failure anyway. In a program of several processes that
+//! The violations of a process's drivers are reported when the process ends by itself, and its exit
+//! status is then 70 unless it is that of a failure anyway. In a program of several processes that
 //! `cargo xtask with-sim` started, the first one fails for all of them.
 //!
 //! # Processes
 //! Each process has a machine of its own, which starts when it first looks for a device. A child
-//! process begins anew, and what it inherited from its parent does nothing.
+//! process starts one of its own, and the files that it inherited from its parent do nothing.
 //!
 //! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that socket:
 //! their queue pairs reach each other, and a child has the devices open that its parent had.

@@ -88,8 +88,8 @@ impl Machine {
         }
     }
 
-    /// What drivers did that none may, since this was last asked. A machine that moves by itself looks
-    /// at what is left for it first; the end of a program may come before it would.
+    /// The violations since the last call. A machine in free-running mode first does the work that
+    /// is left, as the program may end before the machine gets to it.
     pub(crate) fn violations(&self) -> Vec<String> {
         match self {
             Self::Own { simulator, .. } => {

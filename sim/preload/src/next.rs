@@ -21,7 +21,7 @@ impl Symbol {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Where it is. Ends the program if there is none, for then nothing can stand in for it.
+    /// Address of the function. Ends the program if there is none: nothing can replace it.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {

@@ -12,7 +12,7 @@ use mlx5_uapi::queues::{CallerMemory, ClosedDevice, Noted, QueueCall};
 use crate::descriptors::Device;
 use crate::tree::Tree;
 
-/// What a call that is about to be made will end. It is noted.
+/// Notes the objects that a call will end, before it is made.
 pub(crate) fn before(tree: &Tree, device: &Device, words: &[u64]) {
     if let Some(call) = QueueCall::read(words, &Own).filter(QueueCall::ends_something) {
         note(tree, &Noted { device: device.serial, before: true, call });
@@ -25,7 +25,7 @@ pub(crate) fn closing(tree: &Tree, device: &Device) {
     note(tree, &Noted { device: device.serial, before: true, call });
 }
 
-/// What a call has done. It is noted.
+/// Notes the effects of a call.
 pub(crate) fn after(tree: &Tree, device: &Device, words: &[u64]) {
     if let Some(call) = QueueCall::read(words, &Own) {
         note(tree, &Noted { device: device.serial, before: false, call });
@@ -35,7 +35,7 @@ pub(crate) fn after(tree: &Tree, device: &Device, words: &[u64]) {
 /// The file is opened each time: a program may close descriptors that it did not open, and give their
 /// numbers to files of its own.
 fn note(tree: &Tree, noted: &Noted) {
-    // Without the file nobody can trace the program, which is none of its own affairs.
+    // Without the file the program cannot be traced; that is no error of the program.
     if let Ok(mut file) = OpenOptions::new().append(true).open(tree.notes()) {
         let _ = file.write_all(format!("{noted}\n").as_bytes());
     }
@@ -48,8 +48,9 @@ impl CallerMemory for Own {
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let there = libc::iovec { iov_base: address as usize as *mut _, iov_len: to.len() };
-        // SAFETY: the kernel fills `to`, and no more of it than its length. It reads the other place,
-        // and refuses where there is no memory: before a call is made nobody has looked at its pointers.
+        // SAFETY: the kernel fills `to`, and no more of it than its length. It reads the other
+        // place and fails if there is no memory: before the call that is noted the pointers are
+        // unchecked.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) };
         usize::try_from(read) == Ok(to.len())
     }

@@ -16,13 +16,13 @@ const INTERFACES: &str = "/device/net/";
 /// The counters of a port. They are left out: the files say what was true when they were written.
 const COUNTERS: &str = "/hw_counters/";
 
-/// What the names of the directories begin with; a number follows.
+/// Prefix of the directories' names; a number follows.
 const PREFIX: &str = Noted::TREE;
-/// What is added to a directory's name for the file beside it that is locked while somebody uses it.
+/// Suffix of the file beside a directory that is locked while the directory is in use.
 const LOCK: &str = ".lock";
-/// Where the verbs nodes are described.
+/// Directory of the descriptions of verbs nodes.
 const VERBS: &str = "class/infiniband_verbs";
-/// Where the nodes are.
+/// Directory of the nodes.
 const NODES: &str = "dev/infiniband";
 
 /// A file's identity.
@@ -160,14 +160,14 @@ impl Tree {
         self.nodes.iter().find(|node| node.file == file)
     }
 
-    /// Where the file is that stands for a node.
+    /// Path of the file that stands for a node.
     pub(crate) fn place_of(&self, node: &Node) -> PathBuf {
         self.root.join(NODES).join(&node.name)
     }
 
     /// Removes it from the disk.
     pub(crate) fn remove(&self) {
-        // What cannot be removed now is when another process sweeps.
+        // If this fails, another process removes the tree when it sweeps.
         let _ = remove(&self.root);
     }
 }
@@ -236,7 +236,7 @@ fn sweep(above: &Path) {
         };
         let lock = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
         if lock.is_ok_and(|lock| try_lock(&lock) && is_at(&lock, &path)) {
-            // Somebody else's directory stays.
+            // If it belongs to another user, it cannot be removed, and stays.
             let _ = remove(&above.join(root));
         }
     }

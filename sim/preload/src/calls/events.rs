@@ -34,7 +34,7 @@ pub(crate) unsafe fn adopt(
 fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // SAFETY: a call without pointers.
     let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the descriptor was just made, and belongs to nobody else.
+    // SAFETY: the descriptor was just made, and has no other owner.
     let watch = unsafe { OwnedFd::from_raw_fd(watch) };
     let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
     // SAFETY: both descriptors are open, and the structure is filled.
@@ -50,7 +50,7 @@ fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// opened, with its flags.
 ///
 /// # Safety
-/// The descriptor is the caller's, and nobody has seen it.
+/// The descriptor is the caller's, and the program does not have it yet.
 pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<(), Errno> {
     let watch = watch(watched)?;
     // SAFETY: the descriptors are open; those of the program are the caller's.
@@ -105,7 +105,7 @@ pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Reads from an event file. A device cannot be read.
 ///
 /// # Safety
-/// So many bytes can be written.
+/// `room` bytes at `to` must be writable.
 pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isize> {
     let (_, entry) = Door::find(fd)?;
     let answer = match entry {
@@ -113,7 +113,8 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
         Entry::Events(_) if to.is_null() => Err(Errno::EFAULT),
         Entry::Events(file) => {
             let _inside = Inside::enter();
-            // SAFETY: the caller's contract, and nobody else has the buffer meanwhile.
+            // SAFETY: the caller promises that `room` bytes at `to` can be written, and nothing
+            // else uses the buffer during the call.
             read_or_wait(&*file, fd, unsafe {
                 std::slice::from_raw_parts_mut(to.cast::<u8>(), room)
             })
@@ -128,7 +129,7 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
 /// Reads from an event file into the first of some buffers: an event is never parted.
 ///
 /// # Safety
-/// So many buffers can be read, and written to.
+/// `count` buffers at `to` must be readable, and their memory writable.
 pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<isize> {
     Door::find(fd)?;
     if count < 1 || to.is_null() {
@@ -136,6 +137,6 @@ pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<
     }
     // SAFETY: there is at least one buffer.
     let first = unsafe { *to };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the memory of each buffer can be written.
     unsafe { read(fd, first.iov_base, first.iov_len) }
 }

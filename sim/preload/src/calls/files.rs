@@ -18,8 +18,9 @@ use crate::inside::Inside;
 use crate::next::{self, failed};
 use crate::{inherited, notes, say};
 
-/// The setting of UCX for what takes the place of mmap(2), and the value with which that calls libc's
-/// own function. What maps could be refused then; what ends a mapping is seen when it is too late.
+/// The setting of UCX for the replacement of mmap(2), and the value with which that calls libc's
+/// own function. The kernel could refuse the mapping calls then, but the end of a mapping would be
+/// seen too late.
 const HOOKS: &str = "UCX_MEM_MMAP_HOOK_MODE";
 const PAST_THE_LIBRARY: &str = "reloc";
 
@@ -49,7 +50,7 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
              simulator; set {HOOKS}=bistro or none",
             node.name
         );
-        // SAFETY: nobody has seen the descriptor.
+        // SAFETY: the program does not have the descriptor yet.
         unsafe { next::close(fd) };
         return failed(Errno::EPERM);
     }
@@ -62,7 +63,7 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         }
         Err(errno) => {
             say!("{}: cannot be opened: {errno}", node.name);
-            // SAFETY: nobody has seen the descriptor.
+            // SAFETY: the program does not have the descriptor yet.
             unsafe { next::close(fd) };
             failed(errno)
         }
@@ -72,7 +73,7 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
 /// Opens a channel of the connection manager in the place of its node.
 ///
 /// # Safety
-/// The descriptor is the caller's, and nobody has seen it.
+/// The descriptor is the caller's, and the program does not have it yet.
 unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
     let channel = door.machine.open_cm().and_then(|channel| {
         // SAFETY: the caller's contract.
@@ -86,19 +87,20 @@ unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
         }
         Err(errno) => {
             say!("{}: cannot be opened: {errno}", rdma_cm::NODE);
-            // SAFETY: nobody has seen the descriptor.
+            // SAFETY: the program does not have the descriptor yet.
             unsafe { next::close(fd) };
             failed(errno)
         }
     }
 }
 
-/// Opens the node's file anew in the place of a descriptor, for writing only. A mapping that the
-/// kernel is asked for past this library then fails, where the empty file's would be no memory.
+/// Replaces a descriptor by the node's file, opened again for writing only. A mapping that the
+/// kernel is asked for past this library then fails; one of the empty file would succeed and have
+/// no memory.
 fn keep_unmapped(fd: c_int, place: &Path) {
     let Ok(place) = CString::new(place.as_os_str().as_bytes()) else { return };
-    // SAFETY: the path is a string of C; the descriptor is the caller's, and the new one nobody has
-    // seen. What fails leaves the descriptor as it is.
+    // SAFETY: the path is a string of C; the descriptor is the caller's, and no other code has the
+    // new one. A call that fails leaves the descriptor as it is.
     unsafe {
         let flags = next::fcntl(fd, libc::F_GETFD, ptr::null_mut());
         let other = next::open(place.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
@@ -120,7 +122,7 @@ pub(crate) fn close(fd: c_int) -> Option<c_int> {
     }
     let (door, _) = Door::find(fd)?;
     let _inside = Inside::enter();
-    // Before the number can be given out anew.
+    // Remove the entry first: after the close the kernel may use the number again.
     let entry = door.descriptors.take(fd);
     if let Some(Entry::Device(device)) = &entry
         && Arc::strong_count(device) == 1

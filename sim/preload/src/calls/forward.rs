@@ -32,7 +32,7 @@ const LONGEST: usize = 4096;
 /// The argument is what the request wants.
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<c_int> {
     let _call = Call::begin();
-    // A request has 32 bits; what stands above them is nobody's.
+    // The kernel reads only the low 32 bits of a request.
     let request = request as u32;
     let Some((door, entry)) = Door::find(fd) else {
         if request == RDMA_VERBS_IOCTL && Door::if_open().is_some() {
@@ -98,7 +98,8 @@ impl Copied {
     }
 
     fn attrs(&mut self) -> &mut [IoctlAttr] {
-        // SAFETY: so many attributes follow the header, as was checked.
+        // SAFETY: the number of attributes after the header was checked against the length of the
+        // words.
         unsafe { &mut *IoctlHeader::attributes(self.header()) }
     }
 
@@ -151,7 +152,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     answer
 }
 
-/// What a descriptor stands for, for a thread that is inside.
+/// The file behind a descriptor, for a thread that is inside the library.
 fn own(door: &Door, fd: RawFd) -> Option<(Entry, RawFd)> {
     Some((door.descriptors.get(fd)?, fd))
 }

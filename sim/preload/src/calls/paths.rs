@@ -61,17 +61,17 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// How many bytes of a path are the tree's own place on the disk.
+/// The length of the prefix of a path that is the tree's own place on the disk.
 fn hidden(path: &[u8]) -> usize {
     let Some(door) = Door::if_open() else { return 0 };
     let root = door.tree.root().as_os_str().as_bytes();
     if is_below(path, root) && path.len() > root.len() { root.len() } else { 0 }
 }
 
-/// Shows a path of so many bytes without the tree's place on the disk.
+/// Shows a path of `length` bytes without the tree's place on the disk.
 ///
 /// # Safety
-/// Unless the length is negative, so many bytes can be read and written.
+/// Unless `length` is negative, that number of bytes at `path` must be readable and writable.
 pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
     let Ok(bytes) = usize::try_from(length) else { return length };
     // SAFETY: the caller's contract; the slice ends before anything is written.

@@ -25,7 +25,7 @@ use crate::channels::{
 };
 
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
-/// What a case does.
+/// The code of a case.
 type Body = fn() -> Outcome;
 
 /// A case, and the settings that it runs with.
@@ -320,7 +320,7 @@ fn empty_call(fd: i32) -> io::Error {
 fn a_copied_descriptor_is_the_same_device() -> Outcome {
     let device = node()?;
     let copy = device.try_clone()?;
-    // SAFETY: the descriptor is open; the new one belongs to nobody else.
+    // SAFETY: the descriptor is open; the new one has no other owner.
     let plain = unsafe { OwnedFd::from_raw_fd(libc::dup(device.as_raw_fd())) };
     drop(device);
     for fd in [copy.as_raw_fd(), plain.as_raw_fd()] {
@@ -491,7 +491,7 @@ impl Side {
 /// Messages of this process and of the other: each sends what it was sent, plus one.
 const ROUNDS: u8 = 100;
 
-/// One of two processes that bounce messages. Who is told so begins.
+/// One of two processes that bounce messages. The one with the argument `begins` sends first.
 fn bounce(side: &mut Side, wait: &mut dyn FnMut(&mut Side) -> Outcome) -> Outcome {
     side.meet()?;
     side.receive()?;
@@ -578,7 +578,7 @@ fn a_child_has_what_its_parent_opened() -> Outcome {
     }
 }
 
-/// A page of nobody's, for a device to find nothing at.
+/// A page that only this process uses, so that the device finds nothing there once it is unmapped.
 fn page() -> *mut libc::c_void {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -600,8 +600,8 @@ fn a_call_by_its_number_is_the_device_s() -> Outcome {
     };
     let mut words = [0_u64; 3];
     let at = words.as_mut_ptr();
-    // SAFETY: none of the calls has a meaning to the device, which refuses it; the last one closes a
-    // descriptor that nobody else closes.
+    // SAFETY: none of the calls has a meaning to the device, which refuses it; the last one closes
+    // a descriptor that no other code closes.
     unsafe {
         let (null, shared) = (std::ptr::null_mut::<u8>(), libc::MAP_SHARED);
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -658,7 +658,7 @@ fn wrong() -> Outcome {
     let (options, psn) = (ConnectOptions::default(), Psn::default());
     let itself = qp.endpoint(&one.port, psn, &options);
     qp.connect(&one.port, psn, &itself, &options)?;
-    // SAFETY: nobody uses the page but the device.
+    // SAFETY: only the device uses the page.
     assert_eq!(unsafe { libc::munmap(gone, 4096) }, 0);
     let mut batch = qp.wr_start();
     batch.wr(SENT, SendFlags::SIGNALED).send().sge(memory.sge(..MESSAGE)?);

@@ -1,5 +1,5 @@
-//! What a program sees through the door. The program is this one: each test runs it again, with
-//! the library preloaded, and it uses the devices by ordinary system calls.
+//! The devices as a program finds them through the door. The program is this one: each test runs it
+//! again, with the library preloaded, and it uses the devices by ordinary system calls.
 
 mod channels;
 mod inside;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Tells the program which of the [cases](inside::CASES) it shall be.
+/// The environment variable that selects one of the [cases](inside::CASES).
 pub(crate) const CASE: &str = "MLX5_SIM_TEST_CASE";
 
 fn main() -> ExitCode {

@@ -131,7 +131,7 @@ fn one_host() -> Result<(), Failed> {
     let settings = format!("{},devices=1", machine.settings());
     let ended = output(&mut command("messages_go_between_devices", &settings));
     machine.end()?;
-    // The first one's settings hold, and who wanted others is told.
+    // The settings of the machine's first process hold; the library warns a process with others.
     let told = String::from_utf8_lossy(&ended.stderr).contains("devices=2");
     check(is_alone && told && ended.status.success(), &ended)
 }

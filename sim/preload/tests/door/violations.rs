@@ -1,4 +1,4 @@
-//! A program whose driver does what none may: it is told so, and fails.
+//! Programs whose driver commits a violation: the library reports it, and the program fails.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use crate::{check, command, output, said};
 
 /// Memory that is not there is looked for.
 const SETTINGS: &str = "memory=checked";
-/// What a program ends with that had ended well.
+/// The exit status of a program that would have succeeded.
 const STATUS: Option<i32> = Some(70);
-/// What is said of each violation.
+/// The word with which each violation is reported.
 const TOLD: &str = "violation";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -34,7 +34,7 @@ fn tells(output: &Output) -> bool {
 
 fn alone() -> Result<(), Failed> {
     let ended = output(&mut command("wrong", SETTINGS));
-    // What the program has written is not lost.
+    // The program's own output is not lost.
     let wrote = ended.stdout == b"the program is content\n";
     check(ended.status.code() == STATUS && tells(&ended) && wrote, &ended)
 }
