@@ -67,7 +67,7 @@ impl Failure {
         &self.cause
     }
 
-    /// What to do about it, if that is known.
+    /// The remedy, if one is known.
     pub(crate) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }

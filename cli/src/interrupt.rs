@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What a SIGINT does to this process.
+/// The handling of SIGINT in this process.
 pub(crate) struct Interrupt(Arc<Flags>);
 
 #[derive(Default)]
@@ -40,7 +40,8 @@ impl Interrupt {
             // This one, the second or the first while there are no results, has its default action.
             let _ = signals.thread_unblock();
             let _ = raise(Signal::SIGINT);
-            // Whoever starts a program in the background has it ignore the signal.
+            // A program that was started in the background may ignore the signal by inheritance,
+            // and is still here.
             exit(INTERRUPTED.into());
         });
         Ok(interrupt)

@@ -52,7 +52,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A page. What stands behind the options in `--help` has sections of its own, and its lines stay as they are.
+/// A page. The text after the options in `--help` has sections of its own, and its lines stay as
+/// they are.
 fn page(name: &str, mut command: Command) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let usage = command.render_usage().to_string();

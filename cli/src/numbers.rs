@@ -147,7 +147,7 @@ impl Times {
         self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()))
     }
 
-    /// How many.
+    /// Number of the times.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }

@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) cancelled: bool,
 }
 
-/// What happened after a queue was resumed.
+/// The outcome after a queue was resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Came {
     /// It drained again.

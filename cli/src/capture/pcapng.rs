@@ -7,7 +7,7 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// How a reader knows the order of bytes.
+/// The number by which a reader finds out the byte order.
 const MAGIC: u32 = 0x1a2b_3c4d;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u16 = 1;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NAME: &str = "libibverbs.so.1";
-/// What the loader's cache says of libraries that programs of this architecture take.
+/// The architecture in the loader cache's lines for libraries of this program's kind.
 const ABI: &str = if cfg!(target_arch = "aarch64") { "AArch64" } else { "x86-64" };
 /// By which rdma-core's libibverbs knows that it has libmlx5.
 const DRIVER: &str = "etc/libibverbs.d/mlx5.driver";
-/// What gives one of the libraries to all programs, of this project's Debian package.
+/// The program of this project's Debian package that selects one of the libraries for all programs.
 const SWITCH: &str = "usr/sbin/mlx5-verbs-switch";
 
 pub(super) fn check(root: &Path) -> Finding {
@@ -23,7 +23,7 @@ pub(super) fn check(root: &Path) -> Finding {
     found(root, folders.as_deref(), cached.as_deref().unwrap_or_default())
 }
 
-/// What the loader takes: of the folders first, else what its cache has.
+/// Finds the library that the loader takes: from the folders first, else from its cache.
 fn found(root: &Path, folders: Option<&OsStr>, cached: &str) -> Finding {
     let mut of_folders = folders.into_iter().flat_map(std::env::split_paths);
     let in_folder = of_folders.find_map(|folder| {

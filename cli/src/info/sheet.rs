@@ -27,7 +27,7 @@ pub(super) trait Sheet {
         self.told(indent, name, value.clone().into(), value)
     }
 
-    /// A number that people read in hexadecimal, with so many digits at least.
+    /// A number in hexadecimal, with at least `digits` digits.
     fn bits(&mut self, indent: usize, name: &str, bits: u64, digits: usize) -> io::Result<()> {
         // With `0x` before them.
         let width = digits + 2;
@@ -45,7 +45,7 @@ pub(super) trait Sheet {
     /// One of several values of the name before.
     fn item(&mut self, value: &str) -> io::Result<()>;
 
-    /// What follows is of this port.
+    /// Begins the part about a port.
     fn port(&mut self, number: u8) -> io::Result<()>;
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Table {
 }
 
 impl Table {
-    /// What an entry is called in text, and the array in JSON.
+    /// The name of an entry in text, and of the array in JSON.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Gids => ("GID", "gids"),

@@ -115,14 +115,14 @@ pub(crate) fn dial(address: &str, limit: Duration) -> Result<TcpStream, Failure>
 /// A connection to the peer.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     patience: Duration,
     /// Bytes of an incomplete line.
     pending: Vec<u8>,
 }
 
 impl Exchange {
-    /// Uses `stream`. Each answer may take so long.
+    /// Uses `stream`. `patience` is the time limit for each answer.
     pub(crate) fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, patience, pending: Vec::new() })
@@ -138,7 +138,7 @@ impl Exchange {
         Ok((Self::new(stream, patience)?, from.to_string()))
     }
 
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }

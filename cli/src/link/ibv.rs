@@ -223,7 +223,7 @@ fn tell(stream: &mut TcpStream, local: &Endpoint, port: &Port) -> Result<(), Fai
     Ok(stream.write_all(&Destination::of(local, global).to_bytes())?)
 }
 
-/// Reads so many bytes, within the time limit of the stream.
+/// Fills `bytes`, within the time limit of the stream.
 fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), Failure> {
     stream.read_exact(bytes).map_err(|error| match (error.kind(), stream.read_timeout()) {
         (ErrorKind::WouldBlock | ErrorKind::TimedOut, Ok(Some(limit))) => exchange::silent(limit),

@@ -16,7 +16,8 @@ pub(crate) trait Peer: Send {
     /// Runs the peer while this end, which receives with `here`, is idle; returns whether it made
     /// progress.
     fn turn(&mut self, here: &Receiver) -> Result<bool, Failure>;
-    /// How many messages of this run a queue pair of it has receives for, if that is known.
+    /// Number of messages of this run that one of its queue pairs has receives for, if that is
+    /// known.
     fn room(&self, queue: usize) -> Option<u64>;
     /// Arms its completion queue if this end has to run it for an answer to the last of `sent`
     /// messages of this run; says whether that is so.

@@ -39,7 +39,7 @@ impl Responder {
         self.sender = phase.both.map(|pace| Sender::new(side, phase.op, phase.size, pace, None));
     }
 
-    /// How many messages of this run a queue pair has receives for, from the first one on.
+    /// Number of messages of this run, from the first one on, that a queue pair has receives for.
     pub(crate) fn room(&self, queue: usize) -> u64 {
         self.receiver.room(queue)
     }
@@ -49,7 +49,7 @@ impl Responder {
         self.sender.is_some()
     }
 
-    /// How many messages of this run it has answered.
+    /// Number of messages of this run that it has answered.
     pub(crate) fn answered(&self) -> u64 {
         self.answers.iter().sum()
     }
@@ -81,7 +81,7 @@ impl Responder {
         Ok(true)
     }
 
-    /// How long messages in flight are waited for.
+    /// Time limit for messages in flight.
     pub(crate) fn patience(side: &Side, patience: &Patience, simulated: bool) -> Patience {
         match side.shape.transport {
             Transport::Rc => patience.clone(),

@@ -16,7 +16,7 @@ const TURNS: u32 = 64;
 /// When a run is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal<'a> {
-    /// After so many messages of this end, if given.
+    /// After this number of messages of this end, if given.
     pub(crate) messages: Option<u64>,
     /// After this time, if given.
     pub(crate) duration: Option<Duration>,
@@ -25,7 +25,7 @@ pub(crate) struct Goal<'a> {
 }
 
 impl Goal<'_> {
-    /// So many messages.
+    /// A goal of `count` messages.
     pub(crate) fn messages(count: u64) -> Self {
         Self { messages: Some(count), duration: None, stop: None }
     }

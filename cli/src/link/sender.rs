@@ -5,7 +5,7 @@ use crate::link::Op;
 use crate::link::side::Side;
 use std::time::{Duration, Instant};
 
-/// How requests are posted in a run at full rate.
+/// The numbers by which requests are posted in a run at full rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
     /// One of this many requests is signaled.

@@ -37,7 +37,7 @@ pub(crate) struct Shape {
     pub(crate) inline: u32,
 }
 
-/// What the peer needs to connect.
+/// The data that the peer needs to connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {
     pub(crate) endpoint: Endpoint,
@@ -375,7 +375,7 @@ fn place(wr_id: u64) -> (usize, u64) {
     ((wr_id >> COUNT_BITS) as usize, wr_id & ((1 << COUNT_BITS) - 1))
 }
 
-/// What the peer may do with the memory: atomics only where the device has them.
+/// The peer's access rights to the memory: atomics only if the device has them.
 fn access(device: DeviceAttr) -> Access {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     if device.has_atomics() { access | Access::REMOTE_ATOMIC } else { access }
@@ -386,7 +386,7 @@ pub(crate) fn datagram_limit(port: &Port) -> usize {
     mtu_bytes(port.local.active_mtu) as usize
 }
 
-/// What the queue pair is built from.
+/// The parts that a queue pair is built from.
 struct Queues<'a> {
     pd: &'a ProtectionDomain,
     send_cq: &'a CompletionQueue,

@@ -62,7 +62,7 @@ fn phase(kind: Kind, op: Op) -> Phase {
     Phase { kind, op, size, both: None }
 }
 
-/// Times so many messages.
+/// Times messages until the goal, and returns their number.
 fn times(initiator: &mut Initiator, phase: Phase, goal: Goal<'_>) -> u64 {
     let mut times = 0;
     let count = |_: &_, _, _| {

@@ -18,12 +18,12 @@ pub(crate) const WARM_UP_PART: u32 = 10;
 /// Bytes after which a rate is known well enough, unless the number of messages is given.
 const ENOUGH: u64 = 256 << 20;
 
-/// How much is measured of a size.
+/// The extent of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Amount {
-    /// So many messages, in all threads together.
+    /// This number of messages, in all threads together.
     Messages(u64),
-    /// What there is in this time.
+    /// All messages within this time.
     Time(Duration),
 }
 
@@ -36,16 +36,16 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What to measure.
+/// The measurement to make.
 pub(crate) struct Plan {
     pub(crate) op: Op,
     pub(crate) transport: Transport,
     /// Whether frames of Ethernet are measured, without a transport.
     pub(crate) raw: bool,
     pub(crate) sizes: Sizes,
-    /// How much is timed message by message, if anything.
+    /// Extent of the latency measurement, message by message, if there is one.
     pub(crate) latencies: Option<Amount>,
-    /// How much makes a rate, if it is measured.
+    /// Extent of the rate measurement, if there is one.
     pub(crate) rates: Option<Amount>,
     /// Whether it is this much for large messages, too.
     pub(crate) rates_fixed: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How much makes the rate of a size.
+    /// Extent of the rate measurement of a size.
     pub(crate) fn rate(&self, size: usize) -> Option<Amount> {
         Some(match self.rates? {
             Amount::Messages(messages) if !self.rates_fixed => {
@@ -77,7 +77,7 @@ impl Plan {
         if self.raw { "raw" } else { self.transport.name() }
     }
 
-    /// What the latencies are of, in words.
+    /// Definition of the latencies, in words.
     pub(crate) fn method(&self) -> &'static str {
         match self.op {
             Op::Send => "half the round trip of a ping-pong",
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// What was measured of a size.
+/// The results of a size.
 pub(crate) struct Measurement {
     pub(crate) size: usize,
     pub(crate) latency: Option<Times>,
@@ -181,7 +181,7 @@ impl Drop for Leaving<'_> {
 /// The failure of a thread that ended because another one failed.
 const BESIDE: &str = "another thread failed";
 
-/// What one thread measures with.
+/// The state of a measuring thread.
 struct Lane<'a> {
     number: usize,
     initiator: &'a mut Initiator,

@@ -31,11 +31,11 @@ const UDP: usize = 8;
 const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// Turns of a run at full rate between looks at the clock.
 const TURNS: u32 = 64;
-/// The first of the UDP ports that belong to nobody.
+/// The first of the UDP ports that are assigned to no service.
 const FIRST_PORT: u16 = 0xc000;
 
-/// Where frames go. The MAC address is the port's own, so that they stay in the device; the IP addresses
-/// are of documentation.
+/// The address of an end. The MAC address is the port's own, so that frames stay in the device; the
+/// IP addresses are of documentation.
 #[derive(Clone, Copy)]
 pub(crate) struct Address {
     mac: [u8; 6],
@@ -73,7 +73,7 @@ impl Address {
     }
 }
 
-/// What the frames of one run have and those of no other: two runs may have the same ports.
+/// A mark in the frames of one run: two runs may have the same ports.
 #[derive(Clone, Copy)]
 struct Mark([u8; 8]);
 
@@ -93,7 +93,7 @@ struct End {
     _rule: FlowRule,
     address: Address,
     mark: Mark,
-    /// What is sent, and those that are about to be.
+    /// The bytes of a frame, and the frames that are about to be sent.
     frame: Vec<u8>,
     frames: Vec<Frame>,
 }
@@ -113,7 +113,8 @@ impl End {
         Ok(Self { queue, _rule: rule, address, mark, frame: Vec::new(), frames: Vec::new() })
     }
 
-    /// Sends at most so many frames, with one doorbell. Returns how many there was room for.
+    /// Sends at most `count` frames, with one doorbell. Returns the number that the queue had room
+    /// for.
     fn send(&mut self, count: u64) -> Result<u64, Failure> {
         self.queue.reap()?;
         for _ in 0..count {
@@ -314,7 +315,7 @@ impl Ends {
                 wait(patience)?;
             }
             turns = turns.wrapping_add(1);
-            // What is on its way still arrives.
+            // Frames in flight still arrive.
             if turns.is_multiple_of(TURNS) && goal.is_over(begun, Instant::now()) {
                 wanted = wanted.min(sent.max(1));
             }

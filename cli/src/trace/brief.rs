@@ -1,4 +1,4 @@
-//! What one line says of a request or a completion: the fields that `mlx5 dump` decodes, in short.
+//! The line of a request or a completion: the fields that `mlx5 dump` decodes, in short.
 
 use crate::dump::{self, Addressing, FIRST_STRIDE, Item};
 use crate::trace::queues::Kind;
@@ -19,15 +19,15 @@ const SHOWN: usize = 2;
 /// A request or a completion in short.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Brief {
-    /// What it does, or what became of it.
+    /// The operation, or the outcome of one.
     pub(crate) opcode: String,
-    /// How many bytes it names, or has moved. None where the device does not say.
+    /// Bytes that it names, or has moved. `None` if the device does not report them.
     pub(crate) bytes: Option<u64>,
     /// The queue that a completion is of: what it is called, and its number.
     pub(crate) of: Option<(&'static str, u32)>,
     /// Whether it is a completion of something that failed.
     pub(crate) failed: bool,
-    /// What else there is, by name.
+    /// Further fields, by name.
     details: Vec<(&'static str, String)>,
     parts: Vec<Part>,
 }
@@ -179,7 +179,7 @@ impl Brief {
         self.details.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
 
-    /// What it is counted as.
+    /// The name under which it is counted.
     pub(crate) fn counted(&self) -> String {
         match (self.detail("request"), self.detail("status")) {
             (_, Some(status)) => format!("{}: {status}", self.opcode),
@@ -267,7 +267,7 @@ fn is_data(segment: &str) -> bool {
     segment.starts_with(dump::DATA) || segment.starts_with(dump::PACKET)
 }
 
-/// What most requests without a completion say of themselves.
+/// The detail of most requests without a completion.
 const ON_ERROR: &str = "completion only on error";
 
 #[cfg(test)]

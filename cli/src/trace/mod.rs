@@ -119,7 +119,7 @@ pub(crate) struct Args {
     /// Time between two looks: 100us, 1ms, 0.5s
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     interval: Duration,
-    /// End the trace after so many seconds, 0.001 to 86400; the program runs on
+    /// Seconds after which the trace ends, 0.001 to 86400; the program runs on
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
 }
@@ -238,7 +238,8 @@ fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Resu
              machine of\n  `mlx5-sim-wire`."
         );
     }
-    // Who gave a number knows the process; who started a program does not, and may look for it.
+    // A user that gave a number knows the process; one that started a program does not, and may
+    // look for it.
     if let (Why::Time, None, None, Some(pid)) =
         (why, session.ended, args.pid, session.tracer.first())
     {
@@ -289,7 +290,7 @@ struct Session {
     tracer: Tracer,
     signals: Signals,
     start: Instant,
-    /// How the first process ended.
+    /// The exit status of the first process, or the signal that ended it.
     ended: Option<Result<u8, i32>>,
 }
 
@@ -393,7 +394,7 @@ impl Session {
         }
     }
 
-    /// Prints what is told. Returns whether that was anything.
+    /// Prints the reports. Returns whether there were any.
     fn print(&mut self, printer: &mut Printer, out: &mut dyn Write) -> io::Result<bool> {
         let reports = self.tracer.take();
         let time = self.start.elapsed();
@@ -415,16 +416,16 @@ impl Session {
                 Err(_) => break,
             }
         }
-        // What does not stop is left when this process ends.
+        // The kernel releases threads that did not stop when this process ends.
         Ok(())
     }
 }
 
 /// Threads that are heard of between two looks.
 const HEARD: usize = 1000;
-/// How long nothing is looked for while there is nothing to look at.
+/// Longest wait while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
-/// How long threads may take to stop.
+/// Time limit for threads to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What is printed.
+/// Options of the output.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Choice {
     pub(crate) json: bool,
@@ -73,7 +73,7 @@ impl Printer {
             || other.is_some_and(|number| queues.contains(&number))
     }
 
-    /// Prints what was told of a process.
+    /// Prints a report of a process.
     pub(crate) fn print(
         &mut self,
         out: &mut dyn Write,
@@ -308,7 +308,7 @@ impl std::fmt::Display for Clock {
     }
 }
 
-/// What a number is of.
+/// An object in the output: its kind and its number.
 struct Object(Name);
 
 impl std::fmt::Display for Object {

@@ -30,7 +30,7 @@ const EVENT_CLONE: c_int = 3;
 const EVENT_EXEC: c_int = 4;
 const EVENT_EXIT: c_int = 6;
 const EVENT_STOP: c_int = 128;
-/// What a stop at a system call has added to SIGTRAP.
+/// The bit that a stop at a system call adds to SIGTRAP.
 const MARK: c_int = 0x80;
 
 /// `AUDIT_ARCH_*` of this machine's programs.
@@ -60,7 +60,7 @@ pub(crate) enum Stop {
     Other,
 }
 
-/// What became of a thread.
+/// A change of a thread's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Stopped(Stop),

@@ -13,7 +13,7 @@ use mlx5_uapi::queues::{CallerMemory, QueueCall};
 use mlx5_uapi::verbs::{QpState, QpType};
 use std::collections::BTreeMap;
 
-/// What a queue is.
+/// The kind of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Kind {
     Completion,
@@ -46,10 +46,10 @@ pub(crate) struct Name {
     pub(crate) number: u32,
 }
 
-/// What happened at a queue.
+/// An event of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// An object was made; with what is told of it.
+    /// An object was made; `about` describes it.
     Made { name: Name, about: String },
     /// Its state or its ring changed.
     Changed { name: Name, about: String },
@@ -57,11 +57,12 @@ pub(crate) enum Event {
     Ended { name: Name },
     /// A request was posted.
     Posted { name: Name, index: u32, bytes: Vec<u8>, addressing: Addressing },
-    /// The device wrote a completion; of what came to a queue of packets, with that.
+    /// The device wrote a completion. `packets` is the queue of packets that it is of, if it is of
+    /// one.
     Completed { name: Name, index: u32, bytes: Vec<u8>, packets: Option<Name> },
     /// Places of the ring were used again before they were seen.
     Lost { name: Name, count: u64 },
-    /// Requests were posted at places that cannot be told.
+    /// Requests were posted at places that cannot be known.
     Hidden { name: Name, count: u64 },
     /// The ring cannot be read any more.
     Unreadable { name: Name },
@@ -83,7 +84,7 @@ struct Queue {
     ring: Ring,
     /// Its queue pair is reset: the ring stays empty until that leaves RESET.
     resting: bool,
-    /// The user index that completions of the packets that come to it have.
+    /// The user index in the completions of its packets.
     packets: Option<u32>,
 }
 
@@ -301,7 +302,7 @@ impl Queues {
     /// Passes what was there before, in every ring.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) {
         for queue in &mut self.all {
-            // A ring that cannot be read is told of at the next look.
+            // The next look reports a ring that cannot be read.
             let _ = match &mut queue.ring {
                 Ring::Completion(ring) => ring.pass(memory),
                 Ring::Send(ring, _) => ring.pass(memory),
@@ -311,8 +312,8 @@ impl Queues {
         }
     }
 
-    /// Looks at every ring. Requests are told before completions, of which each has its request among
-    /// those that were told: completions are read first.
+    /// Looks at every ring. Completions are read first but reported last, so that the request of
+    /// each was reported before it.
     pub(crate) fn look(&mut self, memory: &dyn CallerMemory, told: &mut Vec<Event>) {
         let mut completions = Vec::new();
         let mut gone = Vec::new();
@@ -361,7 +362,7 @@ impl Queues {
         }
     }
 
-    /// Tells shared receive queues that a request of theirs has completed.
+    /// Counts the completed requests of shared receive queues.
     fn receives_completed(&mut self, completions: &[Event]) {
         for event in completions {
             let index = match event {
@@ -384,7 +385,7 @@ impl Queues {
     }
 }
 
-/// What compressed receives keep of their own. `None` without compression.
+/// The format of the mini CQEs of receives. `None` without compression.
 fn compression(format: u64) -> Option<MiniFormat> {
     match CqeCompFormat::from_bits(u32::try_from(format).ok()?)? {
         CqeCompFormat::HASH => Some(MiniFormat::Hash),
@@ -413,7 +414,7 @@ fn tell(told: &mut Vec<Event>, name: Name, moved: Moved, event: impl Fn(u32, Vec
     told.extend(moved.entries.into_iter().map(|(index, bytes)| event(index, bytes)));
 }
 
-/// What it takes to add a queue.
+/// The parameters of adding queues.
 struct Adding<'a> {
     queues: &'a mut Queues,
     device: u64,

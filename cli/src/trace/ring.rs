@@ -1,8 +1,8 @@
 //! Rings of another process, read as they move.
 //!
-//! A program tells the device in a doorbell record how far it has posted, and the device marks each
-//! completion that it writes. Both stay readable until their place in the ring is used again. What was
-//! used again between two looks is counted as lost.
+//! A program writes its producer index to a doorbell record, and the device marks each completion
+//! that it writes. Requests and completions stay readable until their place in the ring is used
+//! again. Places that were used again between two looks are counted as lost.
 
 use mlx5_prm::cqe::{Cqe, MINI_CQES, MiniCqe, MiniFormat};
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER};
@@ -23,14 +23,14 @@ const MOST: u64 = 1 << 22;
 /// Completions that are read at a time.
 const BATCH: u32 = 64;
 
-/// What came since the last look.
+/// The requests or completions since the last look.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Moved {
     /// Requests or completions, with their index.
     pub(crate) entries: Vec<(u32, Vec<u8>)>,
     /// Places that were used again before they were seen.
     pub(crate) lost: u64,
-    /// Requests that were posted, but at places that nobody can tell from outside.
+    /// Requests that were posted at places that cannot be known from outside the program.
     pub(crate) hidden: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Moved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unreadable;
 
-/// Where a ring lies.
+/// The place of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) ring: u64,
@@ -142,7 +142,7 @@ impl SendRing {
             count = room;
         }
         let bytes = self.place.read(memory, u32::from(self.at), u32::from(count))?;
-        // What was posted meanwhile may have taken the place of the oldest.
+        // Requests that were posted during the read may have overwritten the oldest.
         let later = self.posted(memory)?.wrapping_sub(self.at);
         let unsafe_blocks = later.saturating_sub(room).min(count);
         let mut block = 0;
@@ -294,7 +294,7 @@ impl SharedRing {
 pub(crate) struct CompletionRing {
     place: Place,
     at: u32,
-    /// What compressed receives keep of their own, if the device may write several completions as one.
+    /// The format of the mini CQEs of receives, if the device may compress completions.
     compressed: Option<MiniFormat>,
 }
 
@@ -316,8 +316,8 @@ impl CompletionRing {
         self.place = Place { record: self.place.record, ..place };
     }
 
-    /// How many completions the program has passed since the one that is read next; negative if that one
-    /// waits for it.
+    /// Number of completions that the program has passed from the one that is read next; negative
+    /// if that one waits for the program.
     fn passed(&self, memory: &dyn CallerMemory) -> Result<i32, Unreadable> {
         let consumer = self.place.word(memory, completion_queue_record::CONSUMER)?;
         // The record has 24 bits.
@@ -367,8 +367,8 @@ impl CompletionRing {
     /// Goes on where the places may not have been used again, and returns how many are skipped: of
     /// those that the program has passed, the first `unwritten` were.
     fn skip(&mut self, passed: u32, unwritten: u32) -> u32 {
-        // Within a compressed run nothing tells a completion from what lies there: only where the
-        // program is, one begins.
+        // Within a compressed run a completion looks like the other bytes there. Only at the
+        // program's consumer index does one begin for certain.
         let skipped = match passed.saturating_sub(self.place.entries as u32) {
             _ if self.compressed.is_some() => passed,
             0 => unwritten,
@@ -393,12 +393,12 @@ impl CompletionRing {
         0..bytes.len() / self.place.entry_size as usize
     }
 
-    /// How many of the first completions are written.
+    /// Number of completions at the start that are written.
     fn valid(&self, bytes: &[u8]) -> usize {
         self.indices(bytes).take_while(|index| self.is_written(bytes, *index)).count()
     }
 
-    /// How many of the first are not.
+    /// Number of completions at the start that are not written.
     fn unwritten(&self, bytes: &[u8]) -> u32 {
         self.indices(bytes).take_while(|index| !self.is_written(bytes, *index)).count() as u32
     }
@@ -491,7 +491,8 @@ impl CompletionRing {
                 };
                 counter = counter.wrapping_add(taken as u16);
             }
-            // Who passes a run marks its places as not written. The mark lies on the last byte of an array.
+            // A program that passes a run marks its places as not written. The mark lies on the
+            // last byte of an array.
             let mark = CqeOpcode::Invalid as u8;
             if place == MINI_CQES - 1 && array[DESCRIPTOR - 1] >> OPCODE_SHIFT == mark {
                 moved.lost += 1;

@@ -31,7 +31,7 @@ pub(crate) struct Report {
     pub(crate) told: Told,
 }
 
-/// What happened in a process.
+/// An event of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     /// At a queue.
@@ -85,7 +85,7 @@ pub(crate) struct Tracer {
     unstarted: Option<ptrace::Failure>,
     /// Its name.
     name: String,
-    /// What has not been taken yet.
+    /// Reports that were not taken yet.
     reports: Vec<Report>,
 }
 
@@ -151,7 +151,7 @@ impl Tracer {
             }
         }
         process.queues.pass(&Remote(pid));
-        // Those that have ended are nobody's concern any more.
+        // Events of queues that have ended are left out.
         told.retain(|event| process.queues.is_there(event));
         self.report(pid, told.into_iter().map(Told::Queue));
         true

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What a run of the command left behind.
+/// The output and the exit status of a run of the command.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,

@@ -246,7 +246,7 @@ fn threads_have_queues_of_their_own() {
             .map(|one| number(&one["count"]))
             .sum();
         assert_eq!(sends.len() as u64 + lost, 50, "{bytes}");
-        // None is told twice, and they are in order.
+        // None is reported twice, and they are in order.
         let indices: Vec<u64> = sends.iter().map(|one| number(&one["index"])).collect();
         assert!(indices.windows(2).all(|two| two[0] < two[1]), "{indices:?}");
     }
@@ -543,7 +543,7 @@ fn a_running_process_goes_on() {
         assert!(passed <= lost, "{passed} were passed, of which {lost} are lost: {indices:?}");
         assert!(sends.iter().all(|one| one["bytes"] == 7));
     }
-    // A second tracer at a time is refused, and told of the first.
+    // A second tracer at a time is refused; the error names the first.
     let mut first = command(&["trace", &pid]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&first);
@@ -614,7 +614,7 @@ fn a_program_that_runs_on_is_named() {
     assert_eq!(name, "cat\n");
     drop(input);
     assert_eq!(out.read_line(&mut line).expect("it ends"), 0);
-    // Who gives a number knows it.
+    // A user that gives a number knows it.
     let running = Running::start();
     let pid = running.0.id().to_string();
     let output = command(&["trace", "--duration", "0.1", &pid]).ended();
