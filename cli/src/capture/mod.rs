@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = count::<u64>(1, u64::MAX))]
     count: Option<u64>,
-    /// Seconds after which the capture ends, as 10 or 0.5: 0.001 to 86400
+    /// Seconds to capture, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
     /// Bytes to keep of each packet, as 64, 4k: at least 1

@@ -119,7 +119,7 @@ pub(crate) struct Args {
     /// Time between two looks: 100us, 1ms, 0.5s
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     interval: Duration,
-    /// Seconds after which the trace ends, 0.001 to 86400; the program runs on
+    /// Seconds to trace, 0.001 to 86400; the program runs on
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
 }
