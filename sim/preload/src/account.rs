@@ -138,7 +138,7 @@ unsafe extern "C" fn mlx5_sim_memory(held: *mut Held) {
     });
     ASKED.store(true, Relaxed);
     let now = ledger.held();
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that `held` can be written.
     unsafe { held.write(now.change(ledger.taken, -1)) };
 }
 

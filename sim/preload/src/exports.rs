@@ -37,8 +37,8 @@ macro_rules! interpose {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-                // SAFETY: the caller keeps the contract of libc's function, and the replacements in
-                // the list keep it, too; a path is replaced by a path.
+                // SAFETY: the caller passes arguments that are valid for libc's function, and the
+                // replacements in the list require no more of them; a path is replaced by a path.
                 unsafe {
                     $(
                         let instead: Option<$answer> = $instead;

@@ -57,7 +57,8 @@ macro_rules! next {
             let address = SYMBOL.address();
             // SAFETY: the declaration is libc's, or passes as many words in registers.
             let function = unsafe { mem::transmute::<*mut ffi::c_void, Function>(address) };
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller of the macro promises that the arguments are valid for this
+            // function.
             unsafe { function($($argument),*) }
         }
     )*};

@@ -167,7 +167,7 @@ mod tests {
         drop(one);
         let again = bar.map(PAGE).expect("the same page");
         assert_eq!(again.as_non_null().as_ptr(), at);
-        // SAFETY: as above.
+        // SAFETY: inside the page, which `again` holds.
         assert_eq!(unsafe { at.read_volatile() }, 0);
         assert_eq!(bar.map(PAGES * PAGE).map(drop), Err(Errno::ENOMEM));
         assert_eq!(range.offset_of(std::ptr::null()), None);

@@ -59,7 +59,8 @@ pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, E
         None if address == 0 => Err(Errno::EFAULT),
         None => {
             let from = address as usize as *const u8;
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is this process, and promises that `length` bytes at `address` are
+            // readable.
             Ok(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
         }
     })
@@ -79,7 +80,8 @@ pub(crate) unsafe fn copy_to(address: u64, bytes: &[u8]) -> Result<(), Errno> {
         None if address == 0 => Err(Errno::EFAULT),
         None => {
             let to = address as usize as *mut u8;
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is this process, and promises that the memory is writable and not
+            // in use.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
             Ok(())
         }

@@ -130,7 +130,7 @@ impl Request<'_> {
         if length <= INLINE {
             return Ok(attribute.data.to_ne_bytes()[..length].to_vec());
         }
-        // SAFETY: by the contract of `open` an input's address is readable for its length.
+        // SAFETY: the caller of `open` promised that an input's address is readable for its length.
         unsafe { current::copy_from(attribute.data, length) }
     }
 

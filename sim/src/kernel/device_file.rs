@@ -27,8 +27,8 @@ impl OpenFile {
         if !self.hca.is_removed() {
             self.hca.clocks.tick();
         }
-        // SAFETY: the caller's contract; the attributes and what they point to are the call's
-        // until it returns.
+        // SAFETY: the caller promises that the header, the attributes and the memory that they
+        // point to are valid; nothing else uses them until the call returns.
         let (method, request) = unsafe { decode::open(header) }?;
         let mut state = lock(&self.state);
         methods::run(self, &mut state, method, request)?;
@@ -101,7 +101,8 @@ impl SimFile {
 impl DeviceFile for SimFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         let _current = Current::enter(None);
-        // SAFETY: the caller's contract; without a process the addresses are this one's.
+        // SAFETY: the caller promises that the header and the attributes are valid; `enter(None)`
+        // makes their addresses this process's.
         unsafe { self.0.ioctl(header) }
     }
 

@@ -133,8 +133,8 @@ fn counter_of(hca: &Hca, state: &mut State, handle: u32, driver: &[u8]) -> Resul
             return Err(Errno::EINVAL);
         }
         let bytes = data.ncounters as usize * size_of::<FlowCountersDesc>();
-        // SAFETY: by the contract of the call the driver's request names as many descriptions as it
-        // says.
+        // SAFETY: the caller promises that the driver's request names readable memory of as many
+        // descriptions as its count says.
         let bytes = unsafe { current::copy_from(data.counters_data, bytes) }?;
         let mut described = Vec::new();
         for bytes in bytes.chunks_exact(size_of::<FlowCountersDesc>()) {

@@ -403,13 +403,14 @@ impl WireFile {
 
 impl DeviceFile for WireFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the header can be read.
         let length = usize::from(unsafe { (*header).length });
         if length < size_of::<IoctlHeader>() || length > LONGEST_CALL {
             return Err(Errno::EINVAL);
         }
         let mut words = vec![0_u64; length.div_ceil(8)];
-        // SAFETY: by the contract the length covers header and attributes.
+        // SAFETY: the caller promises that the header's length covers the header and its
+        // attributes; `words` is at least that long.
         unsafe {
             std::ptr::copy_nonoverlapping(header.cast(), words.as_mut_ptr().cast::<u8>(), length);
         }
@@ -422,7 +423,8 @@ impl DeviceFile for WireFile {
             }
         }
         if size_of_val(words.as_slice()) >= length {
-            // SAFETY: as above.
+            // SAFETY: the caller promises that `length` bytes at `header` are writable, and `words`
+            // has that many.
             unsafe {
                 std::ptr::copy_nonoverlapping(words.as_ptr().cast::<u8>(), header.cast(), length);
             }

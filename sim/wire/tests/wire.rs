@@ -159,7 +159,7 @@ fn an_address_that_is_not_mapped_is_a_fault() -> Outcome {
     // SAFETY: no request writes there, and the page outlives the file.
     let good = unsafe { mr::reg(&*file, &registration(page.as_ptr() as u64, 100)) }?;
     for (start, length) in [(0x1000, 1), (page.as_ptr() as u64, 1 << 46), (u64::MAX - 4095, 10)] {
-        // SAFETY: as above.
+        // SAFETY: no request writes to these ranges.
         let refused = unsafe { mr::reg(&*file, &registration(start, length)) };
         assert_eq!(refused, Err(Errno::EFAULT), "{start:#x}");
     }

@@ -23,7 +23,7 @@ pub(crate) unsafe fn adopt(
     device: &dyn DeviceFile,
     number: RawFd,
 ) -> Result<RawFd, Errno> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that `number` is an event file that a call has just made.
     let file = unsafe { device.event_file(number) }?;
     let fd = std::os::fd::IntoRawFd::into_raw_fd(watch(file.as_fd())?);
     door.descriptors.add(fd, Entry::Events(file.into()));

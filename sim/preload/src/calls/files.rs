@@ -41,7 +41,8 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
     };
     let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
     if node.name == rdma_cm::NODE {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the descriptor is its own; the program does not have it
+        // yet.
         return unsafe { opened_channel(door, fd, node.numbers) };
     }
     if std::env::var_os(HOOKS).is_some_and(|mode| mode == PAST_THE_LIBRARY) {
@@ -76,7 +77,8 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
 /// The descriptor is the caller's, and the program does not have it yet.
 unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
     let channel = door.machine.open_cm().and_then(|channel| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the descriptor is its own, and that the program does not
+        // have it yet.
         unsafe { events::take_place(fd, channel.0.as_fd()) }?;
         Ok(channel)
     });

@@ -43,7 +43,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     let _inside = Inside::enter();
     let answer = match &entry {
         Entry::Device(device) if request == RDMA_VERBS_IOCTL => {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller promises that the argument of this request is a verbs call.
             unsafe { verbs(door, device, argument.cast()) }
         }
         Entry::Device(device) => {
@@ -68,7 +68,7 @@ impl Copied {
     /// # Safety
     /// The header can be read, and its length after it.
     unsafe fn new(from: *const IoctlHeader) -> Option<Self> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the header can be read.
         let head = unsafe { from.read() };
         let length = usize::from(head.length);
         let counted =
@@ -77,7 +77,8 @@ impl Copied {
             return None;
         }
         let mut words = vec![0_u64; length / size_of::<u64>()];
-        // SAFETY: the caller's contract, and there is room for the length.
+        // SAFETY: the caller promises that the header's length can be read, and `words` has room
+        // for it.
         unsafe {
             std::ptr::copy_nonoverlapping(from.cast::<u8>(), words.as_mut_ptr().cast(), length);
         }
@@ -114,7 +115,8 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     if header.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the header is not null, and the caller promises that it is a verbs call of its
+    // length.
     let Some(mut call) = (unsafe { Copied::new(header) }) else { return Err(Errno::EINVAL) };
     let method = call.method();
     let command = call.named().and_then(|call| call.command());
@@ -181,7 +183,7 @@ unsafe fn hand_out(
         let number = unsafe { place.read_unaligned() };
         // SAFETY: the call has just made the descriptor.
         let fd = unsafe { events::adopt(door, &*device.file, number) }?;
-        // SAFETY: as for the read.
+        // SAFETY: the response can be written where it was just read.
         unsafe { place.write_unaligned(fd) };
     }
     Ok(())
@@ -222,14 +224,16 @@ pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Opt
         Entry::Channel(channel) => {
             let _call = Call::begin();
             let _inside = Inside::enter();
-            // SAFETY: the caller's contract.
+            // SAFETY: the pointer is not null, and the caller promises that `length` bytes can be
+            // read.
             let mut call =
                 unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) }.to_vec();
             rdma_cm::replace_channel(&mut call, |fd| match own(door, fd)?.0 {
                 Entry::Channel(other) => Some(other.file.as_fd().as_raw_fd()),
                 _ => None,
             });
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller promises that the addresses in the command are valid; only
+            // descriptors were replaced.
             let answer = unsafe { command(fd, &*channel.file, &call) };
             if door.trace {
                 tell_command(&call, answer);
@@ -250,7 +254,7 @@ pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Opt
 unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Errno> {
     let waits = events::waits(fd)?;
     loop {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the addresses in the command are valid.
         match unsafe { channel.write(call) } {
             Err(Errno::EAGAIN) if waits => events::wait(channel.as_fd())?,
             answer => return answer,

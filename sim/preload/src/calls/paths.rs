@@ -38,7 +38,7 @@ pub(crate) unsafe fn redirected(path: *const c_char) -> Redirected {
     if path.is_null() {
         return Redirected::Same(path);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the path is not null, and the caller promises that it is then a string of C.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     let below = is_below(bytes, NODES) || is_below(bytes, CHANNELS);
     let door = if below || bytes.starts_with(CLASSES) {
@@ -74,7 +74,8 @@ fn hidden(path: &[u8]) -> usize {
 /// Unless `length` is negative, that number of bytes at `path` must be readable and writable.
 pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
     let Ok(bytes) = usize::try_from(length) else { return length };
-    // SAFETY: the caller's contract; the slice ends before anything is written.
+    // SAFETY: the caller promises that `length` bytes can be read and written; the slice ends
+    // before anything is written.
     let hide = hidden(unsafe { std::slice::from_raw_parts(path.cast::<u8>(), bytes) });
     if hide > 0 {
         // SAFETY: both ranges lie in the bytes of the path.
@@ -89,7 +90,8 @@ pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
 /// The path is null or a string of C that can be written.
 pub(crate) unsafe fn shown_whole(path: *mut c_char) -> *mut c_char {
     if !path.is_null() {
-        // SAFETY: the caller's contract; the string has a zero at its end, which moves along.
+        // SAFETY: the caller promises that the path is a string of C that can be written; its zero
+        // at the end moves along.
         unsafe {
             let bytes = CStr::from_ptr(path).to_bytes_with_nul().len();
             let hide = hidden(CStr::from_ptr(path).to_bytes());
@@ -154,7 +156,7 @@ pub(crate) unsafe fn described_open<T: Description>(fd: c_int, answer: c_int, to
         to.become_device(major, minor);
         return answer;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the structure can be read and written if the answer is zero.
     unsafe { described(answer, to) }
 }
 
@@ -168,7 +170,8 @@ pub(crate) unsafe fn described_at<T: Description>(
     answer: c_int,
     to: *mut T,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the path is null or a string of C, and that the structure
+    // can be read and written if the answer is zero.
     unsafe {
         match path.is_null() || *path == 0 {
             true => described_open(dir, answer, to),

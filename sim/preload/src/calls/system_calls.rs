@@ -14,7 +14,7 @@ pub(crate) unsafe fn by_number(number: c_long, words: [c_long; 6]) -> Option<c_l
     let [first, second, third, _, fifth, sixth] = words;
     let fd = first as c_int;
     let pointer = |word: c_long| word as *mut c_void;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the words are valid arguments of this system call.
     unsafe {
         match number {
             libc::SYS_mmap => memory::map(second as usize, third as c_int, fifth as c_int, sixth)

@@ -115,7 +115,8 @@ impl Call<'_> {
     fn answer<T: IntoBytes + Immutable>(&self, to: u64, response: &T) -> Result<(), Errno> {
         let bytes = response.as_bytes();
         let length = bytes.len().min(self.room);
-        // SAFETY: by the contract of the call, the response that it names can be written.
+        // SAFETY: the caller of `write` promises that the response's address is writable for `room`
+        // bytes; `length` is at most that.
         unsafe { current::copy_to(to, &bytes[..length]) }
     }
 
@@ -350,7 +351,8 @@ impl Call<'_> {
                     response.path_data[0] = attributes::path_data(record);
                 }
                 let length = header + record.map_or(0, |_| size_of::<PathData>());
-                // SAFETY: by the contract of the call, the response that it names can be written.
+                // SAFETY: the caller of `write` promises that the response's address is writable
+                // for `room` bytes; a response with a path has at most that.
                 unsafe { current::copy_to(it.response, &response.as_bytes()[..length]) }
             }
             Some(QueryOption::IbService) | None => Err(Errno::ENOSYS),
@@ -521,7 +523,7 @@ impl Call<'_> {
         if it.optlen > LONGEST_OPTION {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: by the contract of the call, the value that it names can be read.
+        // SAFETY: the caller of `write` promises that `optlen` bytes at `optval` can be read.
         let value = unsafe { current::copy_from(it.optval, it.optlen as usize) }?;
         let byte = || <[u8; 1]>::try_from(&*value).map(|[byte]| byte).map_err(|_| Errno::EINVAL);
         let flag = || {

@@ -209,7 +209,8 @@ impl AsFd for SimCmFile {
 impl CmFile for SimCmFile {
     unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
         let _current = Current::enter(None);
-        // SAFETY: the caller's contract; without a process the addresses are this one's.
+        // SAFETY: the caller promises that the addresses in the call are valid; `enter(None)` makes
+        // them this process's.
         unsafe { self.0.write(call) }
     }
 }

@@ -54,7 +54,7 @@ fn cq(session: &Session) -> Cq {
         .set_uar_page(session.uar.page_id)
         .set_c_eqn_or_apu_element(devx::query_eqn(file, 0).expect("a vector"));
     let mut output = CreateCqOut::default();
-    // SAFETY: as above.
+    // SAFETY: the queue keeps the memory, and nothing completes into it.
     let made = unsafe { devx::obj_create(file, input.as_bytes(), output.as_bytes_mut()) };
     Cq { cqn: output.cqn(), handle: made.expect("a CQ"), _memory: memory }
 }

@@ -119,7 +119,7 @@ fn registration_checks_rights_range_and_memory() {
 
     // Other rights, under the same key.
     let read_only = mr::Registration { access: AccessFlags::empty(), ..good };
-    // SAFETY: as above.
+    // SAFETY: the memory outlives the session's regions.
     let keys = unsafe { mr::rereg(&*session.file, mr.handle, ReregFlags::ACCESS, &read_only) };
     assert_eq!(keys, Ok((mr.lkey, mr.rkey)));
 
@@ -127,7 +127,7 @@ fn registration_checks_rights_range_and_memory() {
     let other = pd::alloc(&*session.file).expect("a PD");
     let flags = ReregFlags::TRANSLATION | ReregFlags::PD;
     let moved = mr::Registration { pd: other.handle, length: 4096, hca_va: 0x7000_0000, ..good };
-    // SAFETY: as above.
+    // SAFETY: the memory outlives the session's regions.
     let keys = unsafe { mr::rereg(&*session.file, mr.handle, flags, &moved) }.expect("a region");
     let info = mr::query(&*session.file, mr.handle).expect("a region");
     assert_eq!((info.lkey, info.rkey), keys);

@@ -221,7 +221,7 @@ impl Session {
                 ..mlx5::CreateSrq::default()
             },
         };
-        // SAFETY: as in `try_qp`.
+        // SAFETY: the caller gets the memory, and keeps it while the device uses the queue.
         Ok((unsafe { srq::create(&*self.file, &what) }?, memory))
     }
 
