@@ -16,7 +16,7 @@ use crate::kernel::memory::Anonymous;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Pages of a shared range; memory is taken for those only that are used.
+/// Pages of a shared range. Only those that are used take memory.
 const PAGES: usize = 1 << 16;
 
 /// Source of a machine's device pages.
@@ -45,7 +45,7 @@ impl Bar {
     }
 }
 
-/// Pages of a device, which are given back when dropped.
+/// Pages of a device. Dropping them returns them to the range.
 #[derive(Debug)]
 pub(crate) enum BarPages {
     Private(Anonymous),
@@ -76,7 +76,7 @@ impl Drop for BarPages {
     }
 }
 
-/// Pages in a file without a name, which any process can map that has its descriptor.
+/// Pages in an unnamed file, which any process that has its descriptor can map.
 pub struct SharedPages {
     file: OwnedFd,
     start: NonNull<u8>,

@@ -65,7 +65,7 @@ pub(crate) fn get(
         Ok(out) => out.transport_domain(),
         Err(errno) => {
             if devx {
-                // The first failure is the one to tell.
+                // Keep the first error.
                 let _ = destroy_uctx(hca, uid);
             }
             return Err(errno);
@@ -99,7 +99,8 @@ pub(crate) fn query(
     request.answer_bytes(attr::mlx5_query_context::RESP_UCTX, response.as_bytes())
 }
 
-/// Fills in what GET_CONTEXT and QUERY_CONTEXT answer alike; the driver's part is left to them.
+/// Fills in the answer that GET_CONTEXT and QUERY_CONTEXT have in common, without the driver's
+/// part.
 fn answer(
     hca: &Hca,
     context: &Context,

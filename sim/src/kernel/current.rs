@@ -1,6 +1,6 @@
-//! The process that makes a call, as a kernel knows it: its memory is what the call names.
+//! The process that makes a call: the addresses in the call are in its memory.
 //!
-//! Without one the caller is this process itself.
+//! Without one the caller is this process.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -17,13 +17,13 @@ use nix::sys::stat::{FileStat, fstat, stat};
 use crate::processes::Process;
 
 thread_local! {
-    /// Never dropped, so that calls can be made for as long as the thread runs: programs make some at exit.
-    /// A [`Current`] that ends leaves what was there before, in the end nothing.
+    /// Never dropped, so that calls can be made as long as the thread runs: programs make some at
+    /// exit. When a [`Current`] ends, the value before it returns, which at the end is `None`.
     static CURRENT: RefCell<ManuallyDrop<Option<Arc<Process>>>> =
         const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-/// While it lives, calls of this thread are those of a process.
+/// While it lives, this thread's calls are those of a process.
 pub(crate) struct Current {
     before: Option<Arc<Process>>,
 }
@@ -119,7 +119,7 @@ pub(crate) fn file_status(fd: RawFd) -> Result<FileStat, Errno> {
     let pid = with(|process| process.map(Process::pid));
     let found = match pid {
         Some(pid) => stat(format!("/proc/{pid}/fd/{fd}").as_str()),
-        // SAFETY: the descriptor is only asked what it is; if it is closed, the kernel says so.
+        // SAFETY: `fstat` only reads the descriptor's status, and fails if it is closed.
         None => fstat(unsafe { BorrowedFd::borrow_raw(fd) }),
     };
     found.map_err(|_| Errno::EBADF)
@@ -137,7 +137,7 @@ pub(crate) fn event_fd(fd: RawFd) -> Result<OwnedFd, Errno> {
     if let Some(pid) = pid {
         return taken_from(pid, fd);
     }
-    // SAFETY: the descriptor is only copied; if it was closed meanwhile, the kernel says so.
+    // SAFETY: the descriptor is only duplicated, which fails if it was closed meanwhile.
     let own = unsafe { BorrowedFd::borrow_raw(fd) };
     own.try_clone_to_owned().map_err(|_| Errno::EBADF)
 }

@@ -67,13 +67,14 @@ impl ProcessFile {
         if room < size_of::<IoctlHeader>() {
             return Err(Errno::EFAULT);
         }
-        // SAFETY: there are as many words, and every value of them is a header.
+        // SAFETY: `words` is at least a header long, and every bit pattern is a header.
         let counted = usize::from(unsafe { (*header).num_attrs });
         if size_of::<IoctlHeader>() + counted * size_of::<IoctlAttr>() > room {
             return Err(Errno::EFAULT);
         }
         let _current = Current::enter(Some(&self.process));
-        // SAFETY: header and attributes are the words; the addresses are another process's.
+        // SAFETY: `words` holds the header and all its attributes; the addresses in them are
+        // another process's.
         unsafe { self.file.0.ioctl(header) }
     }
 
@@ -126,12 +127,12 @@ impl DeviceFile for SimFile {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
-        // Anonymous memory has nothing to do with whether the device is there.
+        // Anonymous memory does not need the device.
         self.0.calls.enter()?;
         memory::allocate(&self.0.hca.fabric, request)
     }
 
-    /// Any number will do: it is looked up.
+    /// Any number is valid: it is looked up.
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         self.events(fd)
     }

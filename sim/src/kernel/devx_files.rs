@@ -93,7 +93,8 @@ pub(crate) fn subscribe(
     Ok(())
 }
 
-/// A query of an object whose answer comes to a file, whatever it is. Here the firmware has it at once.
+/// A query of an object whose answer goes to a file, whatever its status. The firmware answers at
+/// once here.
 pub(crate) fn obj_query(
     file: &OpenFile,
     state: &mut State,
@@ -110,7 +111,7 @@ pub(crate) fn obj_query(
     }
     let mut record = request.number(id::WR_ID)?.to_ne_bytes().to_vec();
     record.resize(HEADER + usize::from(length), 0);
-    // The status is in the answer.
+    // The answer has the status.
     let _ = file.hca.execute(&input, &mut record[HEADER..]);
     answers.push(&record, None);
     Ok(())

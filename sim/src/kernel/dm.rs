@@ -59,7 +59,7 @@ pub(crate) fn alloc(
     let index = free_index(&state.objects);
     let handle = state.objects.add(Body::Dm(Dm { pages, length, index }), &[]);
     request.made(id::HANDLE, handle.into());
-    // A piece starts with a page: nothing is below it.
+    // A piece starts on a page: its offset is zero.
     request.answer(mlx5_id::RESP_START_OFFSET, &0u64)?;
     request.answer(mlx5_id::RESP_PAGE_INDEX, &(index as u16))
 }

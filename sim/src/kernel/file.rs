@@ -1,4 +1,4 @@
-//! An open uverbs device: what was made through it, and what becomes of that.
+//! An open uverbs device: its objects and event files, and the end of both.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -29,7 +29,7 @@ pub(crate) struct Context {
 pub(crate) enum Channel {
     Completion,
     Asynchronous,
-    /// Those that DEVX subscribed to: without the event itself, if that is left out.
+    /// Events that DEVX subscribed to; with `omits_event` the event itself is left out.
     DevxEvents {
         omits_event: bool,
     },
@@ -55,20 +55,19 @@ struct Ended {
 pub(crate) struct State {
     pub(crate) context: Option<Context>,
     pub(crate) objects: Objects,
-    /// Objects that ended because the device went, until their handles are given back.
+    /// Objects that ended with the device, until their handles are destroyed.
     ended: BTreeMap<u32, Ended>,
     pub(crate) channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
     default_async: Option<Arc<EventQueue>>,
 }
 
 impl State {
-    /// The context; without one nothing can be made.
+    /// The context. Without one no object can be made.
     pub(crate) fn context(&self) -> Result<Context, Errno> {
         self.context.ok_or(Errno::EINVAL)
     }
 
-    /// Gives back the handle of an object that ended because the device went; `None` if it did not
-    /// end so.
+    /// Destroys the handle of an object that ended with the device; `None` if this one did not.
     pub(crate) fn give_back(&mut self, handle: u32, kind: u16) -> Result<Option<Report>, Errno> {
         match self.ended.get(&handle) {
             Some(ended) if ended.kind != kind => Err(Errno::EINVAL),
@@ -76,7 +75,7 @@ impl State {
         }
     }
 
-    /// Adds an event file, and answers its descriptor.
+    /// Adds an event file and returns its descriptor.
     pub(crate) fn add_channel(&mut self, kind: Channel) -> Result<Arc<EventQueue>, Errno> {
         self.context()?;
         let queue = EventQueue::new(kind.no_room())?;
@@ -147,7 +146,7 @@ impl OpenFile {
         Ok(reported)
     }
 
-    /// Ends everything that was made through the file. The handles are left, to be given back.
+    /// Ends all objects of the file. Handles that are left can still be destroyed.
     fn clean_up(&self, state: &mut State) {
         // A queue pair leaves its groups before it ends, as it does when the kernel cleans up.
         for handle in state.objects.of_kind(object::QP) {
@@ -155,13 +154,14 @@ impl OpenFile {
                 qp.leave_groups(&self.hca);
             }
         }
-        // Users come after what they use; what refuses is tried again after the others.
+        // The newest objects come first, as users are newer than the objects that they use; a
+        // refused one is tried again after the others.
         loop {
             let handles = state.objects.newest_first();
             let before = handles.len();
             for handle in handles {
                 let Ok(kind) = state.objects.get(handle).map(Body::kind) else { continue };
-                // A refusal shows in the handles that are left.
+                // If it fails, the handle is left and is tried again.
                 if let Ok(report) = self.destroy(state, handle) {
                     state.ended.insert(handle, Ended { kind, report });
                 }
@@ -188,7 +188,7 @@ impl OpenFile {
         state.default_async = None;
     }
 
-    /// Ends what an event file has of its own, which goes with it: subscriptions, and what they brought.
+    /// Ends the subscriptions of an event file, and drops their records.
     fn end_channel(&self, kind: Channel, queue: &Arc<EventQueue>) {
         match kind {
             Channel::Completion | Channel::Asynchronous => {}

@@ -54,7 +54,7 @@ impl Anonymous {
         Ok(memory)
     }
 
-    /// Has its pages come from a NUMA node.
+    /// Makes the kernel prefer pages of a NUMA node.
     fn prefer_node(&self, node: u32) -> Result<(), AllocateError> {
         // SAFETY: the range is this mapping.
         unsafe { prefer_node(self.start.cast(), self.length, node) }
@@ -90,7 +90,8 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // In a forked child the fabric's lock may be held for ever, and its memory is not this.
+        // In a forked child the fabric's lock may stay held forever, and this memory is not the
+        // device's.
         if self.pid != std::process::id() {
             return;
         }
@@ -135,7 +136,7 @@ fn lend(
 ) -> Result<Mapping, AllocateError> {
     let page = 1_usize << log_page;
     let length = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
-    // mmap aligns to a page; a larger alignment is found inside a longer mapping.
+    // mmap aligns to a page; for a larger alignment, map more and skip the start.
     let spare = request.align.saturating_sub(page);
     let total = length.checked_add(spare).ok_or(Errno::ENOMEM)?;
     let memory = Anonymous::map(total, log_page, huge)?;
@@ -156,8 +157,8 @@ fn lend(
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }
 
-/// Bus addresses of the pages that a range of the caller's memory touches, and where in the first it
-/// starts.
+/// Bus addresses of the pages that a range of the caller's memory touches, and its offset in the
+/// first one.
 pub(crate) fn pages(start: u64, length: u64, log_page: u32) -> (Vec<u64>, u64) {
     let page = 1 << log_page;
     let start = current::bus(start);

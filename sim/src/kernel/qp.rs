@@ -36,7 +36,7 @@ const MOST_OFFSET: u32 = 63;
 /// The shortest request of the driver, in bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
 
-/// Handles that a queue pair names. Which of them there are depends on its type.
+/// Handles of the objects that a queue pair uses. Its type decides which of them exist.
 #[derive(Default)]
 struct Parents {
     pd: Option<u32>,
@@ -103,8 +103,8 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     if kind == QpType::RawPacket {
         understood |= raw_qp::DRIVER_FLAGS;
     }
-    // UARs are the driver's to allocate; packet based credits are not there, nor signatures of
-    // receive requests.
+    // The driver allocates UARs itself; packet-based credits and signatures of receive requests are
+    // not supported.
     if flags.contains(QpFlags::SIGNATURE) && driver.rq_wqe_count != 0 {
         return Err(Errno::EINVAL);
     }
@@ -183,7 +183,7 @@ pub(crate) fn create(
     let mut cap: QpCap = request.structure(id::CAP)?;
     let (driver, driver_flags) = driver_request(request, kind)?;
     let extended = matches!(kind, QpType::XrcIni | QpType::XrcTgt);
-    // The receiving side of an extended connection completes nothing under a name of its own.
+    // A target of an extended connection has no completions that name its own user index.
     let uidx = match kind {
         QpType::XrcTgt => NO_USER_INDEX,
         _ => user_index(context.cqe_version, driver.uidx)?,
@@ -225,7 +225,7 @@ pub(crate) fn create(
         None => false,
     };
     if rings.send_blocks == 0 {
-        // The device has the send side of a queue pair that needs none, to fetch the data of
+        // A queue pair with tag matching has a send side on the device, which fetches the data of
         // rendezvous.
         let offload = if tags { OffloadType::RNDV } else { OffloadType::NONE };
         qpc.set_no_sq(true).set_offload_type(offload.0);
@@ -284,7 +284,7 @@ pub(crate) fn create(
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
 }
 
-/// Makes a raw packet queue pair, which is no queue pair on the device.
+/// Makes a raw packet queue pair, which consists of other objects on the device.
 fn create_raw(file: &OpenFile, state: &mut State, request: &mut Request<'_>) -> Result<(), Errno> {
     use attr::create_qp as id;
     let context = state.context()?;
@@ -380,7 +380,7 @@ pub(crate) fn open(
 ) -> Result<(), Errno> {
     state.context()?;
     let request: OpenQp = call.request();
-    // The core takes the domain's handle where others have that of a protection domain.
+    // The core passes the XRC domain's handle in the field of the protection domain's.
     let xrcd = state.objects.xrcd(request.pd_handle)?;
     if QpType::from_raw(request.qp_type) != Some(QpType::XrcTgt) {
         return Err(Errno::EINVAL);
@@ -418,7 +418,7 @@ fn verbs_state(state: DeviceState) -> QpState {
     }
 }
 
-/// QUERY_QP, with which the driver learns of a state that the device took by itself.
+/// QUERY_QP. With it the driver learns of a state that the device entered by itself.
 pub(crate) fn query(
     file: &OpenFile,
     state: &mut State,

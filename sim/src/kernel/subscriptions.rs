@@ -1,5 +1,5 @@
-//! Subscriptions of user space to the device's events (DEVX): to those of objects that its commands made, and
-//! to those of ports.
+//! Subscriptions of user space to the device's events (DEVX): to those of objects that its commands
+//! made, and to those of ports.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ type Named = (EventQueueType, u32);
 /// The way in which a subscriber gets an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    /// By a record: the cookie, and the event unless that is left out. One without it waits once.
+    /// By a record: the cookie, and the event unless that is left out. A record without the event
+    /// waits at most once.
     Record { cookie: u64, omits_event: bool },
     /// By an eventfd. The file only keeps the subscription.
     EventFd(Arc<OwnedFd>),
@@ -28,13 +29,13 @@ pub(crate) enum Notice {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) kind: EventType,
-    /// The object: which command made it, and its number. `None` for events of no object.
+    /// The object: the command that made it, and its number. `None` for events without an object.
     pub(crate) object: Option<(CommandOpcode, u32)>,
     pub(crate) file: Arc<EventQueue>,
     pub(crate) notice: Notice,
 }
 
-/// A subscription, and what names its records in the file.
+/// A subscription, and the identity of its records in the file.
 #[derive(Debug)]
 struct Kept {
     subscription: Subscription,
@@ -89,8 +90,8 @@ impl Subscriptions {
     }
 }
 
-/// Whether one can subscribe to a kind of event, of an object or of none. These are the ones of a device that
-/// has no list of its own (`event_cap`).
+/// Whether a kind of event can be subscribed to, with an object or without. These are the kinds of
+/// a device without a list of its own (`event_cap`).
 pub(crate) fn is_offered(kind: EventType, of_object: bool) -> bool {
     if !of_object {
         return kind == EventType::PORT_CHANGE;
@@ -138,7 +139,7 @@ fn named(event: Event) -> Option<Named> {
     })
 }
 
-/// Adds one to an eventfd. One that is full says already what it should, and must not hold the device up.
+/// Adds one to an eventfd. A full one already wakes its reader, and must not block the device.
 fn signal(fd: &OwnedFd) {
     let mut room = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
     if poll(&mut room, PollTimeout::ZERO) == Ok(1) {
@@ -155,7 +156,7 @@ mod tests {
 
     const FATAL: EventType = EventType::WQ_CATAS_ERROR;
 
-    /// The cookies of what waits in a file.
+    /// The cookies of the records that wait in a file.
     fn heard(file: &EventQueue) -> Vec<u8> {
         let mut record = [0; 128];
         std::iter::from_fn(|| file.read(&mut record).ok().map(|_| record[0])).collect()

@@ -1,4 +1,4 @@
-//! Messages about devices that come and go, as the kernel's netlink socket has them.
+//! Messages about devices that appear and disappear, in the form of the kernel's netlink socket.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

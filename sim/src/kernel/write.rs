@@ -1,4 +1,4 @@
-//! INVOKE_WRITE: the commands that keep the shape of write(2) calls.
+//! INVOKE_WRITE: commands in the form of write(2) calls.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;

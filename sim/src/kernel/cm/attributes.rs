@@ -22,7 +22,7 @@ const PACKET_LIFE_TIME: u8 = 18;
 const RATE: u8 = 16;
 /// Hops of a packet over IP.
 const HOP_LIMIT: u8 = 64;
-/// The most retries that the messages and the queue pairs have room for.
+/// The most retries that fit in a message or a queue pair's context.
 pub(super) const MOST_RETRIES: u8 = 7;
 
 /// The GIDs of both ends: on InfiniBand those of the ports, whatever their IP addresses.

@@ -1,4 +1,4 @@
-//! The commands, as the kernel checks and executes them.
+//! The commands, checked and executed as in the kernel.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::kernel::current;
 
 /// The longest queue of requests (`net.rdma_ucm.max_backlog`).
 const MAX_BACKLOG: u32 = 1024;
-/// The longest value of an option that is looked at.
+/// The longest value of an option.
 const LONGEST_OPTION: u32 = 4096;
 
 /// One call of a channel.
@@ -102,7 +102,7 @@ impl Call<'_> {
         }
     }
 
-    /// The command's structure. Older programs have shorter ones: what they lack is zero.
+    /// The command's structure. Older programs have shorter ones; the missing fields are zero.
     fn read<T: FromBytes + IntoBytes>(&self) -> Result<T, Errno> {
         let mut command = T::new_zeroed();
         let bytes = command.as_mut_bytes();
@@ -111,7 +111,7 @@ impl Call<'_> {
         Ok(command)
     }
 
-    /// Hands a response out; older programs have less room.
+    /// Writes a response; older programs have less room.
     fn answer<T: IntoBytes + Immutable>(&self, to: u64, response: &T) -> Result<(), Errno> {
         let bytes = response.as_bytes();
         let length = bytes.len().min(self.room);
@@ -158,7 +158,7 @@ impl Call<'_> {
         self.answer(it.response, &DestroyIdResp { events_reported })
     }
 
-    /// Gives an identifier an address, and a port.
+    /// Binds an identifier to an address and a port.
     fn take_address(&mut self, number: u32, address: Address) -> Result<(), Errno> {
         let space = self.id(number)?.space;
         let place = match address.is_any() {
@@ -645,7 +645,7 @@ fn zero(reserved: u32) -> Result<(), Errno> {
     if reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// As many bytes of an address as a command says that it has: all that its family needs.
+/// The bytes of an address that a command gives, which must be all that its family needs.
 fn sized(bytes: &[u8; 128], size: u16) -> Result<&[u8], Errno> {
     let size = usize::from(size);
     let address = Address::read(bytes)?.ok_or(Errno::EINVAL)?;

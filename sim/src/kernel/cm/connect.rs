@@ -1,7 +1,7 @@
-//! The messages between both ends: what is sent when, and what comes of it.
+//! The messages between both ends, and the time limits.
 //!
-//! A message arrives at once, or is lost. Those that call for an answer are sent again until one
-//! comes or the sender gives up.
+//! A message arrives at once, or is lost. A message that needs an answer is sent again until one
+//! arrives or the sender gives up.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ fn failed(errno: Errno) -> i32 {
     -(errno as i32)
 }
 
-/// Parameters as the other end sees them, with private data of the message's length: what the
-/// program gave stands in front of zeros.
+/// Parameters as the other end receives them, with private data of the message's length: the
+/// program's bytes, then zeros.
 fn seen(own: &ConnParam, room: usize) -> ConnParam {
     let mut seen = *own;
     (seen.responder_resources, seen.initiator_depth) =
@@ -65,7 +65,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Whether a message of an identifier comes to where it goes.
+    /// Whether a message of an identifier reaches the other end.
     fn arrives(&mut self, from: u32, message: CmMessage) -> bool {
         if let Some(planned) = self.table.losing.get_mut(&message).filter(|planned| **planned > 0) {
             *planned -= 1;
@@ -76,7 +76,7 @@ impl Ends<'_> {
         self.network.reaches(here, there)
     }
 
-    /// Sends a message that calls for an answer, and again when none comes.
+    /// Sends a message that needs an answer, and sends it again if none arrives.
     pub(super) fn ask(&mut self, from: u32, message: CmMessage) {
         let config = self.table.config;
         let each = u64::from(config.response_ms) * 1_000_000;
@@ -101,7 +101,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The peer of an identifier, if that is its peer, too.
+    /// The peer of an identifier, if that names this one as its peer, too.
     fn peer(&self, of: u32) -> Option<u32> {
         let peer = self.id(of)?.peer?;
         (self.id(peer)?.peer == Some(of)).then_some(peer)
@@ -135,7 +135,7 @@ impl Ends<'_> {
 
     fn request(&mut self, from: u32) {
         if let Some(peer) = self.peer(from) {
-            // It was asked before; an answer that was lost is sent again.
+            // The request is a repeated one: send the lost answer again.
             match self.id(peer).map(|id| id.link) {
                 Some(Link::ReqReceived) => self.be_patient(from),
                 Some(Link::RepSent) => self.send(peer, CmMessage::Rep),
@@ -184,7 +184,7 @@ impl Ends<'_> {
         let header = if asking.has_ip_header() { private_data::IP_HEADER } else { 0 };
         let room = if is_ud { private_data::SIDR_REQUEST } else { private_data::REQUEST };
         new.other = seen(&asking.own, room - header);
-        // Until its program says otherwise, it does what the other end asks for.
+        // Until the program sets other limits, they are those that the other end asked for.
         new.own.responder_resources = new.other.responder_resources;
         new.own.initiator_depth = new.other.initiator_depth;
         new.retry_count = asking.own.retry_count;
@@ -240,7 +240,7 @@ impl Ends<'_> {
         true
     }
 
-    /// Hears that the request has come, and waits longer for its answer.
+    /// The request has arrived: waits longer for its answer.
     fn be_patient(&mut self, from: u32) {
         let each = u64::from(self.table.config.response_ms) * 1_000_000 * PATIENCE;
         if let Some((_, Wait::Answer { message, left, .. })) = self.id(from).and_then(|id| id.timer)
@@ -289,7 +289,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The asking side is ready: it said so, or its first packet did.
+    /// The connecting side is ready: its message says so, or its first packet.
     pub(super) fn established(&mut self, number: u32) {
         if self.id(number).is_some_and(|id| id.link == Link::RepSent) {
             self.table.stop_waiting(number);
@@ -298,7 +298,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Rejects a request of either kind.
+    /// Rejects a request, for a connection or for datagrams.
     pub(super) fn turn_down(&mut self, from: u32, rejection: &Rejection<'_>) {
         match self.id(from).map(|id| id.link) {
             Some(Link::SidrReqReceived) => self.datagram_reject(from, rejection.data),
@@ -322,7 +322,7 @@ impl Ends<'_> {
         }
     }
 
-    /// An identifier hears that it was rejected.
+    /// An identifier receives a rejection.
     fn rejected(&mut self, number: u32, rejection: &Rejection<'_>) {
         let Some(id) = self.id_mut(number) else { return };
         let waits = matches!(
@@ -413,7 +413,7 @@ impl Ends<'_> {
 
     fn disconnect_request(&mut self, from: u32) {
         let Some(to) = self.peer(from) else {
-            // An end that has forgotten the connection agrees.
+            // An end without the connection confirms its end.
             return self.agreed(from);
         };
         match self.id(to).map(|id| id.link) {
@@ -433,7 +433,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The peer agreed to the end.
+    /// The peer confirmed the end.
     fn agreed(&mut self, number: u32) {
         if self.id(number).is_some_and(|id| id.link == Link::DreqSent) {
             self.linger(number);
@@ -448,7 +448,7 @@ impl Ends<'_> {
         self.table.tell(number, EventType::Disconnected, status, &Param::None);
     }
 
-    /// Waits until no packet of the connection is on its way.
+    /// Waits until no packet of the connection is in flight.
     fn linger(&mut self, number: u32) {
         self.set(number, Link::Timewait);
         let time = Duration::from_millis(self.table.config.timewait_ms.into());
@@ -482,7 +482,7 @@ impl Ends<'_> {
         }
     }
 
-    /// A timer has come.
+    /// A timer is due.
     pub(super) fn expired(&mut self, number: u32, wait: Wait) {
         match wait {
             Wait::Address => {
@@ -507,7 +507,7 @@ impl Ends<'_> {
         }
     }
 
-    /// No answer came to any of the tries.
+    /// No try was answered.
     fn unanswered(&mut self, number: u32, message: CmMessage) {
         let status = failed(Errno::ETIMEDOUT);
         if message == CmMessage::Dreq {
@@ -543,7 +543,7 @@ impl Ends<'_> {
             self.table.stop_waiting(number);
             if let Some(id) = self.id_mut(number) {
                 (id.state, id.link, id.peer) = (State::DeviceRemoval, Link::Idle, None);
-                // The kernel destroys what is behind it.
+                // The kernel frees its service.
                 id.service = None;
             }
             self.table.tell(number, EventType::DeviceRemoval, 0, &Param::None);

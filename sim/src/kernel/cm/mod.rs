@@ -1,5 +1,5 @@
-//! The connection manager: `/dev/infiniband/rdma_cm`, as `ucma.c`, `cma.c` and `cm.c` of the kernel
-//! have it.
+//! The connection manager: `/dev/infiniband/rdma_cm`, as in `ucma.c`, `cma.c` and `cm.c` of the
+//! kernel.
 //!
 //! There is one for the machine. Messages do not go over the simulated wire as datagrams: they
 //! arrive at the other end at once, if both ports are up, or are lost. The states of an identifier,
@@ -79,7 +79,7 @@ impl Manager {
         manager
     }
 
-    /// Works on the table.
+    /// Calls `work` with the table and the network.
     fn with<T>(&self, work: impl FnOnce(&mut Table, &Network) -> T) -> T {
         let mut table = lock(&self.table);
         let result = work(&mut table, &self.network);
@@ -90,7 +90,7 @@ impl Manager {
         result
     }
 
-    /// Does what the first timer is for, if it is due by then; says whether there was one.
+    /// Handles the first timer if it is due at `by`; returns whether it was.
     fn expire(&self, by: u64) -> bool {
         self.with(|table, network| {
             let Some((id, wait)) = table.due(by) else { return false };
@@ -99,7 +99,7 @@ impl Manager {
         })
     }
 
-    /// Does what the timers that are due are for, and answers whether one runs.
+    /// Handles the timers that are due; returns whether another one runs.
     fn look_at_timers(&self) -> bool {
         if self.due.load(Ordering::Acquire) == NEVER {
             return false;
@@ -109,7 +109,7 @@ impl Manager {
         self.due.load(Ordering::Acquire) != NEVER
     }
 
-    /// Lets the time pass until the next timer is due; says whether there was one.
+    /// Advances time to the next timer, and handles it; returns whether there was one.
     pub(crate) fn pass_time(&self) -> bool {
         self.expire(NEVER)
     }
@@ -233,7 +233,7 @@ impl ProcessCmFile {
         Self::new(Arc::clone(&self.open), process)
     }
 
-    /// One call. An address that is not good is a fault.
+    /// One call. A bad address is an error.
     pub fn write(&self, call: &[u8]) -> Result<(), Errno> {
         let _current = Current::enter(Some(&self.process));
         // SAFETY: addresses are another process's, which are checked.

@@ -1,4 +1,4 @@
-//! Multicast groups. Joining one costs nothing here: the queue pair's attachment is what counts.
+//! Multicast groups. Joining one has no effect here: only attaching the queue pair has.
 
 use std::net::SocketAddr;
 

@@ -8,7 +8,7 @@ use crate::kernel::lock;
 use crate::kernel::mailbox::{NUMBER, Place, put};
 use crate::kernel::steered::Target;
 
-/// An object of the firmware's, made by a command.
+/// A firmware object that a command made.
 #[derive(Debug)]
 pub(crate) struct DevxObject {
     pub(crate) kind: Kind,
@@ -16,8 +16,8 @@ pub(crate) struct DevxObject {
     pub(crate) uid: u32,
 }
 
-/// A kind of object: the commands that make and end it, and where its number stands in the output
-/// of the one and the input of the other.
+/// A kind of object: the commands that make and end it, and the positions of its number in the
+/// output of the first and the input of the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind {
     pub(crate) create: CommandOpcode,
@@ -33,7 +33,7 @@ pub(crate) struct Umem {
 }
 
 impl DevxObject {
-    /// The object as a place that flow rules send packets to.
+    /// The object as a target of flow rules.
     pub(crate) fn flow_target(&self) -> Result<Target, Errno> {
         match self.kind.create {
             CommandOpcode::CREATE_TIR => Ok(Target::Tir(self.number)),
@@ -62,7 +62,7 @@ impl DevxObject {
 }
 
 impl Umem {
-    /// Takes the memory back.
+    /// Deregisters the memory.
     pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
         let mut input = [0; 16];
         put(&mut input, (0, 16), CommandOpcode::DESTROY_UMEM.0);

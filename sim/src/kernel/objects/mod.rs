@@ -141,7 +141,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Adds an object that uses others, and answers its handle.
+    /// Adds an object that uses others, and returns its handle.
     pub(crate) fn add(&mut self, body: Body, parents: &[u32]) -> u32 {
         let taken = self.table.keys();
         let handle = (0..)
@@ -173,12 +173,12 @@ impl Objects {
         if self.get(handle)?.kind() == kind { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Whether nothing uses an object.
+    /// Whether no other object uses an object.
     pub(crate) fn is_free(&self, handle: u32) -> bool {
         self.table.get(&handle).is_none_or(|object| object.users == 0)
     }
 
-    /// Takes out an object that is gone.
+    /// Removes an object that has ended.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let object = self.table.remove(&handle)?;
         for &parent in &object.parents {
@@ -191,7 +191,8 @@ impl Objects {
         Some(object)
     }
 
-    /// With its last rule, and with a first one that fails, the kernel forgets what counters count.
+    /// Once no rule uses counters, also after a first rule that failed, the kernel drops their
+    /// description.
     pub(crate) fn undescribe_unused(&mut self, handle: u32) {
         if let Some(Object { users: 0, body: Body::Counters(counters), .. }) =
             self.table.get_mut(&handle)

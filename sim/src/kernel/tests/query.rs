@@ -1,4 +1,4 @@
-//! Discovery, and what the device says of itself.
+//! Discovery, and queries of the device.
 
 use mlx5_uapi::cmd::query;
 use mlx5_uapi::mlx5::{ClockInfo, MmapCommand};
