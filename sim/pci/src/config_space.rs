@@ -42,7 +42,7 @@ const COMMAND_MASK: u16 = 0x0546;
 /// A 64-bit prefetchable memory BAR.
 const BAR_KIND: u32 = 0xc;
 
-/// Capabilities, one after another from here.
+/// Offsets of the capabilities, which form a list from here on.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const MSIX: usize = 0x9c;
@@ -55,13 +55,13 @@ const FUNCTION_LEVEL_RESET: u16 = 1 << 15;
 /// The request that a write to the configuration space makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// Nothing that lies outside it.
+    /// Nothing outside the configuration space.
     Nothing,
     /// A function-level reset.
     Reset,
 }
 
-/// The configuration space: what it holds, and which of its bits can be written.
+/// The configuration space: its bytes, and a mask of the bits that can be written.
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     bytes: Box<[u8; BYTES]>,
@@ -131,7 +131,7 @@ impl ConfigSpace {
         self.writable[at..at + mask.len()].copy_from_slice(mask);
     }
 
-    /// Reads; what lies outside reads as ones.
+    /// Reads bytes; those outside the space read as ones.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         for (at, byte) in (offset..).zip(to) {
             let known = usize::try_from(at).ok().and_then(|at| self.bytes.get(at));
@@ -139,7 +139,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes the bits that can be written, which stay written.
+    /// Writes the bits that can be written; they keep their values.
     pub fn write(&mut self, offset: u64, from: &[u8]) -> Asked {
         let mut asked = Asked::Nothing;
         for (at, byte) in (offset..).zip(from) {

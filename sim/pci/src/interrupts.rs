@@ -1,4 +1,4 @@
-//! MSI-X vectors, each with the eventfd that the machine gave for it.
+//! MSI-X vectors, each with the eventfd that the machine assigned to it.
 
 use std::fs::File;
 use std::io::Write;
@@ -50,7 +50,7 @@ impl Interrupts {
         }
     }
 
-    /// Takes the eventfds of `count` vectors from `first` on.
+    /// Removes the eventfds of `count` vectors from `first` on.
     pub fn detach(&self, first: u32, count: u32) {
         for vector in self.lock().iter_mut().skip(first as usize).take(count as usize) {
             vector.signal = None;

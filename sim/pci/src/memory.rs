@@ -12,7 +12,7 @@ use mlx5_sim::dma::{Dma, DmaFault, ProcessMemory};
 struct Range {
     start: u64,
     length: u64,
-    /// Nothing where the range came without a file: it cannot be reached.
+    /// `None` for a range without a file, which cannot be reached.
     mapping: Option<MmapRaw>,
 }
 
@@ -69,7 +69,8 @@ impl GuestMemory {
         let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mapping = match file {
             Some(file) => {
-                // Touching a mapping behind the end of its file would be a signal, not an error.
+                // An access after the end of the mapped file would raise a signal instead of
+                // returning an error.
                 let enough = offset
                     .checked_add(length)
                     .is_some_and(|end| file.metadata().is_ok_and(|metadata| metadata.len() >= end));

@@ -1,4 +1,4 @@
-//! Objects that are a number and little else.
+//! Objects that are little more than a number.
 
 use mlx5_prm::cmd::alloc::{
     AllocPdOut, AllocQCounterOut, AllocTransportDomainOut, AllocUarOut, AllocXrcdOut, DeallocPdIn,
@@ -66,7 +66,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Of the counters, those of frames without a buffer and of what was sent again count.
+    /// Returns the counters of a set. Only those of frames without a buffer and of retransmissions
+    /// count.
     pub(super) fn query_q_counter(
         &mut self,
         device: &mut Device,

@@ -148,7 +148,7 @@ fn what_is_not_a_command_is_refused() {
     rig.run(&NopIn::request());
 }
 
-/// Programs ask with the layout of their day, which may be shorter than the device's.
+/// Programs query with the layout of their time, which may be shorter than the device's.
 #[test]
 fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
     let mut rig = Rig::infiniband();
@@ -163,7 +163,8 @@ fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
         assert_eq!(output[..common], whole[..common], "{room}");
         assert!(output[common..].iter().all(|byte| *byte == 0), "{room}");
     }
-    // Without room for the status there is no answer, and what makes something needs all of it.
+    // Without room for the status there is no answer, and a command that makes an object needs room
+    // for all of it.
     let short = (CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT);
     assert_eq!(rig.raw(AllocPdIn::request().as_bytes(), &mut [0; 12]), short);
     assert_eq!(rig.counts(), Counts::default());
@@ -388,7 +389,7 @@ fn shared_receive_queues_have_three_forms_and_one_space_of_numbers() {
     dealloc.set_xrcd(xrcd);
     assert_eq!(refused(rig.try_run(&dealloc)).0, CommandStatus::RES_BUSY);
 
-    // A queue pair that takes from one keeps it.
+    // A queue pair that takes from an SRQ keeps it in use.
     let mut qp = rig.qp_input(ServiceType::UD, pd, cqn);
     qp.qpc_mut().set_rq_type(RqType::SRQ.0).set_srqn_rmpn_xrqn(rmpn);
     rig.run(&qp);
@@ -482,7 +483,7 @@ fn a_registration_queue_pair_is_in_no_domain_and_has_any_mtu() {
     rtr.set_qpn(qpn);
     rtr.qpc_mut().set_mtu(QpMtu::BYTES_4096.0).set_log_msg_max(12);
     rig.run(&rtr);
-    // A queue pair with a wire must do with the port's.
+    // A connected queue pair must fit the port's MTU.
     let qpn = rig.qp(ServiceType::RC);
     init.set_qpn(qpn);
     rig.run(&init);

@@ -21,7 +21,7 @@ const PAGE_COUNT: (usize, usize) = (0x80 + 0xc0, 64);
 const CREATE_IN: usize = (0x80 + 0x100) / 8;
 /// Position of a user memory's number, in the output of CREATE_UMEM and the input of DESTROY_UMEM.
 const ID: (usize, usize) = (0x48, 0x18);
-/// Low bits of a page's address say that it may be read and written.
+/// Low bits of a page's address: the device may read it, and write it.
 const RIGHTS: u64 = 0b11;
 /// Logarithm of the smallest page, of which CREATE_UMEM's is counted.
 const LOG_SMALLEST_PAGE: u64 = 12;
@@ -49,7 +49,7 @@ struct Umem {
 /// A part of a user memory, as a command names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// The user context of the command: memory of another's is none.
+    /// The user context of the command. It can use only its own memories.
     pub(crate) uid: u32,
     pub(crate) umem: u32,
     pub(crate) offset: u64,
@@ -95,7 +95,7 @@ impl Umems {
         buffer::record(address)
     }
 
-    /// A queue lies in these.
+    /// Records that a queue lies in these memories.
     pub(crate) fn lend(&mut self, queue: Queue, parts: [Option<Part>; 2]) {
         let umems: Vec<u32> = parts.into_iter().flatten().map(|part| part.umem).collect();
         if !umems.is_empty() {
@@ -103,7 +103,7 @@ impl Umems {
         }
     }
 
-    /// A queue is gone.
+    /// Forgets a queue that has ended.
     pub(crate) fn take_back(&mut self, queue: Queue) {
         self.users.remove(&queue);
     }
@@ -121,7 +121,7 @@ impl Firmware {
         part.map_or_else(listed, |part| self.umems.buffer(part, bytes))
     }
 
-    /// The address of a queue's doorbell record: in user memory, or what the command says.
+    /// The address of a queue's doorbell record: in user memory, or the command's address.
     pub(super) fn queue_record(&self, part: Option<Part>, address: u64) -> Result<u64, Failure> {
         part.map_or_else(|| buffer::record(address), |part| self.umems.record(part))
     }

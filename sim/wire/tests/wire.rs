@@ -1,5 +1,6 @@
 //! A machine that is served, and drivers that reach it through its socket. All are in this process,
-//! but each connection is a process of its own to the host: its memory is reached through the kernel.
+//! but to the host each connection is a process of its own: it reaches their memory through the
+//! kernel.
 
 use std::error::Error;
 use std::sync::Arc;

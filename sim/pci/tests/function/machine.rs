@@ -160,7 +160,7 @@ impl Machine {
         signal
     }
 
-    /// Lays a chain of mailboxes for what of `bytes` bytes does not fit the entry.
+    /// Makes a chain of mailboxes for the bytes that do not fit the entry.
     fn mailboxes(&mut self, bytes: usize) -> Vec<u64> {
         let count = bytes.saturating_sub(16).div_ceil(CMD_DATA_BLOCK_SIZE);
         let pages = count.div_ceil((PAGE / MAILBOX) as usize);
@@ -200,7 +200,7 @@ impl Machine {
         (entry, sinks)
     }
 
-    /// Rings for entry 0, and answers what has become of it.
+    /// Rings for entry 0, and returns the entry after that.
     pub(crate) fn submit(&mut self, entry: &CommandQueueEntry) -> CommandQueueEntry {
         self.poke(self.queue, entry.as_bytes());
         self.write(BAR0, offset::CMD_DBELL as u64, &1u32.to_be_bytes());
@@ -209,7 +209,7 @@ impl Machine {
         done
     }
 
-    /// Executes a command, and answers its output.
+    /// Executes a command, and returns its output.
     pub(crate) fn raw(&mut self, input: &[u8], output: usize) -> Vec<u8> {
         let (entry, sinks) = self.prepare(input, output);
         let done = self.submit(&entry);
@@ -227,7 +227,7 @@ impl Machine {
         bytes
     }
 
-    /// Executes a command with a list of addresses behind it, that must succeed.
+    /// Executes a command that is followed by a list of addresses, and must succeed.
     pub(crate) fn run_with<I: CommandInput>(&mut self, input: &I, pages: &[u64]) -> I::Output {
         let mut bytes = input.as_bytes().to_vec();
         bytes.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
@@ -241,7 +241,7 @@ impl Machine {
         self.run_with(input, &[])
     }
 
-    /// Reads a register until it is as wanted.
+    /// Reads a register until it has the wanted value.
     pub(crate) fn wait_for(&mut self, at: u64, wanted: impl Fn(u32) -> bool) {
         let patience = Instant::now() + Duration::from_secs(20);
         while !wanted(u32::from_be_bytes(self.read(BAR0, at))) {

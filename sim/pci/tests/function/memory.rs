@@ -78,7 +78,7 @@ fn the_functions_own_memory_lies_behind_its_registers() {
     machine.write(BAR0, at + 4, b"four");
     machine.write(BAR0, at + 8, b"the rest");
     assert_eq!(&machine.read(BAR0, at + 4), b"fourthe rest");
-    // The guest's memory may come and go meanwhile.
+    // The guest's memory may be mapped and unmapped meanwhile.
     machine.unmap(MEMORY);
     assert_eq!(&machine.read(BAR0, at + 4), b"four");
     let behind = BAR0_MEMORY + DEVICE_BYTES;

@@ -13,9 +13,9 @@ use mlx5_prm::fields::FromBytes;
 use crate::engine::{Device, Error, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget};
 use crate::firmware::{Answer, Failure, syndrome};
 
-/// `SetFlowTableRootIn::op_mod`: no table is the root any more.
+/// `SetFlowTableRootIn::op_mod`: removes the root.
 const DISCONNECT: u32 = 1;
-/// `SetFlowTableEntryIn::op_mod`: an entry that is there changes.
+/// `SetFlowTableEntryIn::op_mod`: changes an entry that exists.
 const MODIFY: u32 = 1;
 /// The actions of an entry that the device supports.
 const KNOWN: u32 =
@@ -152,7 +152,7 @@ pub(crate) fn alloc_counter(
     input: &AllocFlowCounterIn,
     out: &mut AllocFlowCounterOut,
 ) -> Answer {
-    // Counters come one by one: no capability says otherwise.
+    // Counters are allocated one by one: the capabilities offer no bulk.
     if input.flow_counter_bulk() != 0 {
         return Err(Failure::param(syndrome::INVALID_VALUE));
     }

@@ -16,12 +16,12 @@ use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 use crate::model::Capabilities;
 
-/// `ReceiveQueueContext::mem_rq_type`: the queue's WQEs are its own.
+/// `ReceiveQueueContext::mem_rq_type`: the queue has WQEs of its own.
 const INLINE_MEMORY: u32 = 0;
 /// `uid` of the kernel's own objects.
 const KERNEL: u32 = 0;
 
-/// A queue's state as contexts have it.
+/// A queue's state in the form of contexts.
 fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
     let now = device.query_qp(number).ok_or(Error::NotFound)?;
     Ok(match now.state {
@@ -173,7 +173,7 @@ impl Firmware {
         let context = self.ethernet.sqs.get_mut(&input.sqn()).ok_or(Error::NotFound)?;
         let (wanted, sqn) = (input.ctx(), input.sqn());
         change_state(device, sqn, input.sq_state(), wanted.state())?;
-        // A queue that starts again starts without limit.
+        // A queue that starts again has no rate limit.
         if QueueState(wanted.state()) == QueueState::RST {
             device.limit_sq(sqn, 0)?;
             context.set_packet_pacing_rate_limit_index(0);
@@ -254,7 +254,7 @@ impl Firmware {
     pub(crate) fn modify_rq(&mut self, device: &mut Device, input: &ModifyRqIn) -> Answer {
         let context = self.ethernet.rqs.get_mut(&input.rqn()).ok_or(Error::NotFound)?;
         let (from, to) = (input.rq_state(), input.ctx().state());
-        // There is nothing to flush.
+        // An empty queue has nothing to flush.
         if QueueState(from) == QueueState::RST && QueueState(to) == QueueState::ERR {
             return Err(Failure::state(syndrome::TRANSITION));
         }
