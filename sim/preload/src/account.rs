@@ -26,9 +26,9 @@ fn ledger() -> MutexGuard<'static, Option<Ledger>> {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct Held {
-    /// On the heap, as far as it is not mapped for one large piece.
+    /// Bytes on the heap, without large pieces that are mapped separately.
     heap: i64,
-    /// Mapped, of no file.
+    /// Bytes of anonymous mappings.
     mapped: i64,
 }
 
@@ -42,7 +42,7 @@ impl Held {
 #[derive(Default)]
 struct Ledger {
     taken: Held,
-    /// Room for what the kernel says of this process, so that no memory is taken for it.
+    /// Room for the kernel's text about this process, so that reading it allocates no memory.
     text: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ fn on_heap() -> i64 {
     0
 }
 
-/// A call of the simulated kernel, while it lives.
+/// A call of the simulated kernel. Its time is counted while this lives.
 pub(crate) struct Call {
     start: Instant,
     before: Option<Held>,
@@ -116,18 +116,19 @@ impl Drop for Call {
     }
 }
 
-/// Nanoseconds that this process has spent in calls of the simulated kernel. To be looked up, as
-/// [`crate::door::mlx5_sim_settle`].
+/// Nanoseconds that this process has spent in calls of the simulated kernel. Look this symbol up,
+/// as [`crate::door::mlx5_sim_settle`].
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_kernel_time() -> u64 {
     TIME.load(Relaxed)
 }
 
-/// Says what the process holds besides what the simulated kernel has taken since this was first
-/// asked; calls take long from then on. To be looked up, as [`crate::door::mlx5_sim_settle`].
+/// Writes the memory of the process, without that which the simulated kernel has taken since the
+/// first call. From the first call on, calls into the kernel take long. Look this symbol up, as
+/// [`crate::door::mlx5_sim_settle`].
 ///
 /// # Safety
-/// There is room for the answer.
+/// `held` must be writable.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlx5_sim_memory(held: *mut Held) {
     let _inside = Inside::enter();
@@ -161,11 +162,12 @@ mod tests {
     fn what_a_call_takes_is_not_the_programs() {
         let ask = || {
             let mut held = Held::default();
-            // SAFETY: there is room.
+            // SAFETY: `held` is a local variable.
             unsafe { mlx5_sim_memory(&mut held) };
             held
         };
-        // A piece so large is mapped for itself. Unseen, an optimized build would leave it out.
+        // A piece of this size gets a mapping of its own. Without `black_box` an optimized build
+        // would leave it out.
         const LARGE: usize = 16 << 20;
         let piece = || std::hint::black_box(vec![1_u8; LARGE]);
         let before = ask();

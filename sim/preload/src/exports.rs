@@ -1,8 +1,8 @@
-//! The functions of libc that this library takes the place of.
+//! The functions of libc that this library replaces.
 //!
-//! Those with a variable list of arguments are declared with the longest list that they take: on
-//! x86-64 and aarch64 Linux such arguments travel in the same registers, and libc looks at those
-//! that the other ones call for.
+//! Functions with a variable number of arguments are declared with their longest list: on x86-64
+//! and aarch64 Linux such arguments are in the same registers, and libc reads those that the first
+//! arguments call for.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
@@ -17,7 +17,7 @@ type Stat = libc::stat;
 type Stat64 = libc::stat64;
 type Statx = libc::statx;
 
-/// One function a line: its declaration, and what is different about it.
+/// One function a line: its declaration, and its difference from libc's.
 ///
 /// * `called here`: this library calls libc's itself, and has it from [`crate::next`].
 /// * `unless X`: X answers for libc if it is `Some`.
@@ -28,7 +28,7 @@ macro_rules! interpose {
         fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $(, called $here:ident)?
         $(, unless $instead:expr)? $(, redirect $path:ident)? $(, then $then:expr)?;
     )*) => {
-        /// The same functions as libc has them.
+        /// The same functions of libc.
         mod next {
             use super::*;
             $(behind! { $($here)? fn $name($($argument: $type),*) -> $answer; })*
@@ -99,7 +99,7 @@ interpose! {
     fn fstatat(dir: c_int, path: Text, to: *mut Stat, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
     fn fstatat64(dir: c_int, path: Text, to: *mut Stat64, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
     fn statx(dir: c_int, path: Text, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
-    // The same as older programs call them; the version is that of the one structure there is.
+    // The same for older programs; the version is that of the only structure.
     fn __xstat(version: c_int, path: Text, to: *mut Stat) -> c_int, unless { let _ = version; Some(self::stat(path, to)) };
     fn __xstat64(version: c_int, path: Text, to: *mut Stat64) -> c_int, unless { let _ = version; Some(self::stat64(path, to)) };
     fn __lxstat(version: c_int, path: Text, to: *mut Stat) -> c_int, unless { let _ = version; Some(self::lstat(path, to)) };
@@ -139,7 +139,7 @@ unsafe extern "C" fn _exit(status: c_int) -> ! {
     ending::leave(status)
 }
 
-/// The same by the name that C has for it.
+/// The same by its name in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
     ending::leave(status)

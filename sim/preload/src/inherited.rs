@@ -33,11 +33,11 @@ struct Inheritance {
 }
 
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
-/// The process in which a descriptor might be inherited, or zero. A child that runs in its memory is another:
-/// what that closes is not closed here.
+/// The process in which a descriptor may be inherited, or zero. A child in its memory is another
+/// process: descriptors that it closes stay open here.
 static WAITS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a descriptor that the door does not know might be one of the parent's.
+/// Whether a descriptor that the door does not know may be one of the parent's.
 pub(crate) fn waits() -> bool {
     match WAITS.load(Ordering::Acquire) {
         0 => false,
@@ -72,7 +72,7 @@ pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
     }
 }
 
-/// Opens what there is to inherit, but for what has been closed meanwhile.
+/// Opens the inherited files, without those that were closed meanwhile.
 pub(crate) fn take(machine: &Machine, to: &Descriptors) {
     let inheritance = INHERITANCE.try_lock().ok().and_then(|mut waiting| waiting.take());
     WAITS.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The functions behind those of this library: libc's own, found by the dynamic linker.
+//! The functions that this library replaces: libc's own, found by the dynamic linker.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -9,14 +9,14 @@ use mlx5_uapi::Errno;
 
 use crate::say;
 
-/// A function of the next library that has it.
+/// A function of the next library that defines it.
 pub(crate) struct Symbol {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
-    /// Not yet looked for.
+    /// Not looked up yet.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -27,7 +27,7 @@ impl Symbol {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name is a string of C, and RTLD_NEXT looks behind this library.
+        // SAFETY: the name is a string of C, and RTLD_NEXT searches the libraries after this one.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
             say!("libc has no {}", self.name.to_string_lossy());
@@ -42,7 +42,7 @@ impl Symbol {
 macro_rules! next {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         /// # Safety
-        /// As libc has it.
+        /// As for libc's function.
         #[allow(dead_code, reason = "each is there once a function is taken over")]
         pub(crate) unsafe fn $name($($argument: $type),*) -> $answer {
             use ::std::{ffi, mem};
@@ -65,8 +65,8 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-// Those that this library calls itself. `exports` calls them too, for the functions that it takes the
-// place of, so that the compiler compares the declarations.
+// The functions that this library calls itself. `exports` uses them for its replacements, too, so
+// that the compiler compares the declarations.
 next! {
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn fstat(fd: c_int, to: *mut libc::stat) -> c_int;
@@ -75,7 +75,7 @@ next! {
     fn close(fd: c_int) -> c_int;
 }
 
-/// Makes the answer of a libc function that failed.
+/// Sets errno, and returns the value of a failed libc function.
 pub(crate) fn failed(errno: Errno) -> c_int {
     errno.set();
     -1

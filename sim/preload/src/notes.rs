@@ -1,8 +1,8 @@
 //! Notes for tracers: each call that makes, changes or ends a queue.
 //!
-//! A tracer of a program on a real device sees its ioctls. Here they never reach the kernel, but a note
-//! does: a line that is written to a file of the device tree, before the call or after it. So a tracer
-//! sees the same at the same time, and one that comes later finds the notes in the file.
+//! A tracer of a program on a real device sees its ioctls. Here they never reach the kernel, but a
+//! note does: a line that is written to a file of the device tree, before or after the call. So a
+//! tracer sees the same at the same time, and one that starts later finds the notes in the file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -41,7 +41,7 @@ fn note(tree: &Tree, noted: &Noted) {
     }
 }
 
-/// The memory of this process, where the simulated kernel has read or written what a call points to.
+/// The memory of this process, in which the simulated kernel has accessed the call's data.
 struct Own;
 
 impl CallerMemory for Own {

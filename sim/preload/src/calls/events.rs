@@ -14,7 +14,7 @@ use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::{self, failed};
 
-/// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
+/// Takes over an event file of the simulated kernel, and returns the program's descriptor for it.
 ///
 /// # Safety
 /// As for [`DeviceFile::event_file`].
@@ -30,7 +30,7 @@ pub(crate) unsafe fn adopt(
     Ok(fd)
 }
 
-/// A descriptor of the program's own that watches one of the simulator's.
+/// A descriptor for the program that watches one of the simulator's.
 fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // SAFETY: a call without pointers.
     let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -46,8 +46,8 @@ fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     Ok(watch)
 }
 
-/// Puts a descriptor that watches one of the simulator's in place of one that the program has just
-/// opened, with its flags.
+/// Replaces a descriptor that the program has just opened by one that watches one of the
+/// simulator's; its flags stay.
 ///
 /// # Safety
 /// The descriptor is the caller's, and the program does not have it yet.
@@ -66,14 +66,14 @@ pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<()
     Ok(())
 }
 
-// A thread that is cancelled here unwinds, and lets go on the way what it holds.
+// A thread that is cancelled here unwinds, which drops all that it holds.
 unsafe extern "C-unwind" {
     fn poll(of: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
     fn pthread_testcancel();
 }
 
-/// Reads as the kernel does: waits for an event, unless the descriptor says not to. A thread that was
-/// cancelled before takes none.
+/// Reads as the kernel does: waits for an event, unless the descriptor is nonblocking. A thread
+/// that was cancelled before takes no event.
 fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: a call without arguments.
     Inside::cancellable(|| unsafe { pthread_testcancel() });
@@ -86,15 +86,15 @@ fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize,
     }
 }
 
-/// Whether calls on a descriptor of the program's wait. It is asked before the call: another thread may
-/// close the descriptor during it, and the call goes on.
+/// Whether calls on a descriptor of the program wait. The caller asks before the call: another
+/// thread may close the descriptor during it, and the call goes on.
 pub(crate) fn waits(fd: RawFd) -> Result<bool, Errno> {
     // SAFETY: the descriptor is the program's; the call has no further arguments.
     let flags = Errno::result(unsafe { next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut()) })?;
     Ok(flags & libc::O_NONBLOCK == 0)
 }
 
-/// Waits until a descriptor of the simulator's can be read.
+/// Waits until a descriptor of the simulator is readable.
 pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut wait = libc::pollfd { fd: watched.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, filled.
@@ -126,7 +126,7 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
     })
 }
 
-/// Reads from an event file into the first of some buffers: an event is never parted.
+/// Reads from an event file into the first buffer of a list: an event is never split.
 ///
 /// # Safety
 /// `count` buffers at `to` must be readable, and their memory writable.

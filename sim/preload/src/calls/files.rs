@@ -1,4 +1,4 @@
-//! Descriptors that are opened, copied and closed.
+//! Opening, copying and closing descriptors.
 
 use std::ffi::{CString, c_int, c_uint};
 use std::os::fd::RawFd;
@@ -71,7 +71,7 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
     }
 }
 
-/// Opens a channel of the connection manager in the place of its node.
+/// Replaces a descriptor of the connection manager's node by a channel.
 ///
 /// # Safety
 /// The descriptor is the caller's, and the program does not have it yet.
@@ -118,7 +118,7 @@ fn keep_unmapped(fd: c_int, place: &Path) {
 /// Closes a descriptor of the machine.
 pub(crate) fn close(fd: c_int) -> Option<c_int> {
     if inherited::waits() && may_be_ours(fd) && fd >= 0 {
-        // Nothing is known of it yet, and so it need not be.
+        // An inherited descriptor that was never used: forget it, and let libc close it.
         unmark(fd);
         return None;
     }
@@ -137,12 +137,12 @@ pub(crate) fn close(fd: c_int) -> Option<c_int> {
     Some(answer)
 }
 
-/// Hears that a descriptor was copied, to `new` unless that is negative.
+/// Records that a descriptor was copied, to `new` unless that is negative.
 pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
     if new < 0 || new == fd {
         return new;
     }
-    // The copy may have taken the place of a descriptor of the machine.
+    // The copy may have replaced a descriptor of the machine.
     let before = Door::find(new).and_then(|(door, _)| {
         let _inside = Inside::enter();
         door.descriptors.take(new)
@@ -158,11 +158,11 @@ pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Hears of an fcntl.
+/// Records the effect of an fcntl.
 pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, answer),
-        // As the program has opened it.
+        // The flags with which the program opened it.
         libc::F_GETFL if answer >= 0 && matches!(Door::find(fd), Some((_, Entry::Device(_)))) => {
             answer & !libc::O_ACCMODE | libc::O_RDWR
         }
@@ -170,11 +170,11 @@ pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
     }
 }
 
-/// Hears that a range was closed.
+/// Records that a range was closed.
 pub(crate) fn closed_range(first: c_uint, last: c_uint, flags: c_int, answer: c_int) -> c_int {
     let closed = answer == 0 && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     if closed && inherited::waits() {
-        // As for `close`.
+        // Inherited descriptors in the range that were never used are forgotten, as in `close`.
         unmark_range(first, last);
     }
     if let Some(door) = Door::if_open().filter(|_| closed) {

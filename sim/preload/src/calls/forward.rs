@@ -1,4 +1,4 @@
-//! System calls on a device, handed to the simulated kernel.
+//! Passes system calls on a device to the simulated kernel.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -23,13 +23,13 @@ use crate::{notes, say};
 /// `NETLINK_RDMA` of `linux/netlink.h`.
 const NETLINK_RDMA: c_int = 20;
 
-/// The longest call that is looked at: the kernel takes a page.
+/// The longest call that is accepted: the kernel takes a page.
 const LONGEST: usize = 4096;
 
 /// An ioctl.
 ///
 /// # Safety
-/// The argument is what the request wants.
+/// The argument is valid for the request.
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<c_int> {
     let _call = Call::begin();
     // The kernel reads only the low 32 bits of a request.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     })
 }
 
-/// A verbs call, as it is copied.
+/// A copy of a verbs call.
 struct Copied {
     /// Header and attributes; words, so that they are aligned.
     words: Vec<u64>,
@@ -140,7 +140,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
         }
     }
     if answer.is_ok() {
-        // SAFETY: the call was answered, so that its outputs are where they should be.
+        // SAFETY: the call was answered, so that its outputs were written.
         answer = unsafe { hand_out(door, device, &mut call, command) };
         notes::after(&door.tree, device, &call.words);
     }
@@ -189,7 +189,7 @@ unsafe fn hand_out(
     Ok(())
 }
 
-/// Says what became of a call: every one if that is wanted, else what is not known here.
+/// Logs the result of a call: of every call with `trace`, else of those that are unknown here.
 fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(call) = call.named() else { return };
@@ -205,11 +205,11 @@ fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) 
     }
 }
 
-/// Commands as write(2) calls. Those of a device are refused: it has the ioctl, and no program that
-/// finds it needs them. Those of the connection manager are the only ones there are.
+/// Commands as write(2) calls. A device refuses them: it has the ioctl, and no program that finds
+/// it needs write(2). The connection manager has no other calls.
 ///
 /// # Safety
-/// As for write(2); addresses in a command are what it wants.
+/// As for write(2); the addresses in a command are valid.
 pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Option<isize> {
     let (door, entry) = Door::find(fd)?;
     let answer = match &entry {
@@ -250,7 +250,7 @@ pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Opt
 /// A command of the connection manager, which waits for an event as the kernel does.
 ///
 /// # Safety
-/// Addresses in the command are what it wants.
+/// The addresses in the command are valid.
 unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Errno> {
     let waits = events::waits(fd)?;
     loop {
@@ -262,7 +262,7 @@ unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Er
     }
 }
 
-/// Says what became of a command.
+/// Logs the result of a command.
 fn tell_command(call: &[u8], answer: Result<(), Errno>) {
     let id = call.first_chunk().and_then(|cmd| CommandId::from_raw(u32::from_ne_bytes(*cmd)));
     match (id, answer) {
@@ -272,7 +272,8 @@ fn tell_command(call: &[u8], answer: Result<(), Errno>) {
     }
 }
 
-/// The kernel's RDMA netlink knows real devices only; programs that miss it look into sysfs.
+/// The kernel's RDMA netlink knows real devices only. Programs that cannot open it read sysfs
+/// instead.
 pub(crate) fn socket(domain: c_int, protocol: c_int) -> Option<c_int> {
     let hidden = domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && Door::open().is_some();
     hidden.then(|| failed(Errno::EPROTONOSUPPORT))

@@ -1,4 +1,4 @@
-//! Device pages that are mapped and unmapped.
+//! Mapping and unmapping device pages.
 
 use std::ffi::{c_int, c_void};
 

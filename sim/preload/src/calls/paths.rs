@@ -1,5 +1,5 @@
-//! Paths and descriptions of files: led into the tree on the way in, made to look like the
-//! machine's on the way out.
+//! Paths and file attributes. Paths are redirected into the tree on the way in; results look like
+//! the machine's on the way out.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +15,9 @@ const DEVICES: &[u8] = b"/sys/devices/";
 
 /// A path for libc.
 pub(crate) enum Redirected {
-    /// As it came.
+    /// The program's path.
     Same(*const c_char),
-    /// In the tree.
+    /// A path in the tree.
     Tree(CString),
 }
 
@@ -30,10 +30,10 @@ impl Redirected {
     }
 }
 
-/// Leads a path of the devices into the tree.
+/// Redirects a path of the devices into the tree.
 ///
 /// # Safety
-/// The path is null or a string of C that outlives the answer.
+/// The path is null, or a string of C that outlives the result.
 pub(crate) unsafe fn redirected(path: *const c_char) -> Redirected {
     if path.is_null() {
         return Redirected::Same(path);
@@ -101,11 +101,11 @@ pub(crate) unsafe fn shown_whole(path: *mut c_char) -> *mut c_char {
     path
 }
 
-/// A description of a file in one of libc's structures.
+/// File attributes in one of libc's structures.
 pub(crate) trait Description {
-    /// Which file it is, if it could be a node's.
+    /// The identity of the file, if it can be that of a node.
     fn identity(&self) -> Option<Identity>;
-    /// Makes it that of a character device.
+    /// Makes them those of a character device.
     fn become_device(&mut self, major: u32, minor: u32);
 }
 
@@ -141,8 +141,8 @@ impl Description for libc::statx {
     }
 }
 
-/// Describes what a descriptor leads to: a channel of the connection manager as its node, and a
-/// node's file as the device that it stands for.
+/// Corrects the attributes of an open file: a channel of the connection manager looks like its
+/// node, and a node's file like its device.
 ///
 /// # Safety
 /// If the answer is zero, the structure can be read and written.
@@ -160,7 +160,7 @@ pub(crate) unsafe fn described_open<T: Description>(fd: c_int, answer: c_int, to
     unsafe { described(answer, to) }
 }
 
-/// The same for a path below a directory, which may be empty: then it is about the descriptor.
+/// The same for a path below a directory. If the path is empty, it means the descriptor.
 ///
 /// # Safety
 /// The path is null or a string of C. If the answer is zero, the structure can be read and written.
@@ -180,7 +180,7 @@ pub(crate) unsafe fn described_at<T: Description>(
     }
 }
 
-/// Describes a node's file as the device that it stands for.
+/// Corrects the attributes of a node's file to those of its device.
 ///
 /// # Safety
 /// If the answer is zero, the structure can be read and written.

@@ -68,7 +68,7 @@ cases! {
     a_call_that_waits_for_an_event_waits, "link=roce";
 }
 
-/// Not to be run by itself: it ends without leave.
+/// Not run by itself: it ends without cleanup.
 fn a_program_may_die_at_any_time() -> Outcome {
     mlx5::devices()?;
     // SAFETY: ends the process at once, as a fault would.
@@ -87,7 +87,7 @@ const SHARED: [(&str, Body); 5] = [
     ),
 ];
 
-/// Cases in which a driver does what none may, and the program goes on: each ends it in another way.
+/// Cases in which a driver commits a violation, and the program goes on: each ends in another way.
 const WRONG: [(&str, Body); 4] = [
     ("wrong", wrong),
     ("wrong_and_ends_at_once", wrong_and_ends_at_once),
@@ -406,8 +406,8 @@ fn a_child_has_a_machine_of_its_own() -> Outcome {
     }
 }
 
-/// Says a line to the other process.
-/// As Python starts programs: the child closes all that it has before it becomes another program.
+/// Closes all inherited descriptors in a child in this memory, as Python does between vfork and
+/// exec.
 fn close_all_in_a_child_in_this_memory(fd: RawFd) {
     extern "C" fn child(fd: *mut libc::c_void) -> i32 {
         // SAFETY: they are the child's own copies.
@@ -543,7 +543,7 @@ fn one_end_with_events() -> Outcome {
     })
 }
 
-/// Says that it has objects, waits, and ends without destroying them.
+/// Reports that it has objects, waits, and ends without destroying them.
 fn dies_with_objects() -> Outcome {
     let context = first_device()?;
     let (mut one, mut other) = (Side::new(&context, None)?, Side::new(&context, None)?);
@@ -562,7 +562,7 @@ fn a_child_has_what_its_parent_opened() -> Outcome {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => {
-            // The device takes the call apart, and finds it wrong; a number of nothing is ENOTTY.
+            // The device decodes the call, and refuses it; an unknown descriptor would be ENOTTY.
             let inherited = empty_call(device.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
             let own = messages_go_from_one_queue_pair_to_another().is_ok();
             std::process::exit(i32::from(!(inherited && own)))
@@ -646,13 +646,13 @@ fn a_call_past_the_library_maps_nothing() -> Outcome {
     Ok(())
 }
 
-/// Lets a device send from memory that is registered, and not there any more.
+/// Makes a device send from registered memory that was unmapped.
 fn wrong() -> Outcome {
     let context = first_device()?;
     let mut one = Side::new(&context, None)?;
     let pd = context.alloc_pd()?;
     let gone = page();
-    // SAFETY: for the program's memory; that it goes too early is what the case is about.
+    // SAFETY: the memory is the program's; the case is about its early end.
     let memory = unsafe { pd.reg_mr(gone.cast(), 4096, mlx5::Access::default())? };
     let mut qp = pd.create_qp::<Rc>(&one.cq, &one.cq).build()?;
     let (options, psn) = (ConnectOptions::default(), Psn::default());
@@ -680,7 +680,7 @@ fn wrong_and_fails() -> Outcome {
     std::process::exit(3)
 }
 
-/// Starts a process that does it, and is content whatever that answers.
+/// Starts a process that commits the violation, and ignores its exit status.
 fn wrong_in_a_child() -> Outcome {
     let mut child = std::process::Command::new(std::env::current_exe()?);
     let status = child.env(crate::CASE, "wrong").status()?;
