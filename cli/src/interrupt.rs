@@ -1,4 +1,5 @@
-//! Ctrl-C: the first one ends what a command does and leaves the results so far, the second one the process.
+//! Ctrl-C: the first one ends what a command does and leaves the results so far, the second one the
+//! process.
 
 use crate::failure::{Failure, INTERRUPTED};
 use nix::errno::Errno;
@@ -20,8 +21,8 @@ struct Flags {
 }
 
 impl Interrupt {
-    /// Watches for SIGINT from now on. It is blocked in this thread, and in those that this one starts
-    /// later; a thread reads it from a descriptor, so that no code runs in a signal handler.
+    /// Watches for SIGINT from now on. It is blocked in this thread, and in those that this one
+    /// starts later; a thread reads it from a descriptor, so that no code runs in a signal handler.
     pub(crate) fn watch() -> Result<Self, Failure> {
         let failed = |errno: Errno| Failure::new(format!("cannot wait for SIGINT: {errno}"));
         let mut signals = SigSet::empty();

@@ -1,5 +1,5 @@
-//! `mlx5 perf` and `mlx5 pingpong` between two processes: on one simulated machine, which this program
-//! serves and both find by the preloaded library.
+//! `mlx5 perf` and `mlx5 pingpong` between two processes: on one simulated machine, which this
+//! program serves and both find by the preloaded library.
 
 mod common;
 
@@ -153,7 +153,8 @@ fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
     let (peer, pid) = (Pid::from_raw(server.0.id() as i32), Pid::from_raw(client.id() as i32));
     kill(peer, Signal::SIGSTOP).expect("it runs");
     let begun = Instant::now();
-    // The first may come before the measurement is armed against it; one of them ends it in any case.
+    // The first may come before the measurement is armed against it; one of them ends it in any
+    // case.
     while client.try_wait().expect("a child").is_none() {
         kill(pid, Signal::SIGINT).expect("it runs");
         std::thread::sleep(Duration::from_millis(200));

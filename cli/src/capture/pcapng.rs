@@ -1,5 +1,5 @@
-//! The pcapng format, as far as a capture needs it (draft-ietf-opsawg-pcapng): a section, an interface whose
-//! timestamps are nanoseconds, packets, and statistics.
+//! The pcapng format, as far as a capture needs it (draft-ietf-opsawg-pcapng): a section, an
+//! interface whose timestamps are nanoseconds, packets, and statistics.
 
 use std::io::{self, Write};
 

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 
 /// Takes what there is to say, in order: of the device, then of each port.
 pub(super) trait Sheet {
-    /// A value by its name, as a program takes it and as people read it. Values of ports are indented
-    /// further than those of the device.
+    /// A value by its name, as a program takes it and as people read it. Values of ports are
+    /// indented further than those of the device.
     fn told(
         &mut self,
         indent: usize,

@@ -1,8 +1,8 @@
 //! The other end is an example program of rdma-core: `ibv_rc_pingpong`, `ibv_uc_pingpong` or
-//! `ibv_ud_pingpong`. Their exchange is defined by their sources only (libibverbs/examples): over TCP
-//! each side sends LID, queue pair number, PSN and GID as one text of fixed length with a NUL, the client
-//! first; then the client confirms. The client sends the first message, and each message is answered with
-//! one.
+//! `ibv_ud_pingpong`. Their exchange is defined by their sources only (libibverbs/examples): over
+//! TCP each side sends LID, queue pair number, PSN and GID as one text of fixed length with a NUL,
+//! the client first; then the client confirms. The client sends the first message, and each message
+//! is answered with one.
 
 use crate::device::{Port, note};
 use crate::failure::Failure;

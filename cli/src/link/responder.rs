@@ -54,13 +54,14 @@ impl Responder {
         self.answers.iter().sum()
     }
 
-    /// Arms the completion queue of receives: those of answers are polled when the next message comes.
+    /// Arms the completion queue of receives: those of answers are polled when the next message
+    /// comes.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm_received()
     }
 
-    /// Handles pending completions; returns whether there were any. `room` is how many messages of this
-    /// run a queue pair of the other end has receives for, if that is known.
+    /// Handles pending completions; returns whether there were any. `room` is how many messages of
+    /// this run a queue pair of the other end has receives for, if that is known.
     pub(crate) fn turn(&mut self, room: impl Fn(usize) -> Option<u64>) -> Result<bool, Failure> {
         let sent = match &mut self.sender {
             Some(sender) => sender.turn(&mut self.side, room)?,
@@ -89,8 +90,9 @@ impl Responder {
         }
     }
 
-    /// Ends the run: sends no more, waits for the `sent` messages of the other end and for this end's
-    /// requests. `here` is the other end, if it is in this process: it receives in the meantime.
+    /// Ends the run: sends no more, waits for the `sent` messages of the other end and for this
+    /// end's requests. `here` is the other end, if it is in this process: it receives in the
+    /// meantime.
     pub(crate) fn end(
         &mut self,
         sent: u64,

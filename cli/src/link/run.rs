@@ -99,11 +99,12 @@ impl Rate {
     }
 }
 
-/// Times messages one by one, on the queue pairs in turn. A send is answered with a send of the same
-/// size and timed as a round trip; other operations are timed from posting to their completion.
+/// Times messages one by one, on the queue pairs in turn. A send is answered with a send of the
+/// same size and timed as a round trip; other operations are timed from posting to their
+/// completion.
 ///
-/// `begin` runs when the other end is ready; `before` prepares each message, given its number; `after`
-/// gets its time and the answer.
+/// `begin` runs when the other end is ready; `before` prepares each message, given its number;
+/// `after` gets its time and the answer.
 pub(crate) fn latency(
     initiator: &mut Initiator,
     phase: Phase,
@@ -166,8 +167,8 @@ fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Fail
         }
         side.poll_sent()?;
         if !peer.turn(receiver)? {
-            // An answer comes only when the other end has received: one queue is armed, the one that
-            // is next.
+            // An answer comes only when the other end has received: one queue is armed, the one
+            // that is next.
             waiter.idle("an answer", || match peer.arm(sent)? {
                 true => Ok(()),
                 false => side.arm_received(),
@@ -188,8 +189,8 @@ fn complete(initiator: &mut Initiator, queue: usize, wanted: u64) -> Result<(), 
     Ok(())
 }
 
-/// Posts at full rate. `begin` runs when the other end is ready; `progress` gets the number of completed
-/// requests, and the time since then.
+/// Posts at full rate. `begin` runs when the other end is ready; `progress` gets the number of
+/// completed requests, and the time since then.
 pub(crate) fn rate(
     initiator: &mut Initiator,
     phase: Phase,

@@ -50,8 +50,8 @@ impl Sender {
 
     /// Posts what may be outstanding, and polls completions; returns whether there were any.
     ///
-    /// `room` is how many messages of this run a queue pair of the other end has receives for, if that
-    /// is known: no more is sent.
+    /// `room` is how many messages of this run a queue pair of the other end has receives for, if
+    /// that is known: no more is sent.
     pub(crate) fn turn(
         &mut self,
         side: &mut Side,

@@ -16,7 +16,8 @@ use std::ops::Range;
 const HEADER: usize = 40;
 /// The maximum number of completions per poll.
 const BURST: usize = 32;
-/// Bits of a `wr_id` that count the requests of a queue pair; those above are the queue pair's index.
+/// Bits of a `wr_id` that count the requests of a queue pair; those above are the queue pair's
+/// index.
 const COUNT_BITS: u32 = 40;
 /// The size of an atomic's operand.
 pub(crate) const ATOMIC: usize = 8;
@@ -168,8 +169,8 @@ impl Side {
         Ok(())
     }
 
-    /// Posts `count` requests of `size` bytes with one doorbell. They are numbered from `first` on, the
-    /// first request of a run being 0; `signaled` selects those with a completion.
+    /// Posts `count` requests of `size` bytes with one doorbell. They are numbered from `first` on,
+    /// the first request of a run being 0; `signaled` selects those with a completion.
     pub(crate) fn post(
         &mut self,
         queue: usize,

@@ -91,8 +91,8 @@ fn two_ends_measure_sends_over_every_transport() {
     }
 }
 
-/// Asleep until a message comes, an end arms the one queue that it waits for: two arms for each message,
-/// one at either end.
+/// Asleep until a message comes, an end arms the one queue that it waits for: two arms for each
+/// message, one at either end.
 #[test]
 fn one_queue_is_armed_for_each_message_at_either_end() {
     const MESSAGES: u64 = 100;

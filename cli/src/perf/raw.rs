@@ -15,7 +15,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest frame on a wire, and the longest of a port with jumbo frames; without check sequences.
+/// The shortest frame on a wire, and the longest of a port with jumbo frames; without check
+/// sequences.
 pub(crate) const SHORTEST: usize = 60;
 const LONGEST: usize = 9014;
 /// The sizes of frames that can be sent.
@@ -130,8 +131,8 @@ impl End {
         Ok(taken as u64)
     }
 
-    /// Takes the frames of this run that have arrived, and sends them back if that is asked for. Returns how
-    /// many.
+    /// Takes the frames of this run that have arrived, and sends them back if that is asked for.
+    /// Returns how many.
     fn take(&mut self, back: bool) -> Result<u64, Failure> {
         let (size, mark, mut count, mut odd) = (self.frame.len(), self.mark, 0, None);
         self.queue.receive(|packets| {
@@ -172,8 +173,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Makes two queues on a port. They belong to two contexts, for a device does not bring a context its own
-    /// packets.
+    /// Makes two queues on a port. They belong to two contexts, for a device does not bring a
+    /// context its own packets.
     pub(crate) fn open(port: &Port, plan: &Plan, patience: Patience) -> Result<Self, Failure> {
         let number = port.local.port_num;
         let mac = own_address(&port.opened.context, number)?;

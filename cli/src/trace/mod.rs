@@ -340,8 +340,8 @@ impl Session {
         }
     }
 
-    /// Waits until all threads stand still, so that nothing is made while the notes are read. Returns
-    /// whether the user has ended it before.
+    /// Waits until all threads stand still, so that nothing is made while the notes are read.
+    /// Returns whether the user has ended it before.
     fn attached(&mut self) -> Result<bool, Failure> {
         let mut heard = Vec::new();
         while !self.tracer.all_among(&heard) {

@@ -1,5 +1,5 @@
-//! ptrace(2), in the form in which the kernel does the work: threads are seized, and stop at each system
-//! call, at signals, and when they start processes, run another program or end.
+//! ptrace(2), in the form in which the kernel does the work: threads are seized, and stop at each
+//! system call, at signals, and when they start processes, run another program or end.
 //!
 //! The wrappers of `nix` are not used: its waitpid(2) fails for a thread that stops at a real-time
 //! signal, and loses it.
@@ -22,7 +22,8 @@ const GET_SYSCALL_INFO: u32 = 0x420e;
 const SYSCALL: u32 = 24;
 const DETACH: u32 = 17;
 
-/// `PTRACE_O_*`: mark stops at system calls; follow forks, threads and programs; stop before the end.
+/// `PTRACE_O_*`: mark stops at system calls; follow forks, threads and programs; stop before the
+/// end.
 const OPTIONS: c_long = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6;
 
 const EVENT_FORK: c_int = 1;
@@ -151,7 +152,8 @@ pub(crate) fn started(thread: Pid) -> Result<Pid, Errno> {
     Ok(Pid::from_raw(number as pid_t))
 }
 
-/// Whether two descriptors of a process are of one open file (kcmp(2)); false where the kernel does not say.
+/// Whether two descriptors of a process are of one open file (kcmp(2)); false where the kernel does
+/// not say.
 pub(crate) fn same_file(process: Pid, one: u64, other: u64) -> bool {
     const FILE: c_int = 0;
     let process = process.as_raw();
@@ -165,7 +167,8 @@ fn half(word: u64) -> [u8; 4] {
     half
 }
 
-/// The next thread of which something became. `None` while nothing has, `Err` if there is none left.
+/// The next thread of which something became. `None` while nothing has, `Err` if there is none
+/// left.
 pub(crate) fn wait() -> Result<Option<(Pid, Status)>, Errno> {
     let mut status: c_int = 0;
     // SAFETY: the kernel writes the status, which lives on.
@@ -229,8 +232,8 @@ impl Waiting {
         let (name, arguments) = program.split_first().expect("a program has a name");
         let mut command = Command::new(name);
         command.args(arguments);
-        // SAFETY: this process has one thread, so the child may do whatever this one may. It leaves by
-        // `exec` or `_exit`, so nothing of this process's is ended twice.
+        // SAFETY: this process has one thread, so the child may do whatever this one may. It leaves
+        // by `exec` or `_exit`, so nothing of this process's is ended twice.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {

@@ -13,8 +13,8 @@ use mlx5_prm::zerocopy::{FromBytes, IntoBytes};
 use mlx5_uapi::queues::CallerMemory;
 use std::mem::{offset_of, size_of};
 
-/// The most bytes of a ring: 32,768 WQEs of 1 KiB are no more, and 4 Mi completions of 128 bytes are
-/// more than a device has.
+/// The most bytes of a ring: 32,768 WQEs of 1 KiB are no more, and 4 Mi completions of 128 bytes
+/// are more than a device has.
 const LARGEST: u64 = 1 << 29;
 /// The longest WQE.
 const LONGEST: u64 = 1 << 10;
@@ -233,8 +233,8 @@ pub(crate) struct SharedRing {
     posted: u16,
     /// The place of the last request; none before the first.
     last: Option<u16>,
-    /// Whether the list can be followed. The last request is taken off it when it completes, and may be
-    /// anywhere on it then.
+    /// Whether the list can be followed. The last request is taken off it when it completes, and
+    /// may be anywhere on it then.
     known: bool,
 }
 

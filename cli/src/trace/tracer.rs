@@ -136,8 +136,8 @@ impl Tracer {
         }
     }
 
-    /// Takes in the queues that the preload library has noted, once all threads stand still. Returns
-    /// whether there is such a library in the process.
+    /// Takes in the queues that the preload library has noted, once all threads stand still.
+    /// Returns whether there is such a library in the process.
     pub(crate) fn read_notes(&mut self) -> bool {
         let Some(pid) = self.first else { return false };
         let Some(notes) = notes(pid) else { return false };
@@ -157,8 +157,8 @@ impl Tracer {
         true
     }
 
-    /// Whether something was heard of every thread. Of one that was stopped and then killed it is more than
-    /// one thing, and a thread that is new may be heard of before it is known.
+    /// Whether something was heard of every thread. Of one that was stopped and then killed it is
+    /// more than one thing, and a thread that is new may be heard of before it is known.
     pub(crate) fn all_among(&self, heard: &[(Pid, Status)]) -> bool {
         self.threads.keys().all(|thread| heard.iter().any(|(of, _)| of == thread))
     }
@@ -226,7 +226,8 @@ impl Tracer {
     /// Hears what became of a thread, and lets it go on. Fails if the program could not be started.
     pub(crate) fn hear(&mut self, thread: Pid, status: Status) -> Result<(), Failure> {
         if !self.threads.contains_key(&thread) {
-            // A new one may be heard of before the one that has started it, which then stands still.
+            // A new one may be heard of before the one that has started it, which then stands
+            // still.
             let process = process_of(thread).unwrap_or(thread);
             if !self.processes.contains_key(&process)
                 && let Some(parent) = status_of(thread, "PPid")

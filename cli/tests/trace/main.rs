@@ -1,5 +1,5 @@
-//! `mlx5 trace`, of programs on a simulated device of which it is known what they do. The program is
-//! this one: each test runs it again, with the preload library.
+//! `mlx5 trace`, of programs on a simulated device of which it is known what they do. The program
+//! is this one: each test runs it again, with the preload library.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -361,8 +361,8 @@ fn packets_are_decoded() {
     let done =
         Vec::from_iter(came.iter().filter(|one| one["qp"] == *near).map(|one| &one["request"]));
     assert_eq!(done, column("opcode").iter().collect::<Vec<_>>());
-    // The numbers of completion queues are the same on both devices. Two strides are skipped: the packet behind
-    // them takes four.
+    // The numbers of completion queues are the same on both devices. Two strides are skipped: the
+    // packet behind them takes four.
     let came: Vec<_> = came.into_iter().filter(|one| one["wq"] == wq).collect();
     let column = |key: &str| Vec::from_iter(came.iter().map(|one| number(&one[key])));
     assert_eq!(column("bytes"), [60, 60, 130, 154, 154, 104, 60, 0, 200, 60, 100, 300, 60, 70]);

@@ -256,7 +256,8 @@ fn packet(protocol: u8, bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// Packets in every kind of request, which another device receives in strides of 64 bytes, 16 of a receive.
+/// Packets in every kind of request, which another device receives in strides of 64 bytes, 16 of a
+/// receive.
 fn packets() -> Done {
     let devices = mlx5::devices()?;
     let [near, far] = &devices[..] else { return Err("it takes two devices".into()) };

@@ -27,7 +27,8 @@ pub const DEVICE_BYTES: u64 = 128 << 10;
 /// Bus address at which the engine finds the function's own memory: no guest has such addresses.
 pub(crate) const DEVICE: u64 = 1 << 63;
 
-/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's own.
+/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's
+/// own.
 #[derive(Debug)]
 pub struct GuestMemory {
     device: MmapRaw,

@@ -27,8 +27,9 @@
 //! Each process has a machine of its own, which starts when it first looks for a device. A child
 //! process starts one of its own, and the files that it inherited from its parent do nothing.
 //!
-//! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that socket:
-//! their queue pairs reach each other, and a child has the devices open that its parent had.
+//! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that
+//! socket: their queue pairs reach each other, and a child has the devices open that its parent
+//! had.
 //!
 //! # Settings
 //! `MLX5_SIM` configures the machine, see [`Settings`].

@@ -32,8 +32,8 @@ pub(crate) fn after(tree: &Tree, device: &Device, words: &[u64]) {
     }
 }
 
-/// The file is opened each time: a program may close descriptors that it did not open, and give their
-/// numbers to files of its own.
+/// The file is opened each time: a program may close descriptors that it did not open, and give
+/// their numbers to files of its own.
 fn note(tree: &Tree, noted: &Noted) {
     // Without the file the program cannot be traced; that is no error of the program.
     if let Ok(mut file) = OpenOptions::new().append(true).open(tree.notes()) {

@@ -195,7 +195,8 @@ fn the_device_says_what_it_is_and_can() {
     assert_eq!(caps(CapGroup::ROCE).expect("caps").roce_caps().roce_version(), 0b101);
     assert_eq!(caps(CapGroup::ATOMIC).expect("caps").atomic_caps().atomic_operations(), 0b1111);
     assert!(!caps(CapGroup::ODP).expect("caps").odp_caps().sig());
-    // mlx5_ib asks for both kinds of table for a sniffer's rule, and leads both to a TIR that has others.
+    // mlx5_ib asks for both kinds of table for a sniffer's rule, and leads both to a TIR that has
+    // others.
     let steering = caps(CapGroup::FLOW_TABLE).expect("caps");
     let steering = steering.flow_table_caps();
     assert!(steering.allow_sniffer_and_nic_rx_shared_tir());

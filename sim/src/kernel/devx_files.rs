@@ -1,5 +1,5 @@
-//! Files of DEVX: events of the device, to which user space subscribes, and answers to queries in the
-//! background.
+//! Files of DEVX: events of the device, to which user space subscribes, and answers to queries in
+//! the background.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;

@@ -13,7 +13,8 @@ use crate::kernel::file::{OpenFile, State};
 use crate::kernel::objects::dm::{DevicePages, LOG_PAGE};
 use crate::kernel::objects::{Body, Dm, Objects};
 
-/// Logarithm of what sizes are rounded up to, and of the unit of alignments: `MLX5_MEMIC_BASE_ALIGN`.
+/// Logarithm of what sizes are rounded up to, and of the unit of alignments:
+/// `MLX5_MEMIC_BASE_ALIGN`.
 const LOG_BASE: u32 = 6;
 
 fn free_index(objects: &Objects) -> u32 {

@@ -197,8 +197,8 @@ impl Simulator {
         Ok(ProcessFile::new(self.shared.open(node, dev)?, process))
     }
 
-    /// Opens a channel of the connection manager for another process: addresses in its calls are that
-    /// process's own.
+    /// Opens a channel of the connection manager for another process: addresses in its calls are
+    /// that process's own.
     pub fn open_cm_for(&self, process: &Arc<Process>) -> Result<ProcessCmFile, Errno> {
         Ok(ProcessCmFile::new(self.shared.cm.open()?, process))
     }

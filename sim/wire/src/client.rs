@@ -169,8 +169,8 @@ impl Wire {
     /// Connects to the host that serves at a path, and allows it to reach this process's memory.
     ///
     /// With `MLX5_SIM_WIRE_KILL=N` in its environment the process is killed (`SIGKILL`) instead of
-    /// asking the host for the N-th time, which is about its N-th call into the kernel: a test kills a
-    /// program at each of its steps.
+    /// asking the host for the N-th time, which is about its N-th call into the kernel: a test
+    /// kills a program at each of its steps.
     ///
     /// Fails if the host does not answer within 20 seconds.
     pub fn connect(path: &Path) -> Result<Self, Unreached> {
@@ -212,8 +212,8 @@ impl Wire {
         &self.settings
     }
 
-    /// The number of the process that serves the machine; 0 if this one cannot know it, as in another
-    /// container.
+    /// The number of the process that serves the machine; 0 if this one cannot know it, as in
+    /// another container.
     #[must_use]
     pub fn host(&self) -> u32 {
         self.host

@@ -118,7 +118,8 @@ impl Leave {
         self.shared.ring();
     }
 
-    /// Removes the socket: programs that come now find no machine. Those that are connected are served.
+    /// Removes the socket: programs that come now find no machine. Those that are connected are
+    /// served.
     pub fn close(&self) -> io::Result<()> {
         self.shared.place.close()
     }
@@ -133,8 +134,8 @@ impl Leave {
         lock(&self.shared.clients).values().map(|client| client.process.pid()).collect()
     }
 
-    /// Writes the violations of the device model to standard error before the process ends, also while
-    /// programs are connected. Returns their number.
+    /// Writes the violations of the device model to standard error before the process ends, also
+    /// while programs are connected. Returns their number.
     pub fn violations(&self) -> usize {
         self.shared.say_violations();
         lock(&self.shared.violations).len()

@@ -156,8 +156,8 @@ enum Role {
     Other(Wire),
 }
 
-/// Starts the machine, or finds the one that another process serves. Waits while that one is about to
-/// serve, or to end.
+/// Starts the machine, or finds the one that another process serves. Waits while that one is about
+/// to serve, or to end.
 fn take_role(arguments: &Arguments, served: &Served) -> Result<Role, String> {
     let begun = Instant::now();
     loop {

@@ -20,8 +20,8 @@ const NUMBERS: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Ask {
-    /// To be let in: version, address of a word in this process, its value → number of this process,
-    /// violations so far; the machine's settings; the file of pages.
+    /// To be let in: version, address of a word in this process, its value → number of this
+    /// process, violations so far; the machine's settings; the file of pages.
     Hello,
     /// Entries of the sysfs tree: first → how many; the entries.
     Sysfs,

@@ -405,8 +405,8 @@ fn a_program_of_a_user_that_may_not_connect_is_refused_by_name() {
     std::fs::set_permissions(&machine.socket, owners).expect("a socket of this user");
     let said = std::thread::scope(|scope| {
         let as_another = || {
-            // SAFETY: the call takes numbers. The system call itself changes the user of this thread
-            // alone, which ends here.
+            // SAFETY: the call takes numbers. The system call itself changes the user of this
+            // thread alone, which ends here.
             let changed = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
             assert_eq!(changed, 0);
             refused(&machine.socket)

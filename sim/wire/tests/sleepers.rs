@@ -1,5 +1,5 @@
-//! Programs that sleep while the process of their machine ends: each wakes, and gets an error. Every
-//! wait has a limit.
+//! Programs that sleep while the process of their machine ends: each wakes, and gets an error.
+//! Every wait has a limit.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod limited;

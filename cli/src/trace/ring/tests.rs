@@ -369,8 +369,9 @@ fn a_compressed_run_is_taken_apart() {
     assert_eq!(indices(&ring.look(&fake, &no_strides).expect("readable")), [10]);
 }
 
-/// A run of ten packets in an empty ring of 16, whose queue has this user index. Each says eight bytes, by hand
-/// from the PRM: two of a checksum and two of a stride, or four of a hash; strides, and length.
+/// A run of ten packets in an empty ring of 16, whose queue has this user index. Each says eight
+/// bytes, by hand from the PRM: two of a checksum and two of a stride, or four of a hash; strides,
+/// and length.
 fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, CompletionRing) {
     let fake = Fake::new();
     for place in 0..16 {

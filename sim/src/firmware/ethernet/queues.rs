@@ -31,9 +31,9 @@ fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
     })
 }
 
-/// Moves a queue from one state to another. The command names both, and is refused if the queue is not in the first:
-/// mlx5e names ERR to bring back a queue that failed (`mlx5e_health_sq_to_ready`, `mlx5e_rq_to_ready`), and so does
-/// DPDK (`mlx5_txq_devx_modify`).
+/// Moves a queue from one state to another. The command names both, and is refused if the queue is
+/// not in the first: mlx5e names ERR to bring back a queue that failed (`mlx5e_health_sq_to_ready`,
+/// `mlx5e_rq_to_ready`), and so does DPDK (`mlx5_txq_devx_modify`).
 fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer {
     let is = state_of(device, number)?;
     if is.0 != from {

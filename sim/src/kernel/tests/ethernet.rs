@@ -228,7 +228,8 @@ fn the_states_are_those_of_two_queues() {
     assert_eq!(answer.expect("a QP").qp_state, QpState::Sqe.raw());
 }
 
-/// The driver names the states that it remembers to the device, which knows better, and asks only when it is queried.
+/// The driver names the states that it remembers to the device, which knows better, and asks only
+/// when it is queried.
 #[test]
 fn a_send_queue_that_failed_is_reset_once_the_driver_was_queried() {
     let bench = Bench::new();
