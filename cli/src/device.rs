@@ -1,4 +1,4 @@
-//! Which device: a real one, or the simulated one.
+//! The choice of a device: a real one, or the simulated one.
 
 use crate::failure::Failure;
 use clap::builder::{

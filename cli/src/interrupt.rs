@@ -1,5 +1,5 @@
-//! Ctrl-C: the first one ends what a command does and leaves the results so far, the second one the
-//! process.
+//! Ctrl-C: the first one ends the command's work and keeps the results so far, the second one ends
+//! the process.
 
 use crate::failure::{Failure, INTERRUPTED};
 use nix::errno::Errno;
@@ -38,7 +38,8 @@ impl Interrupt {
                 flags.stop.store(true, Ordering::SeqCst);
                 next();
             }
-            // This one, the second or the first while there are no results, has its default action.
+            // This signal, the second one, or the first one while there are no results, has its
+            // default action.
             let _ = signals.thread_unblock();
             let _ = raise(Signal::SIGINT);
             // A program that was started in the background may ignore the signal by inheritance,

@@ -1,4 +1,4 @@
-//! `mlx5 man`: what man(1) knows of the command.
+//! `mlx5 man`: the manual pages.
 
 use crate::failure::Failure;
 use clap::{Command, ValueHint};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, command: Command, out: &mut impl Write) -> Result<(), Failure> {
     let folder = &args.folder;
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    // `mlx5 help` says what the pages say.
+    // `mlx5 help` has the same text as the pages.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut write = |name: &str, command: Command| -> Result<(), Failure> {
@@ -101,7 +101,7 @@ fn title(block: &str) -> &'static str {
     }
 }
 
-/// Lines that are not filled.
+/// Lines that roff must not fill.
 fn as_it_stands<'a>(
     text: &mut Vec<u8>,
     lines: impl Iterator<Item = &'a str>,

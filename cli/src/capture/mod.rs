@@ -67,7 +67,7 @@ pub(crate) struct Args {
     device: DeviceArgs,
 }
 
-/// Reads how much to keep of a packet. The file would say "all" by zero.
+/// Reads the number of bytes to keep of a packet. Zero is refused: in the file it would mean "all".
 fn parse_snap(text: &str) -> Result<usize, String> {
     match parse_size(text)? {
         0 => Err("0 bytes hold nothing of a packet: write 1 or more".into()),
@@ -98,7 +98,7 @@ pub(crate) fn run(
         let failure = Failure::usage("--json and the capture cannot both be written to stdout");
         return Err(failure.hint("-w FILE writes the capture to a file"));
     }
-    // Before there are other threads.
+    // Before any other thread starts.
     let interrupt = Interrupt::watch()?;
     let opened = args.device.with_packets().open()?;
     let mut output = Output::create_or_stdout(args.write.as_deref())?;
@@ -125,7 +125,7 @@ struct Captured {
     packets: u64,
     /// Longer than a buffer.
     too_long: u64,
-    /// For want of a receive; `None` where the kernel does not say.
+    /// For want of a receive; `None` if the kernel does not report it.
     dropped: Option<u64>,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Listener<'a> {
     fn end(&self, out: &mut impl Write) -> Result<Captured, Failure> {
         let counts = self.queue.counts();
         let dropped = match (self.before, dropped(self.device, self.port)) {
-            // A counter of 32 bits on some devices: it may begin again.
+            // On some devices the counter has 32 bits, and may have wrapped.
             (Some(before), Some(after)) => Some(after.checked_sub(before).unwrap_or(after)),
             _ => None,
         };
@@ -250,7 +250,7 @@ fn dropped(device: &Device, port: u8) -> Option<u64> {
 /// The group that packets are sent to on a simulated device.
 const GROUP: [u8; 6] = [0x01, 0, 0x5e, 0, 2, 1];
 
-/// Packets that are on their way to a simulated device at a time.
+/// Packets in flight to a simulated device at a time.
 const ON_THEIR_WAY: u64 = 128;
 
 /// Copies of each of them: as it is sent, and as it is received.
@@ -333,7 +333,7 @@ mod tests {
         for (number, (_, block)) in blocks[2..9].iter().enumerate() {
             let number = number as u64 / COPIES;
             let time = u64::from(word(block, 4)) << 32 | u64::from(word(block, 8));
-            // Of the simulated clock, which begins in 2024.
+            // By the simulated clock, which begins in 2024.
             assert!(time >= last && time > 1_704_067_200_000_000_000, "{time} after {last}");
             last = time;
             let text = format!("packet {number} of a simulated network");

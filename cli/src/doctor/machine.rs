@@ -151,7 +151,7 @@ impl Machine {
                 1 => text,
                 several => format!("{text}, and {} more", several - 1),
             };
-            // With one of them a program still has a device.
+            // With one readable node a program still has a device.
             let found = if devices.is_empty() { Finding::failure } else { Finding::warning };
             return found(text, OPEN.to_owned());
         }

@@ -61,7 +61,7 @@ enum Level {
     Failure,
 }
 
-/// The result of a check, and what to do about it.
+/// The result of a check, with its remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Finding {
     level: Level,
@@ -91,7 +91,7 @@ impl Finding {
     }
 }
 
-/// The findings, written as they come where no JSON is asked for.
+/// The findings. Without JSON they are written at once.
 struct Report<'a, W> {
     out: &'a mut W,
     json: bool,
@@ -176,7 +176,7 @@ fn examine(
     report.add(machine.check())?;
     report.add([library::check(&machine.root)])?;
     let of_machine = report.count(Level::Warning);
-    // Other commands simulate a device where there is none. Here it would hide what was asked.
+    // Other commands simulate a device if there is none. Here that would hide the problem.
     let simulated = args.port.device.wants_simulated();
     let mut refused = None;
     match find() {

@@ -203,7 +203,7 @@ impl EndArgs {
             (None, Some(address)) => {
                 let session = RandomState::new().hash_one(0_u8);
                 let hello = Hello { session, threads, shape };
-                // The other end answers none of them before all are there.
+                // The other end answers none of these connections before it has all of them.
                 let one = |_| {
                     let exchange = Exchange::new(self.reached(address)?, self.answer())?;
                     greet(exchange, hello)
@@ -219,7 +219,7 @@ impl EndArgs {
         Ok(Session::Initiators(ends?))
     }
 
-    /// Waits for a peer that measures, and answers each of its threads in one.
+    /// Waits for a peer that measures, and serves each of its threads in a thread.
     fn serve(&self, port: &Port, address: &str, events: bool) -> Result<Session, Failure> {
         let listener = exchange::listen(address)?;
         note(&format!("listening on {address}"));
@@ -233,7 +233,7 @@ impl EndArgs {
                 Ok(other) if (other.session, other.threads) == (hello.session, hello.threads) => {
                     connections.push((exchange, other));
                 }
-                // Another command's: it hears why.
+                // It belongs to another command: reject it with a reason.
                 _ => _ = exchange.send(&Message::Error("this side serves another one".to_owned())),
             }
         }
@@ -255,7 +255,7 @@ impl EndArgs {
     }
 }
 
-/// Makes both ends here.
+/// Makes both ends in this process.
 pub(crate) fn both(port: &Port, shape: Shape, waiter: Waiter) -> Result<Initiator, Failure> {
     let mut side = Side::new(port, shape, waiter.channel.as_ref())?;
     let mut other = Side::new(port, shape, waiter.channel.as_ref())?;
@@ -268,13 +268,13 @@ pub(crate) fn both(port: &Port, shape: Shape, waiter: Waiter) -> Result<Initiato
     Initiator::new(port, side, peer, waiter, &here, &there)
 }
 
-/// Says what is said first on a connection.
+/// Sends the first message on a connection.
 pub(crate) fn greet(mut exchange: Exchange, hello: Hello) -> Result<Exchange, Failure> {
     exchange.send(&Message::Hello(hello))?;
     Ok(exchange)
 }
 
-/// Makes the end here that measures, on a connection on which this end has greeted.
+/// Makes the measuring end, on a connection on which this end has sent its first message.
 pub(crate) fn connect(
     port: &Port,
     mut exchange: Exchange,
@@ -305,7 +305,7 @@ fn invited(exchange: &mut Exchange, shape: Shape) -> Result<Vec<Invitation>, Fai
     (0..shape.queues).map(one).collect()
 }
 
-/// Receives what a peer says first.
+/// Receives the first message of a peer.
 pub(crate) fn greeted(exchange: &mut Exchange) -> Result<Hello, Failure> {
     let hello = match exchange.receive() {
         Ok(Message::Hello(hello)) => Ok(hello),

@@ -87,7 +87,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Connects as `ends` say.
+    /// Connects according to the options of `ends`.
     pub(crate) fn open(
         ends: &EndArgs,
         port: &Port,
@@ -311,7 +311,7 @@ mod tests {
         assert!(bytes[1..4096].iter().any(|&byte| byte != 0));
     }
 
-    /// Answers as rdma-core's programs do: with what came, whatever it is.
+    /// Answers as rdma-core's programs do: with the received bytes, unchecked.
     fn echo(end: &mut Foreign, size: usize, count: u64) {
         for index in 0..count {
             end.receive(size).expect("a message");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Idle rounds between reads of the clock.
 const ROUNDS: u32 = 1 << 10;
-/// The same where each round gives the CPU away: on a busy machine that takes milliseconds.
+/// The same if each round yields the CPU, which takes milliseconds on a busy machine.
 const YIELDS: u32 = 1 << 4;
 
 /// Decides how a poller waits while it is idle, and when it gives up.

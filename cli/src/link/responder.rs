@@ -1,4 +1,4 @@
-//! The end that answers.
+//! The end that answers or counts messages.
 
 use crate::failure::Failure;
 use crate::link::message::{Account, Kind, Phase};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time to wait for messages that an unreliable transport may have lost.
 pub(crate) const STRAGGLERS: Duration = Duration::from_millis(200);
 
-/// Answers or counts messages, and sends its own where a run goes both ways.
+/// Answers or counts messages, and sends its own in a run that goes both ways.
 pub(crate) struct Responder {
     side: Side,
     receiver: Receiver,
@@ -54,14 +54,14 @@ impl Responder {
         self.answers.iter().sum()
     }
 
-    /// Arms the completion queue of receives: those of answers are polled when the next message
-    /// comes.
+    /// Arms the completion queue of receives. Completions of answers are polled with the next
+    /// message.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm_received()
     }
 
-    /// Handles pending completions; returns whether there were any. `room` is how many messages of
-    /// this run a queue pair of the other end has receives for, if that is known.
+    /// Handles pending completions; returns whether there were any. `room` is the number of
+    /// messages of this run that a queue pair of the other end has receives for, if that is known.
     pub(crate) fn turn(&mut self, room: impl Fn(usize) -> Option<u64>) -> Result<bool, Failure> {
         let sent = match &mut self.sender {
             Some(sender) => sender.turn(&mut self.side, room)?,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Turns of a run at full rate between reads of the clock.
 const TURNS: u32 = 64;
 
-/// When a run is over.
+/// The conditions under which a run is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal<'a> {
     /// After this number of messages of this end, if given.
@@ -154,7 +154,8 @@ pub(crate) fn latency(
     Ok(())
 }
 
-/// Waits for the answer to the last of `sent` messages; returns its length, and when it was there.
+/// Waits for the answer to the last of `sent` messages; returns its length, and the time of its
+/// arrival.
 fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Failure> {
     let Initiator { side, peer, waiter, receiver, .. } = initiator;
     waiter.patience.refresh();
@@ -167,8 +168,8 @@ fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Fail
         }
         side.poll_sent()?;
         if !peer.turn(receiver)? {
-            // An answer comes only when the other end has received: one queue is armed, the one
-            // that is next.
+            // The answer arrives only after the other end has received: arm one queue, that which
+            // has to act next.
             waiter.idle("an answer", || match peer.arm(sent)? {
                 true => Ok(()),
                 false => side.arm_received(),
@@ -245,7 +246,7 @@ pub(crate) fn rate(
     Ok(Rate { out, back })
 }
 
-/// Waits for the messages of the other end that are in flight; returns how many came.
+/// Waits for the messages of the other end that are in flight; returns the number that arrived.
 fn remaining(initiator: &mut Initiator, op: Op, account: Account) -> Result<u64, Failure> {
     let Initiator { side, waiter, receiver, simulated, .. } = initiator;
     let wanted = if op == Op::Send { account.sent } else { 0 };

@@ -48,10 +48,11 @@ impl Sender {
         Self { op, size, pace, queues, begun: None, elapsed: Duration::ZERO }
     }
 
-    /// Posts what may be outstanding, and polls completions; returns whether there were any.
+    /// Posts the requests that may be outstanding, and polls completions; returns whether there
+    /// were any.
     ///
-    /// `room` is how many messages of this run a queue pair of the other end has receives for, if
-    /// that is known: no more is sent.
+    /// `room` is the number of messages of this run that a queue pair of the other end has receives
+    /// for, if that is known: no more are sent.
     pub(crate) fn turn(
         &mut self,
         side: &mut Side,
@@ -81,7 +82,7 @@ impl Sender {
         Ok(progress)
     }
 
-    /// Posts no more than it takes for the last request to be signaled.
+    /// Posts only until the last request is a signaled one.
     pub(crate) fn stop(&mut self) {
         for (posted, goal) in &mut self.queues {
             let signaled = posted.is_multiple_of(self.pace.signal_every) || *posted == *goal;

@@ -80,7 +80,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
 }
 
-/// Parts of the memory: what is sent, what is received, and what the peer writes and reads.
+/// Parts of the memory: for sending, for receiving, and for the peer's writes and reads.
 struct Areas {
     send: Range<usize>,
     receive: Range<usize>,
@@ -151,7 +151,7 @@ impl Side {
         self.lines.len()
     }
 
-    /// Returns what the peer needs to connect each queue pair.
+    /// Returns the data that the peer needs to connect each queue pair.
     pub(crate) fn invitations(&self) -> Result<Vec<Invitation>, Failure> {
         let memory = self.memory.remote(self.shape.areas().shared)?;
         Ok(self.lines.iter().map(|line| Invitation { endpoint: line.endpoint, memory }).collect())
@@ -208,7 +208,7 @@ impl Side {
             Op::Write => Operation::RdmaWrite(peer.memory),
             Op::Read => Operation::RdmaRead(peer.memory),
             Op::FetchAdd => Operation::FetchAdd { remote: peer.memory, add: 1 },
-            // It swaps only a 1: whether it does is all the same to the device.
+            // It swaps only a 1: for the device the result makes no difference.
             Op::CompareSwap => Operation::CompareSwap { remote: peer.memory, compare: 1, swap: 2 },
         };
         let inlined = self.inline.get_mut(..from.len()).filter(|_| !op.returns());

@@ -15,7 +15,7 @@ pub(crate) struct Gate<'a> {
 #[derive(Default)]
 struct State {
     waiting: usize,
-    /// Counts how often all had come.
+    /// Counts the rounds that all threads have reached.
     round: u64,
     /// The decision of the last round; the same for all threads.
     next: Next,

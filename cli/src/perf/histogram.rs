@@ -14,7 +14,7 @@ const WIDTH: u64 = 50;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     from: u64,
-    /// The end, itself left out; the last step has none.
+    /// The end, exclusive; the last step has none.
     to: Option<u64>,
     count: u64,
 }

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Messages before those that are timed.
+/// Messages before the timed ones.
 pub(crate) const WARM_UP: u64 = 100;
-/// The part of a run of a given time that comes before the messages that are timed.
+/// The warm-up of a run with a given time lasts that time divided by this.
 pub(crate) const WARM_UP_PART: u32 = 10;
-/// Bytes after which a rate is known well enough, unless the number of messages is given.
+/// Bytes after which a rate is exact enough, unless the number of messages is given.
 const ENOUGH: u64 = 256 << 20;
 
 /// The extent of a measurement.
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     pub(crate) latencies: Option<Amount>,
     /// Extent of the rate measurement, if there is one.
     pub(crate) rates: Option<Amount>,
-    /// Whether it is this much for large messages, too.
+    /// Whether that extent also holds for large messages.
     pub(crate) rates_fixed: bool,
     pub(crate) depth: u32,
     pub(crate) inline: usize,
@@ -113,7 +113,7 @@ impl Measurement {
     }
 }
 
-/// Measures all that is planned, until `stop` is set.
+/// Makes all measurements of the plan, until `stop` is set.
 pub(crate) fn all(
     ends: &mut [Initiator],
     plan: &Plan,
@@ -153,7 +153,7 @@ pub(crate) fn all(
     beside.map_or(Ok(results), Err)
 }
 
-/// When a run of one thread is over.
+/// The goal of a thread's run.
 pub(crate) fn goal_of(amount: Amount, stop: &AtomicBool) -> Goal<'_> {
     let (messages, duration) = match amount {
         Amount::Messages(count) => (Some(count), None),

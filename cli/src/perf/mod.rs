@@ -185,7 +185,7 @@ struct Setting {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     check(args)?;
-    // Before any thread is started, those of the simulated device included.
+    // Before any thread starts, also those of the simulated device.
     let interrupt = match args.ends.listens_at() {
         None => Some(Interrupt::watch()?),
         Some(_) => None,
@@ -250,7 +250,7 @@ fn finish(
     measuring: Option<(Interrupt, Outputs)>,
     measured: impl FnOnce(&AtomicBool) -> Result<Vec<Measurement>, Failure>,
 ) -> Result<(), Failure> {
-    // One that serves does not measure.
+    // A serving process has no results.
     let Some((interrupt, outputs)) = measuring else { return Ok(()) };
     let stop = interrupt.arm();
     if DEBUG {
@@ -286,7 +286,7 @@ fn present(
     interrupted: Option<&str>,
 ) -> Result<(), Failure> {
     let Outputs { json, csv, svg } = outputs;
-    // First what needs no file, so that a full disk takes nothing with it.
+    // First the outputs without a file, so that a full disk cannot prevent them.
     if ![&json, &csv, &svg].iter().any(|output| matches!(output, Some(Output::Stdout))) {
         report::table(out, setting, plan, results)?;
         if args.histogram {
@@ -309,7 +309,7 @@ fn present(
     json.and(csv).and(svg)
 }
 
-/// The most inline data: what a request of 1008 bytes has room for behind its other segments.
+/// The most inline data: the room in a request of 1008 bytes after its other segments.
 fn most_inline(transport: Transport) -> usize {
     match transport {
         Transport::Rc | Transport::Uc => 972,
@@ -318,7 +318,7 @@ fn most_inline(transport: Transport) -> usize {
     }
 }
 
-/// Refuses what cannot be, before anything is done.
+/// Refuses invalid combinations of options, before the command does anything.
 fn check(args: &Args) -> Result<(), Failure> {
     let transports = args.op.transports();
     if !transports.contains(&args.transport) {

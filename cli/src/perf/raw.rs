@@ -1,4 +1,4 @@
-//! `mlx5 perf --raw`: frames from one queue of a port to another, by way of the device.
+//! `mlx5 perf --raw`: frames from one queue of a port to another, through the device.
 
 use crate::device::{Port, packets_refused};
 use crate::failure::Failure;
@@ -21,14 +21,14 @@ pub(crate) const SHORTEST: usize = 60;
 const LONGEST: usize = 9014;
 /// The sizes of frames that can be sent.
 pub(crate) const FRAMES: RangeInclusive<usize> = SHORTEST..=LONGEST;
-/// The longest frame of a network interface as it is found.
+/// The longest frame of a network interface in its default configuration.
 pub(crate) const USUAL: usize = 1514;
 
 /// Bytes of the headers of Ethernet, IPv4 and UDP.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Bytes of all headers, behind which stands the mark.
+/// Bytes of all headers; the mark follows them.
 const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// Turns of a run at full rate between looks at the clock.
 const TURNS: u32 = 64;
@@ -131,8 +131,8 @@ impl End {
         Ok(taken as u64)
     }
 
-    /// Takes the frames of this run that have arrived, and sends them back if that is asked for.
-    /// Returns how many.
+    /// Takes the frames of this run that have arrived, and sends them back if `back` is set.
+    /// Returns their number.
     fn take(&mut self, back: bool) -> Result<u64, Failure> {
         let (size, mark, mut count, mut odd) = (self.frame.len(), self.mark, 0, None);
         self.queue.receive(|packets| {
@@ -144,7 +144,8 @@ impl End {
                 if packet.len() != size {
                     odd = Some(packet.len());
                 } else if back {
-                    // Addresses and ports change places. The sums of the same words stay right.
+                    // Addresses and ports are exchanged. Checksums stay right, as they are sums of
+                    // the same words.
                     for (one, other, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
                         let (before, after) = packet.split_at_mut(other);
                         before[one..one + length].swap_with_slice(&mut after[..length]);
@@ -173,12 +174,12 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Makes two queues on a port. They belong to two contexts, for a device does not bring a
-    /// context its own packets.
+    /// Makes two queues on a port. They belong to two contexts, for a device does not deliver a
+    /// context's packets to itself.
     pub(crate) fn open(port: &Port, plan: &Plan, patience: Patience) -> Result<Self, Failure> {
         let number = port.local.port_num;
         let mac = own_address(&port.opened.context, number)?;
-        // Two runs at a time rarely have the same ports, and mark their frames.
+        // Two runs at the same time rarely have the same ports, and mark their frames.
         let mark = Mark::new();
         let first = FIRST_PORT | (u16::from_be_bytes([mark.0[0], mark.0[1]]) & 0x1fff) << 1;
         let near = Address { mac, ip: [192, 0, 2, 1], port: first };
@@ -197,7 +198,7 @@ impl Ends {
         (self.near.address, self.far.address)
     }
 
-    /// Measures all that is planned, until `stop` is set.
+    /// Makes all measurements of the plan, until `stop` is set.
     pub(crate) fn measure(
         &mut self,
         plan: &Plan,
@@ -206,7 +207,7 @@ impl Ends {
         let mut progress = Some(Progress::new());
         let (mut results, sizes) = (Vec::new(), &plan.sizes.0);
         for (index, &size) in sizes.iter().enumerate() {
-            // There is a result of the first size, if only of one message.
+            // The first size has a result in any case, if only of one message.
             let over = || index > 0 && stop.load(Ordering::Relaxed);
             let what = format!("{} bytes, {} of {} sizes", Size(size), index + 1, sizes.len());
             let (near, far) = self.addresses();
@@ -302,7 +303,7 @@ impl Ends {
         while arrived < wanted {
             let left = batch.min(wanted - sent);
             let mut more = 0;
-            // A batch goes when there is room for all of it.
+            // A batch is sent once there is room for all of it.
             if left > 0 && depth - sent.saturating_sub(arrived) >= left {
                 more = near.send(left)?;
                 sent += more;
@@ -345,7 +346,7 @@ fn own_address(context: &Context, port: u8) -> Result<[u8; 6], Failure> {
     })
 }
 
-/// The MAC address in a link-local GID, between whose halves stands `ff:fe`.
+/// The MAC address in a link-local GID, which has `ff:fe` between its halves.
 fn mac_in(gid: &Gid) -> Option<[u8; 6]> {
     match gid.to_bytes() {
         [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {

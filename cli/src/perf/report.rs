@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub(crate) const PERCENTILES: [(f64, &str); 4] =
     [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
 
-/// Writes what was measured, and how.
+/// Writes the results, and the conditions of the measurement.
 pub(crate) fn table(
     out: &mut impl Write,
     setting: &Setting,

@@ -23,16 +23,16 @@ pub(crate) struct Brief {
     pub(crate) opcode: String,
     /// Bytes that it names, or has moved. `None` if the device does not report them.
     pub(crate) bytes: Option<u64>,
-    /// The queue that a completion is of: what it is called, and its number.
+    /// The queue that a completion is of: its kind, and its number.
     pub(crate) of: Option<(&'static str, u32)>,
-    /// Whether it is a completion of something that failed.
+    /// Whether it is the completion of a request that failed.
     pub(crate) failed: bool,
     /// Further fields, by name.
     details: Vec<(&'static str, String)>,
     parts: Vec<Part>,
 }
 
-/// Decodes what is in a ring.
+/// Decodes an entry of a ring.
 pub(crate) fn decode(kind: Kind, bytes: &[u8], addressing: Addressing) -> Item {
     match kind {
         Kind::Completion => dump::completion(bytes, Some(addressing)),
@@ -96,7 +96,7 @@ impl Brief {
                     let inline = meaning.strip_prefix("inline, ");
                     let count = match inline {
                         Some(length) => length.parse().unwrap_or(0),
-                        // A count of zero stands for the most.
+                        // A count of zero means the maximum.
                         None if meaning == "2 GiB" => 1 << 31,
                         None => field.value.parse().unwrap_or(0),
                     };
@@ -168,7 +168,7 @@ impl Brief {
                 _ => {}
             }
         }
-        // Of a request the field means something for reads and atomics only.
+        // For a request the field has a meaning for reads and atomics only.
         if brief.opcode == "request completed" && brief.bytes == Some(0) {
             brief.bytes = None;
         }
@@ -188,7 +188,7 @@ impl Brief {
         }
     }
 
-    /// The rest of a line, behind opcode and bytes.
+    /// The rest of a line, after opcode and bytes.
     pub(crate) fn rest(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.detail("status") {

@@ -1,4 +1,4 @@
-//! The queues of a process, as its calls made them.
+//! The queues of a process, from its calls.
 
 use crate::dump::Addressing;
 use crate::trace::ring::{
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word for what owns its number, and the word for the queue in it.
+    /// The word for the object that has the number, and the word for its queue.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Completion => ("cq", ""),
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// A queue, as it is named.
+/// The name of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Name {
     pub(crate) kind: Kind,
@@ -75,14 +75,14 @@ enum Ring {
     Shared(SharedRing, u32),
 }
 
-/// A ring, and the object that it is of.
+/// A ring, and its object.
 struct Queue {
     device: u64,
     object: u16,
     handle: u64,
     name: Name,
     ring: Ring,
-    /// Its queue pair is reset: the ring stays empty until that leaves RESET.
+    /// Its queue pair is in RESET: the ring stays empty until the queue pair leaves that state.
     resting: bool,
     /// The user index in the completions of its packets.
     packets: Option<u32>,
@@ -123,14 +123,14 @@ impl Queues {
         self.all.iter().any(|q| q.name.number == name.number && q.name.kind.words().0 == words)
     }
 
-    /// The device has another number from now on.
+    /// Gives a device another number.
     pub(crate) fn renumber(&mut self, device: u64, to: u64) {
         for queue in self.all.iter_mut().filter(|queue| queue.device == device) {
             queue.device = to;
         }
     }
 
-    /// Takes note of a call that was made.
+    /// Handles a call of the process.
     pub(crate) fn apply(&mut self, device: u64, call: &QueueCall, told: &mut Vec<Event>) {
         let mut add = Adding { queues: self, device, told };
         match call {
@@ -267,7 +267,7 @@ impl Queues {
         for queue in self.all.iter_mut().filter(|q| q.is(device, object::QP, handle)) {
             match state {
                 Some(QpState::Reset) => queue.resting = true,
-                // Leaving RESET it starts with empty rings.
+                // A queue pair that leaves RESET starts with empty rings.
                 Some(QpState::Init) if queue.resting => {
                     queue.resting = false;
                     match &mut queue.ring {
@@ -299,7 +299,7 @@ impl Queues {
         });
     }
 
-    /// Passes what was there before, in every ring.
+    /// Skips the entries that were there before, in every ring.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) {
         for queue in &mut self.all {
             // The next look reports a ring that cannot be read.
@@ -370,7 +370,7 @@ impl Queues {
                     Some(index) => Some(index),
                     None => continue,
                 },
-                // It may have been among those that were not seen.
+                // It may be one of the lost ones.
                 Event::Lost { .. } => None,
                 _ => continue,
             };
@@ -423,7 +423,7 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     fn object(&mut self, object: u16, handle: u64, name: Name, about: String) {
-        // One with this handle that was not seen to end is gone.
+        // An object with this handle has ended unseen.
         self.queues.all.retain(|queue| !queue.is(self.device, object, handle));
         self.told.push(Event::Made { name, about });
     }
@@ -451,7 +451,7 @@ impl Adding<'_> {
         }
     }
 
-    /// The ring that was added last is of packets, whose completions have this user index.
+    /// The ring that was added last is one of packets, whose completions have this user index.
     fn packets(&mut self, name: Name, user_index: u64) {
         for queue in self.queues.all.last_mut().into_iter().filter(|queue| queue.name == name) {
             queue.packets = Some(user_index as u32 & INDEX);
