@@ -46,7 +46,7 @@ impl Output {
         }
     }
 
-    /// Writes what is left of a file.
+    /// Writes the buffered rest of a file.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Stdout => Ok(()),

@@ -71,7 +71,7 @@ struct Server(
 );
 
 impl Server {
-    /// Waits for its end; returns its exit status and what it wrote to stderr since it listened.
+    /// Waits for its end; returns its exit status and its output on stderr since it listened.
     fn end(mut self) -> (Option<i32>, String) {
         let err = std::io::read_to_string(&mut self.1).expect("UTF-8");
         (self.0.wait().expect("it ends").code(), err)

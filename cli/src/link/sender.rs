@@ -113,7 +113,8 @@ mod tests {
     use crate::link::{Transport, ends, tests};
     use mlx5_sim::{SimConfig, Simulator};
 
-    /// In steps the device does nothing by itself, so what is outstanding can be counted.
+    /// In step mode the device does nothing by itself, so that the outstanding requests can be
+    /// counted.
     #[test]
     fn no_more_requests_are_outstanding_than_are_asked_for() {
         let simulator = Simulator::new(SimConfig::new().step(true));

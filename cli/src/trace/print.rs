@@ -1,4 +1,4 @@
-//! The lines that a trace prints, and what it counts.
+//! The lines and the counts that a trace prints.
 
 use crate::dump::Addressing;
 use crate::table::{Align, Table};

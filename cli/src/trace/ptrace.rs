@@ -270,7 +270,7 @@ mod tests {
         let copy = one.try_clone().expect("a descriptor");
         let [one, other, copy] = [&one, &other, &copy].map(|file| file.as_raw_fd() as u64);
         let of_one = |a, b| same_file(Pid::this(), a, b);
-        // A kernel without kcmp(2) says so of none.
+        // A kernel without kcmp(2) answers false for all.
         assert_eq!(of_one(one, copy), of_one(one, one));
         assert!(!of_one(one, other) && !of_one(one, 9999));
     }

@@ -75,7 +75,7 @@ impl Limit {
 
 /// Runs a program to its end.
 pub(crate) trait Ended {
-    /// Returns what it said and how it ended, which it must within the limit.
+    /// Returns its output and its exit status. It must end within the limit.
     fn ended(&mut self) -> Output;
 }
 

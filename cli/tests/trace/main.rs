@@ -1,5 +1,5 @@
-//! `mlx5 trace`, of programs on a simulated device of which it is known what they do. The program
-//! is this one: each test runs it again, with the preload library.
+//! `mlx5 trace`, of programs with known actions on a simulated device. The program is this one:
+//! each test runs it again, with the preload library.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -98,7 +98,7 @@ fn traced(options: &str, case: &str) -> Vec<Value> {
 fn objects(lines: &str) -> Vec<Value> {
     let all: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // Whatever a line is about, it says so under the same name.
+    // Every kind of line names its event under the same key.
     assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
     // Every queue is a simulated one here; a process may not have made one yet.
     for one in &all {
@@ -122,8 +122,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// The key says whether the command simulates the device. It does not see that the preload library
-/// does.
+/// The key is about the command's own simulation. The command does not see that the preload library
+/// simulates.
 fn a_device_that_another_process_simulates() {
     let mut command = command(&["list", "--json"]);
     let output = on_simulator_of(&mut command).output().expect("it runs");
@@ -306,7 +306,7 @@ fn a_resized_queue_is_followed() {
     let resized = of_kind(&all, "changed")
         .filter(|one| one["about"].as_str().is_some_and(|about| about.starts_with("resized to ")));
     assert_eq!(resized.count(), 3);
-    // The last completion of each ring says that there is another one.
+    // The last completion of each ring announces the next ring.
     let told =
         of_kind(&all, "completion").filter(|one| one["opcode"] == "completion queue resized");
     assert_eq!(told.count(), 3);
@@ -386,7 +386,7 @@ fn packets_are_decoded() {
 }
 
 fn queues_that_live_briefly_are_seen() {
-    // No look is due before each ends: what is seen, is seen because they end.
+    // No look is due before each ends, so that all entries are seen at the ends.
     let all = traced("--interval 10s", "short-lived");
     assert_eq!(requests(&all, "send").len(), 20);
     assert_eq!(of_kind(&all, "completion").count(), 40);
@@ -421,7 +421,7 @@ fn other_processes_are_followed() {
     assert!(of_others > 5 && of_others < out.lines().count(), "{out}");
 }
 
-/// No line says that a process has no simulated device before it has made a queue.
+/// Process lines have no value for `simulated` before the process has made a queue.
 fn process_lines_say_simulated_once_it_is_known() {
     let changes = |case: &str| -> Vec<(bool, String, Value)> {
         let all = traced("--queues", case);

@@ -353,7 +353,8 @@ fn forks() -> Done {
     forks_into(|| operations().is_ok())
 }
 
-/// One message here, and a forked child that runs `child` and says whether that went well.
+/// One message here, and a forked child that runs `child`; the child's exit status reports its
+/// result.
 fn forks_into(child: impl FnOnce() -> bool) -> Done {
     let mut pair = Pair::new(16)?;
     pair.receive(64)?;

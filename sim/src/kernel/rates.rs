@@ -123,7 +123,7 @@ impl Rates {
         entry.users -= 1;
         if entry.users == 0 {
             *entry = Entry::default();
-            // If the device does not answer, the driver drops the entry all the same.
+            // If the device does not answer, the driver drops the entry nevertheless.
             let _ = set(&entry.command(index));
         }
     }

@@ -50,7 +50,7 @@ impl Machine {
     }
 }
 
-/// A queue pair with what it needs, on a connection of its own.
+/// A queue pair with its objects, on a connection of its own.
 struct End {
     qp: QueuePair<Rc>,
     cq: CompletionQueue,

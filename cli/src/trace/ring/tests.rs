@@ -390,7 +390,7 @@ fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, Completio
     (fake, CompletionRing::new(place(16, 64), Some(format)))
 }
 
-/// Index, counter and the number of strides of each, and what is lost.
+/// Index, counter and the number of strides of each, and the number of lost ones.
 fn counters(moved: &Moved) -> (Vec<(u32, u16, u16)>, u64) {
     let told = moved.entries.iter().map(|(index, bytes)| {
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -422,7 +422,7 @@ fn strides_of_a_run_are_told_or_follow_each_other() {
         let (fake, mut ring) = run_of_packets(format, &minis);
         let moved = ring.look(&fake, &strides).expect("readable");
         assert_eq!(counters(&moved), (of_strides.clone(), 0), "{format:?}");
-        // The hash or the checksum is its own, and nothing says that more is compressed.
+        // The hash or the checksum is its own, and no field marks it as compressed.
         for (told, (_, bytes)) in (0..).zip(&moved.entries) {
             let (hash, sum): ([u8; 4], [u8; 2]) = match format {
                 MiniFormat::Hash => ([0xbe, told, 0x01, 7 * told], [0, 0]),

@@ -13,7 +13,7 @@ use crate::machine::{BAR0, MSIX, Machine, SIGNALS, raised};
 
 const LOG_SIZE: u32 = 2;
 
-/// A machine with an event queue that hears of commands.
+/// A machine with an event queue for events of commands.
 struct Bench {
     machine: Machine,
     eqn: u32,

@@ -132,7 +132,8 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
         }
     }
     notes::before(&door.tree, device, &call.words);
-    // SAFETY: the copy has the same attributes, and what they point to is the caller's.
+    // SAFETY: the copy has the same attributes, and the memory that they point to is valid by the
+    // caller's promise.
     let mut answer = unsafe { device.file.ioctl(call.header()) };
     for (id, data) in replaced {
         if let Some(attribute) = call.find(id) {

@@ -110,7 +110,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
     }
 }
 
-/// A queue pair with what it needs.
+/// A queue pair with its objects.
 struct Side {
     qp: QueuePair<Rc>,
     cq: CompletionQueue,
@@ -273,7 +273,7 @@ fn messages_go_between_devices() -> Outcome {
 fn read_event(channel: &CompletionChannel) -> io::Result<u64> {
     let mut record = [0_u8; 8];
     let fd = channel.as_fd().as_raw_fd();
-    // SAFETY: the record has room for what is read.
+    // SAFETY: `record` has room for `record.len()` bytes.
     match unsafe { libc::read(fd, record.as_mut_ptr().cast(), record.len()) } {
         8 => Ok(u64::from_ne_bytes(record)),
         -1 => Err(io::Error::last_os_error()),
@@ -447,7 +447,7 @@ fn what_a_child_s_child_in_its_memory_closes_stays_inherited() -> Outcome {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => {
-            // It has not used what it inherits.
+            // The child has not used the inherited descriptor.
             close_all_in_a_child_in_this_memory(file.as_raw_fd());
             let answered = empty_call(file.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
             std::process::exit(i32::from(!answered))
@@ -488,7 +488,7 @@ impl Side {
     }
 }
 
-/// Messages of this process and of the other: each sends what it was sent, plus one.
+/// Messages of this process and of the other: each sends the number that it received, plus one.
 const ROUNDS: u8 = 100;
 
 /// One of two processes that bounce messages. The one with the argument `begins` sends first.
@@ -627,7 +627,7 @@ fn a_call_past_the_library_maps_nothing() -> Outcome {
     type Mmap = unsafe extern "C" fn(*mut u8, usize, i32, i32, i32, i64) -> *mut libc::c_void;
     let device = node()?;
     // As the program has opened it.
-    // SAFETY: a flag of a descriptor of this program's is asked for.
+    // SAFETY: the call reads a flag of a descriptor of this program.
     let flags = unsafe { libc::fcntl(device.as_raw_fd(), libc::F_GETFL) };
     assert_eq!(flags & libc::O_ACCMODE, libc::O_RDWR);
     // SAFETY: libc is there, and has such a function.

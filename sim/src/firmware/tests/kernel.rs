@@ -56,7 +56,7 @@ fn register(rig: &mut Rig, id: RegisterId, bytes: usize) -> Vec<u8> {
 fn a_port_has_four_virtual_lanes() {
     for rig in &mut [Rig::infiniband(), ethernet()] {
         let pvlc = register(rig, RegisterId::PVLC, 16);
-        // `mlx5_ifc_pvlc_reg_bits`: what the port can, what was chosen, what is in operation.
+        // `mlx5_ifc_pvlc_reg_bits`: capability, administrator's choice, current state.
         for bit in [0x3c, 0x5c, 0x7c] {
             assert_eq!(get_bits(&pvlc, bit, 4), 4);
         }

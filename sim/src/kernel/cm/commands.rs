@@ -344,7 +344,7 @@ impl Call<'_> {
                 let record = attributes::path_record(network, id).filter(|_| has_route(id));
                 let mut response =
                     QueryPathResp { num_paths: record.is_some().into(), ..Default::default() };
-                // `ucma_query_path` stops where what is left has no room for more than a path.
+                // `ucma_query_path` stops if the remaining room is no more than a path.
                 let header = offset_of!(QueryPathResp, path_data);
                 let record = record.filter(|_| room - header > size_of::<PathData>());
                 if let Some(record) = &record {
@@ -501,7 +501,7 @@ impl Call<'_> {
     }
 
     fn get_event(&mut self) -> Result<(), Errno> {
-        // ECE, and what is reserved before it, came later.
+        // Older programs lack the fields from the reserved one on, among them ECE.
         self.need(offset_of!(EventResp, reserved))?;
         let it: GetEvent = self.read()?;
         let event = self.channel.first().ok_or(Errno::EAGAIN)?;

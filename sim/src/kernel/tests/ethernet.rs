@@ -221,7 +221,7 @@ fn the_states_are_those_of_two_queues() {
     assert_eq!(bench.two.modify(&to(&pair.far, QpState::Init)), Err(Errno::EINVAL));
     bench.two.modify(&init(&pair.far)).expect("INIT");
     assert_eq!(state(&pair.far), QpState::Init);
-    // A send queue that fails by itself says so.
+    // A query finds the state of a send queue that failed by itself.
     send(&bench.one, &mut pair.qp, &pair.sent, &[0; 10]);
     assert_eq!(pair.cq.expect().0, CqeOpcode::RequesterError);
     let answer = qp::query(&*bench.one.file, pair.qp.qp.handle, QpAttrMask::STATE);

@@ -225,7 +225,7 @@ fn an_event_that_cannot_be_read_is_still_there_and_what_cannot_be_told_of_is_not
     let create = CreateId { ps: PortSpace::Tcp.raw(), ..Default::default() };
     assert_eq!(call(&*pair.client.0, create).map(drop), Err(Errno::EFAULT));
     assert_eq!(pair.machine.cm_counts().ids, ids);
-    // Another is destroyed all the same.
+    // The next one is destroyed, although its call fails late.
     pair.machine.fail_call_late(1, Errno::EFAULT);
     assert_eq!(pair.client.destroy(pair.id), Err(Errno::EFAULT));
     assert!(pair.machine.cm_counts().ids < ids);

@@ -1,4 +1,4 @@
-//! Identifiers: addresses, channels, and what is refused.
+//! Identifiers: addresses, channels, and refused calls.
 
 use mlx5_uapi::rdma_cm::{
     BindIp, Command, CommandId, Header, IdOption, JoinMcast, Query, QueryOption, leave_mcast,
@@ -34,7 +34,7 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
     assert_eq!(program.bind(late, HERE, 11), Err(Errno::EADDRNOTAVAIL));
 }
 
-/// An address of IPv6 is one of IPv4 as well, unless the program says that it is not.
+/// An IPv6 wildcard address includes IPv4, unless the program sets it to IPv6 alone.
 #[test]
 fn families_that_are_kept_apart_share_a_port() {
     let machine = machine(PortConfig::ROCE);
@@ -291,8 +291,8 @@ fn a_response_that_has_too_little_room_is_refused() {
     pair.end();
 }
 
-/// C's library has room for six paths. With room for one, the kernel says that there is one, and
-/// leaves it out.
+/// C's library has room for six paths. With room for one, the kernel reports one path, but leaves
+/// it out.
 #[test]
 fn a_path_is_filled_in_where_there_is_room_for_more() {
     let pair = Pair::new(PortSpace::Tcp);
