@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     let port = args.port.open()?;
     check(&port.opened)?;
     let mut scene = Scene::new(&port, args)?;
-    // JSON has what the text has, and comes when all of it is known.
+    // JSON has the same facts as the text, and is written at the end.
     let told = match args.json.json {
         true => tell(&mut scene, args, &bad, &mut io::sink()),
         false => tell(&mut scene, args, &bad, out),
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a device without the capabilities that this needs.
+/// Fails on a device without the needed capabilities.
 fn check(opened: &Opened) -> Result<(), Failure> {
     let name = opened.device.name();
     let caps = opened.context.signature_caps().map_err(|error| {
@@ -229,7 +229,7 @@ fn tell(
     }))
 }
 
-/// Handles a drained queue: poll, check the keys, cancel, resume. Returns what JSON has of it.
+/// Handles a drained queue: poll, check the keys, cancel, resume. Returns the JSON of these steps.
 fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<Value, Failure> {
     let drained = scene.qp.drained()?;
     writeln!(
@@ -272,7 +272,7 @@ fn recover(scene: &mut Scene, args: &Args, out: &mut impl Write) -> Result<Value
     }))
 }
 
-/// Checks each key, and returns the transfers that failed, and how.
+/// Checks each key. Returns the transfers that failed, each with its failure.
 fn ask(
     scene: &Scene,
     args: &Args,

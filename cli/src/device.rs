@@ -1,4 +1,4 @@
-//! Which device: a real one, or the simulated one.
+//! The choice of a device: a real one, or the simulated one.
 
 use crate::failure::Failure;
 use clap::builder::{
@@ -25,7 +25,8 @@ pub(crate) struct DeviceArgs {
     /// Network of the simulated device [default: ib, cx6dx: roce]; implies --sim
     #[arg(long, value_name = "LINK")]
     sim_link: Option<SimLink>,
-    /// Whether a simulated device has raw packets, and Ethernet ports if nothing else is said.
+    /// Whether a simulated device has raw packets, and Ethernet ports unless the options say
+    /// otherwise.
     #[arg(skip)]
     packets: bool,
 }
@@ -44,7 +45,7 @@ pub(crate) struct PortArgs {
     gid_index: Option<u8>,
 }
 
-/// The models by the names that they have everywhere.
+/// The models, by their usual names.
 fn models() -> impl TypedValueParser<Value = Model> {
     let named = |model: Model| PossibleValue::new(model.key()).help(model.name());
     PossibleValuesParser::new(Model::ALL.map(named))
@@ -80,7 +81,7 @@ impl DeviceArgs {
         Self { packets: true, ..self.clone() }
     }
 
-    /// Whether the simulated device was asked for.
+    /// Whether the options ask for the simulated device.
     pub(crate) fn wants_simulated(&self) -> bool {
         self.sim || self.sim_model.is_some() || self.sim_link.is_some()
     }
@@ -99,7 +100,8 @@ impl DeviceArgs {
         Ok(Found { devices, simulator: Some(simulator) })
     }
 
-    /// The real devices. A simulated one if there are none and none is named, or if asked for.
+    /// The real devices. Simulated ones if there are none and none is named, or if the options ask
+    /// for them.
     pub(crate) fn find(&self) -> Result<Found, Failure> {
         if self.wants_simulated() {
             return self.simulate();
@@ -123,7 +125,7 @@ impl DeviceArgs {
         Ok(Found { devices, simulator: None })
     }
 
-    /// The named device, else all.
+    /// The named device, or all.
     pub(crate) fn select(&self) -> Result<Found, Failure> {
         let mut found = self.find()?;
         let Some(name) = &self.device else { return Ok(found) };
@@ -186,7 +188,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The state of a port. Refuses one that does not exist.
+    /// The state of a port. Fails for one that does not exist.
     pub(crate) fn port(&self, port: u8) -> Result<PortAttr, Failure> {
         let ports = self.context.num_ports();
         if !(1..=ports).contains(&port.into()) {
@@ -198,7 +200,7 @@ impl Opened {
         Ok(self.context.query_port(port)?)
     }
 
-    /// Refuses a port that has no Ethernet.
+    /// Fails for a port without Ethernet.
     pub(crate) fn wants_ethernet(&self, port: u8) -> Result<(), Failure> {
         if self.port(port)?.link_layer == LinkLayer::Ethernet {
             return Ok(());
@@ -219,7 +221,7 @@ impl Opened {
     }
 }
 
-/// The failure of a call that raw packets take.
+/// The failure of a call that needs raw packets.
 pub(crate) fn packets_refused(error: mlx5::Error) -> Failure {
     let denied = error.kind() == ErrorKind::PermissionDenied;
     let failure = Failure::from(error);

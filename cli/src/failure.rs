@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub(crate) struct Failure {
     cause: String,
@@ -67,7 +67,7 @@ impl Failure {
         &self.cause
     }
 
-    /// What to do about it, if that is known.
+    /// The remedy, if one is known.
     pub(crate) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -95,7 +95,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self { kind: Kind::ReaderGone, ..Self::new("") },
-            // With a text of its own it says what failed.
+            // An error with a text of its own already says what failed.
             _ if error.get_ref().is_some() => Self::new(error.to_string()),
             _ => Self::new(format!("input or output failed: {error}")),
         }

@@ -16,14 +16,15 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || whole(one).is_some_and(|path| Some(path) == whole(other))
 }
 
-/// Where results go.
+/// Destination of results.
 pub(crate) enum Output {
     Stdout,
     File(Named),
 }
 
 impl Output {
-    /// Creates the file, so that one that cannot be written is told before there is anything to lose.
+    /// Creates the file, so that a path that cannot be written is an error before there are results
+    /// to lose.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         if is_dash(path) {
             return Ok(Self::Stdout);
@@ -37,7 +38,7 @@ impl Output {
         path.map_or(Ok(Self::Stdout), Self::create)
     }
 
-    /// What to write to, where `out` is stdout.
+    /// The writer of results, where `out` is stdout.
     pub(crate) fn writer<'a>(&'a mut self, out: &'a mut dyn Write) -> &'a mut dyn Write {
         match self {
             Self::Stdout => out,
@@ -45,7 +46,7 @@ impl Output {
         }
     }
 
-    /// Writes what is left of a file.
+    /// Writes the buffered rest of a file.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Stdout => Ok(()),

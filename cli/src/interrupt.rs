@@ -1,4 +1,5 @@
-//! Ctrl-C: the first one ends what a command does and leaves the results so far, the second one the process.
+//! Ctrl-C: the first one ends the command's work and keeps the results so far, the second one ends
+//! the process.
 
 use crate::failure::{Failure, INTERRUPTED};
 use nix::errno::Errno;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What a SIGINT does to this process.
+/// The handling of SIGINT in this process.
 pub(crate) struct Interrupt(Arc<Flags>);
 
 #[derive(Default)]
@@ -20,8 +21,8 @@ struct Flags {
 }
 
 impl Interrupt {
-    /// Watches for SIGINT from now on. It is blocked in this thread, and in those that this one starts
-    /// later; a thread reads it from a descriptor, so that no code runs in a signal handler.
+    /// Watches for SIGINT from now on. It is blocked in this thread, and in those that this one
+    /// starts later; a thread reads it from a descriptor, so that no code runs in a signal handler.
     pub(crate) fn watch() -> Result<Self, Failure> {
         let failed = |errno: Errno| Failure::new(format!("cannot wait for SIGINT: {errno}"));
         let mut signals = SigSet::empty();
@@ -37,10 +38,12 @@ impl Interrupt {
                 flags.stop.store(true, Ordering::SeqCst);
                 next();
             }
-            // This one, the second or the first while there are no results, has its default action.
+            // This signal, the second one, or the first one while there are no results, has its
+            // default action.
             let _ = signals.thread_unblock();
             let _ = raise(Signal::SIGINT);
-            // Whoever starts a program in the background has it ignore the signal.
+            // A program that was started in the background may ignore the signal by inheritance,
+            // and is still here.
             exit(INTERRUPTED.into());
         });
         Ok(interrupt)

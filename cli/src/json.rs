@@ -1,4 +1,4 @@
-//! JSON, for programs: one way of asking for it, and one key in all of it.
+//! JSON, for programs: one option for it, and one key in every document.
 
 use serde_json::Value;
 use std::io::{self, Write};
@@ -11,8 +11,8 @@ pub(crate) struct JsonArgs {
     pub(crate) json: bool,
 }
 
-/// The object with the key that says whether its device is the simulated one: a program that reads
-/// nothing else shall not take it for hardware.
+/// The object with the key that says whether its device is simulated: a program must not take it
+/// for hardware.
 pub(crate) fn of_device(mut object: Value, simulated: bool) -> Value {
     object["simulated"] = simulated.into();
     object

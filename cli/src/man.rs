@@ -1,4 +1,4 @@
-//! `mlx5 man`: what man(1) knows of the command.
+//! `mlx5 man`: the manual pages.
 
 use crate::failure::Failure;
 use clap::{Command, ValueHint};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, command: Command, out: &mut impl Write) -> Result<(), Failure> {
     let folder = &args.folder;
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    // `mlx5 help` says what the pages say.
+    // `mlx5 help` has the same text as the pages.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut write = |name: &str, command: Command| -> Result<(), Failure> {
@@ -52,7 +52,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A page. What stands behind the options in `--help` has sections of its own, and its lines stay as they are.
+/// A page. The text after the options in `--help` has sections of its own, and its lines stay as
+/// they are.
 fn page(name: &str, mut command: Command) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let usage = command.render_usage().to_string();
@@ -100,7 +101,7 @@ fn title(block: &str) -> &'static str {
     }
 }
 
-/// Lines that are not filled.
+/// Lines that roff must not fill.
 fn as_it_stands<'a>(
     text: &mut Vec<u8>,
     lines: impl Iterator<Item = &'a str>,

@@ -122,7 +122,7 @@ impl FromStr for Sizes {
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {
-    /// None yet. They are kept with three digits; longer ones than an hour count as one.
+    /// No times yet. They are kept with three digits; times longer than an hour count as one hour.
     pub(crate) fn new() -> Self {
         const HOUR: u64 = 3_600_000_000_000;
         match Histogram::new_with_bounds(1, HOUR, 3) {
@@ -138,7 +138,7 @@ impl Times {
 
     /// Adds all of `other`.
     pub(crate) fn merge(&mut self, other: &Self) {
-        // Fails only for values that the bounds, which are the same, do not have.
+        // It fails only for values outside the bounds, which are the same.
         let _ = self.0.add(&other.0);
     }
 
@@ -147,13 +147,13 @@ impl Times {
         self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()))
     }
 
-    /// How many.
+    /// Number of the times.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Nanoseconds that this part of them does not exceed: 0.5 for the median, 0 for the shortest
-    /// and 1 for the longest.
+    /// The time in nanoseconds that this part of them does not exceed: 0.5 for the median, 0 for
+    /// the shortest and 1 for the longest.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         match part {
             0.0 => self.0.min(),
@@ -173,7 +173,7 @@ impl Times {
     }
 }
 
-/// Shows nanoseconds as microseconds, with as many decimals as mean something.
+/// Shows nanoseconds as microseconds, with the decimals that are significant.
 pub(crate) fn microseconds(nanoseconds: f64) -> String {
     match nanoseconds / 1000.0 {
         us if us < 100.0 => format!("{us:.2}"),

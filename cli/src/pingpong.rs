@@ -77,7 +77,7 @@ pub(crate) struct Args {
 /// The packet sizes that there are.
 const MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
 
-/// Requests outstanding: one, and its predecessors' completions may be late.
+/// Outstanding requests: one, and earlier ones whose completions are late.
 const DEPTH: u32 = 16;
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says which ends there are, in text at once; returns what JSON has of them.
+/// Reports both ends, in text at once; returns their JSON.
 fn begin(
     args: &Args,
     port: &Port,
@@ -216,7 +216,7 @@ fn message_size(args: &Args, port: &Port) -> Result<usize, Failure> {
     }
 }
 
-/// Bounces messages that differ in every word; gives the times of the round trips in nanoseconds.
+/// Bounces messages that differ in every word; returns the times of the round trips in nanoseconds.
 pub(crate) fn bounce(initiator: &mut Initiator, size: usize, count: u64) -> Result<Times, Failure> {
     let mut times = Times::new();
     let phase = Phase { kind: Kind::Latency, op: Op::Send, size, both: None };

@@ -1,4 +1,4 @@
-//! `mlx5 completions`: what a shell knows of the command.
+//! `mlx5 completions`: completion scripts for shells.
 
 use crate::failure::Failure;
 use clap::{Arg, Command, ValueHint};
@@ -37,7 +37,7 @@ pub(crate) fn completions(
     mut command: Command,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    // Shells complete the names of files where nothing else is said.
+    // Shells complete file names unless an option says otherwise.
     let plain = |arg: Arg| match arg.get_value_hint() {
         ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
         _ => arg,

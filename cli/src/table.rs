@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// To which side the texts of a column are moved.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     /// Words.
@@ -11,7 +11,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A table: columns as wide as what they hold.
+/// A table: each column is as wide as its widest cell.
 pub(crate) struct Table {
     align: Vec<Align>,
     rows: Vec<Vec<String>>,
@@ -24,7 +24,7 @@ impl Table {
         Self { align: columns.iter().map(|(_, align)| *align).collect(), rows: vec![head] }
     }
 
-    /// Adds a row; cells that are missing stay empty.
+    /// Adds a row; missing cells stay empty.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }

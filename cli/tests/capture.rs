@@ -67,7 +67,8 @@ fn tcpdump_reads_a_capture() {
     // The simulated clock begins in 2024.
     assert!(lines[0].0 > 1_704_067_200_000_000_000, "{out}");
     assert!(lines.is_sorted_by(|one, next| one.0 <= next.0), "{out}");
-    // What this device sends to the group comes back to it: each packet is copied as it leaves, and as it arrives.
+    // Packets that this device sends to the group come back to it: each is copied as it leaves, and
+    // as it arrives.
     let (sent, arrived): (Vec<_>, Vec<_>) = lines.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
     assert!(sent.is_sorted_by(|one, next| one.0 < next.0), "{out}");
     assert_eq!(

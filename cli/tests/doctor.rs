@@ -12,7 +12,7 @@ fn a_simulated_device_is_well() {
     assert!(text.contains("  ok    port 1 is active, InfiniBand, 200 Gb/s\n"), "{text}");
     assert!(text.contains("bytes to itself and back, every byte verified"), "{text}");
     let last = text.lines().last().unwrap_or_default();
-    // What the machine lacks is not the device's.
+    // The machine's warnings do not concern the device.
     assert!(last.starts_with("verdict: the simulated device works"), "{text}");
     assert!(!last.contains(", with "), "{text}");
     assert!(!text.contains("FAIL"), "{text}");
@@ -27,7 +27,7 @@ fn a_roce_port_has_its_addresses_and_a_remedy_for_small_frames() {
     assert!(text.contains("\nverdict: the simulated device works, with 1 warning"), "{text}");
 }
 
-/// What failed is counted, and the exit status says so; the rest is still told.
+/// Failures are counted, and the exit status reports them; the other checks are still printed.
 #[test]
 fn what_fails_has_a_remedy_and_a_status() {
     let run = mlx5("doctor --sim --port 3");

@@ -205,7 +205,7 @@ fn spreadsheets_get_a_row_for_each_size() {
         assert!(cell(row, "p50_ns").parse::<u64>().is_ok_and(|time| time > 0));
         assert!(cell(row, "gbit_per_second").parse::<f64>().is_ok_and(|rate| rate > 0.0));
     }
-    // What was not measured is empty.
+    // Cells without a measurement are empty.
     let text = mlx5("perf --sim --sizes 8 --only rate --messages 100 --csv -").done();
     assert!(text.lines().nth(1).is_some_and(|row| row.contains(",,,,,,,,,100,0,")), "{text}");
     let file = Scratch::new("results.csv");
@@ -274,7 +274,7 @@ fn raw_packets_are_measured_as_frames_of_ethernet() {
     assert_eq!(table.lines().last().and_then(|row| row.split_whitespace().next()), Some("1514"));
     let rows = mlx5("perf --sim --raw --sizes 64 -n 2 --messages 4 --csv -").done();
     assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("raw,send,64,")), "{rows}");
-    // Frames that do not arrive are told of, and there is no rate of them.
+    // Frames that do not arrive are an error, without a rate.
     let text = mlx5("perf --sim --raw --sizes 1600 --only rate --timeout 1").failed();
     assert!(text.contains("no frames within 1 s") && text.contains("MTU"), "{text}");
 }
@@ -349,7 +349,7 @@ fn a_file_that_cannot_be_written_is_named() {
     }
 }
 
-/// Nothing can be written into /dev/full, which is told when all is measured.
+/// No data can be written to /dev/full; the error comes after the measurement.
 #[test]
 fn a_full_disk_leaves_the_table() {
     let run = mlx5("perf --sim --sizes 8 -n 10 --json /dev/full --csv /dev/full");

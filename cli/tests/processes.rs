@@ -1,5 +1,5 @@
-//! `mlx5 perf` and `mlx5 pingpong` between two processes: on one simulated machine, which this program
-//! serves and both find by the preloaded library.
+//! `mlx5 perf` and `mlx5 pingpong` between two processes: on one simulated machine, which this
+//! program serves and both find by the preloaded library.
 
 mod common;
 
@@ -71,7 +71,7 @@ struct Server(
 );
 
 impl Server {
-    /// Waits for its end; returns its exit status and what it wrote to stderr since it listened.
+    /// Waits for its end; returns its exit status and its output on stderr since it listened.
     fn end(mut self) -> (Option<i32>, String) {
         let err = std::io::read_to_string(&mut self.1).expect("UTF-8");
         (self.0.wait().expect("it ends").code(), err)
@@ -153,7 +153,8 @@ fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
     let (peer, pid) = (Pid::from_raw(server.0.id() as i32), Pid::from_raw(client.id() as i32));
     kill(peer, Signal::SIGSTOP).expect("it runs");
     let begun = Instant::now();
-    // The first may come before the measurement is armed against it; one of them ends it in any case.
+    // The first may come before the measurement is armed against it; one of them ends it in any
+    // case.
     while client.try_wait().expect("a child").is_none() {
         kill(pid, Signal::SIGINT).expect("it runs");
         std::thread::sleep(Duration::from_millis(200));
@@ -201,8 +202,9 @@ fn a_peer_that_never_answers_is_given_up_when_the_time_is_over() {
 fn messages_bounce_between_processes() {
     let machine = Machine::serve("pingpong");
     for line in ["-n 50", "-n 50 -t ud", "-n 50 --events", "-n 1 --ibv --mtu 2048"] {
-        // With --ibv each takes the other for rdma-core's program, which does not hear what its peer was
-        // told, and which sends back what came: of one message that is what this command sends, too.
+        // With --ibv each takes the other for rdma-core's program, which does not know its peer's
+        // options and sends back the bytes that arrived: for one message this command sends the
+        // same bytes.
         let own = if line.contains("--ibv") { line } else { "" };
         let (server, address) = machine.listen(&format!("pingpong {own}"));
         let mut client = machine.command(&format!("pingpong {line} --connect {address}"));
@@ -213,7 +215,7 @@ fn messages_bounce_between_processes() {
     }
 }
 
-/// `mlx5 doctor` of a machine that works, with a peer, and with one that nobody listens for.
+/// `mlx5 doctor` of a machine that works, with a peer, and with an address where none listens.
 #[test]
 fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     let machine = Machine::serve("doctor");
@@ -227,7 +229,7 @@ fn a_doctor_reaches_a_peer_or_says_what_to_do() {
     assert!(out.lines().last().is_some_and(|last| last.starts_with("verdict: RDMA works here")));
     assert_eq!(server.end().0, Some(0));
 
-    // Nobody listens there any more.
+    // The peer has ended, and none listens there.
     let output = machine.command(&format!("doctor --peer {address}")).ended();
     let out = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Shows the WQEs of the requests `posted`. The first one starts at the start of the ring, and none
-/// wraps. Returns what JSON has of them.
+/// wraps. Returns their JSON.
 pub(super) fn show(
     out: &mut impl Write,
     qp: &QueuePair<Rc>,

@@ -37,7 +37,7 @@ pub(super) struct Told {
     pub(super) cancelled: bool,
 }
 
-/// What happened after a queue was resumed.
+/// The outcome after a queue was resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Came {
     /// It drained again.
@@ -142,7 +142,7 @@ impl Scene {
         usize::from(transfer - 1) * usize::from(self.blocks) + usize::from(block - 1)
     }
 
-    /// Posts the transfers, with their responses at the end or each behind its own transfer.
+    /// Posts the transfers. Their responses follow at the end, or each after its own transfer.
     pub(super) fn post(&mut self, interleaved: bool) -> Result<(), Failure> {
         let length = usize::from(self.blocks) * block::SIGNED;
         let mut later = Vec::new();

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "COUNT",
           value_parser = count::<u64>(1, u64::MAX))]
     count: Option<u64>,
-    /// End after so many seconds, as 10 or 0.5: 0.001 to 86400
+    /// Seconds to capture, as 10 or 0.5: 0.001 to 86400
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
     /// Bytes to keep of each packet, as 64, 4k: at least 1
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     device: DeviceArgs,
 }
 
-/// Reads how much to keep of a packet. The file would say "all" by zero.
+/// Reads the number of bytes to keep of a packet. Zero is refused: in the file it would mean "all".
 fn parse_snap(text: &str) -> Result<usize, String> {
     match parse_size(text)? {
         0 => Err("0 bytes hold nothing of a packet: write 1 or more".into()),
@@ -79,9 +79,9 @@ fn parse_snap(text: &str) -> Result<usize, String> {
 const BUFFER: u32 = 16 << 10;
 /// Buffers that wait for packets.
 const RECEIVES: u32 = 1024;
-/// Packets that a simulated device gets to receive if nobody says how many, or for how long.
+/// Packets that a simulated device receives if neither a count nor a duration is given.
 const SIMULATED: u64 = 10;
-/// The time between them if only the time is said: a file for a person to read.
+/// The time between them if only the duration is given: a file for a person to read.
 const PACE: Duration = Duration::from_millis(20);
 
 /// Captures to `out`, or to the file that the arguments name.
@@ -98,7 +98,7 @@ pub(crate) fn run(
         let failure = Failure::usage("--json and the capture cannot both be written to stdout");
         return Err(failure.hint("-w FILE writes the capture to a file"));
     }
-    // Before there are other threads.
+    // Before any other thread starts.
     let interrupt = Interrupt::watch()?;
     let opened = args.device.with_packets().open()?;
     let mut output = Output::create_or_stdout(args.write.as_deref())?;
@@ -125,7 +125,7 @@ struct Captured {
     packets: u64,
     /// Longer than a buffer.
     too_long: u64,
-    /// For want of a receive; `None` where the kernel does not say.
+    /// For want of a receive; `None` if the kernel does not report it.
     dropped: Option<u64>,
 }
 
@@ -170,7 +170,7 @@ fn capture(
         }
         match came {
             0 => std::thread::sleep(Duration::from_micros(50)),
-            // Whoever reads it sees it now.
+            // A reader of the output sees the packets now.
             _ => out.flush()?,
         }
     }
@@ -186,7 +186,7 @@ struct Listener<'a> {
     clock: Clock,
     device: &'a Device,
     port: u8,
-    /// What the port had dropped before, if it tells.
+    /// The port's count of dropped packets at the start, if it has one.
     before: Option<u64>,
     /// Bytes to keep of a packet.
     snap: u32,
@@ -208,7 +208,7 @@ impl<'a> Listener<'a> {
         Ok(Self { queue, _rule: rule, clock, device, port, before, snap, written: 0, last: 0 })
     }
 
-    /// Writes what has arrived, at most so many packets; returns how many.
+    /// Writes the packets that have arrived, at most `most`; returns how many.
     fn burst(&mut self, most: u64, out: &mut impl Write) -> Result<u64, Failure> {
         let relation = self.clock.now()?;
         let (mut count, snap, last) = (0, self.snap as usize, &mut self.last);
@@ -233,7 +233,7 @@ impl<'a> Listener<'a> {
     fn end(&self, out: &mut impl Write) -> Result<Captured, Failure> {
         let counts = self.queue.counts();
         let dropped = match (self.before, dropped(self.device, self.port)) {
-            // A counter of 32 bits on some devices: it may begin again.
+            // On some devices the counter has 32 bits, and may have wrapped.
             (Some(before), Some(after)) => Some(after.checked_sub(before).unwrap_or(after)),
             _ => None,
         };
@@ -242,7 +242,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// What a port has dropped for want of a receive, of all programs.
+/// Packets of all programs that a port has dropped for want of a receive.
 fn dropped(device: &Device, port: u8) -> Option<u64> {
     device.hw_counter(port, "out_of_buffer")
 }
@@ -250,18 +250,18 @@ fn dropped(device: &Device, port: u8) -> Option<u64> {
 /// The group that packets are sent to on a simulated device.
 const GROUP: [u8; 6] = [0x01, 0, 0x5e, 0, 2, 1];
 
-/// Packets that are on their way to a simulated device at a time.
+/// Packets in flight to a simulated device at a time.
 const ON_THEIR_WAY: u64 = 128;
 
 /// Copies of each of them: as it is sent, and as it is received.
 const COPIES: u64 = 2;
 
-/// Who sends packets to the simulated device, which has no network.
+/// Sends packets to the simulated device, which has no network.
 struct Traffic {
     queue: EthernetQueue,
     _rule: FlowRule,
     sent: u64,
-    /// How many to send; without it, one each [`PACE`].
+    /// Number of packets to send; without it, one each [`PACE`].
     most: Option<u64>,
     begun: Instant,
 }
@@ -275,7 +275,7 @@ impl Traffic {
         Ok(Self { queue, _rule: rule, sent: 0, most, begun: Instant::now() })
     }
 
-    /// Sends some more, when there were so many copies.
+    /// Sends some more packets, once `arrived` copies have arrived.
     fn send(&mut self, arrived: u64) -> Result<(), Failure> {
         self.queue.reap()?;
         let paced = || self.begun.elapsed().as_nanos() / PACE.as_nanos() + 1;
@@ -333,7 +333,7 @@ mod tests {
         for (number, (_, block)) in blocks[2..9].iter().enumerate() {
             let number = number as u64 / COPIES;
             let time = u64::from(word(block, 4)) << 32 | u64::from(word(block, 8));
-            // Of the simulated clock, which begins in 2024.
+            // By the simulated clock, which begins in 2024.
             assert!(time >= last && time > 1_704_067_200_000_000_000, "{time} after {last}");
             last = time;
             let text = format!("packet {number} of a simulated network");

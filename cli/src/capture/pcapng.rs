@@ -1,5 +1,5 @@
-//! The pcapng format, as far as a capture needs it (draft-ietf-opsawg-pcapng): a section, an interface whose
-//! timestamps are nanoseconds, packets, and statistics.
+//! The parts of the pcapng format that a capture needs (draft-ietf-opsawg-pcapng): a section, an
+//! interface with timestamps in nanoseconds, packets, and statistics.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// How a reader knows the order of bytes.
+/// The number by which a reader finds out the byte order.
 const MAGIC: u32 = 0x1a2b_3c4d;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u16 = 1;
@@ -26,7 +26,7 @@ struct Block(Vec<u8>);
 
 impl Block {
     fn new(kind: u32) -> Self {
-        // The length follows when it is known.
+        // The length is filled in at the end.
         Self(Vec::new()).u32(kind).u32(0)
     }
 
@@ -43,7 +43,7 @@ impl Block {
         self.bytes(&value.to_le_bytes())
     }
 
-    /// Fills up to a multiple of four bytes.
+    /// Pads with zeros to a multiple of four bytes.
     fn padded(mut self) -> Self {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
@@ -61,12 +61,12 @@ impl Block {
     }
 }
 
-/// A timestamp in nanoseconds, as the format has it: the upper half first.
+/// A timestamp in nanoseconds, in the format's order: the upper half first.
 fn time(block: Block, nanoseconds: u64) -> Block {
     block.u32((nanoseconds >> 32) as u32).u32(nanoseconds as u32)
 }
 
-/// Begins a file with one interface, whose packets are cut at `longest` bytes.
+/// Begins a file with one interface, whose packets are truncated to `longest` bytes.
 pub(super) fn begin(to: &mut impl Write, interface: &str, longest: u32) -> io::Result<()> {
     let section = Block::new(SECTION).u32(MAGIC).u16(1).u16(0).bytes(&u64::MAX.to_le_bytes());
     let section = section.option(option::APPLICATION, b"mlx5 capture");
@@ -77,7 +77,7 @@ pub(super) fn begin(to: &mut impl Write, interface: &str, longest: u32) -> io::R
     block.option(option::RESOLUTION, &[9]).option(option::END, &[]).write(to)
 }
 
-/// Adds a packet of which `bytes` are there.
+/// Adds a packet, of which the file keeps `bytes`.
 pub(super) fn packet(
     to: &mut impl Write,
     nanoseconds: u64,
@@ -88,7 +88,7 @@ pub(super) fn packet(
     block.u32(bytes.len() as u32).u32(whole).bytes(bytes).padded().write(to)
 }
 
-/// Ends with how many packets were received, and how many the program could not take.
+/// Ends the file with the number of received packets, and of those that were dropped.
 pub(super) fn end(
     to: &mut impl Write,
     nanoseconds: u64,
@@ -104,7 +104,7 @@ pub(super) fn end(
 pub(super) mod tests {
     use super::*;
 
-    /// The blocks of a file: kind and contents, by a reader that knows nothing else of them.
+    /// The blocks of a file, as kind and contents, by a reader without further knowledge.
     pub(in crate::capture) fn blocks(mut file: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
         let word = |bytes: &[u8], at: usize| {

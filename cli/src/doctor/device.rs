@@ -1,4 +1,4 @@
-//! What a device, its port and the network say.
+//! Checks of a device, its port and the network.
 
 use super::machine::Machine;
 use super::{Finding, Report};

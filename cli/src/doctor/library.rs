@@ -1,4 +1,4 @@
-//! Which libibverbs a program in C would get.
+//! The libibverbs that a program in C would get.
 
 use super::Finding;
 use std::ffi::OsStr;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NAME: &str = "libibverbs.so.1";
-/// What the loader's cache says of libraries that programs of this architecture take.
+/// The architecture in the loader cache's lines for libraries of this program's kind.
 const ABI: &str = if cfg!(target_arch = "aarch64") { "AArch64" } else { "x86-64" };
-/// By which rdma-core's libibverbs knows that it has libmlx5.
+/// The file that makes rdma-core's libibverbs load libmlx5.
 const DRIVER: &str = "etc/libibverbs.d/mlx5.driver";
-/// What gives one of the libraries to all programs, of this project's Debian package.
+/// The program of this project's Debian package that selects one of the libraries for all programs.
 const SWITCH: &str = "usr/sbin/mlx5-verbs-switch";
 
 pub(super) fn check(root: &Path) -> Finding {
@@ -23,7 +23,7 @@ pub(super) fn check(root: &Path) -> Finding {
     found(root, folders.as_deref(), cached.as_deref().unwrap_or_default())
 }
 
-/// What the loader takes: of the folders first, else what its cache has.
+/// Finds the library that the loader takes: from the folders first, else from its cache.
 fn found(root: &Path, folders: Option<&OsStr>, cached: &str) -> Finding {
     let mut of_folders = folders.into_iter().flat_map(std::env::split_paths);
     let in_folder = of_folders.find_map(|folder| {
@@ -48,7 +48,7 @@ fn found(root: &Path, folders: Option<&OsStr>, cached: &str) -> Finding {
             path.display(),
             if switch && of_all { "; `mlx5-verbs-switch c` gives them C's" } else { "" }
         )),
-        // Of one in a folder of its own it is not known where it looks for its drivers.
+        // A library in a folder of its own may look for its drivers anywhere.
         Some(path) if of_all && !root.join(DRIVER).exists() => Finding::warning(
             format!(
                 "rdma-core's libibverbs without ibverbs-providers: programs in C find no mlx5 \
@@ -73,7 +73,7 @@ fn found(root: &Path, folders: Option<&OsStr>, cached: &str) -> Finding {
     }
 }
 
-/// Ours has the symbols of libmlx5, too: the names of their versions are in the file.
+/// Our library has the symbols of libmlx5, too: the names of their versions are in the file.
 fn is_ours(path: &Path) -> bool {
     const VERSION: &[u8] = b"\0MLX5_1.0\0";
     fs::read(path).is_ok_and(|file| file.windows(VERSION.len()).any(|bytes| bytes == VERSION))

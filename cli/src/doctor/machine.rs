@@ -1,4 +1,4 @@
-//! What the kernel says of this machine.
+//! Checks of the machine, by its kernel's files.
 
 use super::Finding;
 use mlx5::OLDEST_KERNEL;
@@ -15,12 +15,12 @@ pub(super) struct Machine {
 /// PCI's number of the vendor (`PCI_VENDOR_ID_MELLANOX`), and its class of network controllers.
 const VENDOR: &str = "0x15b3";
 const NETWORK: &str = "0x02";
-/// What the device needs of the kernel.
+/// Kernel modules that the device needs.
 const MODULES: [&str; 3] = ["mlx5_core", "mlx5_ib", "ib_uverbs"];
 /// The bits of `CapEff` (`linux/capability.h`).
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
-/// What to do about a node that cannot be opened.
+/// The remedy for a node that cannot be opened.
 const OPEN: &str = "join the group that `ls -l /dev/infiniband` shows, for example rdma; `chmod 666 \
                     /dev/infiniband/*` holds until the next boot";
 /// Less than this is soon used up by queues and a few regions.
@@ -151,7 +151,7 @@ impl Machine {
                 1 => text,
                 several => format!("{text}, and {} more", several - 1),
             };
-            // With one of them a program still has a device.
+            // With one readable node a program still has a device.
             let found = if devices.is_empty() { Finding::failure } else { Finding::warning };
             return found(text, OPEN.to_owned());
         }

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     port: PortArgs,
 }
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Level {
     Fine,
@@ -61,7 +61,7 @@ enum Level {
     Failure,
 }
 
-/// The result of a check, and what to do about it.
+/// The result of a check, with its remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Finding {
     level: Level,
@@ -91,7 +91,7 @@ impl Finding {
     }
 }
 
-/// The findings, written as they come where no JSON is asked for.
+/// The findings. Without JSON they are written at once.
 struct Report<'a, W> {
     out: &'a mut W,
     json: bool,
@@ -176,7 +176,7 @@ fn examine(
     report.add(machine.check())?;
     report.add([library::check(&machine.root)])?;
     let of_machine = report.count(Level::Warning);
-    // Other commands simulate a device where there is none. Here it would hide what was asked.
+    // Other commands simulate a device if there is none. Here that would hide the problem.
     let simulated = args.port.device.wants_simulated();
     let mut refused = None;
     match find() {
@@ -207,7 +207,7 @@ fn examine(
             Failure::new(cause).hint("each FAIL is followed by what to do; fix the first one first")
         }));
     }
-    // What a machine lacks does not concern a device that is simulated.
+    // The machine's warnings do not concern a simulated device.
     let (warnings, aside) = match simulated {
         true => (warnings - of_machine, of_machine),
         false => (warnings, 0),
@@ -236,7 +236,7 @@ fn check<W: Write>(
     match device.open() {
         Ok(context) => {
             let opened = Opened { context, device, simulator };
-            // What the kernel says of its interfaces and nodes is about its own devices.
+            // The kernel's interfaces and nodes are about its own devices.
             let machine = (!simulated).then_some(machine);
             device::check(report, machine, &opened, &args.port, args.peer.as_deref())
         }
@@ -259,7 +259,7 @@ mod tests {
         args: Args,
     }
 
-    /// What is said of an empty machine, where nothing but the simulated device is found.
+    /// The result and the output on an empty machine, on which only the simulated device is found.
     fn said(line: &[&str]) -> (Result<(), Failure>, String) {
         let line = Line::parse_from([&["doctor"], line].concat());
         let simulated = || {

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Takes what there is to say, in order: of the device, then of each port.
+/// Takes the values in order: those of the device, then those of each port.
 pub(super) trait Sheet {
-    /// A value by its name, as a program takes it and as people read it. Values of ports are indented
-    /// further than those of the device.
+    /// A value by its name, as a program takes it and as people read it. Values of ports are
+    /// indented further than those of the device.
     fn told(
         &mut self,
         indent: usize,
@@ -17,7 +17,7 @@ pub(super) trait Sheet {
         text: impl Display,
     ) -> io::Result<()>;
 
-    /// A value that both read alike.
+    /// A value with the same form for programs and people.
     fn field(
         &mut self,
         indent: usize,
@@ -27,14 +27,14 @@ pub(super) trait Sheet {
         self.told(indent, name, value.clone().into(), value)
     }
 
-    /// A number that people read in hexadecimal, with so many digits at least.
+    /// A number in hexadecimal, with at least `digits` digits.
     fn bits(&mut self, indent: usize, name: &str, bits: u64, digits: usize) -> io::Result<()> {
-        // With `0x` before them.
+        // Two more for `0x`.
         let width = digits + 2;
         self.told(indent, name, bits.into(), format_args!("{bits:#0width$x}"))
     }
 
-    /// Whether something is there.
+    /// A property that is there or not.
     fn flag(&mut self, indent: usize, name: &str, is: bool) -> io::Result<()> {
         self.told(indent, name, is.into(), if is { "yes" } else { "no" })
     }
@@ -45,7 +45,7 @@ pub(super) trait Sheet {
     /// One of several values of the name before.
     fn item(&mut self, value: &str) -> io::Result<()>;
 
-    /// What follows is of this port.
+    /// Begins the part about a port.
     fn port(&mut self, number: u8) -> io::Result<()>;
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Table {
 }
 
 impl Table {
-    /// What an entry is called in text, and the array in JSON.
+    /// The name of an entry in text, and of the array in JSON.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Gids => ("GID", "gids"),

@@ -1,4 +1,4 @@
-//! Where the two ends are.
+//! The two ends of a link, in one process or in two.
 
 use crate::device::{Port, note};
 use crate::failure::Failure;
@@ -17,11 +17,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-/// How long to wait without progress, unless `--timeout` says.
+/// Time limit without progress, if `--timeout` is not given.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Turns of an end that sends between two reads of the connection.
 const TURNS: u32 = 64;
-/// How long to wait for the further connections of a peer.
+/// Time limit for the further connections of a peer.
 const FURTHER: Duration = Duration::from_secs(10);
 
 /// Options that say where the other end is.
@@ -37,7 +37,7 @@ pub(crate) struct EndArgs {
     /// Connect to a peer that runs with --listen [default port: 18515]
     #[arg(long, value_name = "HOST:PORT", value_parser = exchange::parse_address)]
     connect: Option<String>,
-    /// Give up after so many whole seconds without progress, 1 to 3600 [default: 10]
+    /// Whole seconds without progress after which to give up, 1 to 3600 [default: 10]
     ///
     /// Without it a peer may take 30 seconds to answer, and any time to connect.
     #[arg(long, value_name = "SECONDS",
@@ -78,7 +78,7 @@ impl Initiator {
     }
 }
 
-/// How to wait for completions: busy polling, or asleep.
+/// Waits for completions: by busy polling, or asleep.
 pub(crate) struct Waiter {
     pub(crate) patience: Patience,
     pub(crate) channel: Option<CompletionChannel>,
@@ -157,7 +157,7 @@ impl EndArgs {
         self.timeout.map(Duration::from_secs)
     }
 
-    /// How long to wait for an answer of the other side.
+    /// Time limit for an answer of the other side.
     pub(crate) fn answer(&self) -> Duration {
         self.timeout().unwrap_or(exchange::ANSWER)
     }
@@ -169,13 +169,13 @@ impl EndArgs {
         Ok(stream)
     }
 
-    /// How long to wait on a port.
+    /// The patience of a poller on a port.
     pub(crate) fn patience(&self, port: &Port) -> Patience {
         let simulated = port.opened.simulator.is_some();
         Patience::new(self.timeout().unwrap_or(DEFAULT_TIMEOUT), simulated)
     }
 
-    /// How to wait for completions on a port.
+    /// Makes a waiter for completions on a port.
     pub(crate) fn waiter(&self, port: &Port, events: bool) -> Result<Waiter, Failure> {
         let patience = self.patience(port);
         let channel = match events {
@@ -185,8 +185,8 @@ impl EndArgs {
         Ok(Waiter { patience, channel, armed: false })
     }
 
-    /// Makes the ends of so many threads and connects them. A serving process answers until its peer is
-    /// done.
+    /// Makes the ends of `threads` threads and connects them. A serving process answers until its
+    /// peer is done.
     pub(crate) fn open(
         &self,
         port: &Port,
@@ -203,7 +203,7 @@ impl EndArgs {
             (None, Some(address)) => {
                 let session = RandomState::new().hash_one(0_u8);
                 let hello = Hello { session, threads, shape };
-                // The other end answers none of them before all are there.
+                // The other end answers none of these connections before it has all of them.
                 let one = |_| {
                     let exchange = Exchange::new(self.reached(address)?, self.answer())?;
                     greet(exchange, hello)
@@ -219,7 +219,7 @@ impl EndArgs {
         Ok(Session::Initiators(ends?))
     }
 
-    /// Waits for a peer that measures, and answers each of its threads in one.
+    /// Waits for a peer that measures, and serves each of its threads in a thread.
     fn serve(&self, port: &Port, address: &str, events: bool) -> Result<Session, Failure> {
         let listener = exchange::listen(address)?;
         note(&format!("listening on {address}"));
@@ -233,7 +233,7 @@ impl EndArgs {
                 Ok(other) if (other.session, other.threads) == (hello.session, hello.threads) => {
                     connections.push((exchange, other));
                 }
-                // Another command's: it hears why.
+                // It belongs to another command: reject it with a reason.
                 _ => _ = exchange.send(&Message::Error("this side serves another one".to_owned())),
             }
         }
@@ -255,7 +255,7 @@ impl EndArgs {
     }
 }
 
-/// Makes both ends here.
+/// Makes both ends in this process.
 pub(crate) fn both(port: &Port, shape: Shape, waiter: Waiter) -> Result<Initiator, Failure> {
     let mut side = Side::new(port, shape, waiter.channel.as_ref())?;
     let mut other = Side::new(port, shape, waiter.channel.as_ref())?;
@@ -268,13 +268,13 @@ pub(crate) fn both(port: &Port, shape: Shape, waiter: Waiter) -> Result<Initiato
     Initiator::new(port, side, peer, waiter, &here, &there)
 }
 
-/// Says what is said first on a connection.
+/// Sends the first message on a connection.
 pub(crate) fn greet(mut exchange: Exchange, hello: Hello) -> Result<Exchange, Failure> {
     exchange.send(&Message::Hello(hello))?;
     Ok(exchange)
 }
 
-/// Makes the end here that measures, on a connection on which this end has greeted.
+/// Makes the measuring end, on a connection on which this end has sent its first message.
 pub(crate) fn connect(
     port: &Port,
     mut exchange: Exchange,
@@ -305,7 +305,7 @@ fn invited(exchange: &mut Exchange, shape: Shape) -> Result<Vec<Invitation>, Fai
     (0..shape.queues).map(one).collect()
 }
 
-/// Receives what a peer says first.
+/// Receives the first message of a peer.
 pub(crate) fn greeted(exchange: &mut Exchange) -> Result<Hello, Failure> {
     let hello = match exchange.receive() {
         Ok(Message::Hello(hello)) => Ok(hello),
@@ -358,7 +358,7 @@ fn converse(
             waiter.patience.refresh();
         }
         let look = match &waiter.channel {
-            // An end that sends is busy until the peer tells it to stop.
+            // An end that sends is busy until the peer asks it to stop.
             _ if busy => responder.sends() && turns.is_multiple_of(TURNS),
             // Silence is no failure: the peer may be busy.
             Some(_) => waiter.idle("messages", || responder.arm()).is_err(),

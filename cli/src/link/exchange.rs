@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Time limit for an answer, unless `--timeout` says.
+/// Time limit for an answer, if `--timeout` is not given.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// The longest line.
 const LONGEST: usize = 4096;
@@ -61,7 +61,7 @@ pub(crate) fn listen(address: &str) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Accepts a connection; without a `timeout` it waits as long as it takes.
+/// Accepts a connection; without a `timeout` it may wait forever.
 pub(crate) fn accept(
     listener: &TcpListener,
     timeout: Option<Duration>,
@@ -89,7 +89,7 @@ pub(crate) fn accept(
     }
 }
 
-/// Connects to a host and a port. The limit is shared among the addresses that the host has.
+/// Connects to a host and a port. All addresses of the host share the time limit.
 pub(crate) fn dial(address: &str, limit: Duration) -> Result<TcpStream, Failure> {
     let address = complete(address, "127.0.0.1");
     let failed = |error: &io::Error| Failure::new(format!("cannot connect to {address}: {error}"));
@@ -103,7 +103,7 @@ pub(crate) fn dial(address: &str, limit: Duration) -> Result<TcpStream, Failure>
     let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
     for (place, one) in found.iter().enumerate() {
         let left = limit.saturating_sub(begun.elapsed()) / (found.len() - place) as u32;
-        // No time at all would be refused as an argument.
+        // A timeout of zero would be an invalid argument.
         match TcpStream::connect_timeout(one, left.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
@@ -115,14 +115,14 @@ pub(crate) fn dial(address: &str, limit: Duration) -> Result<TcpStream, Failure>
 /// A connection to the peer.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     patience: Duration,
     /// Bytes of an incomplete line.
     pending: Vec<u8>,
 }
 
 impl Exchange {
-    /// Uses `stream`. Each answer may take so long.
+    /// Uses `stream`. `patience` is the time limit for each answer.
     pub(crate) fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, patience, pending: Vec::new() })
@@ -138,7 +138,7 @@ impl Exchange {
         Ok((Self::new(stream, patience)?, from.to_string()))
     }
 
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
@@ -220,7 +220,7 @@ pub(crate) fn unexpected(message: &Message) -> Failure {
     Failure::new(format!("unexpected message from the other side: {}", message.to_line()))
 }
 
-/// The failure for a peer that says nothing for so long.
+/// The failure for a peer that sends nothing within the time limit.
 pub(crate) fn silent(patience: Duration) -> Failure {
     Failure::new(format!("the other side has not answered for {} s", patience.as_secs_f64()))
         .hint("is it stopped, or is the network between cut? or wait longer: --timeout")
@@ -259,7 +259,7 @@ mod tests {
         drop(listener);
         let failure = dial(&address, ANSWER).expect_err("nobody listens");
         assert!(failure.cause().starts_with(&format!("cannot connect to {address}: ")));
-        // Also where the time is over before it begins.
+        // Also if the time is over before the first try.
         dial(&address, Duration::ZERO).expect_err("nobody listens");
     }
 

@@ -1,8 +1,8 @@
 //! The other end is an example program of rdma-core: `ibv_rc_pingpong`, `ibv_uc_pingpong` or
-//! `ibv_ud_pingpong`. Their exchange is defined by their sources only (libibverbs/examples): over TCP
-//! each side sends LID, queue pair number, PSN and GID as one text of fixed length with a NUL, the client
-//! first; then the client confirms. The client sends the first message, and each message is answered with
-//! one.
+//! `ibv_ud_pingpong`. Their exchange is defined by their sources only (libibverbs/examples): over
+//! TCP each side sends LID, queue pair number, PSN and GID as one text of fixed length with a NUL,
+//! the client first; then the client confirms. The client sends the first message, and each message
+//! is answered with one.
 
 use crate::device::{Port, note};
 use crate::failure::Failure;
@@ -87,7 +87,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Connects as `ends` say.
+    /// Connects according to the options of `ends`.
     pub(crate) fn open(
         ends: &EndArgs,
         port: &Port,
@@ -223,7 +223,7 @@ fn tell(stream: &mut TcpStream, local: &Endpoint, port: &Port) -> Result<(), Fai
     Ok(stream.write_all(&Destination::of(local, global).to_bytes())?)
 }
 
-/// Reads so many bytes, within the time limit of the stream.
+/// Fills `bytes`, within the time limit of the stream.
 fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), Failure> {
     stream.read_exact(bytes).map_err(|error| match (error.kind(), stream.read_timeout()) {
         (ErrorKind::WouldBlock | ErrorKind::TimedOut, Ok(Some(limit))) => exchange::silent(limit),
@@ -311,7 +311,7 @@ mod tests {
         assert!(bytes[1..4096].iter().any(|&byte| byte != 0));
     }
 
-    /// Answers as rdma-core's programs do: with what came, whatever it is.
+    /// Answers as rdma-core's programs do: with the received bytes, unchecked.
     fn echo(end: &mut Foreign, size: usize, count: u64) {
         for index in 0..count {
             end.receive(size).expect("a message");

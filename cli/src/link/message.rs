@@ -17,7 +17,7 @@ pub(crate) const QUEUES: u32 = 1024;
 /// The most threads.
 pub(crate) const THREADS: u32 = 64;
 
-/// What is measured.
+/// The kind of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// One message at a time; sends are answered with sends.
@@ -36,7 +36,7 @@ pub(crate) struct Phase {
     pub(crate) both: Option<Pace>,
 }
 
-/// What is said first on a connection. There is one for each thread.
+/// The first message on a connection. Each thread has a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     /// A random number, the same on all connections of a command.
@@ -45,7 +45,7 @@ pub(crate) struct Hello {
     pub(crate) shape: Shape,
 }
 
-/// What the other end did in a run.
+/// The other end's counts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Account {
     /// Messages that it received.
@@ -67,9 +67,9 @@ pub(crate) enum Message {
     Ready,
     /// A run begins.
     Begin(Phase),
-    /// The run is over, after so many messages.
+    /// The run is over, after this number of messages.
     End(u64),
-    /// What the other end did in the run.
+    /// The other end's counts of the run.
     Account(Account),
     /// All is done.
     Bye,

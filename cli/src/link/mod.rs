@@ -82,7 +82,7 @@ pub(crate) fn posted_as(opcode: CompletionOpcode) -> Cow<'static, str> {
         CompletionOpcode::Tso => Opcode::Tso,
         CompletionOpcode::Other(opcode) => opcode,
         CompletionOpcode::Unnamed(code) => return format!("opcode {code:#04x}").into(),
-        // What arrives takes a receive.
+        // All other completions are of receives.
         _ => return "RECV".into(),
     };
     opcode.name().into()

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// Idle rounds between reads of the clock.
 const ROUNDS: u32 = 1 << 10;
-/// The same where each round gives the CPU away: on a busy machine that takes milliseconds.
+/// The same if each round yields the CPU, which takes milliseconds on a busy machine.
 const YIELDS: u32 = 1 << 4;
 
-/// What a poller does while it is idle, and when it gives up.
+/// Decides how a poller waits while it is idle, and when it gives up.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     limit: Duration,

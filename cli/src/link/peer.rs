@@ -16,13 +16,14 @@ pub(crate) trait Peer: Send {
     /// Runs the peer while this end, which receives with `here`, is idle; returns whether it made
     /// progress.
     fn turn(&mut self, here: &Receiver) -> Result<bool, Failure>;
-    /// How many messages of this run a queue pair of it has receives for, if that is known.
+    /// Number of messages of this run that one of its queue pairs has receives for, if that is
+    /// known.
     fn room(&self, queue: usize) -> Option<u64>;
     /// Arms its completion queue if this end has to run it for an answer to the last of `sent`
-    /// messages of this run; says whether that is so.
+    /// messages of this run; returns whether that is so.
     fn arm(&self, sent: u64) -> Result<bool, Failure>;
     /// Ends the run after `sent` messages of this end, which goes on receiving if `phase` goes both
-    /// ways; returns what the peer did.
+    /// ways; returns the peer's counts.
     fn end(
         &mut self,
         phase: Phase,
@@ -103,7 +104,7 @@ impl Peer for Remote {
 
     fn turn(&mut self, _: &Receiver) -> Result<bool, Failure> {
         self.turns = self.turns.wrapping_add(1);
-        // The only message that can come now is a failure.
+        // The only message that can arrive now is a failure.
         if self.turns.is_multiple_of(Self::LOOK)
             && let Some(message) = self.exchange.poll()?
         {
@@ -129,7 +130,7 @@ impl Peer for Remote {
     ) -> Result<Account, Failure> {
         self.exchange.send(&Message::End(sent))?;
         let answer = if phase.both.is_some() {
-            // Until the peer stops, it needs receives. One that no longer runs sends nothing.
+            // Until the peer stops, it needs receives. A peer that has ended sends nothing.
             let (mut heard, patience) = (Instant::now(), self.exchange.patience());
             loop {
                 while receiver.turn(side, false)?.is_some() {

@@ -30,7 +30,7 @@ impl Receiver {
         self.received.iter().sum()
     }
 
-    /// How many messages of this run a queue pair has receives for, from the first one on.
+    /// Number of messages of this run, from the first one on, that a queue pair has receives for.
     pub(crate) fn room(&self, queue: usize) -> u64 {
         self.received[queue] + u64::from(self.receives - self.consumed[queue])
     }
@@ -44,7 +44,7 @@ impl Receiver {
         })
     }
 
-    /// Posts the receives of a queue pair again when so many of them are used.
+    /// Posts the receives of a queue pair again once `limit` of them are used.
     pub(crate) fn post(&mut self, side: &mut Side, limit: u32) -> Result<(), Failure> {
         for (queue, consumed) in self.consumed.iter_mut().enumerate() {
             if *consumed > 0 && *consumed >= limit {

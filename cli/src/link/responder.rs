@@ -1,4 +1,4 @@
-//! The end that answers.
+//! The end that answers or counts messages.
 
 use crate::failure::Failure;
 use crate::link::message::{Account, Kind, Phase};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time to wait for messages that an unreliable transport may have lost.
 pub(crate) const STRAGGLERS: Duration = Duration::from_millis(200);
 
-/// Answers or counts messages, and sends its own where a run goes both ways.
+/// Answers or counts messages, and sends its own in a run that goes both ways.
 pub(crate) struct Responder {
     side: Side,
     receiver: Receiver,
@@ -39,7 +39,7 @@ impl Responder {
         self.sender = phase.both.map(|pace| Sender::new(side, phase.op, phase.size, pace, None));
     }
 
-    /// How many messages of this run a queue pair has receives for, from the first one on.
+    /// Number of messages of this run, from the first one on, that a queue pair has receives for.
     pub(crate) fn room(&self, queue: usize) -> u64 {
         self.receiver.room(queue)
     }
@@ -49,18 +49,19 @@ impl Responder {
         self.sender.is_some()
     }
 
-    /// How many messages of this run it has answered.
+    /// Number of messages of this run that it has answered.
     pub(crate) fn answered(&self) -> u64 {
         self.answers.iter().sum()
     }
 
-    /// Arms the completion queue of receives: those of answers are polled when the next message comes.
+    /// Arms the completion queue of receives. Completions of answers are polled with the next
+    /// message.
     pub(crate) fn arm(&self) -> Result<(), Failure> {
         self.side.arm_received()
     }
 
-    /// Handles pending completions; returns whether there were any. `room` is how many messages of this
-    /// run a queue pair of the other end has receives for, if that is known.
+    /// Handles pending completions; returns whether there were any. `room` is the number of
+    /// messages of this run that a queue pair of the other end has receives for, if that is known.
     pub(crate) fn turn(&mut self, room: impl Fn(usize) -> Option<u64>) -> Result<bool, Failure> {
         let sent = match &mut self.sender {
             Some(sender) => sender.turn(&mut self.side, room)?,
@@ -81,7 +82,7 @@ impl Responder {
         Ok(true)
     }
 
-    /// How long messages in flight are waited for.
+    /// Time limit for messages in flight.
     pub(crate) fn patience(side: &Side, patience: &Patience, simulated: bool) -> Patience {
         match side.shape.transport {
             Transport::Rc => patience.clone(),
@@ -89,8 +90,9 @@ impl Responder {
         }
     }
 
-    /// Ends the run: sends no more, waits for the `sent` messages of the other end and for this end's
-    /// requests. `here` is the other end, if it is in this process: it receives in the meantime.
+    /// Ends the run: sends no more, waits for the `sent` messages of the other end and for this
+    /// end's requests. `here` is the other end, if it is in this process: it receives in the
+    /// meantime.
     pub(crate) fn end(
         &mut self,
         sent: u64,

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// Turns of a run at full rate between reads of the clock.
 const TURNS: u32 = 64;
 
-/// When a run is over.
+/// The conditions under which a run is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal<'a> {
-    /// After so many messages of this end, if given.
+    /// After this number of messages of this end, if given.
     pub(crate) messages: Option<u64>,
     /// After this time, if given.
     pub(crate) duration: Option<Duration>,
@@ -25,7 +25,7 @@ pub(crate) struct Goal<'a> {
 }
 
 impl Goal<'_> {
-    /// So many messages.
+    /// A goal of `count` messages.
     pub(crate) fn messages(count: u64) -> Self {
         Self { messages: Some(count), duration: None, stop: None }
     }
@@ -99,11 +99,12 @@ impl Rate {
     }
 }
 
-/// Times messages one by one, on the queue pairs in turn. A send is answered with a send of the same
-/// size and timed as a round trip; other operations are timed from posting to their completion.
+/// Times messages one by one, on the queue pairs in turn. A send is answered with a send of the
+/// same size and timed as a round trip; other operations are timed from posting to their
+/// completion.
 ///
-/// `begin` runs when the other end is ready; `before` prepares each message, given its number; `after`
-/// gets its time and the answer.
+/// `begin` runs when the other end is ready; `before` prepares each message, given its number;
+/// `after` gets its time and the answer.
 pub(crate) fn latency(
     initiator: &mut Initiator,
     phase: Phase,
@@ -153,7 +154,8 @@ pub(crate) fn latency(
     Ok(())
 }
 
-/// Waits for the answer to the last of `sent` messages; returns its length, and when it was there.
+/// Waits for the answer to the last of `sent` messages; returns its length, and the time of its
+/// arrival.
 fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Failure> {
     let Initiator { side, peer, waiter, receiver, .. } = initiator;
     waiter.patience.refresh();
@@ -166,8 +168,8 @@ fn answer(initiator: &mut Initiator, sent: u64) -> Result<(usize, Instant), Fail
         }
         side.poll_sent()?;
         if !peer.turn(receiver)? {
-            // An answer comes only when the other end has received: one queue is armed, the one that
-            // is next.
+            // The answer arrives only after the other end has received: arm one queue, that which
+            // has to act next.
             waiter.idle("an answer", || match peer.arm(sent)? {
                 true => Ok(()),
                 false => side.arm_received(),
@@ -188,8 +190,8 @@ fn complete(initiator: &mut Initiator, queue: usize, wanted: u64) -> Result<(), 
     Ok(())
 }
 
-/// Posts at full rate. `begin` runs when the other end is ready; `progress` gets the number of completed
-/// requests, and the time since then.
+/// Posts at full rate. `begin` runs when the other end is ready; `progress` gets the number of
+/// completed requests, and the time since then.
 pub(crate) fn rate(
     initiator: &mut Initiator,
     phase: Phase,
@@ -244,7 +246,7 @@ pub(crate) fn rate(
     Ok(Rate { out, back })
 }
 
-/// Waits for the messages of the other end that are in flight; returns how many came.
+/// Waits for the messages of the other end that are in flight; returns the number that arrived.
 fn remaining(initiator: &mut Initiator, op: Op, account: Account) -> Result<u64, Failure> {
     let Initiator { side, waiter, receiver, simulated, .. } = initiator;
     let wanted = if op == Op::Send { account.sent } else { 0 };

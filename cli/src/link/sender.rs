@@ -5,7 +5,7 @@ use crate::link::Op;
 use crate::link::side::Side;
 use std::time::{Duration, Instant};
 
-/// How requests are posted in a run at full rate.
+/// The numbers by which requests are posted in a run at full rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pace {
     /// One of this many requests is signaled.
@@ -48,10 +48,11 @@ impl Sender {
         Self { op, size, pace, queues, begun: None, elapsed: Duration::ZERO }
     }
 
-    /// Posts what may be outstanding, and polls completions; returns whether there were any.
+    /// Posts the requests that may be outstanding, and polls completions; returns whether there
+    /// were any.
     ///
-    /// `room` is how many messages of this run a queue pair of the other end has receives for, if that
-    /// is known: no more is sent.
+    /// `room` is the number of messages of this run that a queue pair of the other end has receives
+    /// for, if that is known: no more are sent.
     pub(crate) fn turn(
         &mut self,
         side: &mut Side,
@@ -81,7 +82,7 @@ impl Sender {
         Ok(progress)
     }
 
-    /// Posts no more than it takes for the last request to be signaled.
+    /// Posts only until the last request is a signaled one.
     pub(crate) fn stop(&mut self) {
         for (posted, goal) in &mut self.queues {
             let signaled = posted.is_multiple_of(self.pace.signal_every) || *posted == *goal;
@@ -112,7 +113,8 @@ mod tests {
     use crate::link::{Transport, ends, tests};
     use mlx5_sim::{SimConfig, Simulator};
 
-    /// In steps the device does nothing by itself, so what is outstanding can be counted.
+    /// In step mode the device does nothing by itself, so that the outstanding requests can be
+    /// counted.
     #[test]
     fn no_more_requests_are_outstanding_than_are_asked_for() {
         let simulator = Simulator::new(SimConfig::new().step(true));

@@ -16,7 +16,8 @@ use std::ops::Range;
 const HEADER: usize = 40;
 /// The maximum number of completions per poll.
 const BURST: usize = 32;
-/// Bits of a `wr_id` that count the requests of a queue pair; those above are the queue pair's index.
+/// Bits of a `wr_id` that count the requests of a queue pair; those above are the queue pair's
+/// index.
 const COUNT_BITS: u32 = 40;
 /// The size of an atomic's operand.
 pub(crate) const ATOMIC: usize = 8;
@@ -37,7 +38,7 @@ pub(crate) struct Shape {
     pub(crate) inline: u32,
 }
 
-/// What the peer needs to connect.
+/// The data that the peer needs to connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {
     pub(crate) endpoint: Endpoint,
@@ -79,7 +80,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
 }
 
-/// Parts of the memory: what is sent, what is received, and what the peer writes and reads.
+/// Parts of the memory: for sending, for receiving, and for the peer's writes and reads.
 struct Areas {
     send: Range<usize>,
     receive: Range<usize>,
@@ -150,7 +151,7 @@ impl Side {
         self.lines.len()
     }
 
-    /// Returns what the peer needs to connect each queue pair.
+    /// Returns the data that the peer needs to connect each queue pair.
     pub(crate) fn invitations(&self) -> Result<Vec<Invitation>, Failure> {
         let memory = self.memory.remote(self.shape.areas().shared)?;
         Ok(self.lines.iter().map(|line| Invitation { endpoint: line.endpoint, memory }).collect())
@@ -168,8 +169,8 @@ impl Side {
         Ok(())
     }
 
-    /// Posts `count` requests of `size` bytes with one doorbell. They are numbered from `first` on, the
-    /// first request of a run being 0; `signaled` selects those with a completion.
+    /// Posts `count` requests of `size` bytes with one doorbell. They are numbered from `first` on,
+    /// the first request of a run being 0; `signaled` selects those with a completion.
     pub(crate) fn post(
         &mut self,
         queue: usize,
@@ -207,7 +208,7 @@ impl Side {
             Op::Write => Operation::RdmaWrite(peer.memory),
             Op::Read => Operation::RdmaRead(peer.memory),
             Op::FetchAdd => Operation::FetchAdd { remote: peer.memory, add: 1 },
-            // It swaps only a 1: whether it does is all the same to the device.
+            // It swaps only a 1: for the device the result makes no difference.
             Op::CompareSwap => Operation::CompareSwap { remote: peer.memory, compare: 1, swap: 2 },
         };
         let inlined = self.inline.get_mut(..from.len()).filter(|_| !op.returns());
@@ -375,7 +376,7 @@ fn place(wr_id: u64) -> (usize, u64) {
     ((wr_id >> COUNT_BITS) as usize, wr_id & ((1 << COUNT_BITS) - 1))
 }
 
-/// What the peer may do with the memory: atomics only where the device has them.
+/// The peer's access rights to the memory: atomics only if the device has them.
 fn access(device: DeviceAttr) -> Access {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     if device.has_atomics() { access | Access::REMOTE_ATOMIC } else { access }
@@ -386,7 +387,7 @@ pub(crate) fn datagram_limit(port: &Port) -> usize {
     mtu_bytes(port.local.active_mtu) as usize
 }
 
-/// What the queue pair is built from.
+/// The parts that a queue pair is built from.
 struct Queues<'a> {
     pd: &'a ProtectionDomain,
     send_cq: &'a CompletionQueue,

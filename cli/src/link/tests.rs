@@ -62,7 +62,7 @@ fn phase(kind: Kind, op: Op) -> Phase {
     Phase { kind, op, size, both: None }
 }
 
-/// Times so many messages.
+/// Times messages until the goal, and returns their number.
 fn times(initiator: &mut Initiator, phase: Phase, goal: Goal<'_>) -> u64 {
     let mut times = 0;
     let count = |_: &_, _, _| {
@@ -91,8 +91,8 @@ fn two_ends_measure_sends_over_every_transport() {
     }
 }
 
-/// Asleep until a message comes, an end arms the one queue that it waits for: two arms for each message,
-/// one at either end.
+/// Asleep until a message comes, an end arms the one queue that it waits for: two arms for each
+/// message, one at either end.
 #[test]
 fn one_queue_is_armed_for_each_message_at_either_end() {
     const MESSAGES: u64 = 100;

@@ -12,7 +12,7 @@ const HEAD: &str = "transport,operation,bytes,queue_pairs,threads,bidirectional,
 const LATENCY: usize = 9;
 const RATE: usize = 5;
 
-/// Returns the results. What was not measured is empty.
+/// Returns the results. Cells without a measurement are empty.
 pub(crate) fn table(plan: &Plan, results: &[Measurement]) -> String {
     let mut text = format!("{HEAD}\n");
     for Measurement { size, latency, rate, whole } in results {

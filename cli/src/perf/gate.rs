@@ -1,4 +1,4 @@
-//! Where threads wait for one another.
+//! A barrier at which threads wait for one another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ pub(crate) struct Gate<'a> {
 #[derive(Default)]
 struct State {
     waiting: usize,
-    /// Counts how often all had come.
+    /// Counts the rounds that all threads have reached.
     round: u64,
-    /// What the last round decided; the same for all threads.
+    /// The decision of the last round; the same for all threads.
     next: Next,
     /// A thread left.
     broken: bool,
 }
 
-/// What the threads do next.
+/// The next step of the threads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Next {
     /// They go on.
@@ -36,7 +36,7 @@ pub(crate) enum Next {
 }
 
 impl<'a> Gate<'a> {
-    /// A gate for so many threads.
+    /// A gate for `threads` threads.
     pub(crate) fn new(threads: usize, stop: &'a AtomicBool) -> Self {
         Self { threads, stop, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -58,7 +58,7 @@ impl<'a> Gate<'a> {
         if state.broken { Next::Fail } else { state.next }
     }
 
-    /// A thread failed: nobody waits for it.
+    /// Reports that a thread failed: the others do not wait for it.
     pub(crate) fn fail(&self) {
         self.lock().broken = true;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! How latencies are distributed, as bars of characters.
+//! Histograms of latencies, as bars of characters.
 
 use crate::numbers::{Size, Times, microseconds};
 use crate::perf::measure::Measurement;
@@ -10,11 +10,11 @@ const NEARLY_ALL: f64 = 0.99;
 /// The width of the longest bar.
 const WIDTH: u64 = 50;
 
-/// How many times are from one time on, in nanoseconds, and before the next step.
+/// The number of times in a step: from its start, in nanoseconds, up to the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     from: u64,
-    /// The end, itself left out; the last step has none.
+    /// The end, exclusive; the last step has none.
     to: Option<u64>,
     count: u64,
 }

@@ -53,7 +53,7 @@ fn result(result: &Measurement, histogram: bool) -> Value {
         "rate": result.rate.as_ref().map(|measured| rate(measured, result.size)),
     });
     if let Some(times) = result.latency.as_ref().filter(|_| histogram) {
-        // How often each time was measured.
+        // Each measured time, with the number of its samples.
         all["histogram_ns"] = json!(times.recorded().collect::<Vec<_>>());
     }
     all

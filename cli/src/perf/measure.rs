@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Messages before those that are timed.
+/// Messages before the timed ones.
 pub(crate) const WARM_UP: u64 = 100;
-/// The part of a run of a given time that comes before the messages that are timed.
+/// The warm-up of a run with a given time lasts that time divided by this.
 pub(crate) const WARM_UP_PART: u32 = 10;
-/// Bytes after which a rate is known well enough, unless the number of messages is given.
+/// Bytes after which a rate is exact enough, unless the number of messages is given.
 const ENOUGH: u64 = 256 << 20;
 
-/// How much is measured of a size.
+/// The extent of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Amount {
-    /// So many messages, in all threads together.
+    /// This number of messages, in all threads together.
     Messages(u64),
-    /// What there is in this time.
+    /// All messages within this time.
     Time(Duration),
 }
 
@@ -36,18 +36,18 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What to measure.
+/// The measurement to make.
 pub(crate) struct Plan {
     pub(crate) op: Op,
     pub(crate) transport: Transport,
     /// Whether frames of Ethernet are measured, without a transport.
     pub(crate) raw: bool,
     pub(crate) sizes: Sizes,
-    /// How much is timed message by message, if anything.
+    /// Extent of the latency measurement, message by message, if there is one.
     pub(crate) latencies: Option<Amount>,
-    /// How much makes a rate, if it is measured.
+    /// Extent of the rate measurement, if there is one.
     pub(crate) rates: Option<Amount>,
-    /// Whether it is this much for large messages, too.
+    /// Whether that extent also holds for large messages.
     pub(crate) rates_fixed: bool,
     pub(crate) depth: u32,
     pub(crate) inline: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How much makes the rate of a size.
+    /// Extent of the rate measurement of a size.
     pub(crate) fn rate(&self, size: usize) -> Option<Amount> {
         Some(match self.rates? {
             Amount::Messages(messages) if !self.rates_fixed => {
@@ -77,7 +77,7 @@ impl Plan {
         if self.raw { "raw" } else { self.transport.name() }
     }
 
-    /// What the latencies are of, in words.
+    /// Definition of the latencies, in words.
     pub(crate) fn method(&self) -> &'static str {
         match self.op {
             Op::Send => "half the round trip of a ping-pong",
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// What was measured of a size.
+/// The results of a size.
 pub(crate) struct Measurement {
     pub(crate) size: usize,
     pub(crate) latency: Option<Times>,
@@ -113,7 +113,7 @@ impl Measurement {
     }
 }
 
-/// Measures all that is planned, until `stop` is set.
+/// Makes all measurements of the plan, until `stop` is set.
 pub(crate) fn all(
     ends: &mut [Initiator],
     plan: &Plan,
@@ -153,7 +153,7 @@ pub(crate) fn all(
     beside.map_or(Ok(results), Err)
 }
 
-/// When a run of one thread is over.
+/// The goal of a thread's run.
 pub(crate) fn goal_of(amount: Amount, stop: &AtomicBool) -> Goal<'_> {
     let (messages, duration) = match amount {
         Amount::Messages(count) => (Some(count), None),
@@ -181,7 +181,7 @@ impl Drop for Leaving<'_> {
 /// The failure of a thread that ended because another one failed.
 const BESIDE: &str = "another thread failed";
 
-/// What one thread measures with.
+/// The state of a measuring thread.
 struct Lane<'a> {
     number: usize,
     initiator: &'a mut Initiator,

@@ -114,7 +114,7 @@ pub(crate) struct Args {
     /// Send messages up to this size inline: at most 972, datagrams 940
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     inline: usize,
-    /// Ask for one completion in so many requests, at most --depth [default: 16, or --depth]
+    /// Ask for one completion per COUNT requests, at most --depth [default: 16, or --depth]
     #[arg(long, value_name = "COUNT", value_parser = count::<u32>(1, u32::MAX.into()))]
     signal_every: Option<u32>,
     /// Requests posted with one doorbell: at most 1024, and at most --depth
@@ -142,7 +142,7 @@ pub(crate) struct Args {
     port: PortArgs,
 }
 
-/// What is measured alone.
+/// The only measurement to make.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Only {
     /// Latency
@@ -151,7 +151,7 @@ enum Only {
     Rate,
 }
 
-/// Where results go beside the table, or in place of it.
+/// Outputs of the results beside the table, or in place of it.
 struct Outputs {
     json: Option<Output>,
     csv: Option<Output>,
@@ -168,7 +168,7 @@ impl Outputs {
 /// Whether the command was built for debugging.
 const DEBUG: bool = cfg!(debug_assertions);
 
-/// What the results are of.
+/// The device and the conditions of the measurement.
 struct Setting {
     device: String,
     part: Option<&'static str>,
@@ -185,14 +185,15 @@ struct Setting {
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     check(args)?;
-    // Before any thread is started, those of the simulated device included.
+    // Before any thread starts, also those of the simulated device.
     let interrupt = match args.ends.listens_at() {
         None => Some(Interrupt::watch()?),
         Some(_) => None,
     };
     let port = if args.raw { args.port.with_packets() } else { args.port.clone() }.open()?;
     let plan = plan(args, &port)?;
-    // Only who measures has results. A file that cannot be written would lose them.
+    // Only the measuring end has results. Create the files first: one that cannot be written would
+    // lose them.
     let measuring = match interrupt {
         Some(interrupt) => Some((interrupt, Outputs::create(args)?)),
         None => None,
@@ -249,7 +250,7 @@ fn finish(
     measuring: Option<(Interrupt, Outputs)>,
     measured: impl FnOnce(&AtomicBool) -> Result<Vec<Measurement>, Failure>,
 ) -> Result<(), Failure> {
-    // One that serves does not measure.
+    // A serving process has no results.
     let Some((interrupt, outputs)) = measuring else { return Ok(()) };
     let stop = interrupt.arm();
     if DEBUG {
@@ -265,7 +266,7 @@ fn finish(
     Ok(())
 }
 
-/// How far an interrupted measurement came, in words.
+/// The progress of an interrupted measurement, in words.
 fn interrupted(plan: &Plan, results: &[Measurement]) -> String {
     let (done, all) = (results.len(), plan.sizes.0.len());
     let part = match results.last() {
@@ -285,7 +286,7 @@ fn present(
     interrupted: Option<&str>,
 ) -> Result<(), Failure> {
     let Outputs { json, csv, svg } = outputs;
-    // First what needs no file, so that a full disk takes nothing with it.
+    // First the outputs without a file, so that a full disk cannot prevent them.
     if ![&json, &csv, &svg].iter().any(|output| matches!(output, Some(Output::Stdout))) {
         report::table(out, setting, plan, results)?;
         if args.histogram {
@@ -308,7 +309,7 @@ fn present(
     json.and(csv).and(svg)
 }
 
-/// The most inline data: what a request of 1008 bytes has room for behind its other segments.
+/// The most inline data: the room in a request of 1008 bytes after its other segments.
 fn most_inline(transport: Transport) -> usize {
     match transport {
         Transport::Rc | Transport::Uc => 972,
@@ -317,7 +318,7 @@ fn most_inline(transport: Transport) -> usize {
     }
 }
 
-/// Refuses what cannot be, before anything is done.
+/// Refuses invalid combinations of options, before the command does anything.
 fn check(args: &Args) -> Result<(), Failure> {
     let transports = args.op.transports();
     if !transports.contains(&args.transport) {

@@ -1,14 +1,14 @@
-//! A line on the terminal that says how far it has come.
+//! A line on the terminal that shows the progress.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// The line is written at most so often.
+/// The shortest time between two updates of the line.
 const OFTEN: Duration = Duration::from_millis(100);
 /// Calls between looks at the clock.
 const CALLS: u32 = 64;
 
-/// A line on stderr, if that is a terminal. It is wiped when all is done.
+/// A line on stderr, if that is a terminal. It is erased at the end.
 pub(crate) struct Progress {
     on: bool,
     calls: u32,
@@ -21,7 +21,7 @@ impl Progress {
         Self { on: io::stderr().is_terminal(), calls: 0, written: None }
     }
 
-    /// Shows how far it has come, now and then.
+    /// Shows the progress, now and then.
     pub(crate) fn show(&mut self, what: &str, step: &str, done: u64, all: u64) {
         if !self.on {
             return;

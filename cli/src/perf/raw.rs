@@ -1,4 +1,4 @@
-//! `mlx5 perf --raw`: frames from one queue of a port to another, by way of the device.
+//! `mlx5 perf --raw`: frames from one queue of a port to another, through the device.
 
 use crate::device::{Port, packets_refused};
 use crate::failure::Failure;
@@ -15,27 +15,28 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest frame on a wire, and the longest of a port with jumbo frames; without check sequences.
+/// The shortest frame on a wire, and the longest of a port with jumbo frames; without check
+/// sequences.
 pub(crate) const SHORTEST: usize = 60;
 const LONGEST: usize = 9014;
 /// The sizes of frames that can be sent.
 pub(crate) const FRAMES: RangeInclusive<usize> = SHORTEST..=LONGEST;
-/// The longest frame of a network interface as it is found.
+/// The longest frame of a network interface in its default configuration.
 pub(crate) const USUAL: usize = 1514;
 
 /// Bytes of the headers of Ethernet, IPv4 and UDP.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Bytes of all headers, behind which stands the mark.
+/// Bytes of all headers; the mark follows them.
 const HEADERS: usize = ETHERNET + IPV4 + UDP;
 /// Turns of a run at full rate between looks at the clock.
 const TURNS: u32 = 64;
-/// The first of the UDP ports that belong to nobody.
+/// The first of the UDP ports that are assigned to no service.
 const FIRST_PORT: u16 = 0xc000;
 
-/// Where frames go. The MAC address is the port's own, so that they stay in the device; the IP addresses
-/// are of documentation.
+/// The address of an end. The MAC address is the port's own, so that frames stay in the device; the
+/// IP addresses are of documentation.
 #[derive(Clone, Copy)]
 pub(crate) struct Address {
     mac: [u8; 6],
@@ -73,7 +74,7 @@ impl Address {
     }
 }
 
-/// What the frames of one run have and those of no other: two runs may have the same ports.
+/// A mark in the frames of one run: two runs may have the same ports.
 #[derive(Clone, Copy)]
 struct Mark([u8; 8]);
 
@@ -93,7 +94,7 @@ struct End {
     _rule: FlowRule,
     address: Address,
     mark: Mark,
-    /// What is sent, and those that are about to be.
+    /// The bytes of a frame, and the frames that are about to be sent.
     frame: Vec<u8>,
     frames: Vec<Frame>,
 }
@@ -113,7 +114,8 @@ impl End {
         Ok(Self { queue, _rule: rule, address, mark, frame: Vec::new(), frames: Vec::new() })
     }
 
-    /// Sends at most so many frames, with one doorbell. Returns how many there was room for.
+    /// Sends at most `count` frames, with one doorbell. Returns the number that the queue had room
+    /// for.
     fn send(&mut self, count: u64) -> Result<u64, Failure> {
         self.queue.reap()?;
         for _ in 0..count {
@@ -129,8 +131,8 @@ impl End {
         Ok(taken as u64)
     }
 
-    /// Takes the frames of this run that have arrived, and sends them back if that is asked for. Returns how
-    /// many.
+    /// Takes the frames of this run that have arrived, and sends them back if `back` is set.
+    /// Returns their number.
     fn take(&mut self, back: bool) -> Result<u64, Failure> {
         let (size, mark, mut count, mut odd) = (self.frame.len(), self.mark, 0, None);
         self.queue.receive(|packets| {
@@ -142,7 +144,8 @@ impl End {
                 if packet.len() != size {
                     odd = Some(packet.len());
                 } else if back {
-                    // Addresses and ports change places. The sums of the same words stay right.
+                    // Addresses and ports are exchanged. Checksums stay right, as they are sums of
+                    // the same words.
                     for (one, other, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
                         let (before, after) = packet.split_at_mut(other);
                         before[one..one + length].swap_with_slice(&mut after[..length]);
@@ -171,12 +174,12 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Makes two queues on a port. They belong to two contexts, for a device does not bring a context its own
-    /// packets.
+    /// Makes two queues on a port. They belong to two contexts, for a device does not deliver a
+    /// context's packets to itself.
     pub(crate) fn open(port: &Port, plan: &Plan, patience: Patience) -> Result<Self, Failure> {
         let number = port.local.port_num;
         let mac = own_address(&port.opened.context, number)?;
-        // Two runs at a time rarely have the same ports, and mark their frames.
+        // Two runs at the same time rarely have the same ports, and mark their frames.
         let mark = Mark::new();
         let first = FIRST_PORT | (u16::from_be_bytes([mark.0[0], mark.0[1]]) & 0x1fff) << 1;
         let near = Address { mac, ip: [192, 0, 2, 1], port: first };
@@ -195,7 +198,7 @@ impl Ends {
         (self.near.address, self.far.address)
     }
 
-    /// Measures all that is planned, until `stop` is set.
+    /// Makes all measurements of the plan, until `stop` is set.
     pub(crate) fn measure(
         &mut self,
         plan: &Plan,
@@ -204,7 +207,7 @@ impl Ends {
         let mut progress = Some(Progress::new());
         let (mut results, sizes) = (Vec::new(), &plan.sizes.0);
         for (index, &size) in sizes.iter().enumerate() {
-            // There is a result of the first size, if only of one message.
+            // The first size has a result in any case, if only of one message.
             let over = || index > 0 && stop.load(Ordering::Relaxed);
             let what = format!("{} bytes, {} of {} sizes", Size(size), index + 1, sizes.len());
             let (near, far) = self.addresses();
@@ -300,7 +303,7 @@ impl Ends {
         while arrived < wanted {
             let left = batch.min(wanted - sent);
             let mut more = 0;
-            // A batch goes when there is room for all of it.
+            // A batch is sent once there is room for all of it.
             if left > 0 && depth - sent.saturating_sub(arrived) >= left {
                 more = near.send(left)?;
                 sent += more;
@@ -314,7 +317,7 @@ impl Ends {
                 wait(patience)?;
             }
             turns = turns.wrapping_add(1);
-            // What is on its way still arrives.
+            // Frames in flight still arrive.
             if turns.is_multiple_of(TURNS) && goal.is_over(begun, Instant::now()) {
                 wanted = wanted.min(sent.max(1));
             }
@@ -343,7 +346,7 @@ fn own_address(context: &Context, port: u8) -> Result<[u8; 6], Failure> {
     })
 }
 
-/// The MAC address in a link-local GID, between whose halves stands `ff:fe`.
+/// The MAC address in a link-local GID, which has `ff:fe` between its halves.
 fn mac_in(gid: &Gid) -> Option<[u8; 6]> {
     match gid.to_bytes() {
         [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub(crate) const PERCENTILES: [(f64, &str); 4] =
     [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")];
 
-/// Writes what was measured, and how.
+/// Writes the results, and the conditions of the measurement.
 pub(crate) fn table(
     out: &mut impl Write,
     setting: &Setting,
@@ -74,7 +74,7 @@ pub(crate) fn table(
     table.write(out, 0)
 }
 
-/// What was measured: `RC send`.
+/// The measured operation: `RC send`.
 pub(crate) fn operation(plan: &Plan) -> String {
     if plan.raw {
         return "raw packets".to_owned();
@@ -82,7 +82,7 @@ pub(crate) fn operation(plan: &Plan) -> String {
     format!("{} {}", plan.transport.name().to_uppercase(), plan.op.name())
 }
 
-/// Where it was measured, in a line.
+/// The device and the conditions of the measurement, in a line.
 pub(crate) fn place(setting: &Setting) -> String {
     let simulated = if setting.simulated { "simulated " } else { "" };
     let part = setting.part.unwrap_or("device");

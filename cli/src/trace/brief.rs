@@ -1,4 +1,4 @@
-//! What one line says of a request or a completion: the fields that `mlx5 dump` decodes, in short.
+//! The line of a request or a completion: the fields that `mlx5 dump` decodes, in short.
 
 use crate::dump::{self, Addressing, FIRST_STRIDE, Item};
 use crate::trace::queues::Kind;
@@ -19,20 +19,20 @@ const SHOWN: usize = 2;
 /// A request or a completion in short.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Brief {
-    /// What it does, or what became of it.
+    /// The operation, or the outcome of one.
     pub(crate) opcode: String,
-    /// How many bytes it names, or has moved. None where the device does not say.
+    /// Bytes that it names, or has moved. `None` if the device does not report them.
     pub(crate) bytes: Option<u64>,
-    /// The queue that a completion is of: what it is called, and its number.
+    /// The queue that a completion is of: its kind, and its number.
     pub(crate) of: Option<(&'static str, u32)>,
-    /// Whether it is a completion of something that failed.
+    /// Whether it is the completion of a request that failed.
     pub(crate) failed: bool,
-    /// What else there is, by name.
+    /// Further fields, by name.
     details: Vec<(&'static str, String)>,
     parts: Vec<Part>,
 }
 
-/// Decodes what is in a ring.
+/// Decodes an entry of a ring.
 pub(crate) fn decode(kind: Kind, bytes: &[u8], addressing: Addressing) -> Item {
     match kind {
         Kind::Completion => dump::completion(bytes, Some(addressing)),
@@ -96,7 +96,7 @@ impl Brief {
                     let inline = meaning.strip_prefix("inline, ");
                     let count = match inline {
                         Some(length) => length.parse().unwrap_or(0),
-                        // A count of zero stands for the most.
+                        // A count of zero means the maximum.
                         None if meaning == "2 GiB" => 1 << 31,
                         None => field.value.parse().unwrap_or(0),
                     };
@@ -168,7 +168,7 @@ impl Brief {
                 _ => {}
             }
         }
-        // Of a request the field means something for reads and atomics only.
+        // For a request the field has a meaning for reads and atomics only.
         if brief.opcode == "request completed" && brief.bytes == Some(0) {
             brief.bytes = None;
         }
@@ -179,7 +179,7 @@ impl Brief {
         self.details.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
 
-    /// What it is counted as.
+    /// The name under which it is counted.
     pub(crate) fn counted(&self) -> String {
         match (self.detail("request"), self.detail("status")) {
             (_, Some(status)) => format!("{}: {status}", self.opcode),
@@ -188,7 +188,7 @@ impl Brief {
         }
     }
 
-    /// The rest of a line, behind opcode and bytes.
+    /// The rest of a line, after opcode and bytes.
     pub(crate) fn rest(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.detail("status") {
@@ -267,7 +267,7 @@ fn is_data(segment: &str) -> bool {
     segment.starts_with(dump::DATA) || segment.starts_with(dump::PACKET)
 }
 
-/// What most requests without a completion say of themselves.
+/// The detail of most requests without a completion.
 const ON_ERROR: &str = "completion only on error";
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ pub(crate) struct Args {
     /// Time between two looks: 100us, 1ms, 0.5s
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = parse_interval)]
     interval: Duration,
-    /// End the trace after so many seconds, 0.001 to 86400; the program runs on
+    /// Seconds to trace, 0.001 to 86400; the program runs on
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
 }
@@ -174,7 +174,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     }
     let mut output = Output::create_or_stdout(args.output.as_deref())?;
     let to = output.writer(out);
-    // The program begins with the signals that this process has blocked: before it blocks its own.
+    // The program starts with the signals blocked that were blocked in this process: start it
+    // before blocking others.
     let tracer = match args.pid {
         Some(pid) => Tracer::attach(Pid::from_raw(pid))?,
         None => Tracer::start(&args.program)?,
@@ -190,7 +191,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     };
     let mut printer = Printer::new(choice, session.tracer.first());
     let done = session.follow(args, &mut printer, to);
-    // Whatever has happened, the program is left as it was.
+    // Leave the program as it was, also after an error.
     let left = session.leave();
     let why = done?;
     left?;
@@ -203,7 +204,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     conclude(args, &printer, why, &session)
 }
 
-/// Why a trace ended.
+/// The reason why a trace ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     Program,
@@ -211,7 +212,7 @@ enum Why {
     Interrupted,
 }
 
-/// Says on stderr what the trace has seen.
+/// Reports the trace's results on stderr.
 fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Result<(), Failure> {
     let sums = printer.sums();
     let mut told = format!(
@@ -238,7 +239,8 @@ fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Resu
              machine of\n  `mlx5-sim-wire`."
         );
     }
-    // Who gave a number knows the process; who started a program does not, and may look for it.
+    // A user that gave a number knows the process; one that started a program does not, and may
+    // look for it.
     if let (Why::Time, None, None, Some(pid)) =
         (why, session.ended, args.pid, session.tracer.first())
     {
@@ -272,7 +274,7 @@ impl Signals {
             .map_err(failed)
     }
 
-    /// Waits until a signal or the time comes. Returns whether it was one that ends the trace.
+    /// Waits for a signal, at most for `time`. Returns whether it was one that ends the trace.
     fn wait(&self, time: Duration) -> bool {
         let mut files = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         let _ = ppoll(&mut files, Some(TimeSpec::from_duration(time)), None);
@@ -284,12 +286,12 @@ impl Signals {
     }
 }
 
-/// A trace that goes on.
+/// A running trace.
 struct Session {
     tracer: Tracer,
     signals: Signals,
     start: Instant,
-    /// How the first process ended.
+    /// The exit status of the first process, or the signal that ended it.
     ended: Option<Result<u8, i32>>,
 }
 
@@ -315,7 +317,7 @@ impl Session {
             let now = Instant::now();
             if now >= next {
                 self.tracer.look();
-                // Looks that came too late are not made up for.
+                // Late looks are not made up for.
                 next = (next + args.interval).max(now);
             }
             if self.print(printer, out)? {
@@ -339,8 +341,8 @@ impl Session {
         }
     }
 
-    /// Waits until all threads stand still, so that nothing is made while the notes are read. Returns
-    /// whether the user has ended it before.
+    /// Waits until all threads are stopped, so that none makes a queue while the notes are read.
+    /// Returns whether the user has ended the trace before that.
     fn attached(&mut self) -> Result<bool, Failure> {
         let mut heard = Vec::new();
         while !self.tracer.all_among(&heard) {
@@ -364,8 +366,8 @@ impl Session {
         Ok(false)
     }
 
-    /// Hears of threads of which something became; not of more than [`HEARD`], because threads that
-    /// make one call after the other would go on for ever. Returns whether there may be more.
+    /// Handles changes of threads, at most [`HEARD`] of them: threads that make one call after the
+    /// other could go on forever. Returns whether there may be more.
     fn hear(&mut self) -> Result<bool, Failure> {
         for _ in 0..HEARD {
             match ptrace::wait() {
@@ -393,7 +395,7 @@ impl Session {
         }
     }
 
-    /// Prints what is told. Returns whether that was anything.
+    /// Prints the reports. Returns whether there were any.
     fn print(&mut self, printer: &mut Printer, out: &mut dyn Write) -> io::Result<bool> {
         let reports = self.tracer.take();
         let time = self.start.elapsed();
@@ -403,7 +405,7 @@ impl Session {
         Ok(!reports.is_empty())
     }
 
-    /// Leaves all threads as they were found.
+    /// Detaches from all threads, in the state in which they were found.
     fn leave(&mut self) -> Result<(), Failure> {
         self.tracer.ask_all();
         let patience = Instant::now() + PATIENCE;
@@ -411,20 +413,20 @@ impl Session {
             match ptrace::wait() {
                 Ok(Some((thread, status))) => self.tracer.leave(thread, status),
                 Ok(None) => _ = self.signals.wait(IDLE),
-                // None is left.
+                // No thread is left.
                 Err(_) => break,
             }
         }
-        // What does not stop is left when this process ends.
+        // The kernel releases threads that did not stop when this process ends.
         Ok(())
     }
 }
 
-/// Threads that are heard of between two looks.
+/// The most changes of threads that are handled between two looks.
 const HEARD: usize = 1000;
-/// How long nothing is looked for while there is nothing to look at.
+/// Longest wait while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
-/// How long threads may take to stop.
+/// Time limit for threads to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

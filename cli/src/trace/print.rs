@@ -1,4 +1,4 @@
-//! The lines that a trace prints, and what it counts.
+//! The lines and the counts that a trace prints.
 
 use crate::dump::Addressing;
 use crate::table::{Align, Table};
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What is printed.
+/// Options of the output.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Choice {
     pub(crate) json: bool,
     /// Every field, as `mlx5 dump` does.
     pub(crate) verbose: bool,
-    /// No requests and completions, but for their numbers.
+    /// No requests and completions, only their numbers.
     pub(crate) quiet: bool,
     /// Failed completions alone.
     pub(crate) errors: bool,
-    /// Queues of these numbers; all if there is none.
+    /// Queues with these numbers; all if the list is empty.
     pub(crate) queues: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ struct Sum {
     simulated: Option<bool>,
 }
 
-/// When and in which process something happened.
+/// The time and the process of an event.
 #[derive(Clone, Copy)]
 struct Origin {
     time: Duration,
@@ -46,7 +46,7 @@ pub(crate) struct Printer {
     choice: Choice,
     counts: BTreeMap<(Pid, Name, String), Sum>,
     lost: BTreeMap<(Pid, Name), u64>,
-    /// More than one process was seen, so lines say which.
+    /// Set once more than one process was seen, so that lines name theirs.
     several: Option<Pid>,
     pub(crate) queues: u64,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Sums {
 }
 
 impl Printer {
-    /// Lines say of which process they are, unless it is the `first`.
+    /// Lines name their process, unless it is the `first`.
     pub(crate) fn new(choice: Choice, first: Option<Pid>) -> Self {
         Self { choice, counts: BTreeMap::new(), lost: BTreeMap::new(), several: first, queues: 0 }
     }
@@ -73,7 +73,7 @@ impl Printer {
             || other.is_some_and(|number| queues.contains(&number))
     }
 
-    /// Prints what was told of a process.
+    /// Prints a report of a process.
     pub(crate) fn print(
         &mut self,
         out: &mut dyn Write,
@@ -136,7 +136,7 @@ impl Printer {
         };
         let item = decode(name.kind, bytes, addressing);
         let mut brief = Brief::of(name.kind, &item);
-        // The completion of a packet does not say which queue it came to.
+        // The completion of a packet does not name the queue that received it.
         brief.of = brief.of.or(packets.map(|name| (name.kind.words().0, name.number)));
         if !self.wanted(name, brief.of.map(|(_, number)| number)) {
             return Ok(());
@@ -211,7 +211,7 @@ impl Printer {
             }
             return writeln!(out, "{}", Value::Object(line));
         }
-        // An object is meant, and not one of its rings, but where something was lost.
+        // The name means the object, not one of its rings, except for lost entries.
         let name = match event {
             Event::Lost { .. } => self.start(of, name),
             _ => format!("{}{}", self.clock(of), Object(*name)),
@@ -247,7 +247,7 @@ impl Printer {
         sums
     }
 
-    /// Prints what was counted at each queue.
+    /// Prints the counts of each queue.
     pub(crate) fn summary(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.choice.json {
             for ((pid, name, what), sum) in &self.counts {
@@ -299,7 +299,7 @@ fn object(of: Origin, kind: &str, name: &Name) -> Map<String, Value> {
     line
 }
 
-/// A time, as lines begin with it.
+/// A time in the form of the start of a line.
 struct Clock(Duration);
 
 impl std::fmt::Display for Clock {
@@ -308,7 +308,7 @@ impl std::fmt::Display for Clock {
     }
 }
 
-/// What a number is of.
+/// An object in the output: its kind and its number.
 struct Object(Name);
 
 impl std::fmt::Display for Object {

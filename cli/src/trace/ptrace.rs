@@ -1,8 +1,8 @@
-//! ptrace(2), in the form in which the kernel does the work: threads are seized, and stop at each system
-//! call, at signals, and when they start processes, run another program or end.
+//! ptrace(2), in its modern form: threads are seized, and stop at each system call, at signals, and
+//! when they start processes, run another program or end.
 //!
 //! The wrappers of `nix` are not used: its waitpid(2) fails for a thread that stops at a real-time
-//! signal, and loses it.
+//! signal, and loses the stop.
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_ulong, pid_t};
@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 
-/// Requests and events that libc does not have for every C library.
+/// Requests and events that the crate `libc` lacks for some C libraries.
 const GETEVENTMSG: u32 = 0x4201;
 const SEIZE: u32 = 0x4206;
 const INTERRUPT: u32 = 0x4207;
@@ -22,7 +22,8 @@ const GET_SYSCALL_INFO: u32 = 0x420e;
 const SYSCALL: u32 = 24;
 const DETACH: u32 = 17;
 
-/// `PTRACE_O_*`: mark stops at system calls; follow forks, threads and programs; stop before the end.
+/// `PTRACE_O_*`: mark stops at system calls; follow forks, threads and programs; stop before the
+/// end.
 const OPTIONS: c_long = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6;
 
 const EVENT_FORK: c_int = 1;
@@ -30,7 +31,7 @@ const EVENT_CLONE: c_int = 3;
 const EVENT_EXEC: c_int = 4;
 const EVENT_EXIT: c_int = 6;
 const EVENT_STOP: c_int = 128;
-/// What a stop at a system call has added to SIGTRAP.
+/// The bit that a stop at a system call adds to SIGTRAP.
 const MARK: c_int = 0x80;
 
 /// `AUDIT_ARCH_*` of this machine's programs.
@@ -39,7 +40,7 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Why a thread stands still.
+/// The reason why a thread is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// At a system call, on the way in or out.
@@ -48,19 +49,19 @@ pub(crate) enum Stop {
     Signal(c_int),
     /// The process was stopped, by SIGSTOP or the like.
     Group,
-    /// It was asked to stop, or is new.
+    /// The tracer asked it to stop, or it is new.
     Asked,
     /// It has started a thread or a process.
     Started,
     /// The process runs another program.
     Program,
-    /// It is about to end; its memory is still there.
+    /// It is about to end; its memory still exists.
     Ending,
     /// Another event.
     Other,
 }
 
-/// What became of a thread.
+/// A change of a thread's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Stopped(Stop),
@@ -85,10 +86,11 @@ pub(crate) enum Call {
     Neither,
 }
 
-/// A request that takes words, and changes no memory of this process.
+/// A request with numbers as arguments, which changes no memory of this process.
 fn request(request: u32, thread: Pid, data: c_long) -> Result<(), Errno> {
     let none = ptr::null_mut::<libc::c_void>();
-    // SAFETY: these requests take their address and data as numbers, and write nothing here.
+    // SAFETY: these requests take their address and data as numbers, and write no memory of this
+    // process.
     let answer = unsafe { libc::ptrace(request as _, thread.as_raw(), none, data) };
     Errno::result(answer).map(drop)
 }
@@ -108,7 +110,7 @@ pub(crate) fn resume(thread: Pid, signal: c_int) -> Result<(), Errno> {
     request(SYSCALL, thread, signal.into())
 }
 
-/// Leaves a thread stopped whose process was stopped.
+/// Leaves a thread stopped because its process was stopped.
 pub(crate) fn listen(thread: Pid) -> Result<(), Errno> {
     request(LISTEN, thread, 0)
 }
@@ -123,13 +125,14 @@ pub(crate) fn call(thread: Pid) -> Result<Call, Errno> {
     // `struct ptrace_syscall_info`: kind, architecture; ip; sp; then what the kind has.
     let mut info = [0_u64; 16];
     let size = size_of_val(&info);
-    // SAFETY: the kernel writes at most `size` bytes, all of them in `info`, which lives on.
+    // SAFETY: the kernel writes at most `size` bytes, all of them to `info`, which outlives the
+    // call.
     let answer = unsafe {
         libc::ptrace(GET_SYSCALL_INFO as _, thread.as_raw(), size, info.as_mut_ptr().cast::<u8>())
     };
     Errno::result(answer)?;
     let [head, ..] = info;
-    // The first byte, and the word behind the padding: in the order of this machine.
+    // The first byte, and the word after the padding: in the order of this machine.
     let (kind, architecture) = (head.to_ne_bytes()[0], u32::from_ne_bytes(half(head)));
     Ok(match kind {
         1 | 2 if architecture != ARCHITECTURE => Call::Foreign,
@@ -143,7 +146,7 @@ pub(crate) fn call(thread: Pid) -> Result<Call, Errno> {
 pub(crate) fn started(thread: Pid) -> Result<Pid, Errno> {
     let mut number: c_ulong = 0;
     let none = ptr::null_mut::<libc::c_void>();
-    // SAFETY: the kernel writes one word to `number`, which lives on.
+    // SAFETY: the kernel writes one word to `number`, which outlives the call.
     let answer = unsafe {
         libc::ptrace(GETEVENTMSG as _, thread.as_raw(), none, ptr::from_mut(&mut number))
     };
@@ -151,11 +154,12 @@ pub(crate) fn started(thread: Pid) -> Result<Pid, Errno> {
     Ok(Pid::from_raw(number as pid_t))
 }
 
-/// Whether two descriptors of a process are of one open file (kcmp(2)); false where the kernel does not say.
+/// Whether two descriptors of a process are of one open file (kcmp(2)); false if the kernel does
+/// not answer.
 pub(crate) fn same_file(process: Pid, one: u64, other: u64) -> bool {
     const FILE: c_int = 0;
     let process = process.as_raw();
-    // SAFETY: the call takes numbers alone, and writes nothing here.
+    // SAFETY: the call takes numbers alone, and writes no memory of this process.
     unsafe { libc::syscall(libc::SYS_kcmp, process, process, FILE, one, other) == 0 }
 }
 
@@ -165,10 +169,10 @@ fn half(word: u64) -> [u8; 4] {
     half
 }
 
-/// The next thread of which something became. `None` while nothing has, `Err` if there is none left.
+/// The next change of a thread. `None` if there is none yet, `Err` if no thread is left.
 pub(crate) fn wait() -> Result<Option<(Pid, Status)>, Errno> {
     let mut status: c_int = 0;
-    // SAFETY: the kernel writes the status, which lives on.
+    // SAFETY: the kernel writes to `status`, which outlives the call.
     let thread: pid_t = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::WNOHANG) };
     match Errno::result(thread) {
         Ok(0) => Ok(None),
@@ -206,7 +210,7 @@ pub(crate) struct Waiting {
     failure: PipeReader,
 }
 
-/// Why a program did not start.
+/// The reason why a program did not start.
 pub(crate) struct Failure(PipeReader);
 
 impl Failure {
@@ -229,8 +233,8 @@ impl Waiting {
         let (name, arguments) = program.split_first().expect("a program has a name");
         let mut command = Command::new(name);
         command.args(arguments);
-        // SAFETY: this process has one thread, so the child may do whatever this one may. It leaves by
-        // `exec` or `_exit`, so nothing of this process's is ended twice.
+        // SAFETY: this process has one thread, so the child may do whatever this one may. It leaves
+        // by `exec` or `_exit`, so nothing of this process's is ended twice.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -240,7 +244,7 @@ impl Waiting {
                     let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
                     let _ = told.write_all(&errno.to_ne_bytes());
                 }
-                // SAFETY: ends the child, without what this process has to do at its end.
+                // SAFETY: ends the child, without the exit handlers of this process.
                 unsafe { libc::_exit(127) }
             }
             pid => Ok(Self { pid: Pid::from_raw(pid), go, failure }),
@@ -266,7 +270,7 @@ mod tests {
         let copy = one.try_clone().expect("a descriptor");
         let [one, other, copy] = [&one, &other, &copy].map(|file| file.as_raw_fd() as u64);
         let of_one = |a, b| same_file(Pid::this(), a, b);
-        // A kernel without kcmp(2) says so of none.
+        // A kernel without kcmp(2) answers false for all.
         assert_eq!(of_one(one, copy), of_one(one, one));
         assert!(!of_one(one, other) && !of_one(one, 9999));
     }

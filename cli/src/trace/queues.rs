@@ -1,4 +1,4 @@
-//! The queues of a process, as its calls made them.
+//! The queues of a process, from its calls.
 
 use crate::dump::Addressing;
 use crate::trace::ring::{
@@ -13,7 +13,7 @@ use mlx5_uapi::queues::{CallerMemory, QueueCall};
 use mlx5_uapi::verbs::{QpState, QpType};
 use std::collections::BTreeMap;
 
-/// What a queue is.
+/// The kind of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Kind {
     Completion,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word for what owns its number, and the word for the queue in it.
+    /// The word for the object that has the number, and the word for its queue.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Completion => ("cq", ""),
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// A queue, as it is named.
+/// The name of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Name {
     pub(crate) kind: Kind,
@@ -46,10 +46,10 @@ pub(crate) struct Name {
     pub(crate) number: u32,
 }
 
-/// What happened at a queue.
+/// An event of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// An object was made; with what is told of it.
+    /// An object was made; `about` describes it.
     Made { name: Name, about: String },
     /// Its state or its ring changed.
     Changed { name: Name, about: String },
@@ -57,11 +57,12 @@ pub(crate) enum Event {
     Ended { name: Name },
     /// A request was posted.
     Posted { name: Name, index: u32, bytes: Vec<u8>, addressing: Addressing },
-    /// The device wrote a completion; of what came to a queue of packets, with that.
+    /// The device wrote a completion. `packets` is the queue of packets that it is of, if it is of
+    /// one.
     Completed { name: Name, index: u32, bytes: Vec<u8>, packets: Option<Name> },
     /// Places of the ring were used again before they were seen.
     Lost { name: Name, count: u64 },
-    /// Requests were posted at places that cannot be told.
+    /// Requests were posted at places that cannot be known.
     Hidden { name: Name, count: u64 },
     /// The ring cannot be read any more.
     Unreadable { name: Name },
@@ -74,16 +75,16 @@ enum Ring {
     Shared(SharedRing, u32),
 }
 
-/// A ring, and the object that it is of.
+/// A ring, and its object.
 struct Queue {
     device: u64,
     object: u16,
     handle: u64,
     name: Name,
     ring: Ring,
-    /// Its queue pair is reset: the ring stays empty until that leaves RESET.
+    /// Its queue pair is in RESET: the ring stays empty until the queue pair leaves that state.
     resting: bool,
-    /// The user index that completions of the packets that come to it have.
+    /// The user index in the completions of its packets.
     packets: Option<u32>,
 }
 
@@ -122,14 +123,14 @@ impl Queues {
         self.all.iter().any(|q| q.name.number == name.number && q.name.kind.words().0 == words)
     }
 
-    /// The device has another number from now on.
+    /// Gives a device another number.
     pub(crate) fn renumber(&mut self, device: u64, to: u64) {
         for queue in self.all.iter_mut().filter(|queue| queue.device == device) {
             queue.device = to;
         }
     }
 
-    /// Takes note of a call that was made.
+    /// Handles a call of the process.
     pub(crate) fn apply(&mut self, device: u64, call: &QueueCall, told: &mut Vec<Event>) {
         let mut add = Adding { queues: self, device, told };
         match call {
@@ -266,7 +267,7 @@ impl Queues {
         for queue in self.all.iter_mut().filter(|q| q.is(device, object::QP, handle)) {
             match state {
                 Some(QpState::Reset) => queue.resting = true,
-                // Leaving RESET it starts with empty rings.
+                // A queue pair that leaves RESET starts with empty rings.
                 Some(QpState::Init) if queue.resting => {
                     queue.resting = false;
                     match &mut queue.ring {
@@ -298,10 +299,10 @@ impl Queues {
         });
     }
 
-    /// Passes what was there before, in every ring.
+    /// Skips the entries that were there before, in every ring.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) {
         for queue in &mut self.all {
-            // A ring that cannot be read is told of at the next look.
+            // The next look reports a ring that cannot be read.
             let _ = match &mut queue.ring {
                 Ring::Completion(ring) => ring.pass(memory),
                 Ring::Send(ring, _) => ring.pass(memory),
@@ -311,8 +312,8 @@ impl Queues {
         }
     }
 
-    /// Looks at every ring. Requests are told before completions, of which each has its request among
-    /// those that were told: completions are read first.
+    /// Looks at every ring. Completions are read first but reported last, so that the request of
+    /// each was reported before it.
     pub(crate) fn look(&mut self, memory: &dyn CallerMemory, told: &mut Vec<Event>) {
         let mut completions = Vec::new();
         let mut gone = Vec::new();
@@ -361,7 +362,7 @@ impl Queues {
         }
     }
 
-    /// Tells shared receive queues that a request of theirs has completed.
+    /// Counts the completed requests of shared receive queues.
     fn receives_completed(&mut self, completions: &[Event]) {
         for event in completions {
             let index = match event {
@@ -369,7 +370,7 @@ impl Queues {
                     Some(index) => Some(index),
                     None => continue,
                 },
-                // It may have been among those that were not seen.
+                // It may be one of the lost ones.
                 Event::Lost { .. } => None,
                 _ => continue,
             };
@@ -384,7 +385,7 @@ impl Queues {
     }
 }
 
-/// What compressed receives keep of their own. `None` without compression.
+/// The format of the mini CQEs of receives. `None` without compression.
 fn compression(format: u64) -> Option<MiniFormat> {
     match CqeCompFormat::from_bits(u32::try_from(format).ok()?)? {
         CqeCompFormat::HASH => Some(MiniFormat::Hash),
@@ -413,7 +414,7 @@ fn tell(told: &mut Vec<Event>, name: Name, moved: Moved, event: impl Fn(u32, Vec
     told.extend(moved.entries.into_iter().map(|(index, bytes)| event(index, bytes)));
 }
 
-/// What it takes to add a queue.
+/// The parameters of adding queues.
 struct Adding<'a> {
     queues: &'a mut Queues,
     device: u64,
@@ -422,7 +423,7 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     fn object(&mut self, object: u16, handle: u64, name: Name, about: String) {
-        // One with this handle that was not seen to end is gone.
+        // An object with this handle has ended unseen.
         self.queues.all.retain(|queue| !queue.is(self.device, object, handle));
         self.told.push(Event::Made { name, about });
     }
@@ -450,7 +451,7 @@ impl Adding<'_> {
         }
     }
 
-    /// The ring that was added last is of packets, whose completions have this user index.
+    /// The ring that was added last is one of packets, whose completions have this user index.
     fn packets(&mut self, name: Name, user_index: u64) {
         for queue in self.queues.all.last_mut().into_iter().filter(|queue| queue.name == name) {
             queue.packets = Some(user_index as u32 & INDEX);

@@ -1,8 +1,8 @@
 //! Rings of another process, read as they move.
 //!
-//! A program tells the device in a doorbell record how far it has posted, and the device marks each
-//! completion that it writes. Both stay readable until their place in the ring is used again. What was
-//! used again between two looks is counted as lost.
+//! A program writes its producer index to a doorbell record, and the device marks each completion
+//! that it writes. Requests and completions stay readable until their place in the ring is used
+//! again. Places that were used again between two looks are counted as lost.
 
 use mlx5_prm::cqe::{Cqe, MINI_CQES, MiniCqe, MiniFormat};
 use mlx5_prm::cqe::{CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER};
@@ -13,8 +13,8 @@ use mlx5_prm::zerocopy::{FromBytes, IntoBytes};
 use mlx5_uapi::queues::CallerMemory;
 use std::mem::{offset_of, size_of};
 
-/// The most bytes of a ring: 32,768 WQEs of 1 KiB are no more, and 4 Mi completions of 128 bytes are
-/// more than a device has.
+/// The most bytes of a ring. 32,768 WQEs of 1 KiB do not exceed it, and no device has the 4 Mi
+/// completions of 128 bytes that would.
 const LARGEST: u64 = 1 << 29;
 /// The longest WQE.
 const LONGEST: u64 = 1 << 10;
@@ -23,22 +23,22 @@ const MOST: u64 = 1 << 22;
 /// Completions that are read at a time.
 const BATCH: u32 = 64;
 
-/// What came since the last look.
+/// The requests or completions since the last look.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Moved {
     /// Requests or completions, with their index.
     pub(crate) entries: Vec<(u32, Vec<u8>)>,
     /// Places that were used again before they were seen.
     pub(crate) lost: u64,
-    /// Requests that were posted, but at places that nobody can tell from outside.
+    /// Requests that were posted at places that cannot be known from outside the program.
     pub(crate) hidden: u64,
 }
 
-/// A ring is not where it was, or never was one.
+/// The ring cannot be read at its place any more, or never could.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unreadable;
 
-/// Where a ring lies.
+/// The place of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) ring: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// `None` for what no kernel makes.
+    /// `None` for a place that no kernel makes.
     pub(crate) fn checked(self) -> Option<Self> {
         let bytes = self.entries.checked_mul(self.entry_size)?;
         let good = self.entries.is_power_of_two()
@@ -60,7 +60,7 @@ impl Place {
         good.then_some(self)
     }
 
-    /// The same of a ring of completions, which have 64 or 128 bytes.
+    /// The same for a ring of completions, which have 64 or 128 bytes.
     pub(crate) fn checked_completions(self) -> Option<Self> {
         self.checked().filter(|place| matches!(place.entry_size, 64 | 128))
     }
@@ -108,12 +108,12 @@ pub(crate) struct SendRing {
 }
 
 impl SendRing {
-    /// Of a new queue.
+    /// The ring of a new queue.
     pub(crate) fn new(place: Place) -> Self {
         Self { place, at: 0 }
     }
 
-    /// Passes what was posted already.
+    /// Skips the requests that were posted already.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) -> Result<(), Unreadable> {
         self.at = self.posted(memory)?;
         Ok(())
@@ -142,7 +142,7 @@ impl SendRing {
             count = room;
         }
         let bytes = self.place.read(memory, u32::from(self.at), u32::from(count))?;
-        // What was posted meanwhile may have taken the place of the oldest.
+        // Requests that were posted during the read may have overwritten the oldest.
         let later = self.posted(memory)?.wrapping_sub(self.at);
         let unsafe_blocks = later.saturating_sub(room).min(count);
         let mut block = 0;
@@ -182,12 +182,12 @@ pub(crate) struct ReceiveRing {
 }
 
 impl ReceiveRing {
-    /// Of a new queue.
+    /// The ring of a new queue.
     pub(crate) fn new(place: Place) -> Self {
         Self { place, at: 0 }
     }
 
-    /// Passes what was posted already.
+    /// Skips the requests that were posted already.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) -> Result<(), Unreadable> {
         self.at = self.posted(memory)?;
         Ok(())
@@ -233,18 +233,18 @@ pub(crate) struct SharedRing {
     posted: u16,
     /// The place of the last request; none before the first.
     last: Option<u16>,
-    /// Whether the list can be followed. The last request is taken off it when it completes, and may be
-    /// anywhere on it then.
+    /// Whether the list can be followed. The last request is removed from it when it completes, and
+    /// its place may then be anywhere in the list.
     known: bool,
 }
 
 impl SharedRing {
-    /// Of a new queue.
+    /// The ring of a new queue.
     pub(crate) fn new(place: Place) -> Self {
         Self { place, posted: 0, last: None, known: true }
     }
 
-    /// Passes what was posted already.
+    /// Skips the requests that were posted already.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) -> Result<(), Unreadable> {
         self.known = false;
         self.posted = self.counter(memory)?;
@@ -294,17 +294,17 @@ impl SharedRing {
 pub(crate) struct CompletionRing {
     place: Place,
     at: u32,
-    /// What compressed receives keep of their own, if the device may write several completions as one.
+    /// The format of the mini CQEs of receives, if the device may compress completions.
     compressed: Option<MiniFormat>,
 }
 
 impl CompletionRing {
-    /// Of a new queue.
+    /// The ring of a new queue.
     pub(crate) fn new(place: Place, compressed: Option<MiniFormat>) -> Self {
         Self { place, at: 0, compressed }
     }
 
-    /// Passes what the program has passed already.
+    /// Skips the completions that the program has passed already.
     pub(crate) fn pass(&mut self, memory: &dyn CallerMemory) -> Result<(), Unreadable> {
         let consumer = self.place.word(memory, completion_queue_record::CONSUMER)?;
         self.at = consumer & completion_queue_record::CONSUMER_MASK;
@@ -316,15 +316,16 @@ impl CompletionRing {
         self.place = Place { record: self.place.record, ..place };
     }
 
-    /// How many completions the program has passed since the one that is read next; negative if that one
-    /// waits for it.
+    /// Number of completions that the program has passed from the one that is read next; negative
+    /// if that one waits for the program.
     fn passed(&self, memory: &dyn CallerMemory) -> Result<i32, Unreadable> {
         let consumer = self.place.word(memory, completion_queue_record::CONSUMER)?;
         // The record has 24 bits.
         Ok((consumer.wrapping_sub(self.at) << 8) as i32 >> 8)
     }
 
-    /// `strides` says of the user index of a completion whether its queue has strides.
+    /// Takes the new completions. `strides` returns for a completion's user index whether its queue
+    /// has strides.
     pub(crate) fn look(
         &mut self,
         memory: &dyn CallerMemory,
@@ -332,7 +333,7 @@ impl CompletionRing {
     ) -> Result<Moved, Unreadable> {
         let mut moved = Moved::default();
         let size = self.place.entry_size as usize;
-        // A device that writes as fast as this reads must not keep it here.
+        // The number is limited, in case the device writes as fast as this reads.
         let mut left = 2 * self.place.entries as i64;
         while left > 0 {
             let count = BATCH.min(self.place.entries as u32);
@@ -343,14 +344,15 @@ impl CompletionRing {
                 if passed <= 0 {
                     break;
                 }
-                // The device has been here again.
+                // The device has written on meanwhile.
                 let passed = passed as u32;
                 let skipped = self.skip(passed, self.unwritten(&first).min(passed));
                 (moved.lost, left) = (moved.lost + u64::from(skipped), left - i64::from(skipped));
                 continue;
             }
-            // The marks are behind what they stand for, and so are read last: a completion that is
-            // written meanwhile may have its mark without the rest. The second time it is whole.
+            // The ownership bits are at the ends of completions, and are read last: a completion
+            // that the device is writing may have its bit without the rest. The second read has the
+            // whole.
             let bytes = self.place.read(memory, self.at, count)?;
             let passed = self.passed(memory)?;
             if passed > self.place.entries as i32 {
@@ -364,11 +366,11 @@ impl CompletionRing {
         Ok(moved)
     }
 
-    /// Goes on where the places may not have been used again, and returns how many are skipped: of
-    /// those that the program has passed, the first `unwritten` were.
+    /// Goes on at places that were not used again. Returns the number of skipped ones: of the
+    /// completions that the program has passed, the first `unwritten` were.
     fn skip(&mut self, passed: u32, unwritten: u32) -> u32 {
-        // Within a compressed run nothing tells a completion from what lies there: only where the
-        // program is, one begins.
+        // Within a compressed run a completion looks like the other bytes there. Only at the
+        // program's consumer index does one begin for certain.
         let skipped = match passed.saturating_sub(self.place.entries as u32) {
             _ if self.compressed.is_some() => passed,
             0 => unwritten,
@@ -393,17 +395,17 @@ impl CompletionRing {
         0..bytes.len() / self.place.entry_size as usize
     }
 
-    /// How many of the first completions are written.
+    /// Number of completions at the start that are written.
     fn valid(&self, bytes: &[u8]) -> usize {
         self.indices(bytes).take_while(|index| self.is_written(bytes, *index)).count()
     }
 
-    /// How many of the first are not.
+    /// Number of completions at the start that are not written.
     fn unwritten(&self, bytes: &[u8]) -> u32 {
         self.indices(bytes).take_while(|index| !self.is_written(bytes, *index)).count() as u32
     }
 
-    /// Takes completions, up to the first compressed run and that one. Returns how many.
+    /// Takes completions, up to and including the first compressed run. Returns their number.
     fn take(
         &mut self,
         memory: &dyn CallerMemory,
@@ -431,7 +433,7 @@ impl CompletionRing {
         Ok(taken)
     }
 
-    /// Takes a compressed run apart, of which `title` is the first completion.
+    /// Expands a compressed run, of which `title` is the first completion.
     fn expand(
         &self,
         memory: &dyn CallerMemory,
@@ -491,7 +493,8 @@ impl CompletionRing {
                 };
                 counter = counter.wrapping_add(taken as u16);
             }
-            // Who passes a run marks its places as not written. The mark lies on the last byte of an array.
+            // A program that passes a run marks its places as not written. The mark lies on the
+            // last byte of an array.
             let mark = CqeOpcode::Invalid as u8;
             if place == MINI_CQES - 1 && array[DESCRIPTOR - 1] >> OPCODE_SHIFT == mark {
                 moved.lost += 1;

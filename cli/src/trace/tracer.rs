@@ -1,4 +1,4 @@
-//! Follows a program: its threads, its processes, and the calls with which they make queues.
+//! Follows a program: its threads, its processes, and the calls that make queues.
 
 use crate::failure::Failure;
 use crate::trace::memory::Remote;
@@ -31,7 +31,7 @@ pub(crate) struct Report {
     pub(crate) told: Told,
 }
 
-/// What happened in a process.
+/// An event of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     /// At a queue.
@@ -44,7 +44,7 @@ pub(crate) enum Told {
     Foreign,
 }
 
-/// A call on its way.
+/// A call that has not returned yet.
 enum Pending {
     Ioctl {
         device: u64,
@@ -54,7 +54,7 @@ enum Pending {
         device: u64,
         bytes: Vec<u8>,
     },
-    /// The file stays open where another descriptor is of it.
+    /// The file stays open if it has another descriptor.
     Close {
         device: u64,
         same: Option<u64>,
@@ -79,13 +79,13 @@ struct Process {
 pub(crate) struct Tracer {
     threads: BTreeMap<Pid, Thread>,
     processes: BTreeMap<Pid, Process>,
-    /// The process with which it began.
+    /// The process with which the trace began.
     first: Option<Pid>,
-    /// Why the program did not start, until it has.
+    /// The reason why the program did not start, until it has started.
     unstarted: Option<ptrace::Failure>,
     /// Its name.
     name: String,
-    /// What has not been taken yet.
+    /// Reports that were not taken yet.
     reports: Vec<Report>,
 }
 
@@ -103,13 +103,13 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Attaches to a running process. Its threads are asked to stop; when all of them have,
-    /// [`Tracer::read_notes`] has to be called.
+    /// Attaches to a running process. Its threads are asked to stop; once all have stopped, the
+    /// caller must call [`Tracer::read_notes`].
     pub(crate) fn attach(pid: Pid) -> Result<Self, Failure> {
         let mut tracer = Self { first: Some(pid), ..Self::default() };
         let folder = format!("/proc/{pid}/task");
         loop {
-            // Threads may be started meanwhile, by those that run on.
+            // Threads that run on may start others meanwhile.
             let mut new = 0;
             let threads = fs::read_dir(&folder).map_err(|_| refused(pid, Errno::ESRCH))?;
             for thread in threads.flatten() {
@@ -120,12 +120,12 @@ impl Tracer {
                 match ptrace::seize(thread) {
                     Ok(()) => {
                         tracer.add(thread, pid);
-                        // One that has ended says so later.
+                        // A thread that has ended is reported later.
                         let _ = ptrace::interrupt(thread);
                         new += 1;
                     }
                     Err(Errno::ESRCH) if thread != pid => {}
-                    // Traced already: by the thread that has started it.
+                    // It is already traced, through the thread that has started it.
                     Err(Errno::EPERM) if thread != pid => {}
                     Err(errno) => return Err(refused(pid, errno)),
                 }
@@ -136,8 +136,8 @@ impl Tracer {
         }
     }
 
-    /// Takes in the queues that the preload library has noted, once all threads stand still. Returns
-    /// whether there is such a library in the process.
+    /// Adds the queues that the preload library has noted, once all threads are stopped. Returns
+    /// whether the process has such a library.
     pub(crate) fn read_notes(&mut self) -> bool {
         let Some(pid) = self.first else { return false };
         let Some(notes) = notes(pid) else { return false };
@@ -151,19 +151,19 @@ impl Tracer {
             }
         }
         process.queues.pass(&Remote(pid));
-        // Those that have ended are nobody's concern any more.
+        // Events of queues that have ended are left out.
         told.retain(|event| process.queues.is_there(event));
         self.report(pid, told.into_iter().map(Told::Queue));
         true
     }
 
-    /// Whether something was heard of every thread. Of one that was stopped and then killed it is more than
-    /// one thing, and a thread that is new may be heard of before it is known.
+    /// Whether each thread has reported a change. A thread that was stopped and then killed reports
+    /// twice, and a new thread may report before it is known.
     pub(crate) fn all_among(&self, heard: &[(Pid, Status)]) -> bool {
         self.threads.keys().all(|thread| heard.iter().any(|(of, _)| of == thread))
     }
 
-    /// None is left, whatever was heard of it.
+    /// Forgets all threads, whatever they have reported.
     pub(crate) fn forget(&mut self) {
         self.threads.clear();
     }
@@ -178,12 +178,12 @@ impl Tracer {
         self.processes.values().any(|process| !process.queues.is_empty())
     }
 
-    /// The process with which it began.
+    /// The process with which the trace began.
     pub(crate) fn first(&self) -> Option<Pid> {
         self.first
     }
 
-    /// Takes what has happened since the last time.
+    /// Takes the reports since the last call.
     pub(crate) fn take(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
@@ -199,7 +199,7 @@ impl Tracer {
         self.processes.entry(process).or_default();
     }
 
-    /// Takes in a process that is new, which has the devices of the one that has started it.
+    /// Adds a new process, which has the devices of the one that has started it.
     fn inherit(&mut self, process: Pid, from: Pid) {
         let simulated = self.processes.get(&from).and_then(|process| process.simulated);
         self.processes.insert(process, Process { simulated, ..Process::default() });
@@ -223,10 +223,10 @@ impl Tracer {
         self.report(pid, told.into_iter().map(Told::Queue));
     }
 
-    /// Hears what became of a thread, and lets it go on. Fails if the program could not be started.
+    /// Handles a change of a thread, and lets it run on. Fails if the program could not be started.
     pub(crate) fn hear(&mut self, thread: Pid, status: Status) -> Result<(), Failure> {
         if !self.threads.contains_key(&thread) {
-            // A new one may be heard of before the one that has started it, which then stands still.
+            // A new thread may report before the one that has started it, which is then stopped.
             let process = process_of(thread).unwrap_or(thread);
             if !self.processes.contains_key(&process)
                 && let Some(parent) = status_of(thread, "PPid")
@@ -257,14 +257,14 @@ impl Tracer {
             },
             Stop::Signal(number) => signal = number,
             Stop::Group => {
-                // It stays stopped, as it was meant to.
+                // It stays stopped, as its process is.
                 let _ = ptrace::listen(thread);
                 return Ok(());
             }
             Stop::Program => self.program(thread),
             Stop::Ending => self.look_at(process),
             Stop::Started => {
-                // Its parent may end before anything is heard of it.
+                // Its parent may end before the child reports.
                 if let Ok(child) = ptrace::started(thread)
                     && !self.threads.contains_key(&child)
                     && process_of(child) == Some(child)
@@ -274,14 +274,14 @@ impl Tracer {
             }
             Stop::Asked | Stop::Other => {}
         }
-        // A thread that was killed while it stood is heard of again.
+        // A thread that was killed while it was stopped reports again.
         let _ = ptrace::resume(thread, signal);
         Ok(())
     }
 
     fn ended(&mut self, thread: Pid, how: Result<u8, i32>) -> Result<(), Failure> {
         self.threads.remove(&thread);
-        // The first thread of a process is the last that is heard of.
+        // The first thread of a process is the last to report.
         if self.processes.contains_key(&thread) {
             if Some(thread) == self.first
                 && let Some(error) = self.unstarted.take().and_then(ptrace::Failure::reason)
@@ -295,7 +295,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// The process has other memory now, and one thread, with the number of the process.
+    /// The process now has other memory, and one thread, with the number of the process.
     fn program(&mut self, thread: Pid) {
         let started = Some(thread) == self.first && self.unstarted.take().is_some();
         self.threads.retain(|other, of| of.process != thread || *other == thread);
@@ -321,7 +321,7 @@ impl Tracer {
         self.processes.entry(pid).or_default().simulated = Some(true);
     }
 
-    /// A thread makes a system call.
+    /// Handles the start of a thread's system call.
     fn entered(&mut self, thread: Pid, number: i64, [first, second, third, ..]: [u64; 6]) {
         let process = self.threads[&thread].process;
         let pending = match number {
@@ -386,7 +386,7 @@ impl Tracer {
         None
     }
 
-    /// A system call of a thread is over.
+    /// Handles the return of a thread's system call.
     fn left(&mut self, thread: Pid, value: i64) {
         let Some(Thread { process, pending }) = self.threads.get_mut(&thread) else { return };
         let (process, Some(pending)) = (*process, pending.take()) else { return };
@@ -415,14 +415,14 @@ impl Tracer {
 
     fn apply(&mut self, pid: Pid, device: u64, call: &QueueCall) {
         if matches!(call, QueueCall::Resized(_)) {
-            // The last completion of the old ring says that it is.
+            // The last completion of the old ring announces it.
             self.look_at(pid);
         }
         let process = self.processes.entry(pid).or_default();
         let mut told = Vec::new();
         process.queues.apply(device, call, &mut told);
         if device & NOTED == 0 {
-            // The kernel has a device for this call.
+            // The kernel accepted the call, so that the device is real.
             process.simulated.get_or_insert(false);
         }
         self.report(pid, told.into_iter().map(Told::Queue));
@@ -435,7 +435,7 @@ impl Tracer {
         }
     }
 
-    /// Leaves a thread that stands still, with the signal that it was about to get. One that has
+    /// Detaches from a stopped thread, with the signal that it was about to get. A thread that has
     /// ended is forgotten.
     pub(crate) fn leave(&mut self, thread: Pid, status: Status) {
         if let Status::Stopped(stop) = status {
@@ -446,7 +446,7 @@ impl Tracer {
     }
 }
 
-/// Marks the device of a note, which is no descriptor as that of a call is.
+/// Marks the device of a note. Unlike that of a call it is no descriptor.
 const NOTED: u64 = 1 << 63;
 
 fn noted_device(noted: &Noted) -> u64 {
@@ -510,12 +510,12 @@ fn notes(pid: Pid) -> Option<PathBuf> {
     let start = format!("{}{pid}-", Noted::TREE);
     let trees = fs::read_dir(folder).ok()?.flatten();
     let tree = trees.filter(|tree| tree.file_name().to_string_lossy().starts_with(&start));
-    // The last one, if one was left by a process with the same number.
+    // The last one, if a process with the same number has left one.
     let notes = tree.map(|tree| tree.path().join(Noted::FILE)).filter(|notes| notes.exists());
     notes.max_by_key(|notes| fs::metadata(notes).and_then(|notes| notes.modified()).ok())
 }
 
-/// Why a process cannot be traced, and what to do.
+/// The reason why a process cannot be traced, with a remedy.
 fn refused(pid: Pid, errno: Errno) -> Failure {
     match errno {
         Errno::ESRCH => Failure::new(format!("there is no process {pid}"))

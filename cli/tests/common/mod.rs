@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What a run of the command left behind.
+/// The output and the exit status of a run of the command.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -56,8 +56,8 @@ impl Run {
 /// The longest that a program may take; far longer than it does.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Kills a program that a test waits for, if it has not ended when the limit is over. Keep it until the
-/// program has ended: then all that is read of the program ends, too, and the test fails.
+/// Kills a program that a test waits for, if it has not ended when the limit is over. Keep it until
+/// the program has ended: then all that is read of the program ends, too, and the test fails.
 pub(crate) struct Limit(#[expect(dead_code, reason = "its end is what counts")] Sender<()>);
 
 impl Limit {
@@ -75,7 +75,7 @@ impl Limit {
 
 /// Runs a program to its end.
 pub(crate) trait Ended {
-    /// Returns what it said and how it ended, which it must within the limit.
+    /// Returns its output and its exit status. It must end within the limit.
     fn ended(&mut self) -> Output;
 }
 
@@ -119,7 +119,8 @@ pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
     Run::of(child.wait_with_output().expect("it ends"))
 }
 
-/// Runs the command, and sends it SIGINT when it has written a line that begins with `sign` to stderr.
+/// Runs the command, and sends it SIGINT when it has written a line that begins with `sign` to
+/// stderr.
 #[track_caller]
 pub(crate) fn interrupted(mut command: Command, sign: &str) -> Run {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");

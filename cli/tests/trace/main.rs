@@ -1,5 +1,5 @@
-//! `mlx5 trace`, of programs on a simulated device of which it is known what they do. The program is
-//! this one: each test runs it again, with the preload library.
+//! `mlx5 trace`, of programs with known actions on a simulated device. The program is this one:
+//! each test runs it again, with the preload library.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -98,7 +98,7 @@ fn traced(options: &str, case: &str) -> Vec<Value> {
 fn objects(lines: &str) -> Vec<Value> {
     let all: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // Whatever a line is about, it says so under the same name.
+    // Every kind of line names its event under the same key.
     assert!(all.iter().all(|one| one["event"].is_string()), "{lines}");
     // Every queue is a simulated one here; a process may not have made one yet.
     for one in &all {
@@ -122,8 +122,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// The key says whether the command simulates the device. It does not see that the preload library
-/// does.
+/// The key is about the command's own simulation. The command does not see that the preload library
+/// simulates.
 fn a_device_that_another_process_simulates() {
     let mut command = command(&["list", "--json"]);
     let output = on_simulator_of(&mut command).output().expect("it runs");
@@ -246,7 +246,7 @@ fn threads_have_queues_of_their_own() {
             .map(|one| number(&one["count"]))
             .sum();
         assert_eq!(sends.len() as u64 + lost, 50, "{bytes}");
-        // None is told twice, and they are in order.
+        // None is reported twice, and they are in order.
         let indices: Vec<u64> = sends.iter().map(|one| number(&one["index"])).collect();
         assert!(indices.windows(2).all(|two| two[0] < two[1]), "{indices:?}");
     }
@@ -306,7 +306,7 @@ fn a_resized_queue_is_followed() {
     let resized = of_kind(&all, "changed")
         .filter(|one| one["about"].as_str().is_some_and(|about| about.starts_with("resized to ")));
     assert_eq!(resized.count(), 3);
-    // The last completion of each ring says that there is another one.
+    // The last completion of each ring announces the next ring.
     let told =
         of_kind(&all, "completion").filter(|one| one["opcode"] == "completion queue resized");
     assert_eq!(told.count(), 3);
@@ -361,8 +361,8 @@ fn packets_are_decoded() {
     let done =
         Vec::from_iter(came.iter().filter(|one| one["qp"] == *near).map(|one| &one["request"]));
     assert_eq!(done, column("opcode").iter().collect::<Vec<_>>());
-    // The numbers of completion queues are the same on both devices. Two strides are skipped: the packet behind
-    // them takes four.
+    // The numbers of completion queues are the same on both devices. Two strides are skipped: the
+    // packet behind them takes four.
     let came: Vec<_> = came.into_iter().filter(|one| one["wq"] == wq).collect();
     let column = |key: &str| Vec::from_iter(came.iter().map(|one| number(&one[key])));
     assert_eq!(column("bytes"), [60, 60, 130, 154, 154, 104, 60, 0, 200, 60, 100, 300, 60, 70]);
@@ -386,7 +386,7 @@ fn packets_are_decoded() {
 }
 
 fn queues_that_live_briefly_are_seen() {
-    // No look is due before each ends: what is seen, is seen because they end.
+    // No look is due before each ends, so that all entries are seen at the ends.
     let all = traced("--interval 10s", "short-lived");
     assert_eq!(requests(&all, "send").len(), 20);
     assert_eq!(of_kind(&all, "completion").count(), 40);
@@ -421,7 +421,7 @@ fn other_processes_are_followed() {
     assert!(of_others > 5 && of_others < out.lines().count(), "{out}");
 }
 
-/// No line says that a process has no simulated device before it has made a queue.
+/// Process lines have no value for `simulated` before the process has made a queue.
 fn process_lines_say_simulated_once_it_is_known() {
     let changes = |case: &str| -> Vec<(bool, String, Value)> {
         let all = traced("--queues", case);
@@ -543,7 +543,7 @@ fn a_running_process_goes_on() {
         assert!(passed <= lost, "{passed} were passed, of which {lost} are lost: {indices:?}");
         assert!(sends.iter().all(|one| one["bytes"] == 7));
     }
-    // A second tracer at a time is refused, and told of the first.
+    // A second tracer at a time is refused; the error names the first.
     let mut first = command(&["trace", &pid]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&first);
@@ -614,7 +614,7 @@ fn a_program_that_runs_on_is_named() {
     assert_eq!(name, "cat\n");
     drop(input);
     assert_eq!(out.read_line(&mut line).expect("it ends"), 0);
-    // Who gives a number knows it.
+    // A user that gives a number knows it.
     let running = Running::start();
     let pid = running.0.id().to_string();
     let output = command(&["trace", "--duration", "0.1", &pid]).ended();

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Tells the program what to do.
+/// The environment variable that selects the program's case.
 pub(crate) const CASE: &str = "MLX5_TRACED_CASE";
 
 type Done = Result<(), Box<dyn std::error::Error>>;
@@ -104,7 +104,7 @@ impl Pair {
     }
 }
 
-/// Polls until so many have come.
+/// Polls until `count` completions have arrived.
 fn poll(cq: &mut CompletionQueue, mut count: usize) -> Done {
     while count > 0 {
         count -= cq.poll(count, |_| ())?;
@@ -239,7 +239,7 @@ fn resize() -> Done {
     Ok(())
 }
 
-/// A packet of so many bytes for everybody, of UDP (17) or TCP (6), with zeros for checksums.
+/// A broadcast packet of `bytes` bytes, of UDP (17) or TCP (6), with zeros for checksums.
 fn packet(protocol: u8, bytes: usize) -> Vec<u8> {
     let half = |number: usize| (number as u16).to_be_bytes();
     let mut packet = vec![0xff; 6];
@@ -256,7 +256,8 @@ fn packet(protocol: u8, bytes: usize) -> Vec<u8> {
     packet
 }
 
-/// Packets in every kind of request, which another device receives in strides of 64 bytes, 16 of a receive.
+/// Packets in every kind of request, which another device receives in strides of 64 bytes, 16 of a
+/// receive.
 fn packets() -> Done {
     let devices = mlx5::devices()?;
     let [near, far] = &devices[..] else { return Err("it takes two devices".into()) };
@@ -309,7 +310,8 @@ fn packets() -> Done {
     Ok(())
 }
 
-/// Queues that end right after their one message: only who looks before they go sees it.
+/// Queues that end right after their one message: a tracer sees it only if it looks before they
+/// end.
 fn short_lived() -> Done {
     for _ in 0..20 {
         let mut pair = Pair::new(16)?;
@@ -321,7 +323,7 @@ fn short_lived() -> Done {
     Ok(())
 }
 
-/// Ends by a signal of its own, with requests that nobody has polled.
+/// Ends by a signal of its own, with requests whose completions were not polled.
 fn aborts() -> Done {
     let mut pair = Pair::new(16)?;
     pair.receive(64)?;
@@ -351,7 +353,8 @@ fn forks() -> Done {
     forks_into(|| operations().is_ok())
 }
 
-/// One message here, and a forked child that runs `child` and says whether that went well.
+/// One message here, and a forked child that runs `child`; the child's exit status reports its
+/// result.
 fn forks_into(child: impl FnOnce() -> bool) -> Done {
     let mut pair = Pair::new(16)?;
     pair.receive(64)?;

@@ -5,14 +5,14 @@ use std::io::{self, BufWriter, Write};
 /// Times are in nanoseconds. The format is that of `pcap-savefile(5)`.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];
-/// Longer frames there are none.
+/// The longest frame that is written; the wire has no longer ones.
 const LONGEST: u32 = 1 << 16;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u32 = 1;
-/// Bytes in front of each frame.
+/// Bytes before each frame.
 const HEAD: u64 = 16;
 
-/// Writes frames to a file until it is as long as it may be.
+/// Writes frames to a file, up to a size.
 #[derive(Debug)]
 pub struct Capture<W: Write> {
     out: BufWriter<W>,
@@ -20,14 +20,14 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// A file of at most so many bytes of frames.
+    /// Begins a file of at most `most` bytes of frames.
     pub fn new(out: W, most: u64) -> io::Result<Self> {
         let mut out = BufWriter::new(out);
         out.write_all(&MAGIC.to_le_bytes())?;
         for number in VERSION {
             out.write_all(&number.to_le_bytes())?;
         }
-        // The zone of the times and their accuracy, which nobody gives.
+        // The zone of the times and their accuracy, which writers leave zero.
         out.write_all(&[0; 8])?;
         for number in [LONGEST, ETHERNET] {
             out.write_all(&number.to_le_bytes())?;
@@ -36,8 +36,8 @@ impl<W: Write> Capture<W> {
         Ok(Self { out, left: most })
     }
 
-    /// Writes a frame. After the first that the file has no room for, or that cannot be written, no more
-    /// are: a capture has no gaps.
+    /// Writes a frame. After the first frame that does not fit or cannot be written, it writes no
+    /// more: a capture has no gaps.
     pub fn frame(&mut self, now_ns: u64, frame: &[u8]) {
         let bytes = HEAD + frame.len() as u64;
         self.left = match self.left.checked_sub(bytes) {

@@ -9,9 +9,9 @@ pub const BYTES: usize = 4096;
 /// Bytes of BAR 0: the initialization segment, the MSI-X table, the UAR pages, and the device's own
 /// memory.
 pub const BAR0_BYTES: u64 = 64 << 20;
-/// Where BAR 0 has the device's own memory.
+/// Offset of the device's own memory in BAR 0.
 pub const BAR0_MEMORY: u64 = BAR0_BYTES / 2;
-/// Where BAR 0 has the MSI-X table and the pending bits.
+/// Offsets of the MSI-X table and of the pending bits in BAR 0.
 pub(crate) const MSIX_TABLE: u32 = 0x3000;
 const MSIX_PENDING: u32 = 0x3800;
 
@@ -42,26 +42,26 @@ const COMMAND_MASK: u16 = 0x0546;
 /// A 64-bit prefetchable memory BAR.
 const BAR_KIND: u32 = 0xc;
 
-/// Capabilities, one after another from here.
+/// Offsets of the capabilities, which form a list from here on.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const MSIX: usize = 0x9c;
 const VENDOR_SPECIFIC: usize = 0xc0;
 
-/// Where the PCI Express capability has Device Control, and the reset in it.
+/// Offset of Device Control in the PCI Express capability, and the reset bit in it.
 const DEVICE_CONTROL: usize = EXPRESS + 8;
 const FUNCTION_LEVEL_RESET: u16 = 1 << 15;
 
-/// What a write to the configuration space asks for.
+/// The request that a write to the configuration space makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// Nothing that lies outside it.
+    /// Nothing outside the configuration space.
     Nothing,
     /// A function-level reset.
     Reset,
 }
 
-/// The configuration space: what it holds, and which of its bits can be written.
+/// The configuration space: its bytes, and a mask of the bits that can be written.
 #[derive(Clone, Debug)]
 pub struct ConfigSpace {
     bytes: Box<[u8; BYTES]>,
@@ -115,8 +115,8 @@ impl ConfigSpace {
         space.set(MSIX + 4, &MSIX_TABLE.to_le_bytes());
         space.set(MSIX + 8, &MSIX_PENDING.to_le_bytes());
 
-        // The gateway to the device's internals: a semaphore that whoever writes the counter's
-        // value gets, and no space behind it.
+        // The gateway to the device's internals: a semaphore, which is taken by writing the
+        // counter's value, and no space after it.
         space.set(VENDOR_SPECIFIC, &[0x09, 0x00, 0x18, 0x00]);
         space.set(VENDOR_SPECIFIC + 8, &1u32.to_le_bytes());
         space.allow(VENDOR_SPECIFIC + 0xc, &u32::MAX.to_le_bytes());
@@ -131,7 +131,7 @@ impl ConfigSpace {
         self.writable[at..at + mask.len()].copy_from_slice(mask);
     }
 
-    /// Reads; what lies outside reads as ones.
+    /// Reads bytes; those outside the space read as ones.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         for (at, byte) in (offset..).zip(to) {
             let known = usize::try_from(at).ok().and_then(|at| self.bytes.get(at));
@@ -139,7 +139,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes the bits that can be written, which stay written.
+    /// Writes the bits that can be written; they keep their values.
     pub fn write(&mut self, offset: u64, from: &[u8]) -> Asked {
         let mut asked = Asked::Nothing;
         for (at, byte) in (offset..).zip(from) {

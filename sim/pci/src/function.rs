@@ -102,7 +102,7 @@ impl Function {
         &self.firmware
     }
 
-    /// Says what the driver did that it never must, as soon as it has: the log then tells when.
+    /// Logs the driver's violations as soon as they happen, so that the log shows when.
     fn report_violations(&self) {
         let violations = self.fabric.lock().device_mut(self.id).take_violations();
         for violation in violations {

@@ -14,9 +14,9 @@ const LOG_STRIDE: u32 = 6;
 /// driver has it all, this one when it has none.
 const INTERFACE_STATE: u32 = 0x700;
 const INTERFACE_DISABLED: u32 = 1 << 8;
-/// Where the address is in its lower word.
+/// Bits of the address in its lower word.
 const ADDRESS: u32 = !0xfff;
-/// How often the health counter moves, in milliseconds.
+/// Period of the health counter, in milliseconds.
 const BEAT_MS: u128 = 10;
 /// Words of the health buffer of a device that failed: that it wants a reset (`rfr_severity`), and
 /// an internal error of the firmware (`synd`).
@@ -25,7 +25,7 @@ const SYNDROME: usize = offset::HEALTH + 0x3c;
 const WANTS_RESET: u32 = 1 << 31;
 const INTERNAL_ERROR: u32 = 1 << 16;
 
-/// What a driver does with a register.
+/// The request that a driver makes by writing a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
     /// Nothing that lies outside the segment.

@@ -1,4 +1,4 @@
-//! MSI-X vectors, each with the eventfd that the machine gave for it.
+//! MSI-X vectors, each with the eventfd that the machine assigned to it.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,14 +10,14 @@ pub const VECTORS: u32 = 32;
 #[derive(Debug, Default)]
 struct Vector {
     signal: Option<File>,
-    /// It was raised while nobody listened.
+    /// It was raised while it had no eventfd.
     pending: bool,
 }
 
 impl Vector {
     fn raise(&mut self) {
         self.pending = match &mut self.signal {
-            // An eventfd that cannot be written is full: whoever reads it will look.
+            // An eventfd that cannot be written is full, and wakes its reader as it is.
             Some(signal) => {
                 let _ = signal.write(&1u64.to_ne_bytes());
                 false
@@ -38,8 +38,8 @@ impl Interrupts {
         self.vectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives vectors from `first` on these eventfds, in place of those that they had. What was
-    /// raised while they had none is raised now.
+    /// Gives vectors from `first` on these eventfds, in place of those that they had. Vectors that
+    /// were raised without one are raised now.
     pub fn attach(&self, first: u32, signals: Vec<File>) {
         let mut vectors = self.lock();
         for (vector, signal) in vectors.iter_mut().skip(first as usize).zip(signals) {
@@ -50,14 +50,14 @@ impl Interrupts {
         }
     }
 
-    /// Takes the eventfds of `count` vectors from `first` on.
+    /// Removes the eventfds of `count` vectors from `first` on.
     pub fn detach(&self, first: u32, count: u32) {
         for vector in self.lock().iter_mut().skip(first as usize).take(count as usize) {
             vector.signal = None;
         }
     }
 
-    /// Forgets what was raised while nobody listened.
+    /// Forgets the vectors that were raised without an eventfd.
     pub fn forget(&self) {
         for vector in self.lock().iter_mut() {
             vector.pending = false;

@@ -1,9 +1,9 @@
 //! The simulated ConnectX as a PCI function that QEMU reaches over vfio-user.
 //!
-//! The firmware, the engine, the keys and the wire are [`mlx5_sim`]'s, as on its other doors; here
-//! is what lies between them and a real kernel's driver: configuration space, initialization
-//! segment, command queue in the guest's memory, interrupts, and UAR pages in BAR 0, where every
-//! write arrives by itself and in order.
+//! The firmware, the engine, the keys and the wire are [`mlx5_sim`]'s, as for its other doors. This
+//! library adds the parts between them and a real kernel's driver: configuration space,
+//! initialization segment, command queue in the guest's memory, interrupts, and UAR pages in BAR 0,
+//! where every write arrives separately and in order.
 
 mod capture;
 mod config_space;

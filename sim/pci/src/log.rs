@@ -1,4 +1,4 @@
-//! What the function has to say.
+//! The log of the function.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -37,26 +37,26 @@ impl Log {
         out.flush()
     }
 
-    /// Something worth knowing.
+    /// Logs an event.
     pub fn note(&self, line: fmt::Arguments<'_>) {
-        // A log that cannot be written is no reason to stop a device.
+        // A log that cannot be written must not stop a device.
         let _ = self.line(line);
     }
 
-    /// Something that the driver, or this model, does wrong.
+    /// Logs an error of the driver or of this model.
     pub fn problem(&self, line: fmt::Arguments<'_>) {
         self.shared.problems.fetch_add(1, Ordering::Relaxed);
         let _ = self.line(format_args!("problem: {line}"));
     }
 
-    /// An access, if those are wanted.
+    /// Logs an access, if accesses are logged.
     pub fn trace(&self, line: fmt::Arguments<'_>) {
         if self.shared.trace {
             let _ = self.line(line);
         }
     }
 
-    /// How many problems there were.
+    /// Number of problems so far.
     #[must_use]
     pub fn problems(&self) -> u64 {
         self.shared.problems.load(Ordering::Relaxed)

@@ -6,13 +6,13 @@ use mlx5_prm::cmd::init_seg::{
 use mlx5_prm::fields::IntoBytes;
 use mlx5_sim::dma::{Dma, DmaFault};
 
-/// Bytes of a command, and of an answer, that stand in the entry itself.
+/// Bytes of a command, and of an answer, in the entry itself.
 const INLINE: usize = 16;
-/// Bytes of status and syndrome, which every answer has.
+/// Bytes of status and syndrome, with which every answer begins.
 const SHORTEST: usize = 8;
-/// The longest command or answer that is taken.
+/// The longest command or answer that is accepted.
 const LONGEST: usize = 1 << 20;
-/// Mailboxes lie on multiples of so many bytes.
+/// The alignment of mailboxes in bytes.
 const ALIGNMENT: u64 = 1 << 9;
 
 /// A command that was taken from the queue.
@@ -20,13 +20,13 @@ const ALIGNMENT: u64 = 1 << 9;
 pub struct Command {
     entry: CommandQueueEntry,
     address: u64,
-    /// Its input, whole.
+    /// Its whole input.
     pub input: Vec<u8>,
     /// Room for its output.
     pub output: Vec<u8>,
 }
 
-/// Why a command never reached the firmware.
+/// The reason why a command did not reach the firmware.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Undelivered {
     /// The entry is not the device's.
@@ -41,7 +41,7 @@ impl From<DmaFault> for Undelivered {
     }
 }
 
-/// Why mailboxes were not gone through.
+/// The reason why reading a mailbox chain stopped.
 enum Stop {
     Memory(DmaFault),
     Status(DeliveryStatus),
@@ -53,7 +53,8 @@ impl From<DmaFault> for Stop {
     }
 }
 
-/// Memory that does not answer cannot be told in an entry; the rest is a status.
+/// Splits off a memory fault, after which no entry can be written; all else is a status in the
+/// entry.
 fn delivery(result: Result<(), Stop>) -> Result<DeliveryStatus, DmaFault> {
     match result {
         Ok(()) => Ok(DeliveryStatus::OK),
@@ -62,12 +63,12 @@ fn delivery(result: Result<(), Stop>) -> Result<DeliveryStatus, DmaFault> {
     }
 }
 
-/// What makes the exclusive or of all bytes, this one included, all ones.
+/// The byte with which the exclusive or of all bytes is all ones.
 fn signature(bytes: &[u8]) -> u8 {
     !bytes.iter().fold(0, |sum, byte| sum ^ byte)
 }
 
-/// The addresses of the mailboxes that hold what does not fit the entry.
+/// The addresses of the mailboxes with the bytes that do not fit the entry.
 fn chain(
     dma: &dyn Dma,
     mut at: u64,
@@ -99,7 +100,7 @@ fn chain(
 }
 
 impl Command {
-    /// Takes the entry at `address`.
+    /// Reads the entry at `address`, which must be the device's.
     pub fn take(dma: &dyn Dma, address: u64) -> Result<Self, Undelivered> {
         let mut entry = CommandQueueEntry::default();
         dma.read(address, entry.as_mut_bytes())?;
@@ -109,8 +110,8 @@ impl Command {
         Ok(Self { entry, address, input: Vec::new(), output: Vec::new() })
     }
 
-    /// Gathers the input, and makes room for the output. Says what the entry will say if it cannot
-    /// be executed.
+    /// Gathers the input, and makes room for the output. Returns the delivery status, which is an
+    /// error if the command cannot be executed.
     pub fn gather(&mut self, dma: &dyn Dma) -> Result<DeliveryStatus, DmaFault> {
         delivery(self.gather_all(dma))
     }
@@ -141,7 +142,8 @@ impl Command {
         })
     }
 
-    /// Gives the entry back with its output, or with why there is none.
+    /// Returns the entry to the driver with its output, or with the status that explains why there
+    /// is none.
     pub fn finish(mut self, dma: &dyn Dma, status: DeliveryStatus) -> Result<(), Undelivered> {
         let status = match status {
             DeliveryStatus::OK => delivery(self.scatter(dma))?,
@@ -151,7 +153,7 @@ impl Command {
         entry.set_status(status.0).set_ownership(false).set_signature(0);
         let sum = signature(entry.as_bytes());
         entry.set_signature(sum.into());
-        // The byte with the ownership is the last of all.
+        // The byte with the ownership bit is written last.
         let bytes = entry.as_bytes();
         let last = bytes.len() - 1;
         dma.write(self.address, &bytes[..last])?;

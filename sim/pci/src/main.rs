@@ -30,16 +30,16 @@ struct Options {
     /// A unix socket to listen on; once for each adapter
     #[arg(long, required = true)]
     socket: Vec<PathBuf>,
-    /// What to simulate, as the preload door's MLX5_SIM: `model=cx5,link=roce,…`
+    /// The simulation's settings, as the preload door's MLX5_SIM: `model=cx5,link=roce,…`
     #[arg(long, default_value = "")]
     sim: String,
     /// The link layer of the port, over what --sim says
     #[arg(long)]
     link: Option<Link>,
-    /// Where lines about the devices go, in place of standard error
+    /// File for lines about the devices, in place of standard error
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Where the Ethernet frames on the wire go, the first 256 MiB of them, in a form that tcpdump
+    /// File for the Ethernet frames on the wire, the first 256 MiB of them, in a form that tcpdump
     /// reads; RoCE's packets are not among them
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,

@@ -12,7 +12,7 @@ use mlx5_sim::dma::{Dma, DmaFault, ProcessMemory};
 struct Range {
     start: u64,
     length: u64,
-    /// Nothing where the range came without a file: it cannot be reached.
+    /// `None` for a range without a file, which cannot be reached.
     mapping: Option<MmapRaw>,
 }
 
@@ -24,10 +24,11 @@ impl Range {
 
 /// Bytes of the function's own memory, whole pages.
 pub const DEVICE_BYTES: u64 = 128 << 10;
-/// Where the engine finds the function's own memory: at bus addresses that no guest has.
+/// Bus address at which the engine finds the function's own memory: no guest has such addresses.
 pub(crate) const DEVICE: u64 = 1 << 63;
 
-/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's own.
+/// Memory of a guest, by its bus addresses, as the machine maps and unmaps it; and the function's
+/// own.
 #[derive(Debug)]
 pub struct GuestMemory {
     device: MmapRaw,
@@ -38,8 +39,8 @@ pub struct GuestMemory {
 
 impl Default for GuestMemory {
     fn default() -> Self {
-        // SAFETY: every address that `host` is given lies in `device`, or in a mapping of `ranges`,
-        // whose lock is held meanwhile, and nobody makes references to such memory.
+        // SAFETY: every address that `host` gets lies in `device`, or in a mapping of `ranges`,
+        // whose lock is held during the access, and no code makes references to such memory.
         let host = unsafe { ProcessMemory::new() };
         let device = MmapOptions::new().len(DEVICE_BYTES as usize).map_anon();
         let device = device.expect("a process has room for a few pages").into();
@@ -57,7 +58,7 @@ impl GuestMemory {
     }
 
     /// Maps `length` bytes of a file from `offset` at a bus address. A range without a file is
-    /// remembered, and answers nothing. What lay there before gives way.
+    /// remembered, and reading it fails. Replaces earlier mappings there.
     pub fn map(
         &self,
         address: u64,
@@ -69,7 +70,8 @@ impl GuestMemory {
         let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let mapping = match file {
             Some(file) => {
-                // Touching a mapping behind the end of its file would be a signal, not an error.
+                // An access after the end of the mapped file would raise a signal instead of
+                // returning an error.
                 let enough = offset
                     .checked_add(length)
                     .is_some_and(|end| file.metadata().is_ok_and(|metadata| metadata.len() >= end));
@@ -97,7 +99,7 @@ impl GuestMemory {
         self.ranges_mut().clear();
     }
 
-    /// How many bytes can be reached.
+    /// Bytes that can be reached.
     #[must_use]
     pub fn reachable(&self) -> u64 {
         let ranges = self.ranges();

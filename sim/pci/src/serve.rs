@@ -1,4 +1,4 @@
-//! Sockets, and a function behind each.
+//! Sockets, each with a function.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::function::Function;
 use crate::interrupts::VECTORS;
 use crate::log::Log;
 
-/// UAR pages that fit BAR 0 behind what else lies there.
+/// UAR pages that fit BAR 0 after its other parts.
 const UARS: u32 = 4096;
 
-/// What a configuration becomes on a bus: every doorbell arrives, and names its queue.
+/// Adapts a configuration to a bus: every doorbell arrives, and names its queue.
 #[must_use]
 pub fn machine(mut config: SimConfig) -> SimConfig {
     // Devices are added with their functions.
@@ -65,14 +65,14 @@ fn irqs() -> Vec<IrqInfo> {
         .collect()
 }
 
-/// Functions that wait for a machine to find them.
+/// Functions that wait for a machine to connect.
 pub struct Bus {
     fabric: Fabric,
     slots: Vec<(Server, Function, PathBuf)>,
 }
 
 impl Bus {
-    /// Puts a function behind each of these sockets, all on one wire. Files that are in the way
+    /// Makes a function for each of these sockets, all on one wire. Existing files at their paths
     /// are removed.
     pub fn listen(config: SimConfig, sockets: &[PathBuf], log: &Log) -> io::Result<Self> {
         let fabric = Fabric::new(machine(config));
@@ -84,7 +84,7 @@ impl Bus {
         Ok(Self { fabric, slots })
     }
 
-    /// Writes the frames on the wire down.
+    /// Writes the frames on the wire to a capture.
     pub fn capture(&self, mut capture: Capture<impl Write + Send + 'static>) {
         let tap = move |now_ns, frame: &[u8]| capture.frame(now_ns, frame);
         self.fabric.lock().set_tap(Some(Box::new(tap)));
@@ -98,7 +98,7 @@ impl Bus {
         Server::new(socket, true, irqs(), regions()).map_err(io::Error::other)
     }
 
-    /// Serves until the machine has let go of every function.
+    /// Serves until the machine has disconnected from every function.
     pub fn run(self, log: &Log) {
         thread::scope(|scope| {
             for (server, mut function, socket) in self.slots {

@@ -1,5 +1,5 @@
-//! What the simulated kernel takes of the program that it lives in: time and memory. Whoever measures
-//! a provider leaves it out.
+//! The time and memory that the simulated kernel takes of its program. A measurement of a provider
+//! subtracts them.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,10 +12,10 @@ use crate::inside::Inside;
 /// Nanoseconds inside calls.
 static TIME: AtomicU64 = AtomicU64::new(0);
 
-/// Whether somebody has asked for memory: to look takes far longer than a call.
+/// Whether the program has asked for memory: reading the maps takes far longer than a call.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// What calls left behind since.
+/// The memory that calls have left allocated since.
 static MEMORY: Mutex<Option<Ledger>> = Mutex::new(None);
 
 fn ledger() -> MutexGuard<'static, Option<Ledger>> {
@@ -26,9 +26,9 @@ fn ledger() -> MutexGuard<'static, Option<Ledger>> {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct Held {
-    /// On the heap, as far as it is not mapped for one large piece.
+    /// Bytes on the heap, without large pieces that are mapped separately.
     heap: i64,
-    /// Mapped, of no file.
+    /// Bytes of anonymous mappings.
     mapped: i64,
 }
 
@@ -38,11 +38,11 @@ impl Held {
     }
 }
 
-/// What the simulated kernel has taken so far.
+/// The memory that the simulated kernel has taken so far.
 #[derive(Default)]
 struct Ledger {
     taken: Held,
-    /// Room for what the kernel says of this process, so that no memory is taken for it.
+    /// Room for the kernel's text about this process, so that reading it allocates no memory.
     text: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Ledger {
 
     fn held(&mut self) -> Held {
         self.text.clear();
-        // A process whose maps cannot be read holds nothing that can be told.
+        // If the maps cannot be read, no mapping is counted.
         let _ = File::open("/proc/self/maps").and_then(|mut file| file.read_to_end(&mut self.text));
         Held {
             heap: on_heap(),
@@ -62,7 +62,8 @@ impl Ledger {
 }
 
 /// The length of a mapping that is of no file and has no name, from its line in `/proc/self/maps`.
-/// What nobody may touch is kept for later, as the allocator does for each thread, and holds nothing.
+/// Memory without any access rights is reserved, as the allocator does for each thread, and counts
+/// as 0.
 fn anonymous(line: &str) -> i64 {
     let mut words = line.split_ascii_whitespace();
     let range = words.next().and_then(|range| range.split_once('-'));
@@ -85,7 +86,7 @@ fn on_heap() -> i64 {
     0
 }
 
-/// A call of the simulated kernel, while it lives.
+/// A call of the simulated kernel. Its time is counted while this lives.
 pub(crate) struct Call {
     start: Instant,
     before: Option<Held>,
@@ -115,18 +116,19 @@ impl Drop for Call {
     }
 }
 
-/// Nanoseconds that this process has spent in calls of the simulated kernel. To be looked up, as
-/// [`crate::door::mlx5_sim_settle`].
+/// Nanoseconds that this process has spent in calls of the simulated kernel. Look this symbol up,
+/// as [`crate::door::mlx5_sim_settle`].
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_kernel_time() -> u64 {
     TIME.load(Relaxed)
 }
 
-/// Says what the process holds besides what the simulated kernel has taken since this was first
-/// asked; calls take long from then on. To be looked up, as [`crate::door::mlx5_sim_settle`].
+/// Writes the memory of the process, without that which the simulated kernel has taken since the
+/// first call. From the first call on, calls into the kernel take long. Look this symbol up, as
+/// [`crate::door::mlx5_sim_settle`].
 ///
 /// # Safety
-/// There is room for the answer.
+/// `held` must be writable.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlx5_sim_memory(held: *mut Held) {
     let _inside = Inside::enter();
@@ -137,7 +139,7 @@ unsafe extern "C" fn mlx5_sim_memory(held: *mut Held) {
     });
     ASKED.store(true, Relaxed);
     let now = ledger.held();
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that `held` can be written.
     unsafe { held.write(now.change(ledger.taken, -1)) };
 }
 
@@ -160,11 +162,12 @@ mod tests {
     fn what_a_call_takes_is_not_the_programs() {
         let ask = || {
             let mut held = Held::default();
-            // SAFETY: there is room.
+            // SAFETY: `held` is a local variable.
             unsafe { mlx5_sim_memory(&mut held) };
             held
         };
-        // A piece so large is mapped for itself. Unseen, an optimized build would leave it out.
+        // A piece of this size gets a mapping of its own. Without `black_box` an optimized build
+        // would leave it out.
         const LARGE: usize = 16 << 20;
         let piece = || std::hint::black_box(vec![1_u8; LARGE]);
         let before = ask();

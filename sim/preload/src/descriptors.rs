@@ -1,4 +1,4 @@
-//! Which descriptors are the simulated machine's.
+//! The descriptors of the simulated machine.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -14,9 +14,9 @@ pub(crate) struct Device {
     /// The name of its node.
     pub(crate) name: String,
     pub(crate) file: Arc<dyn DeviceFile>,
-    /// By which a child process can inherit it.
+    /// The number by which a child process can inherit it.
     pub(crate) number: Option<u64>,
-    /// Which of the open devices of the process it is, for tracers.
+    /// The serial number of this open device in the process, for tracers.
     pub(crate) serial: u64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Channel {
     pub(crate) file: Arc<dyn CmFile>,
     /// The numbers of its node.
     pub(crate) node: (u32, u32),
-    /// By which a child process can inherit it.
+    /// The number by which a child process can inherit it.
     pub(crate) number: Option<u64>,
 }
 
@@ -42,22 +42,22 @@ impl Channel {
     }
 }
 
-/// What a descriptor stands for. Copies of a descriptor share it.
+/// The file behind a descriptor. Copies of a descriptor share it.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Device(Arc<Device>),
-    /// A completion channel or a file of asynchronous events: the simulated kernel's, by whose
-    /// descriptor it is named in calls.
+    /// A completion channel or a file of asynchronous events, of the simulated kernel. In calls its
+    /// number is that of the simulator's descriptor.
     Events(Arc<dyn EventFile>),
     /// A channel of the connection manager.
     Channel(Arc<Channel>),
 }
 
-/// Numbers below this have a bit that says whether they might be the machine's; larger ones are
-/// always looked for.
+/// Each descriptor below this number has a bit, set if it may be the machine's; larger ones are
+/// always looked up.
 const MARKED: usize = 1 << 16;
 
-/// Most calls of a program are about other files, and shall pay for one load only.
+/// Most calls of a program are about other files, and should cost one load only.
 static MARKS: [AtomicU64; MARKED / 64] = [const { AtomicU64::new(0) }; MARKED / 64];
 
 fn mark(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
@@ -65,7 +65,7 @@ fn mark(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((&MARKS[fd / 64], 1 << (fd % 64)))
 }
 
-/// Whether a descriptor might be the machine's.
+/// Whether a descriptor may be the machine's.
 pub(crate) fn may_be_ours(fd: RawFd) -> bool {
     mark(fd).is_none_or(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
 }
@@ -77,19 +77,19 @@ pub(crate) fn forget_numbers() {
     }
 }
 
-/// Says that a descriptor might be the machine's.
+/// Marks a descriptor that may be the machine's.
 pub(crate) fn expect(fd: RawFd) {
     if let Some((word, bit)) = mark(fd) {
         word.fetch_or(bit, Ordering::AcqRel);
     }
 }
 
-/// Says that no descriptor of a range is the machine's.
+/// Removes the marks of a range of descriptors.
 pub(crate) fn unmark_range(first: u32, last: u32) {
     (first..=last).take_while(|fd| *fd < MARKED as u32).for_each(|fd| unmark(fd as RawFd));
 }
 
-/// Says that a descriptor is none of the machine's.
+/// Removes the mark of a descriptor.
 pub(crate) fn unmark(fd: RawFd) {
     if let Some((word, bit)) = mark(fd) {
         word.fetch_and(!bit, Ordering::AcqRel);
@@ -103,19 +103,20 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// What a descriptor stands for.
+    /// The file behind a descriptor.
     pub(crate) fn get(&self, fd: RawFd) -> Option<Entry> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
     }
 
-    /// Adds a descriptor. What it stood for before goes, for it was closed where nobody saw it.
+    /// Adds a descriptor. An earlier entry for its number is dropped: that descriptor was closed
+    /// unseen.
     pub(crate) fn add(&self, fd: RawFd, entry: Entry) {
         let before = self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
         expect(fd);
         drop(before);
     }
 
-    /// Takes a descriptor out; what it stood for ends when the answer is dropped.
+    /// Removes a descriptor. Its file is closed when the result is dropped.
     pub(crate) fn take(&self, fd: RawFd) -> Option<Entry> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.remove(&fd);
@@ -123,7 +124,7 @@ impl Descriptors {
         entry
     }
 
-    /// All of them, unless somebody is changing them.
+    /// All entries, unless another thread is changing them.
     pub(crate) fn try_all(&self) -> Option<Vec<(RawFd, Entry)>> {
         let entries = self.entries.try_read().ok()?;
         Some(entries.iter().map(|(fd, entry)| (*fd, entry.clone())).collect())

@@ -1,4 +1,4 @@
-//! The machine of this process: when it starts, and when it ends.
+//! The machine of this process: its start and its end.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -15,28 +15,28 @@ use crate::mappings::{self, Mappings};
 use crate::tree::Tree;
 use crate::{inherited, say};
 
-/// The simulated machine, and what the program has of it.
+/// The simulated machine, and the parts of it that the program has open.
 pub(crate) struct Door {
     pub(crate) machine: Machine,
     pub(crate) tree: Tree,
     pub(crate) descriptors: Descriptors,
     pub(crate) mappings: Mappings,
     pub(crate) trace: bool,
-    /// The process that it is of. A child of vfork(2) runs in its parent's memory, and finds no door:
-    /// what it closes is its own copy of the parent's descriptors.
+    /// The process that it belongs to. A child of vfork(2) runs in its parent's memory, and finds
+    /// no door: it closes its own copies of the parent's descriptors.
     pid: u32,
 }
 
-/// `None` inside if the settings or the machine do not allow one.
+/// `None` inside if the settings or the machine do not allow a door.
 type Slot = OnceLock<Option<Door>>;
 
-/// This process's door. A child leaves its parent's alone: the threads behind it, and perhaps the
-/// holders of its locks, are not there.
+/// This process's door. A child does not use its parent's: the threads of that, and perhaps the
+/// holders of its locks, do not exist in the child.
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 
 fn slot() -> &'static Slot {
     let found = SLOT.load(Ordering::Acquire);
-    // SAFETY: what stands there was leaked below.
+    // SAFETY: a slot in `SLOT` was leaked below, and is never freed.
     if let Some(slot) = unsafe { found.as_ref() } {
         return slot;
     }
@@ -46,7 +46,7 @@ fn slot() -> &'static Slot {
         // SAFETY: the slot was leaked, and is never freed once it stands there.
         Ok(_) => unsafe { &*new },
         Err(other) => {
-            // SAFETY: nobody else has seen the new one.
+            // SAFETY: no other thread has seen the new one: the exchange failed.
             drop(unsafe { Box::from_raw(new) });
             // SAFETY: another thread leaked it.
             unsafe { &*other }
@@ -55,7 +55,7 @@ fn slot() -> &'static Slot {
 }
 
 impl Door {
-    /// The door if it is open; none for the library's own calls.
+    /// The door if it is open; `None` for the library's own calls.
     pub(crate) fn if_open() -> Option<&'static Self> {
         if Inside::is_entered() { None } else { Self::there() }
     }
@@ -66,7 +66,7 @@ impl Door {
 
     fn of_any_process() -> Option<&'static Self> {
         let slot = SLOT.load(Ordering::Acquire);
-        // SAFETY: what stands there was leaked.
+        // SAFETY: a slot in `SLOT` was leaked, and is never freed.
         unsafe { slot.as_ref() }?.get()?.as_ref()
     }
 
@@ -74,7 +74,7 @@ impl Door {
         self.pid == std::process::id()
     }
 
-    /// The door, opened now if it was not; none for the library's own calls.
+    /// The door, which is opened if it was not; `None` for the library's own calls.
     pub(crate) fn open() -> Option<&'static Self> {
         if Inside::is_entered() {
             return None;
@@ -83,7 +83,7 @@ impl Door {
         slot().get_or_init(Self::make).as_ref().filter(|door| door.is_of_this_process())
     }
 
-    /// The door, and what a descriptor of the program stands for, if it is the machine's.
+    /// The door, and the file behind a descriptor of the program, if it is the machine's.
     pub(crate) fn find(fd: RawFd) -> Option<(&'static Self, Entry)> {
         if !descriptors::may_be_ours(fd) {
             return None;
@@ -92,7 +92,7 @@ impl Door {
         Some((door, door.descriptors.get(fd)?))
     }
 
-    /// What drivers of this process did that none may, and nobody has been told yet.
+    /// The violations by drivers of this process that were not reported yet.
     pub(crate) fn violations() -> Vec<String> {
         let Some(door) = Self::if_open() else { return Vec::new() };
         let _inside = Inside::enter();
@@ -104,7 +104,7 @@ impl Door {
             Ok(settings) => settings,
             Err(error) => {
                 say!("{VARIABLE}: {error}");
-                // SAFETY: ends the process without running what the program left to be run.
+                // SAFETY: ends the process without running its exit handlers.
                 unsafe { libc::_exit(2) }
             }
         };
@@ -127,7 +127,7 @@ impl Door {
     }
 }
 
-/// The machine that the settings want.
+/// The machine of the settings.
 fn machine(settings: Settings) -> Option<Machine> {
     let config = settings.machine?;
     let Some(path) = &settings.wire else {
@@ -155,17 +155,17 @@ fn machine(settings: Settings) -> Option<Machine> {
     Some(machine)
 }
 
-/// Works until the machine has nothing left to do, and answers how many units that took: what
-/// moves a machine with the setting `step`. Programs that want this look the symbol up, and so run
-/// without this library, too.
+/// Works until the machine has nothing left to do, and returns the number of units: with the
+/// setting `step` a machine moves in no other way. Programs that want this look the symbol up, so
+/// that they also run without this library.
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_settle() -> usize {
     let _inside = Inside::enter();
     Door::there().map_or(0, |door| door.machine.settle())
 }
 
-/// Drains the send queue of a queue pair of the first device, as a signature error does, and answers
-/// 0; another number if that cannot be. To be looked up, as [`mlx5_sim_settle`].
+/// Drains the send queue of a queue pair of the first device, as a signature error does, and
+/// returns 0; another number if it cannot. Look this symbol up, as [`mlx5_sim_settle`].
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_drain(qpn: u32) -> libc::c_int {
     let _inside = Inside::enter();
@@ -173,8 +173,8 @@ extern "C" fn mlx5_sim_drain(qpn: u32) -> libc::c_int {
     if drained { 0 } else { -1 }
 }
 
-/// Pulls the first device out, and answers 0; another number if another process serves the machine. To be
-/// looked up, as [`mlx5_sim_settle`].
+/// Pulls the first device out, and returns 0; another number if another process serves the machine.
+/// Look this symbol up, as [`mlx5_sim_settle`].
 #[unsafe(no_mangle)]
 extern "C" fn mlx5_sim_unplug() -> libc::c_int {
     let _inside = Inside::enter();
@@ -182,7 +182,8 @@ extern "C" fn mlx5_sim_unplug() -> libc::c_int {
     if unplugged { 0 } else { -1 }
 }
 
-/// Threads that start meanwhile get no signals: those are the program's affair.
+/// Blocks all signals during `work`: threads that it starts must leave the program's signals to the
+/// program.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
@@ -200,7 +201,7 @@ fn without_signals<T>(work: impl FnOnce() -> T) -> T {
 fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both functions are good for as long as the library, which stays.
+        // SAFETY: both functions live as long as the library, which is never unloaded.
         let answers: [c_int; 2] =
             unsafe { [libc::pthread_atfork(None, None, Some(forget)), libc::atexit(end)] };
         if answers != [0, 0] {

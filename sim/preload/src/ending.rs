@@ -1,7 +1,7 @@
-//! The end of a process: what its drivers did that none may is told, and the process fails.
+//! The end of a process: reports its drivers' violations, and makes the process fail.
 //!
-//! `cargo xtask with-sim` names a file in which the processes of a program note that they failed so.
-//! Its name ends with the number of the first one, which fails with them.
+//! `cargo xtask with-sim` names a file in which the processes of a program note that they failed in
+//! this way. Its name ends with the number of the first process, which then fails as well.
 
 use std::ffi::{c_int, c_void};
 use std::fs::{self, OpenOptions};
@@ -15,29 +15,30 @@ use crate::inside::Inside;
 use crate::next::Symbol;
 use crate::say;
 
-/// The exit status of a process that had ended well but for that: `EX_SOFTWARE` of `sysexits.h`.
+/// The exit status of a process that would have succeeded without the violation: `EX_SOFTWARE` of
+/// `sysexits.h`.
 const STATUS: c_int = 70;
 
 /// The environment variable that names the file.
 const VARIABLE: &str = "MLX5_SIM_REPORT";
 
 unsafe extern "C" {
-    /// Of glibc, and not in the crate that has the rest.
+    /// A function of glibc that the crate `libc` lacks.
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Runs before the program, and so hears of its end after all that the program has heard.
+/// Runs before the program's code, so that its exit handler runs after all those of the program.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
-/// Where processes note that they failed, if anywhere. Found at the beginning, for at the end of a
-/// forked child the environment may be locked for good.
+/// The file in which processes note that they failed, if there is one. It is found at the
+/// beginning, as at the end of a forked child the environment may be locked for good.
 static REPORT: OnceLock<Option<Report>> = OnceLock::new();
 
 extern "C" fn begin() {
     REPORT.get_or_init(Report::new);
-    // SAFETY: the function is good for as long as the library, which stays.
+    // SAFETY: the function lives as long as the library, which is never unloaded.
     if unsafe { on_exit(end, ptr::null_mut()) } != 0 {
         say!("cannot hear of the end: out of memory");
     }
@@ -47,7 +48,7 @@ extern "C" fn begin() {
 unsafe extern "C" fn end(status: c_int, _: *mut c_void) {
     let told = status_of(status);
     if told != status {
-        // SAFETY: no function is left to be run but what writes out the streams, which happens here.
+        // SAFETY: the only exit handler left writes out the streams, as this call does.
         unsafe { libc::fflush(ptr::null_mut()) };
         end_for_good(told)
     }
@@ -58,7 +59,7 @@ pub(crate) fn leave(status: c_int) -> ! {
     end_for_good(status_of(status))
 }
 
-/// For the call by its number, which goes on if there is nothing to change.
+/// For the system call by number. Returns if there is nothing to change.
 pub(crate) fn end_at_once<T>(status: c_int) -> Option<T> {
     let told = status_of(status);
     if told != status {
@@ -70,13 +71,13 @@ pub(crate) fn end_at_once<T>(status: c_int) -> Option<T> {
 fn end_for_good(status: c_int) -> ! {
     static SYMBOL: Symbol = Symbol::new(c"_exit");
     type Function = unsafe extern "C" fn(c_int) -> !;
-    // SAFETY: that is libc's declaration.
+    // SAFETY: the type is libc's declaration of the function.
     let function = unsafe { std::mem::transmute::<*mut c_void, Function>(SYMBOL.address()) };
     // SAFETY: ends the process.
     unsafe { function(status) }
 }
 
-/// Tells what there is to tell; the status with which a process should end that wants to with this.
+/// Reports the violations. Returns the exit status of a process that wants to end with `status`.
 fn status_of(status: c_int) -> c_int {
     let violations = Door::violations();
     let _inside = Inside::enter();
@@ -99,7 +100,7 @@ fn status_of(status: c_int) -> c_int {
     if failed && status & 0xff == 0 { STATUS } else { status }
 }
 
-/// The file in which processes note that a driver did what none may.
+/// The file in which processes note violations by drivers.
 struct Report(PathBuf);
 
 impl Report {
@@ -109,7 +110,7 @@ impl Report {
 
     fn note(&self) {
         let file = OpenOptions::new().append(true).open(&self.0);
-        // The first process may have ended.
+        // It is gone if the first process has ended.
         let _ = file.and_then(|mut file| file.write_all(b"!"));
     }
 
@@ -124,7 +125,7 @@ impl Report {
     }
 
     fn remove(&self) {
-        // It may have been removed by somebody who cleans up.
+        // Another process that cleans up may have removed it.
         let _ = fs::remove_file(&self.0);
     }
 }

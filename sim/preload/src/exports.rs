@@ -1,8 +1,8 @@
-//! The functions of libc that this library takes the place of.
+//! The functions of libc that this library replaces.
 //!
-//! Those with a variable list of arguments are declared with the longest list that they take: on
-//! x86-64 and aarch64 Linux such arguments travel in the same registers, and libc looks at those
-//! that the other ones call for.
+//! Functions with a variable number of arguments are declared with their longest list: on x86-64
+//! and aarch64 Linux such arguments are in the same registers, and libc reads those that the first
+//! arguments call for.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
@@ -17,7 +17,7 @@ type Stat = libc::stat;
 type Stat64 = libc::stat64;
 type Statx = libc::statx;
 
-/// One function a line: its declaration, and what is different about it.
+/// One function a line: its declaration, and its difference from libc's.
 ///
 /// * `called here`: this library calls libc's itself, and has it from [`crate::next`].
 /// * `unless X`: X answers for libc if it is `Some`.
@@ -28,7 +28,7 @@ macro_rules! interpose {
         fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $(, called $here:ident)?
         $(, unless $instead:expr)? $(, redirect $path:ident)? $(, then $then:expr)?;
     )*) => {
-        /// The same functions as libc has them.
+        /// The same functions of libc.
         mod next {
             use super::*;
             $(behind! { $($here)? fn $name($($argument: $type),*) -> $answer; })*
@@ -37,8 +37,8 @@ macro_rules! interpose {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-                // SAFETY: whoever calls keeps the contract of libc's function, and so does what
-                // stands in the list; paths are replaced by paths.
+                // SAFETY: the caller passes arguments that are valid for libc's function, and the
+                // replacements in the list require no more of them; a path is replaced by a path.
                 unsafe {
                     $(
                         let instead: Option<$answer> = $instead;
@@ -89,7 +89,7 @@ interpose! {
     fn __realpath_chk(path: Text, to: *mut c_char, size: size_t) -> *mut c_char, redirect path, then paths::shown_whole;
     fn canonicalize_file_name(path: Text) -> *mut c_char, redirect path, then paths::shown_whole;
 
-    // What a file is.
+    // The attributes of a file.
     fn stat(path: Text, to: *mut Stat) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn stat64(path: Text, to: *mut Stat64) -> c_int, redirect path, then |answer| paths::described(answer, to);
     fn lstat(path: Text, to: *mut Stat) -> c_int, redirect path, then |answer| paths::described(answer, to);
@@ -99,7 +99,7 @@ interpose! {
     fn fstatat(dir: c_int, path: Text, to: *mut Stat, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
     fn fstatat64(dir: c_int, path: Text, to: *mut Stat64, flags: c_int) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
     fn statx(dir: c_int, path: Text, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int, redirect path, then |answer| paths::described_at(dir, path, answer, to);
-    // The same as older programs call them; the version is that of the one structure there is.
+    // The same for older programs; the version is that of the only structure.
     fn __xstat(version: c_int, path: Text, to: *mut Stat) -> c_int, unless { let _ = version; Some(self::stat(path, to)) };
     fn __xstat64(version: c_int, path: Text, to: *mut Stat64) -> c_int, unless { let _ = version; Some(self::stat64(path, to)) };
     fn __lxstat(version: c_int, path: Text, to: *mut Stat) -> c_int, unless { let _ = version; Some(self::lstat(path, to)) };
@@ -124,7 +124,7 @@ interpose! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, then |answer| files::closed_range(first, last, flags, answer);
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, unless forward::socket(domain, protocol);
 
-    // System calls by number. One that takes fewer words has others behind them, which nobody reads.
+    // System calls by number. For a call with fewer arguments the kernel ignores the others.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, unless system_calls::by_number(number, [a, b, c, d, e, f]);
 
     // Memory.
@@ -133,13 +133,13 @@ interpose! {
     fn munmap(address: Pointer, length: size_t) -> c_int, unless memory::unmap(address, length);
 }
 
-/// Ends the process without what is left to be run: here or never its violations are told.
+/// Ends the process without running its exit handlers, so that violations have to be reported here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _exit(status: c_int) -> ! {
     ending::leave(status)
 }
 
-/// The same by the name that C has for it.
+/// The same by its name in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
     ending::leave(status)

@@ -1,4 +1,5 @@
-//! What a child process has from its parent: on a shared machine, the devices that were open.
+//! The files that a child process inherits: on a shared machine, the devices that its parent had
+//! open.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,7 @@ use mlx5_uapi::rdma_cm;
 use crate::machine::Machine;
 use crate::{descriptors, say};
 
-/// What an open file of the parent's is.
+/// The kind of an open file of the parent's.
 enum Kind {
     /// A device, by its name.
     Device(String),
@@ -25,18 +26,18 @@ struct File {
     number: u64,
 }
 
-/// What there is to inherit, and from which process of the machine.
+/// The files to inherit, and the process of the machine that they come from.
 struct Inheritance {
     parent: u64,
     files: Vec<File>,
 }
 
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
-/// The process in which a descriptor might be inherited, or zero. A child that runs in its memory is another:
-/// what that closes is not closed here.
+/// The process in which a descriptor may be inherited, or zero. A child in its memory is another
+/// process: descriptors that it closes stay open here.
 static WAITS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a descriptor that the door does not know might be one of the parent's.
+/// Whether a descriptor that the door does not know may be one of the parent's.
 pub(crate) fn waits() -> bool {
     match WAITS.load(Ordering::Acquire) {
         0 => false,
@@ -44,8 +45,8 @@ pub(crate) fn waits() -> bool {
     }
 }
 
-/// In a child after a fork: remembers what the parent has open of its machine, which nobody can have
-/// locked for good if it can be locked at all.
+/// In a child after a fork: remembers the parent's open files of its machine. If their lock is
+/// free, no thread can hold it for good.
 pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
     let Some(parent) = machine.leave_to_parent() else { return };
     let Some(entries) = open.try_all() else {
@@ -71,7 +72,7 @@ pub(crate) fn remember(machine: &Machine, open: &Descriptors) {
     }
 }
 
-/// Opens what there is to inherit, but for what has been closed meanwhile.
+/// Opens the inherited files, without those that were closed meanwhile.
 pub(crate) fn take(machine: &Machine, to: &Descriptors) {
     let inheritance = INHERITANCE.try_lock().ok().and_then(|mut waiting| waiting.take());
     WAITS.store(0, Ordering::Release);

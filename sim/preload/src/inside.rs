@@ -1,11 +1,11 @@
-//! Whose a call of libc is: the program's, or this library's own.
+//! Distinguishes calls of libc by the program from those by this library.
 
 use std::cell::Cell;
 use std::ffi::c_int;
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Whether the program lets this thread be cancelled, while it is inside.
+    /// Whether the program allows this thread to be cancelled, while it is inside.
     static CANCELLABLE: Cell<c_int> = const { Cell::new(DISABLE) };
 }
 
@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// Sets whether this thread can be cancelled, and answers whether it could.
+/// Sets whether this thread can be cancelled, and returns whether it could.
 fn set_cancellable(state: c_int) -> c_int {
     let mut before = DISABLE;
     // SAFETY: the place is there for the call, which changes this thread alone.
@@ -24,8 +24,8 @@ fn set_cancellable(state: c_int) -> c_int {
     before
 }
 
-/// While it lives, this thread's calls are the library's own, and go to libc. None is a place where the
-/// thread can be cancelled: the kernel's calls, in whose place they are, have no such places but one.
+/// While it lives, this thread's calls are the library's own, and go to libc. None of them is a
+/// cancellation point, as the kernel's calls that they replace have only one such point.
 pub(crate) struct Inside {
     outer: bool,
     cancellable: c_int,
@@ -41,8 +41,8 @@ impl Inside {
         Self { outer, cancellable }
     }
 
-    /// Runs what may wait as long as the kernel's call would: there the thread can be cancelled, if the
-    /// program lets it.
+    /// Runs a call that may wait as long as the kernel's would: it is a cancellation point, if the
+    /// program allows cancellation.
     pub(crate) fn cancellable<R>(wait: impl FnOnce() -> R) -> R {
         let before =
             if Self::is_entered() { Some(set_cancellable(CANCELLABLE.get())) } else { None };

@@ -1,33 +1,35 @@
 //! The preload door: a shared library that shows the simulated ConnectX to unmodified programs.
 //!
 //! With this library in `LD_PRELOAD`, a dynamically linked program finds simulated devices in
-//! `/sys/class/infiniband*` and `/dev/infiniband`, and its system calls on them are answered by
-//! [`mlx5_sim`] inside the program itself. Nothing else of the program is touched, no device and
-//! no rights are needed, and devices that the machine really has are hidden.
+//! `/sys/class/infiniband*` and `/dev/infiniband`, and [`mlx5_sim`] answers its system calls on
+//! them inside the program. The rest of the program is unchanged. No device and no rights are
+//! needed, and the machine's real devices are hidden.
 //!
 //! # How
-//! The sysfs tree is written to a temporary directory, and the functions of libc that take a path
-//! are led there, so that descriptors, directory streams and links in it are real ones. The device
-//! nodes are empty files in it that are shown as character devices, and their descriptors are known
-//! by number. Event files are epoll descriptors that watch the simulator's own, so that
-//! `poll`, `O_NONBLOCK` and the like work without further help.
+//! The sysfs tree is written to a temporary directory, and libc's functions with a path are
+//! redirected there, so that descriptors, directory streams and links in it are real ones. The
+//! device nodes are empty files in it that look like character devices; their descriptors are known
+//! by number. Event files are epoll descriptors that watch the simulator's own, so that `poll`,
+//! `O_NONBLOCK` and the like work without further help.
 //!
-//! System calls that a program makes without libc are not seen, nor those that libc makes inside. What
-//! patches mmap(2) and makes the call by its number, as UCX does, comes here; what calls libc's own is
-//! refused by the kernel, for the descriptor of a node is open for writing only. With
-//! `UCX_MEM_MMAP_HOOK_MODE=reloc` no device can be opened, and a line says what to set.
+//! System calls that a program makes without libc are not seen, nor those that libc makes inside. A
+//! library that patches mmap(2) and makes the call by its number, as UCX does, comes here. The
+//! kernel refuses a call of libc's own function, for the descriptor of a node is open for writing
+//! only. With `UCX_MEM_MMAP_HOOK_MODE=reloc` no device can be opened, and a line says which setting
+//! helps.
 //!
 //! # Violations
-//! What a driver did that none may is said when the process ends by itself, and its exit status is
-//! then 70 unless it is that of a failure anyway. In a program of several processes that
+//! The violations of a process's drivers are reported when the process ends by itself, and its exit
+//! status is then 70 unless it is that of a failure anyway. In a program of several processes that
 //! `cargo xtask with-sim` started, the first one fails for all of them.
 //!
 //! # Processes
 //! Each process has a machine of its own, which starts when it first looks for a device. A child
-//! process begins anew, and what it inherited from its parent does nothing.
+//! process starts one of its own, and the files that it inherited from its parent do nothing.
 //!
-//! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that socket:
-//! their queue pairs reach each other, and a child has the devices open that its parent had.
+//! With the setting `wire=`, processes share the machine that `mlx5-sim-wire` serves at that
+//! socket: their queue pairs reach each other, and a child has the devices open that its parent
+//! had.
 //!
 //! # Settings
 //! `MLX5_SIM` configures the machine, see [`Settings`].
@@ -48,7 +50,7 @@ mod tree;
 
 pub use mlx5_sim::settings::{Settings, SettingsError};
 
-/// Says something on standard error, where a program's user looks for what went wrong.
+/// Prints a line to standard error, where users look for errors.
 macro_rules! say {
     ($($argument:tt)*) => { mlx5_sim::diagnostics::say("mlx5-sim", format_args!($($argument)*)) };
 }

@@ -1,4 +1,4 @@
-//! The machine behind the door: this process's own, or one that it shares with others.
+//! The machine behind the door: one in this process, or one that several processes share.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Opens what a parent process has open under a number.
+    /// Opens the device that a parent process has open under a number.
     pub(crate) fn inherit(&self, parent: u64, number: u64) -> Result<Opened, Errno> {
         match self {
             Self::Own { .. } => Err(Errno::ENOTTY),
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Works until nothing is left to do, and answers how many units that took.
+    /// Works until nothing is left to do, and returns the number of units.
     pub(crate) fn settle(&self) -> usize {
         match self {
             Self::Own { simulator, .. } => simulator.run_until_idle(),
@@ -88,8 +88,8 @@ impl Machine {
         }
     }
 
-    /// What drivers did that none may, since this was last asked. A machine that moves by itself looks
-    /// at what is left for it first; the end of a program may come before it would.
+    /// The violations since the last call. A machine in free-running mode first does the work that
+    /// is left, as the program may end before the machine gets to it.
     pub(crate) fn violations(&self) -> Vec<String> {
         match self {
             Self::Own { simulator, .. } => {
@@ -103,8 +103,8 @@ impl Machine {
         }
     }
 
-    /// Drains the send queue of a queue pair in RTS, as a signature error does; says whether it is
-    /// this process's machine that has it.
+    /// Drains the send queue of a queue pair in RTS, as a signature error does. Returns whether
+    /// this process's machine has it.
     pub(crate) fn drain(&self, qpn: u32) -> bool {
         match self {
             Self::Own { simulator, .. } => simulator.drain_qp(0, qpn, DrainAt::Now).is_ok(),
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Pulls the first device out; says whether it is this process's machine that has it.
+    /// Pulls the first device out. Returns whether this process has the machine.
     pub(crate) fn unplug(&self) -> bool {
         match self {
             Self::Own { simulator, .. } => {
@@ -123,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// In a child process: closes what would keep the parent's connection open, and answers the
-    /// number by which to inherit from it.
+    /// In a child process: closes the descriptor that would keep the parent's connection open, and
+    /// returns the number by which to inherit from the parent.
     pub(crate) fn leave_to_parent(&self) -> Option<u64> {
         match self {
             Self::Own { .. } => None,

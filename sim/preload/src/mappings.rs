@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mlx5_uapi::Mapping;
 
-/// Pages mapped. Most calls of munmap are about other memory.
+/// Number of mapped pages. Most calls of munmap are about other memory.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any page is mapped.
@@ -15,7 +15,7 @@ pub(crate) fn any() -> bool {
     MAPPED.load(Ordering::Acquire) != 0
 }
 
-/// In a child process nothing is mapped.
+/// A child process has no mapped pages.
 pub(crate) fn forget() {
     MAPPED.store(0, Ordering::Release);
 }
@@ -27,7 +27,7 @@ pub(crate) struct Mappings {
 }
 
 impl Mappings {
-    /// Adds a page, and answers where it is.
+    /// Adds a page, and returns its address.
     pub(crate) fn add(&self, mapping: Mapping) -> *mut c_void {
         let address = mapping.as_ptr();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ impl Mappings {
         address.cast()
     }
 
-    /// Takes out a page at this place; its mapping ends when the answer is dropped.
+    /// Removes a page at this address. It is unmapped when the result is dropped.
     pub(crate) fn take(&self, address: usize) -> Option<Mapping> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let there = pages.get_mut(&address)?;

@@ -1,4 +1,4 @@
-//! The functions behind those of this library: libc's own, found by the dynamic linker.
+//! The functions that this library replaces: libc's own, found by the dynamic linker.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -9,25 +9,25 @@ use mlx5_uapi::Errno;
 
 use crate::say;
 
-/// A function of the next library that has it.
+/// A function of the next library that defines it.
 pub(crate) struct Symbol {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
-    /// Not yet looked for.
+    /// Not looked up yet.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Where it is. Ends the program if there is none, for then nothing can stand in for it.
+    /// Address of the function. Ends the program if there is none: nothing can replace it.
     pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name is a string of C, and RTLD_NEXT looks behind this library.
+        // SAFETY: the name is a string of C, and RTLD_NEXT searches the libraries after this one.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
             say!("libc has no {}", self.name.to_string_lossy());
@@ -42,7 +42,7 @@ impl Symbol {
 macro_rules! next {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         /// # Safety
-        /// As libc has it.
+        /// As for libc's function.
         #[allow(dead_code, reason = "each is there once a function is taken over")]
         pub(crate) unsafe fn $name($($argument: $type),*) -> $answer {
             use ::std::{ffi, mem};
@@ -57,15 +57,16 @@ macro_rules! next {
             let address = SYMBOL.address();
             // SAFETY: the declaration is libc's, or passes as many words in registers.
             let function = unsafe { mem::transmute::<*mut ffi::c_void, Function>(address) };
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller of the macro promises that the arguments are valid for this
+            // function.
             unsafe { function($($argument),*) }
         }
     )*};
 }
 pub(crate) use next;
 
-// Those that this library calls itself. `exports` calls them too, for the functions that it takes the
-// place of, so that the compiler compares the declarations.
+// The functions that this library calls itself. `exports` uses them for its replacements, too, so
+// that the compiler compares the declarations.
 next! {
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn fstat(fd: c_int, to: *mut libc::stat) -> c_int;
@@ -74,7 +75,7 @@ next! {
     fn close(fd: c_int) -> c_int;
 }
 
-/// Makes the answer of a libc function that failed.
+/// Sets errno, and returns the value of a failed libc function.
 pub(crate) fn failed(errno: Errno) -> c_int {
     errno.set();
     -1

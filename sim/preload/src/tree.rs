@@ -10,19 +10,20 @@ use mlx5_sim::kernel::SysfsEntry;
 use mlx5_uapi::queues::Noted;
 use mlx5_uapi::rdma_cm;
 
-/// The network interfaces of a device. They are left out: programs ask the machine's own network
-/// for what is named there (`ip addr show eth2`), which knows nothing of a simulated device.
+/// The network interfaces of a device. They are left out: programs would look for the named
+/// interfaces in the machine's own network (`ip addr show eth2`), which has none for a simulated
+/// device.
 const INTERFACES: &str = "/device/net/";
-/// The counters of a port. They are left out: the files say what was true when they were written.
+/// The counters of a port. They are left out: a file would keep the value from when it was written.
 const COUNTERS: &str = "/hw_counters/";
 
-/// What the names of the directories begin with; a number follows.
+/// Prefix of the directories' names; a number follows.
 const PREFIX: &str = Noted::TREE;
-/// What is added to a directory's name for the file beside it that is locked while somebody uses it.
+/// Suffix of the file beside a directory that is locked while the directory is in use.
 const LOCK: &str = ".lock";
-/// Where the verbs nodes are described.
+/// Directory of the descriptions of verbs nodes.
 const VERBS: &str = "class/infiniband_verbs";
-/// Where the nodes are.
+/// Directory of the nodes.
 const NODES: &str = "dev/infiniband";
 
 /// A file's identity.
@@ -53,7 +54,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Writes the tree of a machine, of which the paths are sorted.
+    /// Writes the tree of a machine. Its paths are sorted.
     pub(crate) fn write(entries: &[(String, SysfsEntry)]) -> io::Result<Self> {
         let above = std::env::temp_dir();
         sweep(&above);
@@ -73,7 +74,7 @@ impl Tree {
         let sys = self.root.join("sys");
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
-        // Links come before what lies behind them, for they are sorted.
+        // Sorted, a link precedes the paths below it.
         let is_left_out = |path: &str| path.contains(INTERFACES) || path.contains(COUNTERS);
         for (path, entry) in entries.iter().filter(|(path, _)| !is_left_out(path)) {
             let place = sys.join(path);
@@ -102,7 +103,7 @@ impl Tree {
 
     /// Makes a link, and the directory that it names.
     fn link(&mut self, sys: &Path, place: &Path, target: &str) -> io::Result<()> {
-        // Two ways may lead to the same link.
+        // Two paths may lead to the same link.
         if fs::symlink_metadata(place).is_ok() {
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl Tree {
         &self.root
     }
 
-    /// The file for tracers, of the queues that there are.
+    /// The file for tracers, with notes about queues.
     pub(crate) fn notes(&self) -> PathBuf {
         self.root.join(Noted::FILE)
     }
@@ -160,14 +161,14 @@ impl Tree {
         self.nodes.iter().find(|node| node.file == file)
     }
 
-    /// Where the file is that stands for a node.
+    /// Path of the file that stands for a node.
     pub(crate) fn place_of(&self, node: &Node) -> PathBuf {
         self.root.join(NODES).join(&node.name)
     }
 
     /// Removes it from the disk.
     pub(crate) fn remove(&self) {
-        // What cannot be removed now is when another process sweeps.
+        // If this fails, another process removes the tree when it sweeps.
         let _ = remove(&self.root);
     }
 }
@@ -180,7 +181,7 @@ fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
         let root = above.join(format!("{PREFIX}{id}-{number}"));
         let path = lock_of(&root);
         match File::options().write(true).create_new(true).open(&path) {
-            // One that sweeps may have had it in between.
+            // Another process that sweeps may have removed it in between.
             Ok(lock) if !try_lock(&lock) || !is_at(&lock, &path) => {}
             Ok(lock) => match fs::create_dir(&root) {
                 Ok(()) => return Ok((root, lock)),
@@ -198,14 +199,15 @@ fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The lock of a directory. It is beside it, so that it is there before it, and after it.
+/// The lock of a directory. It is a file beside the directory, so that it exists longer.
 fn lock_of(root: &Path) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
     name.push(LOCK);
     name.into()
 }
 
-/// Removes a directory, and then its lock: a process that is killed in between leaves what is swept.
+/// Removes a directory, and then its lock. If the process is killed in between, the next sweep
+/// removes the rest.
 fn remove(root: &Path) -> io::Result<()> {
     match fs::remove_dir_all(root) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -218,7 +220,7 @@ fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Whether the file is the one at the path: that may be another process's by now.
+/// Whether the file is the one at the path, which by now may be another process's.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |of: fs::Metadata| (of.dev(), of.ino());
     let one = file.metadata().map(identity);
@@ -226,7 +228,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     one.is_ok_and(|one| other.is_ok_and(|other| one == other))
 }
 
-/// Removes the directories of processes that had no chance to.
+/// Removes the directories of processes that could not remove them.
 fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -236,7 +238,7 @@ fn sweep(above: &Path) {
         };
         let lock = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
         if lock.is_ok_and(|lock| try_lock(&lock) && is_at(&lock, &path)) {
-            // Somebody else's directory stays.
+            // If it belongs to another user, it cannot be removed, and stays.
             let _ = remove(&above.join(root));
         }
     }

@@ -1,4 +1,4 @@
-//! Objects that are a number and little else.
+//! Objects that are little more than a number.
 
 use mlx5_prm::cmd::alloc::{
     AllocPdOut, AllocQCounterOut, AllocTransportDomainOut, AllocUarOut, AllocXrcdOut, DeallocPdIn,
@@ -19,8 +19,8 @@ const COUNTER_SETS: u32 = 255;
 
 /// Bytes of CREATE_UCTX's input, `mlx5_ifc_create_uctx_in_bits`.
 const CREATE_UCTX_IN: usize = 0x40;
-/// Where a user context's number stands, in the output of CREATE_UCTX and the input of
-/// DESTROY_UCTX: first bit and width.
+/// Position of a user context's number, in the output of CREATE_UCTX and the input of DESTROY_UCTX:
+/// first bit and width.
 const UCTX_ID: (usize, usize) = (0x50, 0x10);
 
 impl Firmware {
@@ -66,7 +66,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Of the counters, those of frames without a buffer and of what was sent again count.
+    /// Returns the counters of a set. Only those of frames without a buffer and of retransmissions
+    /// count.
     pub(super) fn query_q_counter(
         &mut self,
         device: &mut Device,

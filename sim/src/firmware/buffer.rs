@@ -1,4 +1,4 @@
-//! Buffers as commands describe them: a page size, an offset, and a list of pages.
+//! Buffers as commands describe them: page size, offset, and list of pages.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::fields::addresses;
@@ -6,9 +6,9 @@ use mlx5_prm::fields::addresses;
 use crate::dma::Buffer;
 use crate::firmware::{Failure, syndrome};
 
-/// Smallest page of a queue, of which contexts give the logarithm less this one.
+/// Logarithm of a queue's smallest page; contexts give the difference to it.
 const LOG_SMALLEST_PAGE: u32 = 12;
-/// A context gives the offset of a queue in its first page in this part of a page.
+/// The parts of a page in which a context gives a queue's offset.
 const OFFSET_PARTS: u64 = 64;
 
 /// The buffer of a queue of `bytes` bytes.

@@ -1,4 +1,4 @@
-//! What the device can do: QUERY_HCA_CAP, and what else it says of itself.
+//! The device's capabilities: QUERY_HCA_CAP, and other queries of the device itself.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::caps::{
@@ -35,7 +35,8 @@ const ROCE_V2_SOURCE_PORTS: (u32, u32) = (0xc000, 0xffff);
 const ROCE_VERSIONS: u32 = 0b101;
 /// IPv4 and IPv6 (bits of `l3_type`).
 const ROCE_L3_TYPES: u32 = 0b110;
-/// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
+/// The number of entries that `gid_table_size` and `pkey_table_size` 0 stand for; each step doubles
+/// it.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
 /// The largest step of `gid_table_size`.
@@ -100,7 +101,7 @@ fn has_ethernet(config: &SimConfig) -> bool {
     config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
 }
 
-/// What time completions can tell.
+/// The times that completions can have.
 fn timestamps(config: &SimConfig) -> TimestampFormatCap {
     match config.capabilities.real_time {
         true => TimestampFormatCap::FREE_RUNNING_AND_REAL_TIME,
@@ -217,7 +218,8 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_cache_line_128byte(false)
         .set_relaxed_ordering_write(true)
         .set_relaxed_ordering_read(true)
-        // What a key may be created with, a UMR may change too: mlx5_ib takes the one for the other.
+        // A UMR may change all that a key can be created with: mlx5_ib infers the one from the
+        // other.
         .set_relaxed_ordering_write_umr(true)
         .set_relaxed_ordering_read_umr(true)
         .set_umr_modify_entity_size_disabled(true);

@@ -1,4 +1,4 @@
-//! What a port and the function have counted.
+//! Counters of the port and of the function.
 
 use mlx5_prm::cmd::port::{
     QueryVnicEnvIn, QueryVnicEnvOut, QueryVportCounterIn, QueryVportCounterOut, TrafficCounterPair,
@@ -9,7 +9,8 @@ use mlx5_prm::fields::{get_bits, set_bits};
 use crate::engine::{Device, FrameCounts, Traffic};
 use crate::firmware::{Answer, Failure, syndrome};
 
-/// `mlx5_ifc_ppcnt_reg_bits`: the group of counters, and where they start, eight bytes each.
+/// `mlx5_ifc_ppcnt_reg_bits`: the group of counters, and the start of the counters, of eight bytes
+/// each.
 const GROUP: (usize, usize) = (0x1a, 6);
 const COUNTERS: usize = 0x40;
 const COUNTER: usize = 64;
@@ -18,7 +19,7 @@ const IEEE_802_3: u64 = 0;
 /// `MLX5_RFC_2863_COUNTERS_GROUP`.
 const RFC_2863: u64 = 1;
 
-/// Bytes on the wire, where check sequences count.
+/// Bytes on the wire, which include check sequences.
 fn octets(traffic: Traffic) -> u64 {
     traffic.bytes + traffic.frames * FRAME_CHECK as u64
 }
@@ -26,9 +27,9 @@ fn octets(traffic: Traffic) -> u64 {
 /// The first counters of `mlx5_ifc_eth_802_3_cntrs_grp_data_layout_bits`.
 fn ieee_802_3(counts: &FrameCounts) -> Vec<u64> {
     let (sent, received) = (counts.to_wire.sum(), counts.from_wire.sum());
-    // Neither check sequences nor alignments are wrong on this wire.
+    // On this wire no check sequence and no alignment is wrong.
     let (check, alignment) = (0, 0);
-    // The length in a header of IEEE 802.3 is not looked at.
+    // The device ignores the length in a header of IEEE 802.3.
     let (range, out_of_range) = (0, 0);
     vec![
         sent.frames,
@@ -67,7 +68,7 @@ fn rfc_2863(counts: &FrameCounts) -> Vec<u64> {
     ]
 }
 
-/// Fills in the register PPCNT. Groups that are not counted are zero.
+/// Fills in the register PPCNT. Other groups of counters are zero.
 pub(super) fn of_port(device: &Device, register: &mut [u8]) {
     let counts = device.frame_counts();
     let counters = match get_bits(register, GROUP.0, GROUP.1) {
@@ -93,7 +94,7 @@ pub(super) fn of_vport(
     input: &QueryVportCounterIn,
     out: &mut QueryVportCounterOut,
 ) -> Answer {
-    // A driver clears nothing here: it takes differences.
+    // Drivers do not clear the counters here: they take differences.
     if input.other_vport() || input.clear() {
         return Err(Failure::param(syndrome::INVALID_VALUE));
     }
@@ -104,7 +105,7 @@ pub(super) fn of_vport(
     Ok(())
 }
 
-/// QUERY_VNIC_ENV: frames that reached the function, and that no flow table had an entry for.
+/// QUERY_VNIC_ENV: frames that reached the function and matched no entry of a flow table.
 pub(super) fn of_steering(
     device: &Device,
     input: &QueryVnicEnvIn,

@@ -31,7 +31,7 @@ fn ring(context: &CqContext, tail: &[u8]) -> Result<Buffer, Failure> {
     buffer::queue(tail, context.log_page_size(), context.page_offset(), bytes)
 }
 
-/// What compressed receives keep of their own, if entries are compressed.
+/// The format of the mini CQEs of receives, if the queue compresses.
 fn compression(context: &CqContext) -> Result<Option<MiniFormat>, Failure> {
     let format = MiniFormat::from_bits(context.mini_cqe_res_format() as u8);
     match context.cqe_comp_en() {
@@ -170,7 +170,7 @@ impl Firmware {
                 let consumed =
                     device.dma().load_u32(record + CONSUMER as u64).map_err(Error::from)?;
                 let waiting = produced.wrapping_sub(consumed) & CONSUMER_MASK;
-                // The entry that tells of the resize needs a place too.
+                // The entry that announces the resize needs a place too.
                 if waiting >= 1 << next.log_cq_size() {
                     return Err(Failure::new(
                         CommandStatus::BAD_SIZE_OUTS_CQES_ERR,

@@ -1,7 +1,7 @@
-//! Event queues in host memory, and the interrupts behind them.
+//! Event queues in host memory, and their interrupts.
 //!
-//! Only a door whose driver reads event queues starts [`EventRings`]; others take the engine's
-//! [events](Event) as they are.
+//! Only a door whose driver reads event queues starts [`EventRings`]; other doors use the engine's
+//! [events](Event) directly.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::engine::Event;
 /// Bits of a consumer counter in an event queue's doorbell; the number of the queue is above.
 const COUNTER_BITS: u32 = 24;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
-/// Where the owner stands in an entry.
+/// Offset of the ownership byte in an entry.
 const OWNER: u64 = Eqe::BYTES as u64 - 1;
 
-/// What an interrupt vector is raised with.
+/// Raises an interrupt vector.
 pub(super) type Interrupt = Box<dyn FnMut(u32) + Send>;
 
 /// A ring of event queue entries.
@@ -41,7 +41,7 @@ impl Ring {
         self.produced.wrapping_sub(self.consumed) & COUNTER_MASK >= 1 << self.log_size
     }
 
-    /// Writes an entry: its owner last, for the host may look at any time.
+    /// Writes an entry. The ownership byte is written last, for the host may read at any time.
     fn write(&mut self, dma: &dyn Dma, entry: &Eqe) -> Result<(), DmaFault> {
         let slot = u64::from(self.produced & ((1 << self.log_size) - 1)) * Eqe::BYTES as u64;
         let owner = (self.produced >> self.log_size & 1) as u8;
@@ -73,7 +73,7 @@ impl Rings {
         }
     }
 
-    /// Writes an entry to the queue that takes its kind. Says whether there is one.
+    /// Writes an entry to the queue for events of its kind. Returns whether there is one.
     fn push_kind(&mut self, entry: &Eqe) -> bool {
         let kind = EventType(entry.event_type());
         let Some(eqn) = self.rings.iter().find(|(_, r)| r.takes(kind)).map(|(eqn, _)| *eqn) else {
@@ -98,14 +98,14 @@ impl std::fmt::Debug for EventRings {
 }
 
 impl EventRings {
-    /// No queues yet, in this memory, with this to raise an interrupt vector.
+    /// Makes rings without queues, in `dma`'s memory. `interrupt` raises an interrupt vector.
     pub fn new(dma: Arc<dyn Dma>, interrupt: impl FnMut(u32) + Send + 'static) -> Self {
         let interrupt: Interrupt = Box::new(interrupt);
         let rings = Rings { dma, rings: BTreeMap::new(), interrupt, lost: 0 };
         Self { rings: Arc::new(Mutex::new(rings)) }
     }
 
-    /// Locks; what a panicking thread left behind is still consistent.
+    /// Locks a mutex, poisoned or not: the data is consistent even after a panic.
     fn lock(&self) -> MutexGuard<'_, Rings> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,15 +132,15 @@ impl EventRings {
         self.lock().rings.clear();
     }
 
-    /// Takes the word of an event queue's doorbell: how far the driver has read, and, with `arm`,
-    /// that the next event shall interrupt it.
+    /// Handles a write to an event queue's doorbell: the driver's consumer counter, and with `arm`
+    /// the request for an interrupt at the next event.
     pub fn doorbell(&self, word: u32, arm: bool) {
         let mut rings = self.lock();
         let Rings { rings, interrupt, .. } = &mut *rings;
         let Some(ring) = rings.get_mut(&(word >> COUNTER_BITS)) else { return };
         ring.consumed = word & COUNTER_MASK;
         if arm {
-            // Events that came before the arming shall not wait for the next one.
+            // Events from before the arming raise the interrupt at once.
             let waiting = ring.produced & COUNTER_MASK != ring.consumed;
             ring.armed = !waiting;
             if waiting {
@@ -149,26 +149,27 @@ impl EventRings {
         }
     }
 
-    /// Events that found their queue full or its memory gone.
+    /// Events that were lost, because their queue was full or its memory gone.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lock().lost
     }
 
-    /// Whether some queue takes events of a kind.
+    /// Whether a queue takes events of a kind.
     #[must_use]
     pub fn takes(&self, kind: EventType) -> bool {
         self.lock().rings.values().any(|ring| ring.takes(kind))
     }
 
-    /// Reports that the commands of some entries are done, where a queue takes that.
+    /// Reports that the commands of some entries are done, if a queue takes such events.
     pub fn commands_done(&self, vector: u32) {
         let mut entry = Eqe::default();
         entry.set_event_type(EventType::CMD.0).command_mut().set_vector(vector);
         self.lock().push_kind(&entry);
     }
 
-    /// Asks for pages, or offers them back if the number is negative. Says whether anybody hears.
+    /// Requests pages, or offers some back if the number is negative. Returns whether a queue takes
+    /// the request.
     pub(super) fn request_pages(&self, pages: i32) -> bool {
         let mut entry = Eqe::default();
         let request = entry.set_event_type(EventType::PAGE_REQUEST.0).page_request_mut();
@@ -182,7 +183,7 @@ impl EventRings {
         let mut rings = self.lock();
         match event {
             Event::Completion { eqn, .. } => rings.push(eqn, &entry),
-            // Those that no queue takes are lost.
+            // Events that no queue takes are lost.
             _ => _ = rings.push_kind(&entry),
         }
     }

@@ -1,4 +1,4 @@
-//! The device as a whole: capabilities that the driver chooses, start and stop.
+//! The device as a whole: capabilities that the driver sets, start and stop.
 
 use mlx5_prm::cmd::caps::{CapGroup, HcaCap, SetHcaCapIn};
 use mlx5_prm::cmd::hca::{TeardownHcaIn, TeardownProfile};
@@ -9,7 +9,7 @@ use crate::firmware::{Answer, Failure, Firmware, caps, syndrome};
 /// Reads a number of the general capabilities.
 type Number = fn(&HcaCap) -> u32;
 
-/// Numbers that a driver may lower and never raise.
+/// Numbers that a driver may lower but not raise.
 const AT_MOST: &[Number] = &[
     HcaCap::log_max_qp,
     HcaCap::log_max_cq,
@@ -34,7 +34,7 @@ impl Firmware {
                 self.caps = Some(Box::new(*wanted));
                 Ok(())
             }
-            // What can be chosen there is what the device does anyway.
+            // The device already does all that can be chosen there.
             CapGroup::ATOMIC | CapGroup::ROCE | CapGroup::ODP | CapGroup::GENERAL_2 => Ok(()),
             _ => Err(Failure::param(syndrome::UNKNOWN_MODIFIER)),
         }
@@ -48,7 +48,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// Stops the device: what is left of its objects is gone.
+    /// Stops the device, and ends the objects that are left.
     pub(super) fn teardown_hca(&mut self, device: &mut Device, input: &TeardownHcaIn) -> Answer {
         if TeardownProfile(input.profile()) == TeardownProfile::PREPARE_FAST_TEARDOWN {
             return Err(Failure::param(syndrome::INVALID_VALUE));

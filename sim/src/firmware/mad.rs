@@ -5,17 +5,17 @@ use mlx5_prm::cmd::port::{MadIfcIn, MadIfcOut};
 use crate::engine::Device;
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 
-/// Where a datagram has its method, and its status. InfiniBand specification, 13.4.2.
+/// Offsets of the method and of the status in a datagram. InfiniBand specification, 13.4.2.
 const METHOD: usize = 3;
 const STATUS: usize = 4;
-/// The bit that makes an answer of a request's method.
+/// The bit that distinguishes the method of a response from that of its request.
 const RESPONSE: u8 = 0x80;
 /// The status of an attribute that the agent does not know (0x0c), after those bits.
 const UNSUPPORTED_ATTRIBUTE: [u8; 2] = [0x00, 0x0c];
 
 impl Firmware {
-    /// The agents of the simulated port answer that they know no attribute: what a driver must
-    /// know it asks by commands of their own.
+    /// The agents of the simulated port answer every request as an unknown attribute: a driver gets
+    /// all that it needs by other commands.
     pub(super) fn mad_ifc(
         &mut self,
         device: &Device,

@@ -1,4 +1,4 @@
-//! Memory on the device, of which a driver takes pieces.
+//! Memory on the device, which a driver allocates in pieces.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::firmware::{Answer, Failure, syndrome};
 
 /// Logarithm of a page.
 const LOG_PAGE: u32 = 12;
-/// Logarithm of the smallest piece, and of the unit in which alignment is asked for.
+/// Logarithm of the smallest piece, and of the unit of alignments.
 const LOG_SMALLEST: u32 = 6;
 
 /// A device's own memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memic {
-    /// Where the driver sees it.
+    /// Its address, as the driver sees it.
     start: u64,
-    /// Where the engine does.
+    /// Its address, as the engine sees it.
     bus: u64,
     bytes: u64,
     /// Length of each piece, by address.
@@ -30,7 +30,7 @@ impl Memic {
         (self.start, self.bus, self.bytes) = (start, bus, bytes);
     }
 
-    /// The same memory, of which nothing is taken.
+    /// The same memory, with no piece allocated.
     pub(super) fn untaken(&self) -> Self {
         Self { pieces: BTreeMap::new(), ..*self }
     }
@@ -54,14 +54,14 @@ impl Memic {
         }
     }
 
-    /// The bus address of a range of the memory where the driver sees it, all of it in one piece.
+    /// The bus address of a range that lies in one piece, by its address as the driver sees it.
     pub(super) fn address(&self, address: u64, length: u64) -> Option<u64> {
         let (start, bytes) = self.pieces.range(..=address).next_back()?;
         let end = address.checked_add(length)?;
         (end <= start + bytes).then(|| address - self.start + self.bus)
     }
 
-    /// Takes the start of the range that the driver names, which has to be free.
+    /// Allocates a piece at the start of the range that the driver names, which must be free.
     pub(super) fn alloc(&mut self, input: &AllocMemicIn, out: &mut AllocMemicOut) -> Answer {
         let (start, bytes) = (input.range_start_addr(), u64::from(input.memic_size()));
         let range = u64::from(input.range_size());
@@ -111,7 +111,7 @@ mod tests {
         memic
     }
 
-    /// Asks as mlx5_core does: whole pages, in bytes, of which a part is wanted.
+    /// A request in the form of mlx5_core: a range of whole pages, and the bytes that are needed.
     fn asked(page: u64, bytes: u32, log_align: u32) -> AllocMemicIn {
         let mut input = AllocMemicIn::request();
         input

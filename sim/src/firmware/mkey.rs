@@ -12,19 +12,19 @@ use crate::engine::state::signature::Signatures;
 use crate::engine::{Access, Device, Error, Layout, MkeyConfig, Translation};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
-/// Most PSVs that one command makes.
+/// The most PSVs that one command makes.
 const PSVS_AT_ONCE: u32 = 4;
 /// Low bits of a translation entry that give its rights.
 const ENTRY_RIGHTS: u64 = 0xfff;
-/// An entry of a page table has eight bytes, and lists are counted in 16.
+/// Bytes of the unit in which lists are counted; an entry of a page table has eight.
 const OCTWORD: u64 = 16;
 const PAGES_IN_OCTWORD: usize = 2;
-/// Octwords that the translation of a key has at most.
+/// The most octwords of a key's translation.
 const MOST_OCTWORDS: u32 = 1 << 20;
 /// The queue pair number that stands for any.
 const ANY_QPN: u32 = 0xff_ffff;
 
-/// The translation entries that a command brings.
+/// The translation entries in a command.
 fn listed<'a>(input: &CreateMkeyIn, tail: &'a [u8]) -> Result<&'a [u8], Failure> {
     let listed = u64::from(input.translations_octword_actual_size()) * OCTWORD;
     let listed = usize::try_from(listed).ok().and_then(|bytes| tail.get(..bytes));
@@ -76,7 +76,7 @@ impl Firmware {
                 let address = address.ok_or(Failure::param(syndrome::ADDRESS_RANGE))?;
                 Translation::Buffer(Buffer::contiguous(address))
             }
-            // Behind a free key is what the command says, and nothing else before a request fills it in.
+            // A free key has the entries of its command until a request fills it in.
             MkeyAccessMode::MTT => {
                 let count = mkc.translations_octword_size() as usize * PAGES_IN_OCTWORD;
                 let mut pages: Vec<u64> = addresses(listed(input, tail)?)
@@ -134,7 +134,7 @@ impl Firmware {
         Ok(())
     }
 
-    /// The context as it was created, with what requests have changed since.
+    /// The context as it was created, with later changes by requests.
     pub(super) fn query_mkey(
         &mut self,
         device: &Device,
@@ -159,7 +159,7 @@ impl Firmware {
         if now.length != u64::MAX {
             out.mkc_mut().set_len(now.length);
         }
-        // The context of device memory says where it lies there.
+        // The context of a key of device memory has the address there.
         if out.mkc().access_mode() != MkeyAccessMode::MEMIC {
             out.mkc_mut().set_start_addr(now.start);
         }

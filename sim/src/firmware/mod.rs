@@ -1,8 +1,8 @@
 //! The firmware: the command interface of a device.
 //!
-//! It knows mailboxes and nothing of who fills them, so that every door (the in-process kernel,
-//! preloaded programs, a real kernel over PCI) commands the same device. What moves data lies in
-//! the [engine](crate::engine); the firmware checks commands, keeps contexts, and tells it.
+//! It knows mailboxes but not their source, so that every door (the in-process kernel, preloaded
+//! programs, a real kernel over PCI) commands the same device. The [engine](crate::engine) moves
+//! the data; the firmware checks commands, keeps contexts, and configures the engine.
 
 mod alloc;
 mod buffer;
@@ -48,7 +48,7 @@ use crate::engine::{Device, Error};
 use crate::firmware::ethernet::flow;
 pub(crate) use crate::firmware::ethernet::qos_caps;
 
-/// Why a command was refused: what stands in the first eight bytes of its output.
+/// The reason why a command was refused: the first eight bytes of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// The kind of failure.
@@ -94,7 +94,7 @@ impl From<Error> for Failure {
 
 type Answer = Result<(), Failure>;
 
-/// How many objects of each kind a device has.
+/// Numbers of a device's objects of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Counts {
@@ -116,7 +116,7 @@ pub struct Counts {
     pub ethernet: usize,
 }
 
-/// Numbers of objects that consist of nothing else.
+/// Numbers of objects that have no other state.
 #[derive(Debug, Default)]
 struct Numbers {
     used: BTreeSet<u32>,
@@ -124,7 +124,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// A number from 1 to `limit` that is not used, and was not for as long as possible.
+    /// Allocates an unused number from 1 to `limit`; numbers are reused as late as possible.
     fn take(&mut self, limit: u32) -> Result<u32, Failure> {
         if self.used.len() >= limit as usize {
             return Err(Error::Exhausted.into());
@@ -142,7 +142,7 @@ impl Numbers {
     }
 }
 
-/// An event queue as it was created.
+/// An event queue in its initial state.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
     /// Its context.
@@ -153,7 +153,7 @@ pub struct EventQueue {
     pub events: [u64; 4],
 }
 
-/// What the firmware keeps of one device beside the engine's objects.
+/// The firmware's state of one device, beside the engine's objects.
 #[derive(Debug, Default)]
 pub struct Firmware {
     /// The page of plain memory that backs the next UAR.
@@ -169,24 +169,24 @@ pub struct Firmware {
     contexts: Numbers,
     umems: umem::Umems,
     counter_sets: Numbers,
-    /// The rings of event queues, where a driver reads them.
+    /// The rings of event queues, if a driver reads them.
     rings: Option<EventRings>,
     pages: pages::Pages,
     /// The general capabilities as the driver has set them.
     caps: Option<Box<HcaCap>>,
     /// Whether INIT_HCA was executed.
     initialized: bool,
-    /// What the administrator calls the node.
+    /// The administrator's name for the node.
     description: Vec<u8>,
     ethernet: ethernet::Ethernet,
 }
 
-/// Whether a command only asks. Firmware cuts its answer off where the caller has no more room.
+/// Whether a command only queries. Firmware truncates its answer to the caller's room.
 fn asks(opcode: CommandOpcode) -> bool {
     opcode.name().is_some_and(|name| name.starts_with("QUERY_"))
 }
 
-/// Runs a command whose input and output have fixed heads; the rest of both goes along.
+/// Runs a command with fixed heads of input and output, and the bytes that follow both.
 fn run<I: CommandInput>(
     input: &[u8],
     output: &mut [u8],
@@ -210,8 +210,8 @@ fn run<I: CommandInput>(
     Ok(())
 }
 
-/// Commands that end an object. A device that failed holds nothing any more, and a driver counts
-/// them as done.
+/// Commands that end an object. A device that failed has no objects, and drivers treat these as
+/// done.
 fn ends_something(opcode: CommandOpcode) -> bool {
     use CommandOpcode as Op;
     matches!(
@@ -280,25 +280,25 @@ impl Firmware {
         self.pages.count()
     }
 
-    /// Lays the next ALLOC_UAR over a page of plain memory, where the engine then looks for
-    /// doorbells. Without, doorbells reach the engine one by one.
+    /// Maps the next ALLOC_UAR to a page of plain memory, in which the engine then polls for
+    /// doorbells. Without one, doorbells reach the engine one by one.
     pub fn offer_uar_memory(&mut self, page: u64) {
         self.next_uar_memory = Some(page);
     }
 
-    /// Gives the device memory of its own: `bytes` bytes, whole pages, from `start` in what the
-    /// driver sees of the device, and from `bus` in what the engine reaches.
+    /// Gives the device memory of its own: `bytes` bytes, whole pages, at `start` as the driver
+    /// sees it, and at `bus` as the engine does.
     pub fn offer_device_memory(&mut self, start: u64, bus: u64, bytes: u64) {
         self.memic.offer(start, bus, bytes);
     }
 
-    /// An event queue, for whoever writes its entries.
+    /// An event queue, so that a door can write its entries.
     #[must_use]
     pub fn event_queue(&self, eqn: u32) -> Option<&EventQueue> {
         self.eqs.get(&eqn)
     }
 
-    /// How many objects there are.
+    /// Numbers of the objects.
     #[must_use]
     pub fn counts(&self, device: &Device) -> Counts {
         let census = device.census();
@@ -322,7 +322,7 @@ impl Firmware {
         }
     }
 
-    /// Executes one command. The output always begins with status and syndrome; behind them it is
+    /// Executes one command. The output always begins with status and syndrome; the rest of it is
     /// zero if the command failed.
     pub fn execute(
         &mut self,

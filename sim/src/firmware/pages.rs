@@ -1,4 +1,4 @@
-//! Pages of the host that the firmware keeps its objects in: supply and return.
+//! Host pages for the firmware's objects: supply and return.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use mlx5_prm::fields::{addresses, addresses_mut};
 
 use crate::firmware::{Answer, Counts, Failure, Firmware, syndrome};
 
-/// Pages that the firmware wants before it starts, and to start.
+/// Pages that the firmware needs to boot, and to start.
 const BOOT_PAGES: u32 = 16;
 const INIT_PAGES: u32 = 48;
 /// Objects whose contexts fill a page.
 const OBJECTS_A_PAGE: usize = 16;
-/// Pages that are asked for, or given back, at once.
+/// Pages that are requested, or returned, at once.
 const BATCH: i64 = 16;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -23,12 +23,12 @@ const PAGE: u64 = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     held: BTreeSet<u64>,
-    /// Pages asked for, or offered back if negative, and not yet seen.
+    /// Pages requested, or offered back if negative, to which the driver has not yet reacted.
     announced: i64,
 }
 
 impl Pages {
-    /// How many there are.
+    /// Number of the pages.
     pub(super) fn count(&self) -> usize {
         self.held.len()
     }
@@ -86,8 +86,7 @@ impl Firmware {
         }
     }
 
-    /// Asks for pages where objects have become more, and offers some back where they have become
-    /// far fewer.
+    /// Requests pages when there are more objects, and offers some back when there are far fewer.
     pub(super) fn balance_pages(&mut self, counts: &Counts) {
         let Some(rings) = self.rings.as_ref() else { return };
         if !self.initialized || self.pages.announced != 0 {
@@ -98,7 +97,7 @@ impl Firmware {
         let missing = wanted - self.pages.held.len() as i64;
         let pages = match missing {
             1.. => (missing + BATCH - 1) / BATCH * BATCH,
-            // A batch is kept for what comes next.
+            // One batch is kept for new objects.
             _ => (missing + BATCH).min(0) / BATCH * BATCH,
         };
         if pages != 0 && rings.request_pages(pages as i32) {

@@ -1,4 +1,4 @@
-//! Ports: what a subnet manager or a network configuration set, and multicast groups.
+//! Ports: the settings of a subnet manager or a network configuration, and multicast groups.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::port::{
@@ -27,7 +27,7 @@ const PORT_CAPABILITIES: u32 = 0x2001_8848;
 /// `subnet_timeout` of a port.
 const SUBNET_TIMEOUT: u32 = 18;
 
-/// Port 0 of a command is the first one.
+/// Port 0 of a command stands for port 1.
 fn number(asked: u32) -> u8 {
     (asked as u8).max(1)
 }
@@ -183,7 +183,7 @@ pub(super) fn set_roce_address(device: &mut Device, input: &SetRoceAddressIn) ->
         return Err(Failure::param(syndrome::PORT_NUMBER));
     }
     let slot = port.gids.get_mut(index).ok_or(Failure::param(syndrome::GID_INDEX))?;
-    // An address of zeros empties the place.
+    // A GID of zeros clears the entry.
     *slot = (gid != [0; 16]).then_some(entry);
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::engine::{CompletionConfig, Device, Error, Management, QpConfig, RingC
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
-/// A receive stride of 0 in a context is so many bytes, as a logarithm.
+/// The smallest receive stride as a logarithm: a context's 0.
 const LOG_SMALLEST_STRIDE: u32 = 4;
 /// Logarithm of a send block's bytes.
 const LOG_BLOCK: u8 = 6;
@@ -20,7 +20,7 @@ const LOG_BLOCK: u8 = 6;
 pub(crate) struct Record {
     pub(crate) context: QpContext,
     pub(crate) transport: Transport,
-    /// The context as it was created: RESET goes back to it.
+    /// The context at creation, to which RESET returns.
     pub(crate) created: QpContext,
 }
 
@@ -36,7 +36,7 @@ fn transport(context: &QpContext) -> Result<Transport, Failure> {
     }
 }
 
-/// What the completions look like.
+/// The form of the completions.
 fn completion(device: &Device, context: &QpContext) -> Result<CompletionConfig, Failure> {
     let inline_answers = match ScatterToCqeRequester(context.cs_req()) {
         ScatterToCqeRequester::DISABLE => 0,
@@ -73,7 +73,7 @@ impl Firmware {
             return Err(Error::NotFound.into());
         }
         let (rq, srq) = match RqType(context.rq_type()) {
-            // Whatever shared receive queue these name, they never take from it.
+            // These never take from a shared receive queue, even if their context names one.
             _ if matches!(transport, Transport::XrcSend | Transport::XrcReceive) => (None, None),
             RqType::NON_ZERO_RQ => {
                 let log_stride = (context.log_rq_stride() + LOG_SMALLEST_STRIDE) as u8;
@@ -89,7 +89,7 @@ impl Firmware {
             RqType::ZERO_LENGTH_RQ => (None, None),
             _ => return Err(Failure::param(syndrome::RECEIVE_QUEUE)),
         };
-        // The send queue lies behind the receive queue.
+        // The send queue follows the receive queue.
         let receive_bytes = rq.map_or(0, |ring| ring.bytes());
         let log_blocks = context.log_sq_size() as u8;
         let sq = (!context.no_sq()).then_some(RingConfig {
@@ -99,7 +99,7 @@ impl Firmware {
         });
         let bytes = receive_bytes + sq.map_or(0, |ring| ring.bytes());
         let page_offset = context.page_offset();
-        // Where nothing is received nothing reports to that queue, and drivers may name none.
+        // Without receives nothing reports to the receive CQ, and drivers may name none.
         let recv_cq = match (rq, srq, context.cqn_rcv()) {
             (None, None, 0) => context.cqn_snd(),
             (_, _, cqn) => cqn,
@@ -162,7 +162,8 @@ impl Firmware {
         *out.qpc_mut() = record.context;
         out.qpc_mut()
             .set_state(now.state as u32)
-            // This device always places data in ascending order; an older one does not say so.
+            // This device always places data in ascending order; an older one has no such
+            // capability.
             .set_data_in_order(device.config().capabilities.data_in_order)
             .set_next_send_psn(now.next_send_psn)
             .set_next_rcv_psn(now.next_rcv_psn)

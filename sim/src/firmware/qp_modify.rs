@@ -10,12 +10,12 @@ use crate::config::LinkLayer;
 use crate::engine::{AddressPath, Device, Error, QpAttributes, QpState, Transport};
 use crate::firmware::{Answer, Failure, Firmware, syndrome};
 
-/// A transition: which command makes it, where it starts, where it ends.
+/// A transition: its command, and the states before and after.
 struct Transition {
     opcode: CommandOpcode,
     from: &'static [QpState],
     to: QpState,
-    /// Optional fields that are set in any case, for the state cannot do without.
+    /// Fields that are set even without their bit in the mask, as the new state needs them.
     required: OptParamMask,
 }
 
@@ -58,7 +58,7 @@ const TRANSITIONS: &[Transition] = &[
     Transition { opcode: CommandOpcode::TO_RST_QP, from: ANY, to: QpState::Reset, required: NONE },
 ];
 
-/// The two shapes of these commands: with a context, and without.
+/// The two forms of these commands: with a context, and without.
 fn read(opcode: CommandOpcode, input: &[u8]) -> Option<(u32, OptParamMask, QpContext)> {
     if matches!(opcode, CommandOpcode::TO_ERR_QP | CommandOpcode::TO_RST_QP) {
         let input = Qp2RstIn::from_bytes(input)?;
@@ -132,7 +132,7 @@ impl Firmware {
 fn merge(into: &mut QpContext, from: &QpContext, mask: OptParamMask) {
     let has = |bit| mask.contains(bit);
     if has(OptParamMask::PRIMARY_ADDR_PATH) {
-        // The whole path but for what the mask names by itself.
+        // The whole path, except fields that the mask names separately.
         let old = *into.primary_address_path();
         *into.primary_address_path_mut() = *from.primary_address_path();
         let path = into.primary_address_path_mut();

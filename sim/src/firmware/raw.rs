@@ -1,4 +1,4 @@
-//! Commands that have no typed layout: the checks of their mailboxes.
+//! Checks of mailboxes of commands without a typed layout.
 
 use mlx5_prm::cmd::CommandStatus;
 

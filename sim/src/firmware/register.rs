@@ -27,7 +27,7 @@ pub(crate) mod ptys {
     use super::Field;
     pub(crate) const BYTES: usize = 0x200 / 8;
     pub(crate) const PROTO_MASK: Field = (0x1d, 3);
-    /// Capability, administrator's choice, and what is in operation.
+    /// Capability, administrator's choice, and current state.
     pub(super) const ETHERNET: [Field; 3] = [(0x60, 32), (0xc0, 32), (0x120, 32)];
     pub(super) const IB_WIDTH: [Field; 3] = [(0x80, 16), (0xe0, 16), (0x140, 16)];
     pub(super) const IB_PROTO: [Field; 3] = [(0x90, 16), (0xf0, 16), (0x150, 16)];
@@ -49,7 +49,7 @@ mod pvlc {
     pub(super) const HW_CAP: Field = (0x3c, 4);
     pub(super) const ADMIN: Field = (0x5c, 4);
     pub(super) const OPERATIONAL: Field = (0x7c, 4);
-    /// VL 0 to 3: here the lanes are counted.
+    /// VL 0 to 3: the field is the number of lanes.
     pub(super) const FOUR: u64 = 4;
 }
 
@@ -70,7 +70,7 @@ mod pmlp {
     pub(super) const WIDTH: Field = (0x18, 8);
 }
 
-/// Registers in which a driver finds nothing, and writes what changes nothing, with their bytes.
+/// Registers that read as zero, and to which writes have no effect, with their bytes.
 const QUIET: &[(RegisterId, usize)] = &[
     (RegisterId::PCAP, 0xa0 / 8),
     (RegisterId::PFCC, 0x80 / 8),
@@ -84,7 +84,8 @@ const PPCNT: usize = 0x800 / 8;
 const DESCRIPTION: usize = 64;
 /// The largest frame of an Ethernet port.
 const JUMBO: u32 = 9978;
-/// What RoCE has around its payload at most: GRH or IP, UDP, BTH, an XRC and an atomic header, ICRC.
+/// The most bytes of RoCE around its payload: GRH or IP, UDP, BTH, an XRC and an atomic header,
+/// ICRC.
 const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 fn fill(register: &mut [u8], fields: &[(Field, u64)]) {

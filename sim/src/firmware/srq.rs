@@ -13,12 +13,12 @@ use crate::engine::{Device, Error, SrqConfig, TagMatchingConfig, XrcConfig};
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 
-/// A stride of 0 in a context is so many bytes, as a logarithm.
+/// The smallest stride as a logarithm: a context's 0.
 const LOG_SMALLEST_STRIDE: u32 = 4;
-/// A queue that is named by number in completions has this user index.
+/// The user index of a queue whose completions have its number.
 const NO_USER_INDEX: u32 = 0xff_ffff;
 
-/// Which commands made a shared receive queue, with its context.
+/// The commands that made a shared receive queue, with its context.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Srq(SrqContext),
@@ -45,7 +45,7 @@ impl Record {
         }
     }
 
-    /// The completion queue that it reports to by itself.
+    /// Its own completion queue.
     pub(crate) fn cqn(&self) -> Option<u32> {
         match self {
             Self::XrcSrq(context) => Some(context.cqn()),
@@ -55,7 +55,7 @@ impl Record {
     }
 }
 
-/// A queue as the three kinds of context give it.
+/// The common fields of the three kinds of context.
 struct Shape {
     pd: u32,
     log_size: u32,
@@ -63,14 +63,14 @@ struct Shape {
     log_page_size: u32,
     page_offset: u32,
     record: u64,
-    /// Where its ring and its record are, if in user memory.
+    /// Its ring and its record, if in user memory.
     parts: [Option<Part>; 2],
     user_index: u32,
     tag_matching: Option<TagMatchingConfig>,
     xrc: Option<XrcConfig>,
 }
 
-/// Where a work queue's ring and record are, if in user memory.
+/// A work queue's ring and record, if in user memory.
 fn parts(queue: &WorkQueue, uid: u32) -> [Option<Part>; 2] {
     let part = |valid: bool, umem, offset| valid.then_some(Part { uid, umem, offset });
     [
@@ -142,7 +142,7 @@ impl Firmware {
         if !self.xrcds.used.contains(&context.xrcd()) || device.cq(context.cqn()).is_none() {
             return Err(Error::NotFound.into());
         }
-        // These lie in the pages of the command only.
+        // These queues must lie in the pages of the command.
         if input.xrc_srq_umem_valid() || context.dbr_umem_valid() {
             return Err(Failure::param(syndrome::INVALID_VALUE));
         }
@@ -207,7 +207,7 @@ impl Firmware {
         let context = *input.xrqc();
         let queue = context.wq();
         let log_list_size = context.tag_matching_topology_context().log_matching_list_sz();
-        // Tag matching is all that such queues are for here.
+        // Such queues are supported for tag matching only.
         if WorkQueueType(queue.wq_type()) != WorkQueueType::LINKED_LIST
             || XrqTopology(context.topology()) != XrqTopology::TAG_MATCHING
             || log_list_size == 0

@@ -77,7 +77,8 @@ syndromes! {
     ADDRESS_RANGE = 0x0006_0002;
     /// No register has this number.
     UNKNOWN_REGISTER = 0x0007_0001;
-    /// The function manages no switch: neither other functions nor the table by which they share a port.
+    /// The function manages no switch: neither other functions nor the table by which they share a
+    /// port.
     NO_SWITCH = 0x0008_0001;
     /// The list has more entries than the capabilities say.
     LIST_TOO_LONG = 0x0008_0002;

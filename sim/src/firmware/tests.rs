@@ -148,7 +148,7 @@ fn what_is_not_a_command_is_refused() {
     rig.run(&NopIn::request());
 }
 
-/// Programs ask with the layout of their day, which may be shorter than the device's.
+/// Programs query with the layout of their time, which may be shorter than the device's.
 #[test]
 fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
     let mut rig = Rig::infiniband();
@@ -163,11 +163,12 @@ fn an_answer_is_cut_off_where_the_caller_has_no_more_room() {
         assert_eq!(output[..common], whole[..common], "{room}");
         assert!(output[common..].iter().all(|byte| *byte == 0), "{room}");
     }
-    // Without room for the status there is no answer, and what makes something needs all of it.
+    // Without room for the status there is no answer, and a command that makes an object needs room
+    // for all of it.
     let short = (CommandStatus::BAD_OUTP_LEN_ERR, syndrome::SHORT_OUTPUT);
     assert_eq!(rig.raw(AllocPdIn::request().as_bytes(), &mut [0; 12]), short);
     assert_eq!(rig.counts(), Counts::default());
-    // What is refused is refused all the same.
+    // An unknown modifier is an error with a short output, too.
     input.set_op_mod(0x7f << 1);
     assert_eq!(rig.raw(input.as_bytes(), &mut [0; 16]).0, CommandStatus::BAD_OP_ERR);
 }
@@ -194,7 +195,8 @@ fn the_device_says_what_it_is_and_can() {
     assert_eq!(caps(CapGroup::ROCE).expect("caps").roce_caps().roce_version(), 0b101);
     assert_eq!(caps(CapGroup::ATOMIC).expect("caps").atomic_caps().atomic_operations(), 0b1111);
     assert!(!caps(CapGroup::ODP).expect("caps").odp_caps().sig());
-    // mlx5_ib asks for both kinds of table for a sniffer's rule, and leads both to a TIR that has others.
+    // mlx5_ib asks for both kinds of table for a sniffer's rule, and leads both to a TIR that has
+    // others.
     let steering = caps(CapGroup::FLOW_TABLE).expect("caps");
     let steering = steering.flow_table_caps();
     assert!(steering.allow_sniffer_and_nic_rx_shared_tir());
@@ -334,7 +336,7 @@ fn a_completion_queue_is_not_resized_below_what_waits() {
     query.set_cqn(cqn);
     let out = rig.run(&query);
     assert_eq!(out.cqc().log_cq_size(), 5);
-    // The entry that told of the resize waits.
+    // The entry that announced the resize waits.
     assert_eq!((out.cqc().producer_counter(), out.cqc().consumer_counter()), (1, 0));
     input.cqc_mut().set_log_cq_size(0);
     let answer = refused(rig.try_run(&input));
@@ -388,7 +390,7 @@ fn shared_receive_queues_have_three_forms_and_one_space_of_numbers() {
     dealloc.set_xrcd(xrcd);
     assert_eq!(refused(rig.try_run(&dealloc)).0, CommandStatus::RES_BUSY);
 
-    // A queue pair that takes from one keeps it.
+    // A queue pair that takes from an SRQ keeps it in use.
     let mut qp = rig.qp_input(ServiceType::UD, pd, cqn);
     qp.qpc_mut().set_rq_type(RqType::SRQ.0).set_srqn_rmpn_xrqn(rmpn);
     rig.run(&qp);
@@ -482,7 +484,7 @@ fn a_registration_queue_pair_is_in_no_domain_and_has_any_mtu() {
     rtr.set_qpn(qpn);
     rtr.qpc_mut().set_mtu(QpMtu::BYTES_4096.0).set_log_msg_max(12);
     rig.run(&rtr);
-    // A queue pair with a wire must do with the port's.
+    // A connected queue pair must fit the port's MTU.
     let qpn = rig.qp(ServiceType::RC);
     init.set_qpn(qpn);
     rig.run(&init);

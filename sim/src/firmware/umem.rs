@@ -1,4 +1,4 @@
-//! User memory: pages that a program lends the device, and the queues that lie in them.
+//! User memory: pages that a program registers with the device, and the queues in them.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::firmware::{Answer, Failure, Firmware, Numbers, buffer, syndrome};
 
 /// User memories that a device has.
 const UMEMS: u32 = 1 << 16;
-/// Where things stand in CREATE_UMEM's input, `mlx5_ifc_create_umem_in_bits`: first bit and width.
+/// Positions of fields in CREATE_UMEM's input, `mlx5_ifc_create_umem_in_bits`: first bit and width.
 const UID: (usize, usize) = (0x10, 0x10);
 const LOG_PAGE_SIZE: (usize, usize) = (0x80 + 0x9b, 5);
 const PAGE_OFFSET: (usize, usize) = (0x80 + 0xa0, 32);
 const PAGE_COUNT: (usize, usize) = (0x80 + 0xc0, 64);
 /// Bytes of that input before its pages.
 const CREATE_IN: usize = (0x80 + 0x100) / 8;
-/// Where a user memory's number stands, in the output of CREATE_UMEM and the input of DESTROY_UMEM.
+/// Position of a user memory's number, in the output of CREATE_UMEM and the input of DESTROY_UMEM.
 const ID: (usize, usize) = (0x48, 0x18);
-/// Low bits of a page's address say that it may be read and written.
+/// Low bits of a page's address: the device may read it, and write it.
 const RIGHTS: u64 = 0b11;
 /// Logarithm of the smallest page, of which CREATE_UMEM's is counted.
 const LOG_SMALLEST_PAGE: u64 = 12;
@@ -49,13 +49,13 @@ struct Umem {
 /// A part of a user memory, as a command names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// The user context of the command: memory of another's is none.
+    /// The user context of the command. It can use only its own memories.
     pub(crate) uid: u32,
     pub(crate) umem: u32,
     pub(crate) offset: u64,
 }
 
-/// Every user memory, and who uses it.
+/// Every user memory, and its users.
 #[derive(Debug, Default)]
 pub(crate) struct Umems {
     numbers: Numbers,
@@ -95,7 +95,7 @@ impl Umems {
         buffer::record(address)
     }
 
-    /// A queue lies in these.
+    /// Records that a queue lies in these memories.
     pub(crate) fn lend(&mut self, queue: Queue, parts: [Option<Part>; 2]) {
         let umems: Vec<u32> = parts.into_iter().flatten().map(|part| part.umem).collect();
         if !umems.is_empty() {
@@ -103,15 +103,15 @@ impl Umems {
         }
     }
 
-    /// A queue is gone.
+    /// Forgets a queue that has ended.
     pub(crate) fn take_back(&mut self, queue: Queue) {
         self.users.remove(&queue);
     }
 }
 
 impl Firmware {
-    /// Where a queue of `bytes` bytes lies: in user memory, or in the pages that `listed` makes of
-    /// the command's list.
+    /// The memory of a queue of `bytes` bytes: user memory, or the pages that `listed` makes of the
+    /// command's list.
     pub(super) fn queue_buffer(
         &self,
         part: Option<Part>,
@@ -121,7 +121,7 @@ impl Firmware {
         part.map_or_else(listed, |part| self.umems.buffer(part, bytes))
     }
 
-    /// The address of a queue's doorbell record: in user memory, or what the command says.
+    /// The address of a queue's doorbell record: in user memory, or the command's address.
     pub(super) fn queue_record(&self, part: Option<Part>, address: u64) -> Result<u64, Failure> {
         part.map_or_else(|| buffer::record(address), |part| self.umems.record(part))
     }

@@ -16,10 +16,10 @@ use crate::kernel::memory::Anonymous;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Pages of a shared range; memory is taken for those only that are used.
+/// Pages of a shared range. Only those that are used take memory.
 const PAGES: usize = 1 << 16;
 
-/// Where a machine's device pages come from.
+/// Source of a machine's device pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Bar {
     /// From anywhere in this process.
@@ -45,7 +45,7 @@ impl Bar {
     }
 }
 
-/// Pages of a device, which are given back when dropped.
+/// Pages of a device. Dropping them returns them to the range.
 #[derive(Debug)]
 pub(crate) enum BarPages {
     Private(Anonymous),
@@ -76,7 +76,7 @@ impl Drop for BarPages {
     }
 }
 
-/// Pages in a file without a name, which any process can map that has its descriptor.
+/// Pages in an unnamed file, which any process that has its descriptor can map.
 pub struct SharedPages {
     file: OwnedFd,
     start: NonNull<u8>,
@@ -84,7 +84,7 @@ pub struct SharedPages {
     taken: Mutex<Vec<bool>>,
 }
 
-// SAFETY: it is an address range of the process that belongs to nobody else.
+// SAFETY: the address range belongs to this value alone.
 unsafe impl Send for SharedPages {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for SharedPages {}
@@ -112,7 +112,7 @@ impl SharedPages {
         Ok(Arc::new(Self { file, start: start.cast(), taken: Mutex::new(vec![false; PAGES]) }))
     }
 
-    /// Where in the file a byte of this process lies.
+    /// Offset in the file of a byte of this process.
     #[must_use]
     pub fn offset_of(&self, byte: *const u8) -> Option<u64> {
         let offset = (byte as usize).checked_sub(self.start.as_ptr() as usize)?;
@@ -127,7 +127,8 @@ impl SharedPages {
             if free == count {
                 let first = index + 1 - count;
                 taken[first..=index].fill(true);
-                // SAFETY: the pages lie in the range, and nobody has them.
+                // SAFETY: `first + count` is at most `PAGES`, and no other user has these pages:
+                // they were free.
                 unsafe { self.start.add(first * PAGE).write_bytes(0, count * PAGE) };
                 return Some(first);
             }
@@ -142,7 +143,8 @@ impl SharedPages {
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and whoever had pages of it gave them back.
+        // SAFETY: the range is this mapping; each user of its pages holds the range and has given
+        // them back.
         let _ = unsafe { munmap(self.start.cast(), PAGES * PAGE) };
     }
 }
@@ -165,7 +167,7 @@ mod tests {
         drop(one);
         let again = bar.map(PAGE).expect("the same page");
         assert_eq!(again.as_non_null().as_ptr(), at);
-        // SAFETY: as above.
+        // SAFETY: inside the page, which `again` holds.
         assert_eq!(unsafe { at.read_volatile() }, 0);
         assert_eq!(bar.map(PAGES * PAGE).map(drop), Err(Errno::ENOMEM));
         assert_eq!(range.offset_of(std::ptr::null()), None);

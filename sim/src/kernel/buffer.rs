@@ -5,16 +5,16 @@ use mlx5_uapi::Errno;
 use crate::kernel::current::{self, is_mapped};
 use crate::kernel::memory::pages;
 
-/// Logarithm of the pages that queues are described by.
+/// Logarithm of the bytes of a page in a queue's page list.
 const LOG_PAGE: u32 = 12;
-/// A context names the queue's place in its first page in this part of a page.
+/// The parts of a page in which a context gives a queue's offset.
 const PAGE_PARTS: u64 = 64;
 
 /// The pages of a queue.
 #[derive(Debug)]
 pub(crate) struct QueueMemory {
     pub(crate) pages: Vec<u64>,
-    /// Where in the first page it starts, in 64ths of a page.
+    /// Offset of its start in the first page, in 64ths of a page.
     pub(crate) page_offset: u32,
 }
 
@@ -22,7 +22,7 @@ impl QueueMemory {
     /// `log_page_size` of a context, which counts from 4 KiB.
     pub(crate) const LOG_PAGE_SIZE: u32 = LOG_PAGE - 12;
 
-    /// The memory of a queue: mapped, and in a place that a context can name.
+    /// The memory of a queue. It must be mapped, and start at an offset that a context can name.
     pub(crate) fn new(start: u64, length: u64, most_offset: u32) -> Result<Self, Errno> {
         if length == 0 || start.checked_add(length).is_none() {
             return Err(Errno::EINVAL);

@@ -1,4 +1,4 @@
-//! Counting the calls to the kernel, and failing chosen ones.
+//! Counts the calls to the kernel, and makes chosen ones fail.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ struct Plan {
     failing: BTreeMap<u64, Failure>,
 }
 
-/// How a call fails.
+/// An injected failure of a call.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     errno: Errno,
@@ -35,12 +35,13 @@ impl Calls {
         plan.failing.remove(&made)
     }
 
-    /// Counts a call, and fails it if that is planned.
+    /// Counts a call. Returns the error if the call is to fail.
     pub(crate) fn enter(&self) -> Result<(), Errno> {
         self.next().map_or(Ok(()), |failure| Err(failure.errno))
     }
 
-    /// The same for a call that may fail after its work was done, too: with which errno.
+    /// The same for a call that may also fail after its work is done: then returns that error in
+    /// `Some`.
     pub(crate) fn enter_work(&self) -> Result<Option<Errno>, Errno> {
         match self.next() {
             Some(Failure { errno, late: false }) => Err(errno),
@@ -49,14 +50,14 @@ impl Calls {
         }
     }
 
-    /// Plans that the `k`-th call from now fails; the next one is the first.
+    /// Makes the `k`-th call from now fail; the next one is the first.
     pub(crate) fn fail(&self, k: u64, errno: Errno, late: bool) {
         let mut plan = lock(&self.plan);
         let at = plan.made + k;
         plan.failing.insert(at, Failure { errno, late });
     }
 
-    /// Takes back every planned failure.
+    /// Cancels every planned failure.
     pub(crate) fn fail_none(&self) {
         lock(&self.plan).failing.clear();
     }

@@ -1,5 +1,5 @@
-//! Clocks that user space reads: the page in which the driver tells how the device's clock and the
-//! time of day belong together, and the device's own page with its clock.
+//! Clocks that user space reads: the page in which the driver relates the device's clock to the
+//! time of day, and the device's own page with its clock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -29,8 +29,8 @@ pub(crate) fn map_info(
     check(length, access)?;
     let clocks = &file.hca.clocks;
     clocks.update();
-    // SAFETY: the file, which the mapping keeps, keeps the page; nobody makes references to it but
-    // for its atomic words.
+    // SAFETY: the mapping holds the file, and the file holds the page. No code makes references to
+    // the page except to its atomic words.
     Ok(unsafe { Mapping::new(clocks.info.as_non_null(), length, Box::new(Arc::clone(file))) })
 }
 
@@ -44,6 +44,7 @@ pub(crate) fn map_core(
     let clocks = &file.hca.clocks;
     let timer = clocks.core.address() + TIMER as u64;
     file.hca.fabric.lock().device_mut(clocks.device).set_core_clock(Some(timer));
-    // SAFETY: as above.
+    // SAFETY: the mapping holds the file, and the file holds the page. No code makes references to
+    // the page except to its atomic words.
     Ok(unsafe { Mapping::new(clocks.core.as_non_null(), length, Box::new(Arc::clone(file))) })
 }

@@ -20,9 +20,9 @@ use crate::kernel::hca::{COMPLETION_VECTORS, Hca};
 use crate::kernel::uctx::{create_uctx, destroy_uctx};
 use crate::kernel::write_call::WriteCall;
 
-/// The first form of the request ends before the flags; the second has at least so many bytes.
+/// The first form of the request ends before the flags; this is the least length of the second.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(AllocUcontextReqV2, max_cqe_version);
-/// Cache line of the host, as the device is told.
+/// Bytes of the host's cache line, for the device.
 const CACHE_LINE: u32 = 64;
 /// The first version of the clock-info page (`1 << MLX5_IB_CLOCK_INFO_V1`).
 const CLOCK_INFO_V1: u8 = 1;
@@ -65,7 +65,7 @@ pub(crate) fn get(
         Ok(out) => out.transport_domain(),
         Err(errno) => {
             if devx {
-                // The first failure is the one to tell.
+                // Keep the first error.
                 let _ = destroy_uctx(hca, uid);
             }
             return Err(errno);
@@ -99,7 +99,8 @@ pub(crate) fn query(
     request.answer_bytes(attr::mlx5_query_context::RESP_UCTX, response.as_bytes())
 }
 
-/// Fills in what GET_CONTEXT and QUERY_CONTEXT answer alike; the driver's part is left to them.
+/// Fills in the answer that GET_CONTEXT and QUERY_CONTEXT have in common, without the driver's
+/// part.
 fn answer(
     hca: &Hca,
     context: &Context,

@@ -21,7 +21,7 @@ use crate::kernel::lock;
 use crate::kernel::objects::{Body, Cq};
 use crate::kernel::write_call::WriteCall;
 
-/// The driver's request has at least so many bytes.
+/// The shortest request of the driver, in bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateCq, flags);
 /// Most of the queue's place in its page, in 64ths.
 const MOST_OFFSET: u32 = 63;
@@ -38,7 +38,7 @@ fn cqe_size_code(bytes: u32, padded: bool) -> CqeSize {
     }
 }
 
-/// What compressed receives keep of their own: one format, of those that the device has.
+/// The format of the mini CQEs of compressed receives: one that the device has.
 fn mini_format(hca: &Hca, driver: &mlx5::CreateCq) -> Result<MiniFormat, Errno> {
     let caps = &hca.caps;
     let compresses = match driver.cqe_size {
@@ -59,7 +59,7 @@ fn mini_format(hca: &Hca, driver: &mlx5::CreateCq) -> Result<MiniFormat, Errno> 
     }
 }
 
-/// The entries for so many CQEs: one more, rounded up.
+/// The entries of a ring for `cqe` CQEs: one more, rounded up to a power of two.
 fn entries(hca: &Hca, cqe: u32) -> Result<u32, Errno> {
     let most = 1 << hca.caps.log_max_cq_sz();
     if cqe > most {

@@ -1,6 +1,6 @@
-//! The process that makes a call, as a kernel knows it: its memory is what the call names.
+//! The process that makes a call: the addresses in the call are in its memory.
 //!
-//! Without one the caller is this process itself.
+//! Without one the caller is this process.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -17,13 +17,13 @@ use nix::sys::stat::{FileStat, fstat, stat};
 use crate::processes::Process;
 
 thread_local! {
-    /// Never dropped, so that calls can be made for as long as the thread runs: programs make some at exit.
-    /// A [`Current`] that ends leaves what was there before, in the end nothing.
+    /// Never dropped, so that calls can be made as long as the thread runs: programs make some at
+    /// exit. When a [`Current`] ends, the value before it returns, which at the end is `None`.
     static CURRENT: RefCell<ManuallyDrop<Option<Arc<Process>>>> =
         const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-/// While it lives, calls of this thread are those of a process.
+/// While it lives, this thread's calls are those of a process.
 pub(crate) struct Current {
     before: Option<Arc<Process>>,
 }
@@ -48,7 +48,7 @@ fn with<T>(look: impl FnOnce(Option<&Process>) -> T) -> T {
 /// Copies bytes that the caller names.
 ///
 /// # Safety
-/// If the caller is this process, so many bytes can be read there.
+/// If the caller is this process, `length` bytes at `address` must be readable.
 pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, Errno> {
     with(|process| match process {
         Some(process) => {
@@ -59,7 +59,8 @@ pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, E
         None if address == 0 => Err(Errno::EFAULT),
         None => {
             let from = address as usize as *const u8;
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is this process, and promises that `length` bytes at `address` are
+            // readable.
             Ok(unsafe { std::slice::from_raw_parts(from, length) }.to_vec())
         }
     })
@@ -68,7 +69,8 @@ pub(crate) unsafe fn copy_from(address: u64, length: usize) -> Result<Vec<u8>, E
 /// Copies bytes to a place that the caller names.
 ///
 /// # Safety
-/// If the caller is this process, so many bytes can be written there, and nobody else uses them.
+/// If the caller is this process, the memory at `address` must be writable for `bytes.len()` bytes,
+/// and nothing else may use it meanwhile.
 pub(crate) unsafe fn copy_to(address: u64, bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());
@@ -78,7 +80,8 @@ pub(crate) unsafe fn copy_to(address: u64, bytes: &[u8]) -> Result<(), Errno> {
         None if address == 0 => Err(Errno::EFAULT),
         None => {
             let to = address as usize as *mut u8;
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller is this process, and promises that the memory is writable and not
+            // in use.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
             Ok(())
         }
@@ -111,12 +114,12 @@ fn is_mapped_here(start: u64, length: u64) -> bool {
     unsafe { msync(at, (end - first) as usize, MsFlags::MS_ASYNC) }.is_ok()
 }
 
-/// What a file descriptor of the caller's leads to.
+/// The status of the file behind one of the caller's descriptors.
 pub(crate) fn file_status(fd: RawFd) -> Result<FileStat, Errno> {
     let pid = with(|process| process.map(Process::pid));
     let found = match pid {
         Some(pid) => stat(format!("/proc/{pid}/fd/{fd}").as_str()),
-        // SAFETY: the descriptor is only asked what it is; if it is closed, the kernel says so.
+        // SAFETY: `fstat` only reads the descriptor's status, and fails if it is closed.
         None => fstat(unsafe { BorrowedFd::borrow_raw(fd) }),
     };
     found.map_err(|_| Errno::EBADF)
@@ -134,14 +137,15 @@ pub(crate) fn event_fd(fd: RawFd) -> Result<OwnedFd, Errno> {
     if let Some(pid) = pid {
         return taken_from(pid, fd);
     }
-    // SAFETY: the descriptor is only copied; if it was closed meanwhile, the kernel says so.
+    // SAFETY: the descriptor is only duplicated, which fails if it was closed meanwhile.
     let own = unsafe { BorrowedFd::borrow_raw(fd) };
     own.try_clone_to_owned().map_err(|_| Errno::EBADF)
 }
 
 /// A copy of another process's descriptor.
 fn taken_from(pid: i32, fd: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: both calls take numbers, and answer a descriptor that nobody else knows, or fail.
+    // SAFETY: both system calls take numbers only; each returns an error or a new descriptor, which
+    // has no other owner yet.
     unsafe {
         let process = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         let process = OwnedFd::from_raw_fd(process as RawFd);

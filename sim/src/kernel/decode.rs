@@ -1,4 +1,4 @@
-//! Taking a call apart as the kernel's uverbs core does.
+//! Decodes a call as the kernel's uverbs core does.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrFlags, AttrId, IoctlAttr, IoctlHeader, Method, RDMA_DRIVER_MLX5, attr};
@@ -8,17 +8,17 @@ use crate::kernel::current;
 
 /// Longest call: the kernel takes one page.
 const LONGEST: usize = 4096;
-/// Input bytes up to this number travel in the attribute itself.
+/// The most input bytes that an attribute itself has in place of an address.
 const INLINE: usize = 8;
 
-/// What an attribute may be.
+/// The form of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
-    /// Input of so many bytes, at least and at most.
+    /// Input, with its least and most bytes.
     In(usize, usize),
-    /// Output with room for so many bytes, at least and at most.
+    /// Output, with the least and the most bytes of its buffer.
     Out(usize, usize),
-    /// A choice, and so many bytes that go with it, at most.
+    /// A choice, with the most bytes of data that go with it.
     Choice(usize),
     /// The handle of an object of this kind.
     Handle(u16),
@@ -53,13 +53,13 @@ impl Spec {
 /// An attribute whose length is the caller's choice.
 pub(crate) const ANY_LENGTH: usize = u16::MAX as usize;
 
-/// The driver's request and response, which every method that has them takes at any length.
+/// The driver's request and response. Methods that have them take any length.
 pub(crate) const DRIVER: [Spec; 2] = [
     Spec::optional(attr::uhw::IN, Shape::In(0, ANY_LENGTH)),
     Spec::optional(attr::uhw::OUT, Shape::Out(0, ANY_LENGTH)),
 ];
 
-/// A call that was found well formed.
+/// A well-formed call.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     attrs: &'a mut [IoctlAttr],
@@ -68,13 +68,14 @@ pub(crate) struct Request<'a> {
 /// The method and attributes behind a header.
 ///
 /// # Safety
-/// As for [`DeviceFile::ioctl`](mlx5_uapi::DeviceFile::ioctl), and the attributes and whatever
-/// they point to are nobody else's for `'a`.
+/// The caller keeps the promises of [`DeviceFile::ioctl`](mlx5_uapi::DeviceFile::ioctl), and
+/// nothing else uses the attributes or the memory that they point to during `'a`.
 pub(crate) unsafe fn open<'a>(header: *mut IoctlHeader) -> Result<(Method, Request<'a>), Errno> {
     if header.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: by the contract the header can be read, and so many attributes follow it.
+    // SAFETY: the caller promises that the header can be read, and that its number of attributes
+    // follow.
     let (head, attrs) = unsafe { (*header, &mut *IoctlHeader::attributes(header)) };
     let length = size_of::<IoctlHeader>() + size_of_val::<[IoctlAttr]>(attrs);
     if usize::from(head.length) != length || length > LONGEST {
@@ -129,7 +130,7 @@ impl Request<'_> {
         if length <= INLINE {
             return Ok(attribute.data.to_ne_bytes()[..length].to_vec());
         }
-        // SAFETY: by the contract of `open` an input's address is readable for its length.
+        // SAFETY: the caller of `open` promised that an input's address is readable for its length.
         unsafe { current::copy_from(attribute.data, length) }
     }
 
@@ -162,13 +163,13 @@ impl Request<'_> {
         self.find(id).map(|attribute| attribute.data as i64)
     }
 
-    /// A handle that the method cannot do without.
+    /// A mandatory handle.
     pub(crate) fn handle(&self, id: AttrId) -> Result<u32, Errno> {
         let number = self.object(id).ok_or(Errno::EINVAL)?;
         u32::try_from(number).map_err(|_| Errno::EINVAL)
     }
 
-    /// A handle that may be missing.
+    /// An optional handle.
     pub(crate) fn handle_if_any(&self, id: AttrId) -> Result<Option<u32>, Errno> {
         self.object(id).map(|_| self.handle(id)).transpose()
     }
@@ -178,21 +179,21 @@ impl Request<'_> {
         self.find(id).map_or(0, |attribute| usize::from(attribute.len))
     }
 
-    /// Writes an output, as much as there is room for, if the attribute is there.
+    /// Writes an output, up to the caller's room, if the attribute is there.
     pub(crate) fn answer_bytes(&mut self, id: AttrId, bytes: &[u8]) -> Result<(), Errno> {
         let Some(attribute) = self.attrs.iter_mut().find(|attribute| attribute.attr_id == id.0)
         else {
             return Ok(());
         };
         let length = bytes.len().min(usize::from(attribute.len));
-        // SAFETY: by the contract of `open` an output's address is writable for its length, and
-        // nobody else's.
+        // SAFETY: the caller of `open` promised that an output's address is writable for its
+        // length, and that nothing else uses it; `length` is at most that.
         unsafe { current::copy_to(attribute.data, &bytes[..length]) }?;
         attribute.flags |= AttrFlags::VALID_OUTPUT.bits();
         Ok(())
     }
 
-    /// Writes an output structure, and zeros behind it.
+    /// Writes an output structure; the rest of the caller's room is set to zero.
     pub(crate) fn answer<T: IntoBytes + Immutable>(
         &mut self,
         id: AttrId,
@@ -224,7 +225,7 @@ fn check_shape(attribute: &IoctlAttr, shape: Shape) -> Result<(), Errno> {
     if good && chosen && attribute.reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// A structure from bytes that may be fewer or more.
+/// A structure from bytes that may be shorter or longer.
 pub(crate) fn from_short<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
     let mut value = T::new_zeroed();
     let known = bytes.len().min(size_of::<T>());
@@ -232,7 +233,7 @@ pub(crate) fn from_short<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
     value
 }
 
-/// Whether the bytes behind a known structure are zeros, as they must be for a newer caller.
+/// Whether the bytes after a known structure are zero, as they must be in a newer caller's request.
 pub(crate) fn is_clear_behind(bytes: &[u8], known: usize) -> bool {
     bytes.get(known..).is_none_or(|rest| rest.iter().all(|byte| *byte == 0))
 }

@@ -27,8 +27,8 @@ impl OpenFile {
         if !self.hca.is_removed() {
             self.hca.clocks.tick();
         }
-        // SAFETY: the caller's contract; the attributes and what they point to are the call's
-        // until it returns.
+        // SAFETY: the caller promises that the header, the attributes and the memory that they
+        // point to are valid; nothing else uses them until the call returns.
         let (method, request) = unsafe { decode::open(header) }?;
         let mut state = lock(&self.state);
         methods::run(self, &mut state, method, request)?;
@@ -59,21 +59,22 @@ impl ProcessFile {
         Self::new(Arc::clone(&self.file.0), process)
     }
 
-    /// One call, of which header and attributes are here. What the attributes point to is in the
-    /// process, where an address that is not good is a fault.
+    /// Executes one call. `words` has the header and the attributes; the addresses in the
+    /// attributes are the calling process's, and a bad one makes the call fail.
     pub fn call(&self, words: &mut [u64]) -> Result<(), Errno> {
         let room = size_of_val(words);
         let header: *mut IoctlHeader = words.as_mut_ptr().cast();
         if room < size_of::<IoctlHeader>() {
             return Err(Errno::EFAULT);
         }
-        // SAFETY: there are as many words, and every value of them is a header.
+        // SAFETY: `words` is at least a header long, and every bit pattern is a header.
         let counted = usize::from(unsafe { (*header).num_attrs });
         if size_of::<IoctlHeader>() + counted * size_of::<IoctlAttr>() > room {
             return Err(Errno::EFAULT);
         }
         let _current = Current::enter(Some(&self.process));
-        // SAFETY: header and attributes are the words; the addresses are another process's.
+        // SAFETY: `words` holds the header and all its attributes; the addresses in them are
+        // another process's.
         unsafe { self.file.0.ioctl(header) }
     }
 
@@ -101,7 +102,8 @@ impl SimFile {
 impl DeviceFile for SimFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
         let _current = Current::enter(None);
-        // SAFETY: the caller's contract; without a process the addresses are this one's.
+        // SAFETY: the caller promises that the header and the attributes are valid; `enter(None)`
+        // makes their addresses this process's.
         unsafe { self.0.ioctl(header) }
     }
 
@@ -125,12 +127,12 @@ impl DeviceFile for SimFile {
     }
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
-        // Anonymous memory has nothing to do with whether the device is there.
+        // Anonymous memory does not need the device.
         self.0.calls.enter()?;
         memory::allocate(&self.0.hca.fabric, request)
     }
 
-    /// Any number will do: it is looked up.
+    /// Any number is valid: it is looked up.
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         self.events(fd)
     }

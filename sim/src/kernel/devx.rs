@@ -1,4 +1,4 @@
-//! DEVX: commands that user space gives the firmware itself.
+//! DEVX: firmware commands from user space.
 
 use mlx5_prm::cmd::cq::CreateCqIn;
 use mlx5_prm::cmd::ethernet::{CreateRqIn, CreateSqIn};
@@ -64,7 +64,8 @@ const KINDS: &[Kind] = &[
     Kind { create: CommandOpcode::CREATE_GENERAL_OBJECT, destroy: CommandOpcode::DESTROY_GENERAL_OBJECT, made: GENERAL, named: GENERAL },
 ];
 
-/// Commands on an object: which kind it has to be. Their inputs name it where its end does.
+/// The kind of object that a command is about, and whether it changes the object. The command's
+/// input names the object in the same place as that of the destroying command.
 const fn subject(opcode: CommandOpcode) -> Option<(CommandOpcode, bool)> {
     use CommandOpcode as Op;
     Some(match opcode {
@@ -102,7 +103,7 @@ const fn subject(opcode: CommandOpcode) -> Option<(CommandOpcode, bool)> {
     })
 }
 
-/// Commands about the device as a whole that everybody may give.
+/// Commands about the device as a whole, which any program may send.
 fn is_general(opcode: CommandOpcode) -> bool {
     use CommandOpcode as Op;
     GENERAL_COMMANDS.contains(&opcode.0)
@@ -127,7 +128,7 @@ fn is_general(opcode: CommandOpcode) -> bool {
         )
 }
 
-/// The number of the context's user context; without DEVX there is none.
+/// The number of the context's user context; fails without DEVX.
 pub(crate) fn uid(state: &State) -> Result<u32, Errno> {
     match state.context()?.uid {
         0 => Err(Errno::EINVAL),
@@ -135,8 +136,8 @@ pub(crate) fn uid(state: &State) -> Result<u32, Errno> {
     }
 }
 
-/// A queue of user space lies in its user memory, and never in pages that it lists: whatever the
-/// command says, the kernel sets the bits that say so.
+/// A queue of user space lies in its user memory, never in pages that its command lists: the kernel
+/// sets the bits for that in the command.
 fn force_umems(opcode: CommandOpcode, input: &mut [u8]) {
     fn set<I: CommandInput>(input: &mut [u8], set: impl FnOnce(&mut I)) {
         if let Ok((command, _)) = I::mut_from_prefix(input) {
@@ -174,7 +175,7 @@ fn mailbox(request: &Request<'_>, id: AttrId, uid: u32) -> Result<(CommandOpcode
     Ok((CommandOpcode(head.opcode()), input))
 }
 
-/// Executes a command and hands out the answer, refusals too.
+/// Executes a command and returns its answer, also that of a refused one.
 fn execute(
     hca: &Hca,
     request: &mut Request<'_>,
@@ -276,14 +277,14 @@ fn is_subject(
     })
 }
 
-/// A command on an object: whether it changes it, and where object and command are.
+/// A command on an object: whether it changes the object, and the positions of both.
 pub(crate) struct OnObject {
     pub(crate) changes: bool,
     pub(crate) handle: AttrId,
     pub(crate) input: AttrId,
 }
 
-/// The mailbox of a command on an object, which it names.
+/// The mailbox of a command, after a check that it names the object.
 pub(crate) fn checked(
     state: &State,
     request: &Request<'_>,

@@ -1,5 +1,5 @@
-//! Files of DEVX: events of the device, to which user space subscribes, and answers to queries in the
-//! background.
+//! Files of DEVX: events of the device, to which user space subscribes, and answers to queries in
+//! the background.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::kernel::subscriptions::{Notice, Subscription, is_offered};
 const MOST_EVENTS: usize = 16;
 /// Bytes of answers that wait in a file.
 const MOST_WAITING: usize = 1 << 20;
-/// What precedes an answer: the number of its query.
+/// Bytes before an answer: the number of its query.
 const HEADER: usize = size_of::<u64>();
 
 /// Makes a file for answers.
@@ -48,7 +48,7 @@ pub(crate) fn alloc_events(
     Ok(())
 }
 
-/// Has events of an object, or of the device's ports, come to a file or to an eventfd.
+/// Subscribes a file or an eventfd to events of an object, or of the device's ports.
 pub(crate) fn subscribe(
     file: &OpenFile,
     state: &mut State,
@@ -93,7 +93,8 @@ pub(crate) fn subscribe(
     Ok(())
 }
 
-/// A query of an object whose answer comes to a file, whatever it is. Here the firmware has it at once.
+/// A query of an object whose answer goes to a file, whatever its status. The firmware answers at
+/// once here.
 pub(crate) fn obj_query(
     file: &OpenFile,
     state: &mut State,
@@ -110,7 +111,7 @@ pub(crate) fn obj_query(
     }
     let mut record = request.number(id::WR_ID)?.to_ne_bytes().to_vec();
     record.resize(HEADER + usize::from(length), 0);
-    // The status is in the answer.
+    // The answer has the status.
     let _ = file.hca.execute(&input, &mut record[HEADER..]);
     answers.push(&record, None);
     Ok(())

@@ -13,7 +13,8 @@ use crate::kernel::file::{OpenFile, State};
 use crate::kernel::objects::dm::{DevicePages, LOG_PAGE};
 use crate::kernel::objects::{Body, Dm, Objects};
 
-/// Logarithm of what sizes are rounded up to, and of the unit of alignments: `MLX5_MEMIC_BASE_ALIGN`.
+/// Logarithm of what sizes are rounded up to, and of the unit of alignments:
+/// `MLX5_MEMIC_BASE_ALIGN`.
 const LOG_BASE: u32 = 6;
 
 fn free_index(objects: &Objects) -> u32 {
@@ -59,13 +60,12 @@ pub(crate) fn alloc(
     let index = free_index(&state.objects);
     let handle = state.objects.add(Body::Dm(Dm { pages, length, index }), &[]);
     request.made(id::HANDLE, handle.into());
-    // A piece starts with a page: nothing is below it.
+    // A piece starts on a page: its offset is zero.
     request.answer(mlx5_id::RESP_START_OFFSET, &0u64)?;
     request.answer(mlx5_id::RESP_PAGE_INDEX, &(index as u16))
 }
 
-/// Tells where a piece is mapped, and how long it is, for whoever got its handle from another
-/// program.
+/// Returns a piece's mapping offset and length to a program that imported its handle.
 pub(crate) fn query(
     _file: &OpenFile,
     state: &mut State,
@@ -79,7 +79,7 @@ pub(crate) fn query(
     request.answer(id::RESP_LENGTH, &length)
 }
 
-/// What a mapped piece keeps: the piece, and the file, as a mapping does.
+/// The owner of a mapping: it holds the piece and the file.
 struct Mapped {
     _pages: Arc<DevicePages>,
     _file: Arc<OpenFile>,
@@ -98,7 +98,7 @@ pub(crate) fn map(
     // SAFETY: the piece's pages lie inside the device's memory.
     let start = unsafe { start.add((pages.first << LOG_PAGE) as usize) };
     let owner = Mapped { _pages: pages, _file: Arc::clone(file) };
-    // SAFETY: the owner keeps the pages, for other mappings of the same piece alone; nobody makes
-    // references to them.
+    // SAFETY: `owner` holds the pages. Only other mappings of the same piece share them, and no
+    // code makes references to them.
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }

@@ -1,4 +1,5 @@
-//! Event files: records that wait to be read, and a descriptor that says whether there are some.
+//! Event files: records that wait to be read, and a descriptor that is readable while there are
+//! some.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -10,20 +11,21 @@ use mlx5_uapi::Errno;
 use crate::kernel::lock;
 use crate::kernel::signal::Signal;
 
-/// Events of one object that were read: what its destruction reports.
+/// The number of an object's events that were read, for its destruction to report.
 pub(crate) type Reported = Arc<AtomicU32>;
 
 #[derive(Debug)]
 struct Pending {
     record: Vec<u8>,
-    /// Counts its reading; also names the object or the subscription that it is about.
+    /// Counts the reading of the record; also identifies the object or the subscription that it is
+    /// about.
     reported: Option<Reported>,
 }
 
 #[derive(Debug, Default)]
 struct Queued {
     events: VecDeque<Pending>,
-    /// Nothing will be added; when empty, reads fail.
+    /// No record will be added; reads of an empty queue fail.
     closed: bool,
 }
 
@@ -31,7 +33,7 @@ struct Queued {
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     signal: Signal,
-    /// What a read with too little room for the next record is answered with.
+    /// The error of a read with too small a buffer for the next record.
     no_room: Errno,
     queued: Mutex<Queued>,
 }
@@ -45,12 +47,12 @@ impl EventQueue {
         self.signal.as_fd().as_raw_fd()
     }
 
-    /// The descriptor as it goes out: a signed number of 64 bits.
+    /// The number of the descriptor in answers: signed, of 64 bits.
     pub(crate) fn number(&self) -> u64 {
         i64::from(self.fd()) as u64
     }
 
-    /// The descriptor follows the queue: it is readable when a read would not answer EAGAIN.
+    /// Updates the descriptor: it is readable when a read would not return EAGAIN.
     fn signal(&self, queued: &Queued) {
         self.signal.set(queued.closed || !queued.events.is_empty());
     }
@@ -64,7 +66,7 @@ impl EventQueue {
         }
     }
 
-    /// Adds a record unless one of the same waits.
+    /// Adds a record, unless one of `of` already waits.
     pub(crate) fn push_once(&self, record: &[u8], of: &Reported) {
         let waits = |event: &Pending| event.reported.as_ref().is_some_and(|o| Arc::ptr_eq(o, of));
         if !lock(&self.queued).events.iter().any(waits) {
@@ -72,13 +74,13 @@ impl EventQueue {
         }
     }
 
-    /// How many bytes wait, without a header of so many in each record.
+    /// Bytes of the waiting records, each without a header of `header` bytes.
     pub(crate) fn waiting(&self, header: usize) -> usize {
         let queued = lock(&self.queued);
         queued.events.iter().map(|event| event.record.len().saturating_sub(header)).sum()
     }
 
-    /// Forgets the waiting events of an object that is gone.
+    /// Drops the waiting events of an object that is gone.
     pub(crate) fn forget(&self, object: &Reported) {
         let mut queued = lock(&self.queued);
         queued.events.retain(|event| {
@@ -87,14 +89,15 @@ impl EventQueue {
         self.signal(&queued);
     }
 
-    /// Forgets all that waits.
+    /// Drops all waiting records.
     pub(crate) fn clear(&self) {
         let mut queued = lock(&self.queued);
         queued.events.clear();
         self.signal(&queued);
     }
 
-    /// Ends the queue. What waits of objects went with them; what still waits tells of the device.
+    /// Ends the queue. The events of objects went with the objects; those that still wait are about
+    /// the device.
     pub(crate) fn close(&self) {
         let mut queued = lock(&self.queued);
         queued.closed = true;

@@ -1,4 +1,4 @@
-//! The way of a device's events to the files that wait for them.
+//! Delivers a device's events to the files that wait for them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::kernel::event_queue::{EventQueue, Reported};
 use crate::kernel::lock;
 use crate::kernel::subscriptions::Subscriptions;
 
-/// Where one kind of an object's events goes.
+/// Destination of one kind of an object's events.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     queue: Arc<EventQueue>,
@@ -49,7 +49,7 @@ fn async_record(element: u64, event: EventType) -> AsyncEventDesc {
     AsyncEventDesc { element, event_type: event.raw(), reserved: 0 }
 }
 
-/// What the device's numbers mean to those who wait for events.
+/// The destinations of events, by the device's numbers of their objects.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) completions: BTreeMap<u32, Subscription>,
@@ -58,14 +58,14 @@ pub(crate) struct Routes {
     qps: BTreeMap<u32, Vec<Subscription>>,
     pub(crate) srqs: BTreeMap<u32, Subscription>,
     pub(crate) wqs: BTreeMap<u32, Subscription>,
-    /// Asynchronous files, which all hear of ports and of the device.
+    /// Asynchronous files. All get the events of ports and of the device.
     listeners: Vec<Weak<EventQueue>>,
     link_layers: Vec<LinkLayer>,
-    /// What user space wants to hear of the device's events themselves.
+    /// Subscriptions of user space to the device's own events.
     pub(crate) devx: Subscriptions,
 }
 
-/// Takes a device's events to the files that wait for them.
+/// Delivers a device's events to the files that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct EventHub {
     pub(crate) routes: Mutex<Routes>,
@@ -83,7 +83,7 @@ impl EventHub {
         routes.listeners.push(Arc::downgrade(queue));
     }
 
-    /// Brings one event of the device. Called with the fabric locked.
+    /// Delivers one event of the device. Called with the fabric locked.
     pub(crate) fn deliver(&self, event: Event) {
         let routes = lock(&self.routes);
         routes.devx.deliver(event);
@@ -102,7 +102,7 @@ impl EventHub {
                 routes.tell_qp(qpn, kind);
             }
             Event::WorkQueue { number, kind, .. } => {
-                // A work queue is a queue alone, or one of a raw packet queue pair.
+                // A work queue is an object of its own, or one of a raw packet queue pair.
                 if let Some(route) = routes.wqs.get(&number) {
                     route.asynchronous(EventType::WqFatal);
                 } else {
@@ -130,17 +130,17 @@ impl EventHub {
 }
 
 impl Routes {
-    /// Brings the events of a queue pair to one more subscription.
+    /// Adds a subscription to the events of a queue pair.
     pub(crate) fn add_qp(&mut self, number: u32, route: &Subscription) {
         self.qps.entry(number).or_default().push(route.clone());
     }
 
-    /// Forgets all subscriptions to a queue pair that is gone.
+    /// Removes all subscriptions to a queue pair that is gone.
     pub(crate) fn end_qp(&mut self, number: u32) {
         self.qps.remove(&number);
     }
 
-    /// Brings it no more of them.
+    /// Removes a subscription to the events of a queue pair.
     pub(crate) fn forget_qp(&mut self, number: u32, route: &Subscription) {
         let Some(routes) = self.qps.get_mut(&number) else { return };
         routes.retain(|other| !Arc::ptr_eq(&other.reported, &route.reported));

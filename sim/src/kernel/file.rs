@@ -1,4 +1,4 @@
-//! An open uverbs device: what was made through it, and what becomes of that.
+//! An open uverbs device: its objects and event files, and the end of both.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -15,7 +15,7 @@ use crate::kernel::lock;
 use crate::kernel::objects::{Body, Objects, Report};
 use crate::kernel::uctx::destroy_uctx;
 
-/// What GET_CONTEXT made.
+/// The objects that GET_CONTEXT made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// The firmware's number of the user context; 0 without DEVX.
@@ -24,12 +24,12 @@ pub(crate) struct Context {
     pub(crate) cqe_version: u8,
 }
 
-/// What events a file has.
+/// The kind of events that a file delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Channel {
     Completion,
     Asynchronous,
-    /// Those that DEVX subscribed to: without the event itself, if that is left out.
+    /// Events that DEVX subscribed to; with `omits_event` the event itself is left out.
     DevxEvents {
         omits_event: bool,
     },
@@ -38,7 +38,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// What a read with too little room is answered with.
+    /// The error of a read with too small a buffer.
     fn no_room(self) -> Errno {
         if self == Self::DevxAnswers { Errno::ENOSPC } else { Errno::EINVAL }
     }
@@ -55,20 +55,19 @@ struct Ended {
 pub(crate) struct State {
     pub(crate) context: Option<Context>,
     pub(crate) objects: Objects,
-    /// Objects that ended because the device went, until their handles are given back.
+    /// Objects that ended with the device, until their handles are destroyed.
     ended: BTreeMap<u32, Ended>,
     pub(crate) channels: BTreeMap<RawFd, (Channel, Arc<EventQueue>)>,
     default_async: Option<Arc<EventQueue>>,
 }
 
 impl State {
-    /// The context; without one nothing can be made.
+    /// The context. Without one no object can be made.
     pub(crate) fn context(&self) -> Result<Context, Errno> {
         self.context.ok_or(Errno::EINVAL)
     }
 
-    /// Gives back the handle of an object that ended because the device went; `None` if it did not
-    /// end so.
+    /// Destroys the handle of an object that ended with the device; `None` if this one did not.
     pub(crate) fn give_back(&mut self, handle: u32, kind: u16) -> Result<Option<Report>, Errno> {
         match self.ended.get(&handle) {
             Some(ended) if ended.kind != kind => Err(Errno::EINVAL),
@@ -76,7 +75,7 @@ impl State {
         }
     }
 
-    /// Adds an event file, and answers its descriptor.
+    /// Adds an event file and returns its descriptor.
     pub(crate) fn add_channel(&mut self, kind: Channel) -> Result<Arc<EventQueue>, Errno> {
         self.context()?;
         let queue = EventQueue::new(kind.no_room())?;
@@ -102,7 +101,8 @@ impl State {
         of(false).map(|queue| (queue, false)).or_else(|_| of(true).map(|queue| (queue, true)))
     }
 
-    /// Where an object's asynchronous events go: the file that the call names, or the first one.
+    /// The queue for an object's asynchronous events: that of the file named in the call, or the
+    /// first one.
     pub(crate) fn async_events(&self, fd: Option<i64>) -> Result<Option<Arc<EventQueue>>, Errno> {
         match fd {
             Some(fd) => self.channel(fd, Channel::Asynchronous).map(Some),
@@ -146,7 +146,7 @@ impl OpenFile {
         Ok(reported)
     }
 
-    /// Ends everything that was made through the file. The handles are left, to be given back.
+    /// Ends all objects of the file. Handles that are left can still be destroyed.
     fn clean_up(&self, state: &mut State) {
         // A queue pair leaves its groups before it ends, as it does when the kernel cleans up.
         for handle in state.objects.of_kind(object::QP) {
@@ -154,13 +154,14 @@ impl OpenFile {
                 qp.leave_groups(&self.hca);
             }
         }
-        // Users come after what they use; what refuses is tried again after the others.
+        // The newest objects come first, as users are newer than the objects that they use; a
+        // refused one is tried again after the others.
         loop {
             let handles = state.objects.newest_first();
             let before = handles.len();
             for handle in handles {
                 let Ok(kind) = state.objects.get(handle).map(Body::kind) else { continue };
-                // A refusal shows in the handles that are left.
+                // If it fails, the handle is left and is tried again.
                 if let Ok(report) = self.destroy(state, handle) {
                     state.ended.insert(handle, Ended { kind, report });
                 }
@@ -173,7 +174,8 @@ impl OpenFile {
             self.hca.loopback.leave_context(&self.hca);
             let mut input = <DeallocTransportDomainIn as mlx5_prm::cmd::CommandInput>::request();
             input.set_transport_domain(context.transport_domain);
-            // Nobody is left to be told of a refusal; the device's counts show it.
+            // The file is closed, so that no caller is left to get an error; the device's counts
+            // show it.
             let _ = self.hca.command(&input);
             if context.uid != 0 {
                 let _ = destroy_uctx(&self.hca, context.uid);
@@ -186,7 +188,7 @@ impl OpenFile {
         state.default_async = None;
     }
 
-    /// Ends what an event file has of its own, which goes with it: subscriptions, and what they brought.
+    /// Ends the subscriptions of an event file, and drops their records.
     fn end_channel(&self, kind: Channel, queue: &Arc<EventQueue>) {
         match kind {
             Channel::Completion | Channel::Asynchronous => {}
@@ -220,7 +222,7 @@ impl Open for OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // What a forked child closes is not the parent's last reference.
+        // When a forked child closes the file, the parent still has it open.
         if self.hca.is_this_process() {
             let mut state = std::mem::take(&mut *lock(&self.state));
             self.clean_up(&mut state);

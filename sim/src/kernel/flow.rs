@@ -76,7 +76,7 @@ pub(crate) fn create(
         return Err(Errno::EINVAL);
     }
     if flags.contains(FlowFlags::EGRESS) {
-        // Nothing steers what is sent.
+        // The device steers received packets only.
         return Err(Errno::EOPNOTSUPP);
     }
     let goes_on = flags.contains(FlowFlags::DONT_TRAP);
@@ -119,7 +119,8 @@ pub(crate) fn create(
     call.respond(&CreateFlowResp { comp_mask: 0, flow_handle: handle })
 }
 
-/// The device's counter behind counters, which the first rule makes and describes.
+/// The device's counter of a counters object. The object's first rule makes it and describes its
+/// values.
 fn counter_of(hca: &Hca, state: &mut State, handle: u32, driver: &[u8]) -> Result<u32, Errno> {
     let head: mlx5::CreateFlow = from_short(driver);
     let counters = state.objects.counters_mut(handle)?;
@@ -133,8 +134,8 @@ fn counter_of(hca: &Hca, state: &mut State, handle: u32, driver: &[u8]) -> Resul
             return Err(Errno::EINVAL);
         }
         let bytes = data.ncounters as usize * size_of::<FlowCountersDesc>();
-        // SAFETY: by the contract of the call the driver's request names as many descriptions as it
-        // says.
+        // SAFETY: the caller promises that the driver's request names readable memory of as many
+        // descriptions as its count says.
         let bytes = unsafe { current::copy_from(data.counters_data, bytes) }?;
         let mut described = Vec::new();
         for bytes in bytes.chunks_exact(size_of::<FlowCountersDesc>()) {
@@ -157,7 +158,7 @@ fn counter_of(hca: &Hca, state: &mut State, handle: u32, driver: &[u8]) -> Resul
     Ok(counter)
 }
 
-/// Makes counters, which count nothing yet.
+/// Makes a counters object, which has no counter yet.
 pub(crate) fn create_counters(
     file: &OpenFile,
     state: &mut State,
@@ -205,7 +206,7 @@ pub(crate) fn read_counters(
     request.answer_bytes(id::BUFF, values.as_bytes())
 }
 
-/// Parameters from bytes that may be fewer than all.
+/// Match parameters from bytes that may be shorter.
 fn parameters(bytes: &[u8]) -> Result<MatchParameters, Errno> {
     let mut parameters = MatchParameters::default();
     let known = bytes.len().min(MatchParameters::BYTES);
@@ -235,7 +236,7 @@ pub(crate) fn create_matcher(
         return Err(Errno::EINVAL);
     }
     let flags = FlowFlags::from_bits(request.number_u32(id::FLOW_FLAGS)?).ok_or(Errno::EINVAL)?;
-    // Only received packets are steered here.
+    // The device steers received packets only.
     if request.number(id::FT_TYPE)? != 0 || !flags.is_empty() {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -299,7 +300,7 @@ pub(crate) fn create_matched(
     }
     let matcher = state.objects.matcher(matcher_handle)?;
     if matcher.kind != MatcherType::Normal {
-        // There are such matchers, and no rules of theirs.
+        // Such matchers exist, but no rules of theirs.
         return Err(Errno::EOPNOTSUPP);
     }
     let place = Place::of_priority(matcher.priority, false);

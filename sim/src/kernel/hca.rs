@@ -1,4 +1,4 @@
-//! A device as the simulated kernel's driver holds it.
+//! A device and its driver in the simulated kernel.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,12 +36,12 @@ const DEVICE_PAGES: u64 = 32;
 /// A file, by file system and inode.
 pub(crate) type Inode = (u64, u64);
 
-/// The domains of a device that are shared: number, and handles that name it.
+/// The shared domains of a device: number, and the number of handles.
 pub(crate) type SharedDomains = Mutex<BTreeMap<Inode, (u32, u32)>>;
 
 /// A file that is open on a device.
 pub(crate) trait Open: Send + Sync {
-    /// Loses the device, and with it every object.
+    /// Ends every object, as the device is gone.
     fn disassociate(&self);
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct Hca {
     pub(crate) fabric: Fabric,
     pub(crate) caps: HcaCap,
     pub(crate) hub: Arc<EventHub>,
-    /// Where pages come from that drivers map.
+    /// Source of the pages that drivers map.
     pub(crate) bar: Bar,
     firmware: Mutex<Firmware>,
     eqns: Vec<u32>,
     /// Memory of the event queues. The engine brings events to the hub instead.
     _eq_memory: Anonymous,
-    /// The device's own memory, and which of its pages are taken.
+    /// The device's own memory, and a mask of its pages in use.
     pub(crate) device_memory: BarPages,
     device_pages: Mutex<u64>,
     pub(crate) clocks: Clocks,
@@ -75,7 +75,7 @@ pub(crate) struct Hca {
     removed: AtomicBool,
     /// Another driver has the device, which was plugged in again.
     replaced: AtomicBool,
-    /// What the next memory key's low byte is taken from.
+    /// Source of the low byte of the next memory key.
     key_tags: AtomicU32,
     pid: u32,
 }
@@ -146,7 +146,7 @@ impl Hca {
 
     /// Executes a command as it stands in a mailbox.
     pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> CommandStatus {
-        // What this driver knows as objects are others by now.
+        // The new driver has other objects under this driver's numbers.
         if self.replaced.load(Ordering::Acquire) {
             return CommandStatus::BAD_SYS_STATE_ERR;
         }
@@ -176,7 +176,7 @@ impl Hca {
         }
     }
 
-    /// Executes a command whose answer is longer than its fixed part; the whole answer.
+    /// Executes a command whose answer is longer than its fixed part, and returns the whole answer.
     pub(crate) fn command_long<I: CommandInput>(
         &self,
         input: &I,
@@ -189,7 +189,7 @@ impl Hca {
         }
     }
 
-    /// Executes a command with what follows its fixed part.
+    /// Executes a command that has more bytes than its fixed part.
     pub(crate) fn command_bytes(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
         match self.execute(input, output) {
             CommandStatus::OK => Ok(()),
@@ -206,18 +206,19 @@ impl Hca {
         }
     }
 
-    /// Takes a share in the entry of a rate limit of the driver's own queues; the device's index of it.
+    /// Takes a share in the entry of a rate limit of the driver's own queues, and returns the
+    /// device's index of it.
     pub(crate) fn add_rate(&self, rate: Rate) -> Result<u32, Errno> {
         let set = |input: &SetPpRateLimitIn| self.command(input).map(drop);
         lock(&self.rates).add(rate.context(), 0, false, set)
     }
 
-    /// Gives a share in such an entry back.
+    /// Releases a share in such an entry.
     pub(crate) fn remove_rate(&self, rate: Rate) {
         lock(&self.rates).remove(rate, |input| self.command(input).map(drop));
     }
 
-    /// Changes the domain and the rights of a memory key, which stays the same.
+    /// Changes the domain and the rights of a memory key; the key itself stays the same.
     pub(crate) fn change_mkey(
         &self,
         index: u32,
@@ -243,14 +244,14 @@ impl Hca {
         }
     }
 
-    /// Gives a UAR back.
+    /// Frees a UAR.
     pub(crate) fn dealloc_uar(&self, uar: u32) -> Result<(), Errno> {
         let mut input = DeallocUarIn::request();
         input.set_uar(uar);
         self.command(&input).map(drop)
     }
 
-    /// Takes pages in a row of the device's memory.
+    /// Allocates contiguous pages of the device's memory.
     pub(crate) fn take_pages(&self, count: u64) -> Option<u64> {
         if count == 0 || count > DEVICE_PAGES {
             return None;
@@ -262,7 +263,7 @@ impl Hca {
         Some(first)
     }
 
-    /// Gives pages of the device's memory back.
+    /// Frees pages of the device's memory.
     pub(crate) fn give_back_pages(&self, first: u64, count: u64) {
         *lock(&self.device_pages) &= !(((1u64 << count) - 1) << first);
     }
@@ -287,7 +288,7 @@ impl Hca {
             && config.ports.iter().any(|port| port.link_layer == LinkLayer::Ethernet)
     }
 
-    /// Whether programs have raw packets; and whether this one may use them.
+    /// Fails if the device offers programs no raw packets, or if this program may not use them.
     pub(crate) fn raw_packets(&self) -> Result<(), Errno> {
         let config = self.fabric.config();
         match (self.has_raw_packets(), config.net_raw) {
@@ -310,7 +311,7 @@ impl Hca {
         self.caps.num_ports() as u8
     }
 
-    /// How many objects the device has, without what the driver itself made.
+    /// Numbers of the device's objects, without those of the driver itself.
     pub(crate) fn counts(&self) -> Counts {
         let firmware = lock(&self.firmware);
         let engine = self.fabric.lock();
@@ -325,8 +326,8 @@ impl Hca {
         files.push(file);
     }
 
-    /// Whether this is the process that started the simulation, and not a child of it: there no
-    /// thread runs, and locks may be held for ever.
+    /// Whether this is the process that started the simulation. In a forked child no thread of the
+    /// simulation runs, and a lock may stay held forever.
     pub(crate) fn is_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -340,7 +341,7 @@ impl Hca {
         self.replaced.store(true, Ordering::Release);
     }
 
-    /// Lets go of the device, which was pulled out: every file loses its objects.
+    /// Ends the objects of every file, as the device was pulled out.
     pub(crate) fn disassociate(&self) {
         self.removed.store(true, Ordering::Release);
         let files: Vec<_> = lock(&self.files).iter().filter_map(Weak::upgrade).collect();

@@ -1,4 +1,4 @@
-//! The network interface that a kernel has on an Ethernet port, as far as the function knows of it.
+//! A kernel's network interface on an Ethernet port, as far as the function sees it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::fabric::Fabric;
 use crate::kernel::bar::Bar;
 use crate::kernel::hca::Hca;
 
-/// An entry of the list: two bytes that are zero, and all stations.
+/// An entry of the list: two bytes of zero, and the broadcast address.
 const BROADCAST: u64 = 0xffff_ffff_ffff;
 
 /// Starts the driver of a device, and its network interface.
@@ -22,7 +22,7 @@ pub(crate) fn start(fabric: &Fabric, id: DeviceId, bar: &Bar) -> Result<Arc<Hca>
     Ok(hca)
 }
 
-/// Lists what an interface that is up listens to: its own address, and broadcasts
+/// Lists the addresses of an interface that is up: its own, and the broadcast address
 /// (`mlx5e_fill_addr_array`).
 fn up(hca: &Hca) -> Result<(), Errno> {
     let caps = &hca.caps;

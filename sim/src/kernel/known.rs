@@ -1,11 +1,11 @@
-//! What the driver keeps of queue pairs: of the transitions that were made, and of the targets of extended
-//! connections, which have several handles.
+//! The driver's records of queue pairs: their transitions, and the targets of extended connections,
+//! which have several handles.
 
 use std::sync::{Arc, Mutex};
 
 use mlx5_uapi::verbs::{AccessFlags, QpState};
 
-/// What the driver keeps of the transitions that were made.
+/// The record of a queue pair's transitions.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) state: QpState,
@@ -28,12 +28,12 @@ impl Default for Known {
     }
 }
 
-/// A target of extended connections, by which whoever has its domain finds it (OPEN_QP).
+/// A target of extended connections. Every program that has its domain can open it (OPEN_QP).
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The device's number of its domain.
     pub(crate) xrcd: u32,
-    /// How many handles it has.
+    /// The number of its handles.
     pub(crate) users: u32,
     pub(crate) known: Arc<Mutex<Known>>,
 }

@@ -1,5 +1,5 @@
-//! Whether frames come back to the function that sends them: while two programs have contexts, or a queue
-//! pair asks for it (`mlx5_ib_enable_lb`).
+//! Loopback of frames to the function that sends them: on while two programs have contexts, or a
+//! queue pair asks for it (`mlx5_ib_enable_lb`).
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
@@ -8,11 +8,11 @@ use crate::kernel::hca::Hca;
 use crate::kernel::lock;
 use crate::kernel::steered::{Loopback, Users};
 
-/// So many contexts send to one another.
+/// From this number of contexts on, they may send to one another.
 const SEVERAL: u32 = 2;
 
 impl Loopback {
-    /// What a driver starts with.
+    /// Sets the state in which a driver starts.
     pub(crate) fn start(hca: &Hca) {
         set(hca, false);
     }
@@ -53,6 +53,6 @@ fn set(hca: &Hca, enabled: bool) {
         .nic_vport_context_mut()
         .set_disable_mc_local_lb(!enabled)
         .set_disable_uc_local_lb(!enabled);
-    // A device that is gone has no frames.
+    // If the device is gone, this fails, and there are no frames.
     let _ = hca.command(&input);
 }

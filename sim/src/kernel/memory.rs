@@ -19,7 +19,7 @@ pub(crate) struct Anonymous {
     length: usize,
 }
 
-// SAFETY: it is an address range of the process that belongs to nobody else.
+// SAFETY: the address range belongs to this value alone.
 unsafe impl Send for Anonymous {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for Anonymous {}
@@ -54,7 +54,7 @@ impl Anonymous {
         Ok(memory)
     }
 
-    /// Has its pages come from a NUMA node.
+    /// Makes the kernel prefer pages of a NUMA node.
     fn prefer_node(&self, node: u32) -> Result<(), AllocateError> {
         // SAFETY: the range is this mapping.
         unsafe { prefer_node(self.start.cast(), self.length, node) }
@@ -74,13 +74,14 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and whoever could reach it gave it back.
+        // SAFETY: the range is this mapping, and its users have ended: memory of a driver that a
+        // device still reaches is leaked instead.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
 
-/// Memory for a driver's queues and buffers: whoever lets go of it while a device can still reach
-/// it is reported, and the memory stays.
+/// Memory for a driver's queues and buffers. If it is freed while a device can still reach it, the
+/// device reports a violation and the memory stays.
 struct Lent {
     memory: Option<Anonymous>,
     fabric: Fabric,
@@ -89,7 +90,8 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // In a forked child the fabric's lock may be held for ever, and its memory is not this.
+        // In a forked child the fabric's lock may stay held forever, and this memory is not the
+        // device's.
         if self.pid != std::process::id() {
             return;
         }
@@ -110,7 +112,7 @@ impl Drop for Lent {
     }
 }
 
-/// What [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate) promises.
+/// Implements [`DeviceFile::allocate`](mlx5_uapi::DeviceFile::allocate).
 pub(crate) fn allocate(fabric: &Fabric, request: &MemoryRequest) -> Result<Mapping, AllocateError> {
     if request.len == 0 || !request.align.is_power_of_two() {
         return Err(Errno::EINVAL.into());
@@ -134,7 +136,7 @@ fn lend(
 ) -> Result<Mapping, AllocateError> {
     let page = 1_usize << log_page;
     let length = request.len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
-    // mmap aligns to a page; a larger alignment is found inside a longer mapping.
+    // mmap aligns to a page; for a larger alignment, map more and skip the start.
     let spare = request.align.saturating_sub(page);
     let total = length.checked_add(spare).ok_or(Errno::ENOMEM)?;
     let memory = Anonymous::map(total, log_page, huge)?;
@@ -151,12 +153,12 @@ fn lend(
     // more than `length` bytes are mapped.
     let start = unsafe { start.add(skip) };
     let owner = Lent { memory: Some(memory), fabric: fabric.clone(), pid: std::process::id() };
-    // SAFETY: the owner keeps `length` bytes from `start` on mapped, for nobody else.
+    // SAFETY: `owner` keeps `length` bytes from `start` on mapped, and no other code uses them.
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }
 
-/// Bus addresses of the pages that a range of the caller's memory touches, and where in the first it
-/// starts.
+/// Bus addresses of the pages that a range of the caller's memory touches, and its offset in the
+/// first one.
 pub(crate) fn pages(start: u64, length: u64, log_page: u32) -> (Vec<u64>, u64) {
     let page = 1 << log_page;
     let start = current::bus(start);

@@ -1,4 +1,4 @@
-//! The methods of the device file: which there are, what they take, who does them.
+//! The methods of the device file, with their attributes and handlers.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::{AttrId, DRIVER_NAMESPACE, Method, attr, method, object};
@@ -12,12 +12,12 @@ use crate::kernel::{
 
 type Handler = fn(&OpenFile, &mut State, &mut Request<'_>) -> Result<(), Errno>;
 
-/// What a method does.
+/// The action of a method.
 enum Work {
-    /// What its handler does.
+    /// Calls a handler.
     Call(Handler),
-    /// It ends the object of the first attribute. The second, if there is one, takes the events of
-    /// the object that were read.
+    /// Ends the object of the first attribute. The second attribute, if there is one, gets the
+    /// number of the object's events that were read.
     Destroy,
 }
 
@@ -42,7 +42,7 @@ const fn destructor(method: Method, specs: &'static [Spec]) -> Entry {
 }
 
 impl Entry {
-    /// Whether device and machine have what it is about.
+    /// Whether the device and the machine support the method.
     fn is_offered(&self, hca: &Hca) -> bool {
         match self.method {
             Method { object: object::PP, .. } => pacing::is_offered(hca),
@@ -51,8 +51,8 @@ impl Entry {
         }
     }
 
-    /// Whether the core does it without the driver, and without a device: where that is gone, its
-    /// objects have ended, and their handles are given back.
+    /// Whether the core executes it without the driver and the device: on a device that is gone,
+    /// the objects have ended and the call frees their handles.
     fn outlives_the_device(&self) -> bool {
         matches!(self.work, Work::Destroy) && self.method.id < DRIVER_NAMESPACE
     }
@@ -73,7 +73,7 @@ const U64_IN: Shape = Shape::In(8, 8);
 const U64_OUT: Shape = Shape::Out(8, 8);
 /// Flags may have four bytes or eight.
 const FLAGS: Shape = Shape::In(4, 8);
-/// Match parameters have so many bytes at most.
+/// The most bytes of match parameters.
 const MATCHED: usize = 640;
 /// A command of the firmware begins with 16 bytes, in and out.
 const COMMAND_IN: Shape = Shape::In(16, ANY_LENGTH);
@@ -403,7 +403,7 @@ pub fn takes_descriptor(method: Method, id: AttrId) -> bool {
     })
 }
 
-/// The attribute in which a method answers the descriptor of an event file that it made.
+/// The attribute in which a method returns the descriptor of an event file that it made.
 #[must_use]
 pub fn makes_descriptor(method: Method) -> Option<AttrId> {
     let entry = METHODS.iter().find(|entry| entry.method == method)?;
@@ -411,7 +411,7 @@ pub fn makes_descriptor(method: Method) -> Option<AttrId> {
     Some(made.id)
 }
 
-/// Does a method of an open file.
+/// Executes a method of an open file.
 pub(crate) fn run(
     file: &OpenFile,
     state: &mut State,
@@ -435,13 +435,13 @@ pub(crate) fn run(
                 state.objects.expect(request.handle(spec.id)?, kind)?;
             }
             Shape::AnyHandle => _ = state.objects.get(request.handle(spec.id)?)?,
-            // Nothing is made without a context.
+            // Without a context no object can be made.
             Shape::NewHandle | Shape::NewFd => _ = state.context()?,
             _ => {}
         }
     }
     match handler(file, state, &mut request) {
-        // This one says that the call is not known, which it was.
+        // This error would mean that the call is unknown, which it is not.
         Err(Errno::EPROTONOSUPPORT) => Err(Errno::EINVAL),
         result => result,
     }

@@ -2,8 +2,8 @@
 //!
 //! It takes the same calls as the kernel's device file, checks them as the kernel does, and turns
 //! them into commands of the [firmware](crate::firmware). UAR pages are plain memory in which the
-//! engine looks for doorbells; everything else that a driver and a device share is the driver's
-//! own memory.
+//! engine looks for doorbells; all other memory that a driver and a device share belongs to the
+//! driver.
 
 mod bar;
 mod buffer;
@@ -87,7 +87,8 @@ pub use crate::kernel::device_file::ProcessFile;
 pub use crate::kernel::methods::{makes_descriptor, takes_descriptor};
 pub use crate::kernel::sysfs::SysfsEntry;
 
-/// Locks; what a panicking thread left behind is still consistent, for every change is one step.
+/// Locks a mutex, poisoned or not: each change is one step, so that the data is consistent even
+/// after a panic.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,7 +100,7 @@ struct Shared {
     bar: Bar,
     calls: Arc<Calls>,
     cm: Arc<Manager>,
-    /// What other processes need, if the machine has any.
+    /// Shared state for other processes, if the machine has any.
     others: Option<Others>,
 }
 
@@ -110,8 +111,8 @@ struct Others {
 
 /// A simulated machine: devices on one fabric, and the kernel that drives them.
 ///
-/// Clones are handles of the same machine. It ends, with its thread, when the last handle, kernel,
-/// open file and mapping of it is gone.
+/// Clones are handles of the same machine. It ends, with its thread, when its last handle, kernel,
+/// open file and mapping is dropped.
 #[derive(Clone)]
 pub struct Simulator {
     shared: Arc<Shared>,
@@ -136,8 +137,8 @@ impl Simulator {
         machine.without_devices(absent)
     }
 
-    /// Starts a machine for the drivers of several processes. This one has to be allowed to reach
-    /// their memory, as a debugger is.
+    /// Starts a machine for the drivers of several processes. This process must be allowed to
+    /// access their memory, as a debugger is.
     pub fn for_processes(mut config: SimConfig) -> Result<Self, Errno> {
         let absent = take_absent(&mut config);
         let processes = Processes::default();
@@ -149,7 +150,7 @@ impl Simulator {
         Ok(machine.without_devices(absent))
     }
 
-    /// Pulls every device out, if so.
+    /// If `absent`, pulls every device out.
     fn without_devices(self, absent: bool) -> Self {
         let count = if absent { self.config().devices } else { 0 };
         (0..count).for_each(|device| self.remove_device(device));
@@ -179,8 +180,8 @@ impl Simulator {
         self.shared.others.as_ref().ok_or(Errno::EOPNOTSUPP)?.processes.add(pid)
     }
 
-    /// The file that all pages lie in that a device lets drivers map, if the machine was made for
-    /// several processes.
+    /// The file of all pages that devices let drivers map, if the machine was made for several
+    /// processes.
     #[must_use]
     pub fn shared_pages(&self) -> Option<&SharedPages> {
         self.shared.others.as_ref().map(|others| &*others.pages)
@@ -196,8 +197,8 @@ impl Simulator {
         Ok(ProcessFile::new(self.shared.open(node, dev)?, process))
     }
 
-    /// Opens a channel of the connection manager for another process: addresses in its calls are that
-    /// process's own.
+    /// Opens a channel of the connection manager for another process: addresses in its calls are
+    /// that process's own.
     pub fn open_cm_for(&self, process: &Arc<Process>) -> Result<ProcessCmFile, Errno> {
         Ok(ProcessCmFile::new(self.shared.cm.open()?, process))
     }
@@ -214,45 +215,45 @@ impl Simulator {
         &self.shared.fabric
     }
 
-    /// What the machine was made from.
+    /// The configuration from which the machine was made.
     #[must_use]
     pub fn config(&self) -> &SimConfig {
         self.shared.fabric.config()
     }
 
-    /// Does one unit of work, at most one WQE, anywhere; says whether there was any.
+    /// Does one unit of work on any device, at most one WQE; returns whether there was any.
     pub fn step(&self) -> bool {
         self.shared.fabric.step()
     }
 
-    /// Works until nothing is left to do, and answers how many units that took.
+    /// Works until nothing is left to do, and returns the number of units.
     pub fn run_until_idle(&self) -> usize {
         self.shared.fabric.run_until_idle()
     }
 
-    /// Works until so much virtual time has passed, and no longer: what is due later is not done. In
-    /// step mode only.
+    /// Works until `time` has passed in virtual time; work that is due later is not done. In step
+    /// mode only.
     ///
-    /// Time limits of the connection manager do not pass with it: see
+    /// The connection manager's time limits do not advance with it: see
     /// [`pass_cm_time`](Self::pass_cm_time).
     pub fn run_for(&self, time: Duration) {
         self.shared.fabric.run_for(time);
     }
 
-    /// How long the machine has been there: in step mode, in virtual time.
+    /// Age of the machine: in step mode, in virtual time.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.shared.fabric.lock().now_ns())
     }
 
-    /// Cuts the way of packets from one device to another, or mends it. Messages of the connection
-    /// manager go the same way. Of what is on its way at that moment, a datagram still arrives; a
-    /// reliable request is lost, and sent again until its retries are used up.
+    /// Cuts the link from one device to another, or mends it, for packets and for messages of the
+    /// connection manager. A datagram in flight still arrives; a reliable request in flight is
+    /// lost, and sent again until its retries are used up.
     pub fn set_cut(&self, from: DeviceId, to: DeviceId, cut: bool) {
         self.shared.fabric.lock().set_cut(from, to, cut);
     }
 
-    /// Cuts the ways between these devices and all others, in both directions.
+    /// Cuts the links between these devices and all others, in both directions.
     pub fn partition(&self, devices: &[DeviceId]) {
         let mut engine = self.shared.fabric.lock();
         for other in 0..engine.devices().len() {
@@ -263,13 +264,13 @@ impl Simulator {
         }
     }
 
-    /// Mends every way that was cut.
+    /// Mends every cut link.
     pub fn mend(&self) {
         self.shared.fabric.lock().mend();
     }
 
-    /// The whole sysfs tree, sorted by path. Paths are relative to `/sys`, and go through links:
-    /// what lies behind a link is listed below it.
+    /// The whole sysfs tree, sorted by path. Paths are relative to `/sys`, and follow links: the
+    /// files of a link's target are listed below the link.
     pub fn sysfs(&self) -> Result<Vec<(String, SysfsEntry)>, Errno> {
         Ok(self.shared.tree("")?.into_entries())
     }
@@ -278,9 +279,9 @@ impl Simulator {
         Arc::clone(&lock(&self.shared.hcas)[device])
     }
 
-    /// Makes a queue pair in RTS drain its send queue, as a signature error makes one with
-    /// `drain_sigerr`: at that place its state becomes SQD, and SQ_DRAINED is raised. With
-    /// [`DrainAt::Now`], also if it has nothing left to do.
+    /// Makes a queue pair in RTS drain its send queue, as a signature error does with
+    /// `drain_sigerr`: at the given place its state becomes SQD, and the device raises SQ_DRAINED.
+    /// With [`DrainAt::Now`] also an idle queue drains.
     pub fn drain_qp(&self, device: DeviceId, qpn: u32, at: DrainAt) -> Result<(), Error> {
         self.shared.fabric.lock().device_mut(device).drain_qp(qpn, at)
     }
@@ -296,8 +297,8 @@ impl Simulator {
         self.shared.fabric.lock().device_mut(device).set_port_active(port, active);
     }
 
-    /// Rewrites the page that relates a device's clock to the time of day, as the driver does by
-    /// itself before the clock has gone too far.
+    /// Rewrites the page that relates a device's clock to the time of day. The driver does so by
+    /// itself before the clock has advanced too far.
     pub fn update_clock_info(&self, device: DeviceId) {
         self.hca(device).clocks.update();
     }
@@ -312,9 +313,9 @@ impl Simulator {
     }
 
     /// Pulls a device out. Files that are open on it lose their objects, get DEVICE_FATAL on their
-    /// asynchronous file, and answer EIO from then on, as event files do once they are empty; only
-    /// the core's destructors go on, which give back the handles of what has ended. UAR pages stay
-    /// mapped, and do nothing.
+    /// asynchronous file, and return EIO from then on, as event files do once they are empty. Only
+    /// the core's destructors still work: they free the handles of objects that have ended. UAR
+    /// pages stay mapped, without effect.
     pub fn remove_device(&self, device: DeviceId) {
         self.shared.fabric.lock().device_mut(device).inject(Fault::Remove);
         let hca = self.hca(device);
@@ -323,8 +324,8 @@ impl Simulator {
         self.shared.uevents.tell("remove", &hca);
     }
 
-    /// Plugs a device in that was pulled out. It has forgotten every object, and has the same
-    /// names, numbers and addresses as before. Files that were open on it stay without it.
+    /// Plugs a device in that was pulled out. It has no object of before, but the same names,
+    /// numbers and addresses. Files that were open on it stay without a device.
     ///
     /// # Panics
     /// If the device is there, or the process has no memory left for it.
@@ -339,46 +340,47 @@ impl Simulator {
         self.shared.uevents.tell("add", &hca);
     }
 
-    /// Tells the programs that use a device for connections that its addresses have moved to another
-    /// one (`RDMA_CM_EVENT_ADDR_CHANGE`), as the kernel does when the active interface of a bond changes.
-    /// What they have stays where it is.
+    /// Reports to the programs that use a device for connections that its addresses have moved to
+    /// another one (`RDMA_CM_EVENT_ADDR_CHANGE`), as the kernel does when the active interface of a
+    /// bond changes. Their identifiers stay bound to the device.
     pub fn move_cm_addresses(&self, device: DeviceId) {
         self.shared.cm.addresses_moved(device);
     }
 
-    /// Loses so many of the next messages of a kind that the connection manager sends.
+    /// Loses the next `count` messages of a kind that the connection manager sends.
     pub fn lose_cm_messages(&self, message: CmMessage, count: u32) {
         self.shared.cm.lose(message, count);
     }
 
-    /// Lets the time pass for the connection manager until its next timer is due; says whether there
-    /// was one. In step mode its time passes only so.
+    /// Advances the connection manager's time to its next timer; returns whether there was one. In
+    /// step mode its time advances in no other way.
     pub fn pass_cm_time(&self) -> bool {
         self.shared.cm.pass_time()
     }
 
-    /// How many things the connection manager has that programs made.
+    /// Numbers of the objects that programs have made in the connection manager.
     #[must_use]
     pub fn cm_counts(&self) -> CmCounts {
         self.shared.cm.counts()
     }
 
-    /// Fails the `k`-th call to the kernel from now, the next one being the first, with `errno`
-    /// and without any effect. Calls are `open`, `ioctl`, `map`, `allocate`, `event_file`, and `write`
-    /// to the connection manager; to look into sysfs is none.
+    /// Fails the `k`-th call to the kernel from now, the next one being the first, with `errno` and
+    /// without any effect. Counted calls are `open`, `ioctl`, `map`, `allocate`, `event_file`, and
+    /// `write` to the connection manager; reads of sysfs are not.
     pub fn fail_call(&self, k: u64, errno: Errno) {
         self.shared.calls.fail(k, errno, false);
     }
 
-    /// The same after the call has done its work, as when its answer cannot be handed out: what it made
-    /// is there, and its caller does not know. It is nastier than a kernel, which takes back what it made,
-    /// if it can. Only an `ioctl` has such work, and a `write` to the connection manager, which takes back
-    /// a new identifier and leaves an event where it is; the other calls fail without any effect.
+    /// The same after the call has done its work, as if its answer could not be written: its
+    /// objects exist, but the caller does not know them. This is stricter than a kernel, which
+    /// undoes its work if it can. It applies to an `ioctl`, and to a `write` to the connection
+    /// manager, which undoes a new identifier and leaves an event in its queue; the other calls
+    /// fail without any effect.
     pub fn fail_call_late(&self, k: u64, errno: Errno) {
         self.shared.calls.fail(k, errno, true);
     }
 
-    /// Takes back all planned failures of calls.
+    /// Cancels all planned failures of calls.
     pub fn fail_no_call(&self) {
         self.shared.calls.fail_none();
     }
@@ -389,21 +391,21 @@ impl Simulator {
         self.shared.calls.made()
     }
 
-    /// How many objects a device has that somebody made through a device file.
+    /// Numbers of the objects of a device that programs made through device files.
     #[must_use]
     pub fn object_counts(&self, device: DeviceId) -> Counts {
         self.hca(device).counts()
     }
 
-    /// What drivers did that they never must, on any device.
+    /// The violations by drivers of all devices.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         let engine = self.shared.fabric.lock();
         engine.devices().iter().flat_map(|device| device.violations().iter().cloned()).collect()
     }
 
-    /// Takes the list of what drivers did that they never must, and starts a new one. That memory
-    /// went with its process is no fault.
+    /// Takes the violations by drivers of all devices, and starts a new list. Accesses to the
+    /// memory of a process that has ended are no violations, and are left out.
     pub fn take_violations(&self) -> Vec<Violation> {
         let mut engine = self.shared.fabric.lock();
         let count = engine.devices().len();
@@ -416,8 +418,8 @@ impl Simulator {
     }
 }
 
-/// Whether the devices are to be pulled out from the start: the kernel does that, with devices that have
-/// started.
+/// Whether the devices are to be pulled out from the start. Removes that fault from the
+/// configuration: the kernel pulls devices out once they have started.
 fn take_absent(config: &mut SimConfig) -> bool {
     let before = config.faults.len();
     config.faults.retain(|fault| *fault != Fault::Remove);
@@ -429,7 +431,7 @@ impl Shared {
         lock(&self.hcas).iter().filter(|hca| !hca.is_removed()).map(Arc::clone).collect()
     }
 
-    /// The sysfs tree, as far as it concerns a path.
+    /// The part of the sysfs tree that a path needs.
     fn tree(&self, path: &str) -> Result<Tree, Errno> {
         Tree::new(self.present().iter().map(AsRef::as_ref), path)
     }

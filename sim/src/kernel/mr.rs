@@ -20,18 +20,18 @@ use crate::kernel::write_call::WriteCall;
 const ENTRY_RIGHTS: u64 = 0b11;
 /// A key of any queue pair.
 const ANY_QP: u32 = 0xff_ffff;
-/// Logarithms of the pages that a region is described by: the larger where it is large and lies
-/// alike in both address spaces.
+/// Logarithms of the pages in a region's page list. The larger one is for regions that are large,
+/// and aligned alike in both address spaces.
 const LOG_PAGE: u32 = 12;
 const LOG_LARGE_PAGE: u32 = 21;
 /// Access flags that older kernels may ignore.
 const OPTIONAL_FLAGS: u32 = 0x3ff0_0000;
-/// Translation entries of a window: its one, and what fills the line.
+/// Octwords of translation entries of a window: its own, and those that fill the line.
 const WINDOW_OCTWORDS: u32 = 4;
 /// Entries of a page table in an octword.
 const ENTRIES_IN_OCTWORD: usize = 2;
 
-/// What `ib_check_mr_access` demands; there is no on-demand paging.
+/// Checks access flags as `ib_check_mr_access` does; there is no on-demand paging.
 fn check_access(flags: u32) -> Result<AccessFlags, Errno> {
     let known = AccessFlags::from_bits_truncate(flags);
     let remote_writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
@@ -44,7 +44,7 @@ fn check_access(flags: u32) -> Result<AccessFlags, Errno> {
     Ok(known)
 }
 
-/// Checks an address range, and that all of it is mapped.
+/// Checks that an address range is valid, and mapped.
 fn check_range(start: u64, length: u64, iova: u64) -> Result<(), Errno> {
     let page = (1 << LOG_PAGE) - 1;
     if start & page != iova & page
@@ -121,8 +121,8 @@ pub(crate) fn reg(
     call.respond(&RegMrResp { mr_handle: handle, lkey: mr.key, rkey: mr.key })
 }
 
-/// Changes rights and domain under the same key; other memory gets another key. A failure leaves
-/// the old one as it was.
+/// Changes rights and domain under the same key; other memory gets another key. If it fails, the
+/// old region is unchanged.
 pub(crate) fn rereg(
     file: &OpenFile,
     state: &mut State,
@@ -134,7 +134,7 @@ pub(crate) fn rereg(
     let flags = flags.ok_or(Errno::EINVAL)?;
     let old = *state.objects.mr(request.mr_handle)?;
     if old.access.contains(AccessFlags::ZERO_BASED) {
-        // Device memory stays as it was registered.
+        // The address range of device memory cannot change.
         return Err(Errno::EINVAL);
     }
     let mut mr = old;
@@ -227,7 +227,7 @@ pub(crate) fn reg_dm(
     request.answer(id::RESP_RKEY, &key)
 }
 
-/// Methods that exist, for a device that lacks what they need: dma-buf, on-demand paging.
+/// Methods for dma-buf and on-demand paging, which the device does not support.
 pub(crate) fn unsupported(
     _file: &OpenFile,
     _state: &mut State,

@@ -12,7 +12,7 @@ use crate::kernel::hca::Hca;
 const FIRST_SOURCE_PORT: u32 = 0xc000;
 
 impl Hca {
-    /// What a port speaks.
+    /// The link layer of a port.
     pub(crate) fn link_layer(&self, port: u8) -> Result<LinkLayer, Errno> {
         let ports = &self.fabric.config().ports;
         let port = usize::from(port).checked_sub(1).and_then(|index| ports.get(index));
@@ -107,7 +107,7 @@ fn source_port(flow_label: u32, (local, remote): (u32, u32)) -> u32 {
     FIRST_SOURCE_PORT | ((label & 0x3fff) ^ (label & 0xf_c000) >> 14)
 }
 
-/// A path as QUERY_QP tells it.
+/// A path in the form of QUERY_QP's answer.
 pub(crate) fn read(path: &AddressPath, link_layer: LinkLayer) -> QpDest {
     let ethernet = link_layer == LinkLayer::Ethernet;
     let global = path.grh() || ethernet;

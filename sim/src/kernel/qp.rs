@@ -33,10 +33,10 @@ use crate::kernel::{lock, path, raw_qp, wq};
 
 /// Most of the queues' place in their page, in 64ths.
 const MOST_OFFSET: u32 = 63;
-/// The driver's request has at least so many bytes.
+/// The shortest request of the driver, in bytes.
 const SHORTEST_REQUEST: usize = core::mem::offset_of!(mlx5::CreateQp, sq_buf_addr);
 
-/// Handles that a queue pair names. Which of them there are depends on its type.
+/// Handles of the objects that a queue pair uses. Its type decides which of them exist.
 #[derive(Default)]
 struct Parents {
     pd: Option<u32>,
@@ -103,8 +103,8 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     if kind == QpType::RawPacket {
         understood |= raw_qp::DRIVER_FLAGS;
     }
-    // UARs are the driver's to allocate; packet based credits are not there, nor signatures of
-    // receive requests.
+    // The driver allocates UARs itself; packet-based credits and signatures of receive requests are
+    // not supported.
     if flags.contains(QpFlags::SIGNATURE) && driver.rq_wqe_count != 0 {
         return Err(Errno::EINVAL);
     }
@@ -115,7 +115,8 @@ fn driver_request(request: &Request<'_>, kind: QpType) -> Result<(mlx5::CreateQp
     Ok((driver, flags))
 }
 
-/// What the completions look like: it follows from flags and from what the completion queues are.
+/// Sets the form of the completions, which follows from flags and from the kinds of completion
+/// queue.
 fn completion(
     hca: &Hca,
     parents: &Parents,
@@ -140,7 +141,8 @@ fn completion(
         128 => ScatterToCqeResponder::UP_TO_64B.0,
         _ => ScatterToCqeResponder::UP_TO_32B.0,
     });
-    // Without a completion for every request, only who asks for it is believed to look there.
+    // Without a completion for every request, CQEs have data only if the program asks for it:
+    // others do not look there.
     if driver_flags.contains(QpFlags::ALLOW_SCATTER_CQE)
         || flags.contains(QpCreateFlags::SQ_SIG_ALL)
     {
@@ -181,7 +183,7 @@ pub(crate) fn create(
     let mut cap: QpCap = request.structure(id::CAP)?;
     let (driver, driver_flags) = driver_request(request, kind)?;
     let extended = matches!(kind, QpType::XrcIni | QpType::XrcTgt);
-    // The receiving side of an extended connection completes nothing under a name of its own.
+    // A target of an extended connection has no completions that name its own user index.
     let uidx = match kind {
         QpType::XrcTgt => NO_USER_INDEX,
         _ => user_index(context.cqe_version, driver.uidx)?,
@@ -209,7 +211,7 @@ pub(crate) fn create(
     }
     if let Some(cq) = parents.send_cq {
         let cqn = state.objects.cq(cq)?.cqn;
-        // What only sends receives nowhere.
+        // A queue pair that only sends has no receive CQ, and names this one twice.
         qpc.set_cqn_snd(cqn).set_cqn_rcv(cqn);
     }
     if let Some(cq) = parents.recv_cq {
@@ -223,7 +225,7 @@ pub(crate) fn create(
         None => false,
     };
     if rings.send_blocks == 0 {
-        // The device has the send side of a queue pair that needs none, to fetch the data of
+        // A queue pair with tag matching has a send side on the device, which fetches the data of
         // rendezvous.
         let offload = if tags { OffloadType::RNDV } else { OffloadType::NONE };
         qpc.set_no_sq(true).set_offload_type(offload.0);
@@ -282,7 +284,7 @@ pub(crate) fn create(
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
 }
 
-/// Makes a raw packet queue pair, which is no queue pair on the device.
+/// Makes a raw packet queue pair, which consists of other objects on the device.
 fn create_raw(file: &OpenFile, state: &mut State, request: &mut Request<'_>) -> Result<(), Errno> {
     use attr::create_qp as id;
     let context = state.context()?;
@@ -370,7 +372,7 @@ fn create_raw(file: &OpenFile, state: &mut State, request: &mut Request<'_>) -> 
     request.answer_bytes(attr::uhw::OUT, answer.as_bytes())
 }
 
-/// OPEN_QP: one more handle of a target, of whoever made it.
+/// OPEN_QP: makes one more handle of a target, which another program may have created.
 pub(crate) fn open(
     file: &OpenFile,
     state: &mut State,
@@ -378,7 +380,7 @@ pub(crate) fn open(
 ) -> Result<(), Errno> {
     state.context()?;
     let request: OpenQp = call.request();
-    // The core takes the domain's handle where others have that of a protection domain.
+    // The core passes the XRC domain's handle in the field of the protection domain's.
     let xrcd = state.objects.xrcd(request.pd_handle)?;
     if QpType::from_raw(request.qp_type) != Some(QpType::XrcTgt) {
         return Err(Errno::EINVAL);
@@ -416,7 +418,7 @@ fn verbs_state(state: DeviceState) -> QpState {
     }
 }
 
-/// QUERY_QP, with which the driver learns of a state that the device took by itself.
+/// QUERY_QP. With it the driver learns of a state that the device entered by itself.
 pub(crate) fn query(
     file: &OpenFile,
     state: &mut State,

@@ -88,7 +88,7 @@ fn apply(
     }
     if mask.contains(QpAttrMask::AV) {
         let port = request.dest.port_num;
-        // On the way to RTR the path's port has to be the queue pair's.
+        // At the transition to RTR the path's port must be the queue pair's.
         if !is_port(hca, port)
             || mask.contains(QpAttrMask::STATE) && to == QpState::Rtr && port != known.port
         {
@@ -134,7 +134,7 @@ fn apply(
         hca.command(&input)?;
     } else {
         let mut input = Init2RtrQpIn::request();
-        // Every transition with a context has the layout of this one.
+        // All transitions with a context have the same layout.
         input.set_opcode(opcode.0);
         input.set_qpn(qp.qpn).set_opt_param_mask(parameters(mask).bits());
         fill(hca, input.qpc_mut(), qp, known, request, mask, to)?;
@@ -144,8 +144,8 @@ fn apply(
     Ok(())
 }
 
-/// What the core leaves out of an attribute mask, for half a connection lacks it: programs may set
-/// it all the same (`modify_qp_mask` of the kernel's `uverbs_cmd.c`).
+/// Attributes that the core removes from the mask, as this half of a connection has none of them;
+/// programs may set them all the same (`modify_qp_mask` of the kernel's `uverbs_cmd.c`).
 fn ignored(kind: QpType) -> QpAttrMask {
     match kind {
         QpType::XrcIni => QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
@@ -156,7 +156,7 @@ fn ignored(kind: QpType) -> QpAttrMask {
     }
 }
 
-/// What the driver keeps of a transition that was made.
+/// Records a completed transition.
 fn remember(known: &mut Known, request: &ModifyQp, mask: QpAttrMask, to: QpState) {
     known.state = to;
     if to == QpState::Reset {
@@ -232,12 +232,12 @@ fn fill(
     Ok(())
 }
 
-/// Rounded up, as mlx5_ib does it.
+/// Rounds up, as mlx5_ib does.
 fn log(depth: u8) -> u32 {
     u32::from(depth.max(1)).next_power_of_two().ilog2()
 }
 
-/// The peer's rights: reads and atomics only if it may have any outstanding.
+/// The peer's rights: reads and atomics only if it may have some outstanding.
 fn rights(qpc: &mut QpContext, known: &Known, request: &ModifyQp, mask: QpAttrMask) {
     let depth = match mask.contains(QpAttrMask::MAX_DEST_RD_ATOMIC) {
         true => request.max_dest_rd_atomic,

@@ -1,4 +1,4 @@
-//! Which transitions a queue pair has, and which attributes each needs and allows.
+//! The transitions of a queue pair, and the attributes that each needs and allows.
 
 use mlx5_prm::cmd::CommandOpcode;
 use mlx5_prm::cmd::qp::OptParamMask;
@@ -50,7 +50,7 @@ macro_rules! transitions {
     };
 }
 
-/// The states that every state leads to, with no attribute: RESET and, but from RESET, ERR.
+/// The states that every state leads to, without attributes: RESET and, except from RESET, ERR.
 const ALWAYS: [QpState; 2] = [QpState::Reset, QpState::Err];
 
 /// `qp_state_table` of the kernel's core, for the types that the device has.
@@ -142,7 +142,7 @@ pub(crate) fn is_allowed(from: QpState, to: QpState, kind: QpType, mask: QpAttrM
     let Some(entry) = TABLE.iter().find(|entry| entry.from == from && entry.to == to) else {
         return false;
     };
-    // A send queue error leaves a reliable connection no way back.
+    // A reliable connection cannot leave a send queue error.
     if from == Sqe && !matches!(kind, QpType::Uc | QpType::Ud) {
         return false;
     }
@@ -158,8 +158,7 @@ pub(crate) fn is_allowed(from: QpState, to: QpState, kind: QpType, mask: QpAttrM
     rest.contains(needed) && needed.union(allowed).contains(rest)
 }
 
-/// The command that makes a transition. There is none that drains: a send queue is drained by
-/// what the device meets in it.
+/// The command that makes a transition. No command drains: errors in the send queue do.
 pub(crate) fn command(from: QpState, to: QpState) -> Option<CommandOpcode> {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     Some(match (from, to) {
@@ -176,7 +175,7 @@ pub(crate) fn command(from: QpState, to: QpState) -> Option<CommandOpcode> {
     })
 }
 
-/// The optional parameters of the command that some attributes mean.
+/// The optional parameters of the command that correspond to attributes.
 pub(crate) fn parameters(mask: QpAttrMask) -> OptParamMask {
     const RIGHTS: OptParamMask = flags!(OptParamMask RWE | RRE | RAE);
     const MEANINGS: &[(QpAttrMask, OptParamMask)] = &[

@@ -1,4 +1,4 @@
-//! What the device and its ports say of themselves.
+//! Queries of the device and its ports.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::port::{
@@ -28,14 +28,14 @@ use crate::kernel::rates;
 use crate::kernel::wq::{self, LOG_TABLE, RAW_PACKET_TYPE};
 use crate::kernel::write_call::WriteCall;
 
-/// Mellanox's IEEE number, as QUERY_DEVICE tells it.
+/// Mellanox's IEEE number, from QUERY_DEVICE.
 const IEEE_VENDOR: u32 = 0x02c9;
-/// Bytes of a scatter/gather entry, and of the segments before them in a send WQE. For them the
-/// driver counts no more than so many bytes of a WQE, whatever the device could.
+/// Bytes of a scatter/gather entry, of the segments before the entries in a send WQE, and of the
+/// longest send WQE that the driver counts with, even if the device takes a longer one.
 const SGE: u32 = 16;
 const CONTROL_AND_RDMA: u32 = 32;
 const LONGEST_SEND: u32 = 512;
-/// Scatter/gather elements of a read, as the driver tells them.
+/// Scatter/gather elements of a read, as the driver reports them.
 const READ_SGES: u32 = 30;
 /// Scatter/gather elements of a tag, the longest rendezvous request, and that the data of those
 /// that arrive on an RC queue pair is fetched.
@@ -57,7 +57,7 @@ const VIRTUAL_LANES: u8 = 3;
 /// The first network interface that a RoCE port could have; loopback is the one before.
 const FIRST_INTERFACE: u32 = 2;
 
-/// What a port is, gathered from the firmware.
+/// The properties of a port, gathered from the firmware.
 pub(crate) struct PortFacts {
     pub(crate) link_layer: LinkLayer,
     pub(crate) active: bool,
@@ -68,7 +68,7 @@ pub(crate) struct PortFacts {
 }
 
 impl Hca {
-    /// What a port is.
+    /// Gathers the properties of a port.
     pub(crate) fn port_facts(&self, port: u8) -> Result<PortFacts, Errno> {
         let link_layer = self.link_layer(port)?;
         let context = match link_layer {
@@ -188,7 +188,8 @@ fn port_number(number: u64, hca: &Hca) -> Result<u8, Errno> {
 /// `struct mlx5_ib_uapi_query_port`.
 pub(crate) const VPORT_BYTES: usize = 40;
 
-/// Tells of the virtual port behind a port, which there is with an embedded switch only: nothing.
+/// Returns the virtual port behind a port. Only an embedded switch has one, so that the answer is
+/// zero.
 pub(crate) fn vport(
     file: &OpenFile,
     state: &mut State,
@@ -300,7 +301,7 @@ pub(crate) fn device(
     call.respond(&base(&file.hca))
 }
 
-/// What tag matching the device does.
+/// The tag matching capabilities of the device.
 fn tag_matching(hca: &Hca) -> TmCaps {
     let mut caps = TmCaps::default();
     if hca.caps.tag_matching() {
@@ -372,13 +373,13 @@ pub(crate) fn device_ex(
     call.respond_driver(&driver)
 }
 
-/// What is done to raw packets.
+/// The offloads for raw packets.
 const RAW_PACKETS: RawPacketCaps =
     RawPacketCaps::CVLAN_STRIPPING.union(RawPacketCaps::SCATTER_FCS).union(RawPacketCaps::IP_CSUM);
 /// The tunnels that the device looks into.
 const TUNNELS: TunnelOffloads = TunnelOffloads::VXLAN.union(TunnelOffloads::GRE);
 
-/// How packets are spread over queues.
+/// The capabilities of receive-side scaling.
 fn spreading(hca: &Hca) -> RssCaps {
     RssCaps {
         supported_qpts: RAW_PACKET_TYPE,
@@ -388,7 +389,7 @@ fn spreading(hca: &Hca) -> RssCaps {
     }
 }
 
-/// How the rate of a send queue can be limited.
+/// The capabilities of rate limits of send queues.
 fn pacing() -> mlx5::PacketPacingCaps {
     let caps = rates::caps();
     let bursts = caps.packet_pacing_burst_bound() && caps.packet_pacing_typical_size();

@@ -1,4 +1,4 @@
-//! The driver's table of rate limits: queues with the same one share its entry.
+//! The driver's table of rate limits: queues with the same limit share its entry.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::ethernet::{PpRateLimitContext, QosCaps, SetPpRateLimitIn};
@@ -6,7 +6,7 @@ use mlx5_uapi::Errno;
 
 use crate::firmware::qos_caps;
 
-/// A limit as a program gives it. A rate of zero is none.
+/// A limit as a program gives it. A rate of zero means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rate {
     pub(crate) kilobits: u32,
@@ -30,9 +30,9 @@ impl Rate {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     limit: PpRateLimitContext,
-    /// The user context that it is of; zero for the driver's.
+    /// The user context that it belongs to; zero for the driver's own.
     uid: u32,
-    /// It was asked for by somebody who does not share it.
+    /// Its user asked for an entry that is not shared.
     dedicated: bool,
     users: u32,
 }
@@ -59,7 +59,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Vec<Entry>);
 
-/// What the device has of rate limits.
+/// The device's capabilities of rate limits.
 pub(crate) fn caps() -> QosCaps {
     let mut caps = QosCaps::default();
     qos_caps(&mut caps);
@@ -67,8 +67,8 @@ pub(crate) fn caps() -> QosCaps {
 }
 
 impl Rates {
-    /// Takes a share in the entry of a limit, which is made if there is none or if it is to be
-    /// shared with nobody; the device's index of it.
+    /// Takes a share in the entry of a limit, and returns the device's index of it. Makes an entry
+    /// if there is none, or if the user wants a dedicated one.
     pub(crate) fn add(
         &mut self,
         limit: PpRateLimitContext,
@@ -101,7 +101,7 @@ impl Rates {
         Ok(place as u32 + 1)
     }
 
-    /// Gives a share in the driver's own entry of a limit back.
+    /// Releases a share in the driver's own entry of a limit.
     pub(crate) fn remove(
         &mut self,
         rate: Rate,
@@ -113,7 +113,7 @@ impl Rates {
         }
     }
 
-    /// Gives a share in an entry back; the last one takes the entry out.
+    /// Releases a share in an entry; the last one removes the entry.
     pub(crate) fn release(
         &mut self,
         index: u32,
@@ -123,7 +123,7 @@ impl Rates {
         entry.users -= 1;
         if entry.users == 0 {
             *entry = Entry::default();
-            // The driver leaves the entry where the device does not answer.
+            // If the device does not answer, the driver drops the entry nevertheless.
             let _ = set(&entry.command(index));
         }
     }

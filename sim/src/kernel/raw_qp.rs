@@ -21,7 +21,7 @@ const MOST_OFFSET: u32 = 31;
 /// Logarithm of a send block.
 const LOG_BLOCK: u32 = 6;
 
-/// What a raw packet queue pair is made of.
+/// The parts of a raw packet queue pair.
 pub(crate) struct Parts<'a> {
     pub(crate) context: Context,
     pub(crate) pdn: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) rings: &'a Rings,
 }
 
-/// What a program may ask of a raw packet queue pair. That it blocks multicasts of its own is
-/// understood, as of every queue pair, and means nothing: `self_lb_block` says that.
+/// Flags that a program may set for a raw packet queue pair. `BLOCK_MULTICAST_LOOPBACK` is
+/// accepted, as for every queue pair, but has no effect: `self_lb_block` decides.
 pub(crate) const FLAGS: QpCreateFlags = QpCreateFlags::SCATTER_FCS
     .union(QpCreateFlags::BLOCK_MULTICAST_LOOPBACK)
     .union(QpCreateFlags::CVLAN_STRIPPING)
@@ -62,20 +62,21 @@ fn work_queue(
         .set_log_wq_sz(log_size);
 }
 
-/// The bits of a TIR's context that the driver's flags mean: frames of its own that it takes.
+/// The flags of a TIR's context for the driver's flags: which of the function's own frames it
+/// takes.
 pub(crate) fn own_frames(flags: QpFlags) -> u32 {
     let bit = |flag, bit| if flags.contains(flag) { bit } else { 0 };
     bit(QpFlags::TIR_ALLOW_SELF_LB_UC, self_lb_block::UNICAST)
         | bit(QpFlags::TIR_ALLOW_SELF_LB_MC, self_lb_block::MULTICAST)
 }
 
-/// Makes what there is on the device; all of it, or nothing.
+/// Makes the objects on the device; all of them, or none.
 pub(crate) fn create(hca: &Hca, parts: &Parts<'_>) -> Result<Raw, Errno> {
     let mut raw = Raw::default();
     match build(hca, parts, &mut raw) {
         Ok(()) => Ok(raw),
         Err(errno) => {
-            // The first failure is the one to tell.
+            // Keep the first error.
             let _ = raw.end(hca);
             Err(errno)
         }
@@ -144,7 +145,7 @@ fn build(hca: &Hca, parts: &Parts<'_>, raw: &mut Raw) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The device's numbers, which programs learn that use them themselves.
+/// The device's numbers of the objects, for programs that use them directly.
 pub(crate) fn answer(context: Context, raw: &Raw, response: &mut mlx5::CreateQpResp) {
     if context.uid == 0 {
         return;
@@ -173,7 +174,7 @@ pub(crate) fn modify(
     limit: Option<Rate>,
 ) -> Result<(), Errno> {
     if raw.sq.is_none() && raw.rq.is_none() {
-        // The one with an indirection table has no state.
+        // A queue pair with an indirection table has no state.
         return Err(Errno::EOPNOTSUPP);
     }
     let (receive, send) = match (from, to) {
@@ -195,8 +196,9 @@ pub(crate) fn modify(
     raw.set_state(hca, receive, send, limit)
 }
 
-/// The state of the queue pair that follows from those of its queues (`sqrq_state_to_qp_state` of mlx5_ib), which the
-/// driver remembers from then on. Of some, none follows: the driver warns, and refuses.
+/// The state of the queue pair that follows from those of its queues (`sqrq_state_to_qp_state` of
+/// mlx5_ib), which the driver remembers from then on. From some combinations none follows: the
+/// driver warns, and returns an error.
 pub(crate) fn state(hca: &Hca, raw: &Raw, known: QpState) -> Result<QpState, Errno> {
     use QueueState as Is;
     let [send, receive] = raw.ask(hca)?;

@@ -1,4 +1,4 @@
-//! What queue pairs and work queues have in common: the sizes of their rings, and their user indexes.
+//! The sizes of rings and the user indexes, common to queue pairs and work queues.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::mlx5;
@@ -6,7 +6,7 @@ use mlx5_uapi::verbs::QpCap;
 
 use crate::kernel::hca::Hca;
 
-/// A queue that completions name by number has this user index.
+/// The user index of a queue whose completions have its number.
 pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
 /// Bits of a user index.
 const USER_INDEX_MASK: u32 = 0xff_ffff;
@@ -17,7 +17,7 @@ const SGE: u32 = 16;
 /// The largest receive stride that a context can name, as a logarithm.
 const LOG_LARGEST_STRIDE: u32 = LOG_SMALLEST_STRIDE + 7;
 
-/// The user index for completions, as the version of completion entries wants it.
+/// The user index for completions, as required by the version of the CQEs.
 pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
     if cqe_version == 0 {
         return if wanted == NO_USER_INDEX { Ok(NO_USER_INDEX) } else { Err(Errno::EINVAL) };

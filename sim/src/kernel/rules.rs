@@ -1,7 +1,7 @@
 //! Flow rules of programs, and the device's flow tables that they are in.
 //!
-//! Each priority has a table, made with its first rule and ended with its last. A packet that no entry
-//! of a table takes goes on to the next one. Rules for the same packets are one entry.
+//! Each priority has a table, made with its first rule and ended with its last. A packet without a
+//! matching entry goes on to the next table. Rules for the same packets share one entry.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ use crate::kernel::steered::{Entry, Fate, Place, RuleId, Rules, Table, Tables, T
 
 /// Base-two logarithm of the entries of a table.
 const LOG_ENTRIES: u32 = 12;
-/// `SetFlowTableRootIn::op_mod`: there is no root any more.
+/// `SetFlowTableRootIn::op_mod`: removes the root.
 const DISCONNECT: u32 = 1;
-/// `SetFlowTableEntryIn::op_mod`: the entry is there.
+/// `SetFlowTableEntryIn::op_mod`: changes an entry that exists.
 const MODIFY: u32 = 1;
 
-/// The table that packets go to behind a place.
+/// The table after a place.
 fn next(tables: &Tables, place: Place) -> Option<u32> {
     let behind = tables.iter().find(|(other, _)| **other > place && other.kind == place.kind);
     behind.map(|(_, table)| table.number)
 }
 
-/// The table that packets of a rule go on to.
+/// The table to which packets of a rule go on.
 fn behind(tables: &Tables, place: Place, fate: &Fate) -> Option<u32> {
     match fate.leaves {
         true => tables.get(&Place::LEFTOVERS).map(|table| table.number),
@@ -40,7 +40,7 @@ fn behind(tables: &Tables, place: Place, fate: &Fate) -> Option<u32> {
     }
 }
 
-/// Leads packets from the table before a place, or from the root, to where they go now.
+/// Connects the table before a place, or the root, to another table.
 fn connect(hca: &Hca, tables: &Tables, place: Place, to: Option<u32>) -> Result<(), Errno> {
     if place == Place::LEFTOVERS {
         let before = |other: &Place| *other < place && other.kind == place.kind;

@@ -9,10 +9,10 @@ use nix::unistd::{pipe2, read, write};
 
 /// A descriptor that is readable while it is set.
 ///
-/// It is the reading end of a pipe, which has one byte then. A program of another process has a copy
-/// of that end alone. So the end of the process that serves the machine makes it readable, too: a
-/// program that sleeps wakes, and its next call says that the device is gone. An eventfd would stay
-/// silent.
+/// It is the reading end of a pipe, which then has one byte. A program of another process has only
+/// a copy of that end. So the end of the process that serves the machine makes it readable, too: a
+/// program that sleeps wakes up, and its next call reports that the device is gone. An eventfd
+/// would never wake it.
 #[derive(Debug)]
 pub(crate) struct Signal {
     reader: OwnedFd,
@@ -26,13 +26,13 @@ impl Signal {
         Ok(Self { reader, writer, is_set: AtomicBool::new(false) })
     }
 
-    /// Makes it readable, or silent. The caller has the lock of its events.
+    /// Makes it readable, or not. The caller has the lock of its events.
     pub(crate) fn set(&self, readable: bool) {
         if self.is_set.swap(readable, Ordering::AcqRel) == readable {
             return;
         }
-        // A pipe has room for one byte. That is gone only if another process has read it, though it
-        // should only wait for it.
+        // A pipe has room for the byte to write. The byte to read is missing only if another
+        // process took it, which should only wait for it.
         if readable {
             let _ = write(&self.writer, &[0]);
         } else {

@@ -1,4 +1,4 @@
-//! Objects that are little more than a number: protection domains, address handles.
+//! Small objects: protection domains and address handles.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::AllocPdIn;
@@ -13,7 +13,7 @@ use crate::kernel::objects::Body;
 use crate::kernel::path;
 use crate::kernel::write_call::WriteCall;
 
-/// The bytes of CREATE_AH's driver response that count: up to the MAC address.
+/// The bytes of CREATE_AH's driver response that are needed: up to the MAC address.
 const AH_RESPONSE: u32 = 10;
 
 pub(crate) fn alloc_pd(
@@ -30,7 +30,7 @@ pub(crate) fn alloc_pd(
     call.respond_driver(&mlx5::AllocPdResp { pdn })
 }
 
-/// Tells the device's number of a domain.
+/// Returns the device's number of a domain.
 pub(crate) fn query_pd(
     _file: &OpenFile,
     state: &mut State,

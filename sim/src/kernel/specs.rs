@@ -1,4 +1,5 @@
-//! What the specifications of a flow rule say, as the device's match parameters (`parse_flow_attr`).
+//! Converts the specifications of a flow rule into the device's match parameters
+//! (`parse_flow_attr`).
 
 use mlx5_prm::cmd::flow::{MatchHeaders, MatchMisc2, MatchMpls, MatchParameters, match_criteria};
 use mlx5_uapi::Errno;
@@ -8,13 +9,13 @@ use mlx5_uapi::flow::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Flow tags have so many bits.
+/// Bits of a flow tag.
 const TAG_BITS: u32 = 24;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 const GRE: u32 = 47;
 
-/// What a rule matches and does.
+/// The match and the actions of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Specs {
     pub(crate) mask: MatchParameters,
@@ -29,8 +30,8 @@ fn read<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Errno
     T::read_from_prefix(bytes).map(|(spec, _)| spec).map_err(|_| Errno::EINVAL)
 }
 
-/// A header with its mask. Each may be shorter than the kernel's, and then ends with zeros, or longer, if the
-/// mask has nothing there.
+/// A header with its mask. Each may be shorter than the kernel's, and then ends with zeros, or
+/// longer, if the additional bytes of the mask are zero.
 fn header<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Errno> {
     let (head, filters) = bytes.split_at(size_of::<SpecHeader>());
     let known = (size_of::<T>() - head.len()) / 2;
@@ -46,7 +47,7 @@ fn header<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Err
     read(&[head, &whole(value), &whole(mask)].concat())
 }
 
-/// Whether a mask has bits of what the driver does not match.
+/// Fails if a mask has bits in fields that the driver cannot match.
 fn refuse(bytes: &[u8]) -> Result<(), Errno> {
     if bytes.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
@@ -56,7 +57,7 @@ fn number(bytes: [u8; 2]) -> u32 {
 }
 
 impl Specs {
-    /// Reads so many specifications.
+    /// Reads `count` specifications.
     pub(crate) fn parse(mut bytes: &[u8], count: u8) -> Result<Self, Errno> {
         let mut specs = Self::default();
         let mut before = None;
@@ -98,7 +99,7 @@ impl Specs {
         }
     }
 
-    /// Says which protocol there is above IP; there can be one.
+    /// Sets the protocol above IP; there can be one.
     fn protocol(&mut self, inner: bool, protocol: u32) -> Result<(), Errno> {
         let [mask, value] = self.headers(inner);
         if mask.ip_protocol() != 0
@@ -242,7 +243,7 @@ impl Specs {
         Ok(())
     }
 
-    /// A label: what was specified before it says what it is over.
+    /// An MPLS label: the specification before it decides the header that it follows.
     fn mpls(&mut self, before: Option<(SpecKind, bool)>, inner: bool, spec: &MplsSpec) {
         let place: fn(&mut MatchMisc2) -> &mut MatchMpls = match (before, inner) {
             (Some((SpecKind::Udp, false)), _) => MatchMisc2::outer_first_mpls_over_udp_mut,
@@ -269,7 +270,7 @@ impl Specs {
     }
 }
 
-/// Whether a rule is for multicast packets alone: they have a table of their own.
+/// Whether a rule is for multicast packets only: those have a table of their own.
 pub(crate) fn is_multicast_only(specs: &Specs) -> bool {
     let (mask, value) = (specs.mask.outer_headers(), specs.value.outer_headers());
     let bit = 1 << 24;

@@ -21,11 +21,11 @@ use crate::kernel::objects::{Body, Srq};
 use crate::kernel::rings::{NO_USER_INDEX, user_index};
 use crate::kernel::write_call::WriteCall;
 
-/// A scatter entry, and the segment that links WQEs, have so many bytes.
+/// Bytes of a scatter entry, and of the segment that links WQEs.
 const SEGMENT: u32 = 16;
 /// The shortest WQE.
 const SMALLEST_WQE: u32 = 32;
-/// Most of a queue's place in its page, in 64ths: five bits in a work queue's context, six else.
+/// Largest page offset of a queue, in 64ths: five bits in a work queue's context, six in others.
 const MOST_OFFSET: u32 = 31;
 const MOST_XRC_OFFSET: u32 = 63;
 
@@ -162,7 +162,7 @@ pub(crate) fn modify(
     let request: ModifySrq = call.request();
     let srq = state.objects.srq(request.srq_handle)?;
     let mask = SrqAttrMask::from_bits(request.attr_mask).ok_or(Errno::EINVAL)?;
-    // The queue's size stays as it is.
+    // The size of the queue cannot change.
     if mask.contains(SrqAttrMask::MAX_WR) {
         return Err(Errno::EINVAL);
     }

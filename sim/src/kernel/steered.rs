@@ -1,5 +1,5 @@
-//! What the driver of a device remembers of frames: who needs them to come back, and the flow rules of
-//! programs.
+//! The driver's records about frames of a device: the users that need loopback, and the flow rules
+//! of programs.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,51 +13,51 @@ pub(crate) struct Users {
     pub(crate) enabled: bool,
 }
 
-/// Who needs frames to come back.
+/// The users that need frames to come back.
 #[derive(Debug, Default)]
 pub(crate) struct Loopback {
     pub(crate) users: Mutex<Users>,
 }
 
-/// Where a rule stands among the others.
+/// The position of a rule among the others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     /// The type of the table.
     pub(crate) kind: u32,
-    /// Which of them comes first.
+    /// Tables with a lower number come first.
     pub(crate) priority: u8,
 }
 
 impl Place {
-    /// Among the rules that a received packet meets. Rules that let packets go on come first.
+    /// The place of a rule for received packets. Rules that let packets go on come first.
     pub(crate) fn of_priority(priority: u8, goes_on: bool) -> Self {
         Self { kind: FlowTableType::NIC_RX.0, priority: priority * 2 + u8::from(!goes_on) }
     }
 
-    /// Behind those, for multicast packets.
+    /// After those, for multicast packets.
     pub(crate) const MULTICAST: Self = Self { kind: FlowTableType::NIC_RX.0, priority: 64 };
-    /// For what no other rule takes, and the same for multicast packets.
+    /// For packets that no other rule takes, and the same for multicast packets.
     pub(crate) const LEFTOVERS: Self = Self { kind: FlowTableType::NIC_RX.0, priority: 128 };
-    /// For whoever listens to all that is received, and to all that is sent.
+    /// For rules that receive a copy of everything: received packets, and sent packets.
     pub(crate) const SNIFFER: [Self; 2] = [
         Self { kind: FlowTableType::SNIFFER_RX.0, priority: 0 },
         Self { kind: FlowTableType::SNIFFER_TX.0, priority: 0 },
     ];
 }
 
-/// What becomes of packets.
+/// The actions of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fate {
     pub(crate) drop: bool,
     pub(crate) tag: Option<u32>,
     /// The packet also goes to the next table.
     pub(crate) goes_on: bool,
-    /// The packet passes all rules of a priority, to those for what no rule takes.
+    /// The packet skips all rules of a priority, up to those for packets that no rule takes.
     pub(crate) leaves: bool,
     pub(crate) counter: Option<u32>,
 }
 
-/// A rule that a program has.
+/// A program's rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RuleId {
     pub(crate) place: Place,
@@ -65,7 +65,7 @@ pub(crate) struct RuleId {
     pub(crate) target: Option<Target>,
 }
 
-/// Where a rule sends packets.
+/// A destination of a rule's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     Tir(u32),

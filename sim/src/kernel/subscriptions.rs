@@ -1,5 +1,5 @@
-//! Subscriptions of user space to the device's events (DEVX): to those of objects that its commands made, and
-//! to those of ports.
+//! Subscriptions of user space to the device's events (DEVX): to those of objects that its commands
+//! made, and to those of ports.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use zerocopy::IntoBytes;
 use crate::engine::Event;
 use crate::kernel::event_queue::{EventQueue, Reported};
 
-/// An object, as events name it: by a type that tells queues apart, and a number.
+/// An object as events name it: a type that distinguishes kinds of queue, and a number.
 type Named = (EventQueueType, u32);
 
-/// How a subscriber hears of an event.
+/// The way in which a subscriber gets an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    /// By a record: the cookie, and the event unless that is left out. One without it waits once.
+    /// By a record: the cookie, and the event unless that is left out. A record without the event
+    /// waits at most once.
     Record { cookie: u64, omits_event: bool },
     /// By an eventfd. The file only keeps the subscription.
     EventFd(Arc<OwnedFd>),
@@ -28,13 +29,13 @@ pub(crate) enum Notice {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) kind: EventType,
-    /// The object: which command made it, and its number. `None` for events of no object.
+    /// The object: the command that made it, and its number. `None` for events without an object.
     pub(crate) object: Option<(CommandOpcode, u32)>,
     pub(crate) file: Arc<EventQueue>,
     pub(crate) notice: Notice,
 }
 
-/// A subscription, and what names its records in the file.
+/// A subscription, and the identity of its records in the file.
 #[derive(Debug)]
 struct Kept {
     subscription: Subscription,
@@ -57,12 +58,12 @@ impl Subscriptions {
         self.all.retain(|kept| !Arc::ptr_eq(&kept.subscription.file, file));
     }
 
-    /// Ends those to an object that is gone. What waits to be read stays.
+    /// Ends the subscriptions to an object that is gone. Records that wait to be read stay.
     pub(crate) fn end_object(&mut self, made_by: CommandOpcode, number: u32) {
         self.all.retain(|kept| kept.subscription.object != Some((made_by, number)));
     }
 
-    /// Brings an event to those who want to hear of it.
+    /// Delivers an event to its subscribers.
     pub(crate) fn deliver(&self, event: Event) {
         if self.all.is_empty() {
             return;
@@ -89,8 +90,8 @@ impl Subscriptions {
     }
 }
 
-/// Whether one can subscribe to a kind of event, of an object or of none. These are the ones of a device that
-/// has no list of its own (`event_cap`).
+/// Whether a kind of event can be subscribed to, with an object or without. These are the kinds of
+/// a device without a list of its own (`event_cap`).
 pub(crate) fn is_offered(kind: EventType, of_object: bool) -> bool {
     if !of_object {
         return kind == EventType::PORT_CHANGE;
@@ -115,8 +116,8 @@ pub(crate) fn is_offered(kind: EventType, of_object: bool) -> bool {
     )
 }
 
-/// How events name an object. All but queues of Ethernet have type 0, of which each number is one object's in
-/// events of one kind.
+/// The name of an object in events. All but Ethernet queues have type 0; among those, each number
+/// names one object in events of one kind.
 fn name((made_by, number): (CommandOpcode, u32)) -> Named {
     let queue = match made_by {
         CommandOpcode::CREATE_RQ => EventQueueType::RQ,
@@ -138,11 +139,11 @@ fn named(event: Event) -> Option<Named> {
     })
 }
 
-/// Adds one to an eventfd. One that is full says already what it should, and must not hold the device up.
+/// Adds one to an eventfd. A full one already wakes its reader, and must not block the device.
 fn signal(fd: &OwnedFd) {
     let mut room = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
     if poll(&mut room, PollTimeout::ZERO) == Ok(1) {
-        // It can be full only now if somebody fills it meanwhile.
+        // It was writable just now, so that it is full only if another writer filled it meanwhile.
         let _ = nix::unistd::write(fd, &1_u64.to_ne_bytes());
     }
 }
@@ -155,7 +156,7 @@ mod tests {
 
     const FATAL: EventType = EventType::WQ_CATAS_ERROR;
 
-    /// The cookies of what waits in a file.
+    /// The cookies of the records that wait in a file.
     fn heard(file: &EventQueue) -> Vec<u8> {
         let mut record = [0; 128];
         std::iter::from_fn(|| file.read(&mut record).ok().map(|_| record[0])).collect()

@@ -20,7 +20,7 @@ const PCI_VENDOR: u16 = 0x15b3;
 /// PCI bus of the first device.
 const FIRST_BUS: usize = 3;
 
-/// Something in the sysfs tree.
+/// An entry of the sysfs tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SysfsEntry {
     /// A file with these contents.
@@ -34,7 +34,7 @@ pub enum SysfsEntry {
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
     links: BTreeMap<String, String>,
-    /// The path of which the tree has at least what is below, and the way there.
+    /// The path that is looked up. The tree has at least the entries below it and on the way to it.
     around: String,
 }
 
@@ -72,19 +72,19 @@ fn interface(hca: &Hca, port: u8) -> Result<String, Errno> {
     Ok(format!("{kind}{}", hca.interface(port)))
 }
 
-/// The counters of a port, as far as the model has what they count.
+/// The counters of a port that the model has.
 fn counters(hca: &Hca, port: u8) -> [(&'static str, u32); 9] {
     let engine = hca.fabric.lock();
     let device = engine.device(hca.id);
     let retries = device.retry_counts(port);
     [
-        // Queues of user space have no counter set of their own here.
+        // User space's queues have no counter set of their own here.
         ("out_of_buffer", device.out_of_buffer(0)),
         ("out_of_sequence", retries.out_of_sequence),
         ("duplicate_request", retries.duplicate_request),
         ("rnr_nak_retry_err", retries.rnr_nak_retry_err),
         ("packet_seq_err", retries.packet_seq_err),
-        // An answer to a read comes whole, or not at all.
+        // An answer to a read arrives whole or not at all.
         ("implied_nak_seq_err", 0),
         ("local_ack_timeout_err", retries.local_ack_timeout_err),
         ("req_transport_retries_exceeded", retries.req_transport_retries_exceeded),
@@ -105,8 +105,9 @@ fn gid(bytes: [u8; 16]) -> String {
 }
 
 impl Tree {
-    /// The tree of the devices that are there, as far as it concerns a path; all of it if that is
-    /// empty. A table has hundreds of entries, each of which the firmware is asked for.
+    /// The tree of the devices that are there, at least the part that a path needs; all of it if
+    /// the path is empty. A whole tree takes hundreds of firmware commands, one for each table
+    /// entry.
     pub(crate) fn new<'a>(
         devices: impl Iterator<Item = &'a Hca>,
         around: &str,
@@ -122,7 +123,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether a file, or any below a directory, is on the way to the path or below it.
+    /// Whether a file, or the files below a directory, are on the way to the path or below it.
     fn concerns(&self, path: &str) -> bool {
         let below = |above: &str, path: &str| {
             path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -214,7 +215,7 @@ impl Tree {
         for (index, key) in facts.pkeys.iter().enumerate() {
             self.file(format!("{base}/pkeys/{index}"), format!("{key:#06x}"));
         }
-        // One by one costs less for one, and more for all.
+        // Single queries are cheaper for one entry, and dearer for all.
         let all = if self.around.is_empty() { Some(hca.gids(number)?) } else { None };
         for index in 0..facts.gids {
             let place = format!("{base}/gids/{index}");
@@ -230,7 +231,7 @@ impl Tree {
                 self.file(place, gid([0; 16]));
                 continue;
             };
-            // The kernel calls both first kinds alike.
+            // The kernel has one name for both of the first kinds.
             let kind = match GidType::from_raw(entry.gid_type) {
                 Some(GidType::RoceV2) => "RoCE v2",
                 _ => "IB/RoCE v1",

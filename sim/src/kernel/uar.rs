@@ -43,7 +43,7 @@ pub(crate) fn alloc(
     request.answer(id::PAGE_ID, &index)
 }
 
-/// What a mapped page keeps: the page, and the file, as a mapping does.
+/// The owner of a mapping: it holds the page and the file.
 struct Mapped {
     _page: Arc<UarPage>,
     _file: Arc<OpenFile>,
@@ -61,7 +61,7 @@ pub(crate) fn map(
     }
     let start = memory.as_non_null();
     let owner = Mapped { _page: page, _file: Arc::clone(file) };
-    // SAFETY: the owner keeps the page, which is mapped while it lives. Other mappings of it share
-    // it, as those of a device page do; nobody makes references to it.
+    // SAFETY: `owner` holds the page, which stays mapped while it lives. All mappings of the page
+    // share its memory, as those of a device page do, and no code makes references to it.
     Ok(unsafe { Mapping::new(start, length, Box::new(owner)) })
 }

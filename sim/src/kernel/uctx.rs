@@ -1,4 +1,4 @@
-//! User contexts of the firmware, in which commands of user space are executed.
+//! Firmware user contexts, in which commands of user space are executed.
 
 use mlx5_prm::cmd::CommandOpcode;
 use mlx5_uapi::Errno;
@@ -11,7 +11,7 @@ const UCTX: Place = (0x50, 16);
 /// Bytes of CREATE_UCTX's input.
 const CREATE_UCTX_BYTES: usize = 0x40;
 
-/// Makes a user context of the firmware's; its number.
+/// Makes a firmware user context, and returns its number.
 pub(crate) fn create_uctx(hca: &Hca) -> Result<u32, Errno> {
     if hca.caps.log_max_uctx() == 0 {
         return Err(Errno::EINVAL);

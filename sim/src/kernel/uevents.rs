@@ -1,4 +1,4 @@
-//! Messages about devices that come and go, as the kernel's netlink socket has them.
+//! Messages about devices that appear and disappear, in the form of the kernel's netlink socket.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::kernel::event_queue::EventQueue;
 use crate::kernel::hca::Hca;
 use crate::kernel::{lock, sysfs};
 
-/// Those who listen, and the number of the next message.
+/// The listeners, and the number of the next message.
 #[derive(Default)]
 pub(crate) struct Uevents {
     listeners: Mutex<Vec<Weak<EventQueue>>>,
@@ -27,7 +27,7 @@ impl Uevents {
         Ok(UeventFile(queue))
     }
 
-    /// Tells what happens to a device: first of its node, as the kernel does.
+    /// Sends messages about a device: first that of its node, as the kernel does.
     pub(crate) fn tell(&self, action: &str, hca: &Hca) {
         let function = sysfs::function(hca);
         let (node, (major, minor)) = (sysfs::node(hca), sysfs::numbers(hca));

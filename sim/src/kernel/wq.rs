@@ -37,7 +37,7 @@ const LOG_LARGEST_STRIDE: u32 = 11;
 pub(crate) const LOG_TABLE: u32 = 11;
 /// Bytes of the key of the hash.
 const KEY: usize = 40;
-/// The driver's request for a queue pair with an indirection table has at least so many bytes.
+/// The shortest request of the driver for a queue pair with an indirection table, in bytes.
 const SHORTEST_RSS: usize = core::mem::offset_of!(CreateQpRss, flags);
 /// Bytes of a scatter entry.
 const SGE: u32 = 16;
@@ -64,7 +64,7 @@ pub(crate) fn strides(hca: &Hca) -> StridingRqCaps {
     }
 }
 
-/// Whether WQEs can have such strides.
+/// Whether the device supports a WQE's strides.
 fn have(hca: &Hca, driver: &mlx5::CreateWq) -> bool {
     let caps = strides(hca);
     (caps.min_single_stride_log_num_of_bytes..=caps.max_single_stride_log_num_of_bytes)
@@ -201,7 +201,8 @@ pub(crate) fn modify(
     } else {
         None
     };
-    // The driver takes the state from the program, or from its memory, and leaves the rest to the device.
+    // The driver names the state that the program gave, or the one that it remembers; the device
+    // checks it.
     modify_rq(&file.hca, wq.rqn, (device_state(from), device_state(to)), keep_vlan)?;
     wq.state = to;
     Ok(())
@@ -253,7 +254,7 @@ pub(crate) fn create_table(
     })
 }
 
-/// The bits of a hash that the program's mask means; an error where it names two of a kind.
+/// The fields of the hash for the program's mask; an error if it names two of a kind.
 fn fields(mask: RxHashFields) -> Result<HashFields, Errno> {
     let any = |fields: RxHashFields| mask.intersects(fields);
     let (four, six) = (
@@ -281,7 +282,7 @@ fn fields(mask: RxHashFields) -> Result<HashFields, Errno> {
     Ok(select)
 }
 
-/// What the driver's request for a queue pair with an indirection table says.
+/// The driver's request for a queue pair with an indirection table.
 pub(crate) fn hashed(request: &Request<'_>) -> Result<CreateQpRss, Errno> {
     let bytes = request.input(attr::uhw::IN)?;
     if bytes.len() < SHORTEST_RSS {
@@ -298,7 +299,7 @@ pub(crate) fn hashed(request: &Request<'_>) -> Result<CreateQpRss, Errno> {
     Ok(driver)
 }
 
-/// Makes the TIR that is all there is of a queue pair with an indirection table.
+/// Makes the TIR, which is the whole of a queue pair with an indirection table.
 pub(crate) fn create_hash(
     hca: &Hca,
     context: Context,
@@ -324,7 +325,7 @@ pub(crate) fn create_hash(
         .set_tunneled_offload_en(flags.contains(QpFlags::TUNNEL_OFFLOADS))
         .set_self_lb_block(raw_qp::own_frames(flags));
     if mask.difference(RxHashFields::INNER).is_empty() {
-        // With one queue there is nothing to choose.
+        // With one queue no hash is needed.
         if table.log_size != 0 {
             return Err(Errno::EINVAL);
         }

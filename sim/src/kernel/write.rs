@@ -1,4 +1,4 @@
-//! INVOKE_WRITE: the commands that keep the shape of write(2) calls.
+//! INVOKE_WRITE: commands in the form of write(2) calls.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -12,7 +12,7 @@ use crate::kernel::{context, cq, flow, mr, qp, qp_modify, query, simple, srq, wq
 
 type Handler = fn(&OpenFile, &mut State, &mut WriteCall<'_, '_>) -> Result<(), Errno>;
 
-/// A command, the bytes that its request and response have at least, and who does it.
+/// A command, the shortest request and response in bytes, and its handler.
 struct Entry {
     command: WriteCommand,
     request: usize,

@@ -1,4 +1,4 @@
-//! A command that keeps the shape of a write(2) call: what came with it, and its answer.
+//! A command in the form of a write(2) call: its request, and its response.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::ioctl::attr;
@@ -26,7 +26,7 @@ impl WriteCall<'_, '_> {
         from_short(&self.core_in)
     }
 
-    /// The core's request as it came.
+    /// The core's request, unchanged.
     pub(crate) fn core_in(&self) -> &[u8] {
         &self.core_in
     }
@@ -46,12 +46,12 @@ impl WriteCall<'_, '_> {
         self.request.room(attr::uhw::OUT)
     }
 
-    /// Gives the core's response.
+    /// Writes the core's response.
     pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result<(), Errno> {
         self.request.answer(attr::invoke_write::CORE_OUT, value)
     }
 
-    /// Gives the driver's response, as much as there is room for.
+    /// Writes the driver's response, up to the caller's room.
     pub(crate) fn respond_driver<T: IntoBytes + Immutable>(
         &mut self,
         value: &T,

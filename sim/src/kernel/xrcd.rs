@@ -1,4 +1,4 @@
-//! XRC domains: one of a program's own, or shared by whoever can open a file.
+//! XRC domains: private to a program, or shared by all programs that can open a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::AllocXrcdIn;

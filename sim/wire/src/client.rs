@@ -30,9 +30,10 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::message::{self, Ask, Message, to_bytes, to_words};
 use crate::unreached::Unreached;
 
-/// The value that the host reads of a process that it lets in; memory does not often have it.
+/// The value that the host reads from a process before it lets it in. Memory rarely has it by
+/// chance.
 const SEEN: u64 = 0x6d6c_7835_7369_6d77;
-/// How long a host may take to let a process in.
+/// Time limit for a host to let a process in.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The longest call: the kernel takes one page.
 const LONGEST_CALL: usize = 4096;
@@ -43,9 +44,9 @@ struct Line {
     events: Mutex<BTreeMap<RawFd, RawFd>>,
     /// One question at a time.
     turn: Mutex<()>,
-    /// A forked child must not talk over its parent's socket.
+    /// A forked child must not use its parent's socket.
     pid: u32,
-    /// Questions until the process is killed; 0 stands for never.
+    /// Questions until the process is killed; 0 means never.
     left: AtomicU64,
 }
 
@@ -62,9 +63,9 @@ impl Line {
         }
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = self.socket.as_raw_fd();
-        // A host that is gone is a device that is gone.
+        // If the host is gone, so is the device.
         let cause = |errno| match errno {
-            // A limit of time is set until the host lets this process in.
+            // The socket has a time limit until the host lets this process in.
             Errno::EAGAIN => Errno::ETIMEDOUT,
             Errno::EMFILE => Errno::EMFILE,
             _ => Errno::EIO,
@@ -75,7 +76,7 @@ impl Line {
         Ok(answer)
     }
 
-    /// Asks what is answered with an errno or nothing wrong.
+    /// Asks a question whose answer is an errno or success.
     fn ask_well(&self, ask: Ask, numbers: &[u64], bytes: &[u8]) -> Result<Message, Errno> {
         let answer = self.ask(ask, numbers, bytes)?;
         match answer.head {
@@ -88,7 +89,8 @@ impl Line {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the host's numbers in place of the descriptors in a call; answers where which stood.
+    /// Replaces the descriptors in a call by the host's numbers. Returns the original words and
+    /// their positions.
     fn translate(&self, words: &mut [u64]) -> Vec<(usize, u64)> {
         let header = size_of::<IoctlHeader>() / size_of::<u64>();
         let attribute = size_of::<IoctlAttr>() / size_of::<u64>();
@@ -110,15 +112,15 @@ impl Line {
         replaced
     }
 
-    /// Reports an end, which cannot be refused.
+    /// Reports the end of an object, which cannot fail.
     fn report(&self, ask: Ask, number: u64) {
-        // If the host is gone, so is what it had.
+        // If the host is gone, so are its objects.
         let _ = self.ask(ask, &[number], &[]);
     }
 }
 
-/// Allows a process to reach this one's memory. Where the kernel knows no such restriction, it needs
-/// no such leave.
+/// Allows a process to reach this one's memory. A kernel without such a restriction fails the call,
+/// which does no harm.
 fn allow(pid: i32) {
     let pid = match pid {
         // It is outside of this process's PID namespace, and has no number here.
@@ -129,14 +131,14 @@ fn allow(pid: i32) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, pid, 0, 0, 0) };
 }
 
-/// Sets how long a call on a socket may wait; zero stands for no limit.
+/// Sets the time limit of calls on a socket; zero means no limit.
 fn set_limit(socket: &OwnedFd, limit: Duration) -> Result<(), Errno> {
     let limit = TimeVal::microseconds(limit.as_micros() as i64);
     setsockopt(socket, sockopt::SendTimeout, &limit)?;
     setsockopt(socket, sockopt::ReceiveTimeout, &limit)
 }
 
-/// A socket that is connected to the host at a path, each of whose calls has a limit.
+/// A socket that is connected to the host at a path, with a time limit for each call.
 fn connected(path: &Path, limit: Duration) -> Result<OwnedFd, Errno> {
     let kind = SockType::SeqPacket;
     let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
@@ -153,7 +155,7 @@ pub struct Wire {
     host: u32,
     settings: String,
     pages: Arc<OwnedFd>,
-    /// Violations that have been returned, or were there before this process.
+    /// Violations that were already returned, or reported before this process connected.
     returned: Arc<AtomicU64>,
 }
 
@@ -167,8 +169,8 @@ impl Wire {
     /// Connects to the host that serves at a path, and allows it to reach this process's memory.
     ///
     /// With `MLX5_SIM_WIRE_KILL=N` in its environment the process is killed (`SIGKILL`) instead of
-    /// asking the host for the N-th time, which is about its N-th call into the kernel: a test kills a
-    /// program at each of its steps.
+    /// asking the host for the N-th time, which is about its N-th call into the kernel: a test
+    /// kills a program at each of its steps.
     ///
     /// Fails if the host does not answer within 20 seconds.
     pub fn connect(path: &Path) -> Result<Self, Unreached> {
@@ -188,11 +190,11 @@ impl Wire {
         let left = std::env::var("MLX5_SIM_WIRE_KILL").ok().and_then(|left| left.parse().ok());
         let left = AtomicU64::new(left.unwrap_or(0));
         let line = Line { socket, events, turn, pid: std::process::id(), left };
-        // The host reads it, to see that it can.
+        // The host reads it to check that it can reach this process's memory.
         let word = SEEN;
         let seen = [message::VERSION, (&raw const word).expose_provenance() as u64, SEEN];
         let hello = line.ask_well(Ask::Hello, &seen, &[])?;
-        // Later answers take as long as the machine works.
+        // Later answers take as long as the machine needs.
         set_limit(&line.socket, Duration::ZERO)?;
         Ok(Self {
             line: Arc::new(line),
@@ -204,14 +206,14 @@ impl Wire {
         })
     }
 
-    /// What the machine was made from, as `MLX5_SIM` has it.
+    /// The machine's settings, in the form of `MLX5_SIM`.
     #[must_use]
     pub fn settings(&self) -> &str {
         &self.settings
     }
 
-    /// The number of the process that serves the machine; 0 if this one cannot know it, as in another
-    /// container.
+    /// The number of the process that serves the machine; 0 if this one cannot know it, as in
+    /// another container.
     #[must_use]
     pub fn host(&self) -> u32 {
         self.host
@@ -223,8 +225,8 @@ impl Wire {
         self.number
     }
 
-    /// The descriptors that a forked child should close: while any process has them open, the
-    /// host takes this one to be alive.
+    /// The descriptor that a forked child should close: while any process has it open, the host
+    /// takes this one to be alive.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.line.socket.as_fd()
@@ -259,7 +261,7 @@ impl Wire {
         Ok(WireFile { wire: self.clone(), number: answer.numbers[0] })
     }
 
-    /// The file that another process has open under a number, which this one inherited.
+    /// Opens a device that another process has open under a number, for a child that inherited it.
     pub fn inherit(&self, process: u64, file: u64) -> Result<WireFile, Errno> {
         let answer = self.line.ask_well(Ask::Inherit, &[process, file], &[])?;
         Ok(WireFile { wire: self.clone(), number: answer.numbers[0] })
@@ -270,7 +272,7 @@ impl Wire {
         self.channel(Ask::OpenCm, &[])
     }
 
-    /// The channel that another process has open under a number, which this one inherited.
+    /// Opens a channel that another process has open under a number, for a child that inherited it.
     pub fn inherit_cm(&self, process: u64, channel: u64) -> Result<WireCmFile, Errno> {
         self.channel(Ask::InheritCm, &[process, channel])
     }
@@ -283,14 +285,14 @@ impl Wire {
         Ok(WireCmFile { line, number: answer.numbers[0], signal })
     }
 
-    /// Works until the machine has nothing left to do, and answers how many units that took.
+    /// Works until the machine has nothing left to do, and returns the number of units.
     #[must_use]
     pub fn settle(&self) -> usize {
         self.line.ask_well(Ask::Settle, &[], &[]).map_or(0, |answer| answer.numbers[0] as usize)
     }
 
-    /// What drivers of the machine did that none may, in this process or another, since it was last
-    /// asked or this process came.
+    /// The violations by drivers of the machine, in this process or another, since the last call or
+    /// since this process connected.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let from = self.returned.load(Ordering::Acquire);
@@ -334,7 +336,7 @@ impl Kernel for Wire {
         Ok(Arc::new(self.open_file(node, dev)?))
     }
 
-    /// Devices of a shared machine neither come nor go, except with the process that serves it.
+    /// The devices of a shared machine appear and disappear only with the process that serves it.
     fn uevents(&self) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(HostEnd::new(&self.line)?))
     }
@@ -346,7 +348,7 @@ impl Kernel for Wire {
 
 /// An event file without events. It is readable, and fails, once the host has hung up.
 struct HostEnd {
-    /// Watches the socket for its end alone: answers make it readable for others.
+    /// Watches the socket only for its end, as answers make it readable, too.
     set: Epoll,
     /// Keeps the socket open.
     _line: Arc<Line>,
@@ -403,13 +405,14 @@ impl WireFile {
 
 impl DeviceFile for WireFile {
     unsafe fn ioctl(&self, header: *mut IoctlHeader) -> Result<(), Errno> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the header can be read.
         let length = usize::from(unsafe { (*header).length });
         if length < size_of::<IoctlHeader>() || length > LONGEST_CALL {
             return Err(Errno::EINVAL);
         }
         let mut words = vec![0_u64; length.div_ceil(8)];
-        // SAFETY: by the contract the length covers header and attributes.
+        // SAFETY: the caller promises that the header's length covers the header and its
+        // attributes; `words` is at least that long.
         unsafe {
             std::ptr::copy_nonoverlapping(header.cast(), words.as_mut_ptr().cast::<u8>(), length);
         }
@@ -422,7 +425,8 @@ impl DeviceFile for WireFile {
             }
         }
         if size_of_val(words.as_slice()) >= length {
-            // SAFETY: as above.
+            // SAFETY: the caller promises that `length` bytes at `header` are writable, and `words`
+            // has that many.
             unsafe {
                 std::ptr::copy_nonoverlapping(words.as_ptr().cast::<u8>(), header.cast(), length);
             }
@@ -451,7 +455,7 @@ impl DeviceFile for WireFile {
         real::allocate(request)
     }
 
-    /// Any number will do: the host looks it up.
+    /// Any number is valid: the host looks it up.
     unsafe fn event_file(&self, fd: RawFd) -> Result<Box<dyn EventFile>, Errno> {
         let numbers = [self.number, i64::from(fd) as u64];
         let answer = self.wire.line.ask_well(Ask::Events, &numbers, &[])?;
@@ -462,13 +466,13 @@ impl DeviceFile for WireFile {
     }
 }
 
-/// Pages of the host's that are mapped here.
+/// Pages of the host that are mapped here.
 struct Pages {
     start: NonNull<c_void>,
     length: usize,
 }
 
-// SAFETY: it is an address range of the process that belongs to nothing else.
+// SAFETY: the address range belongs to this value alone.
 unsafe impl Send for Pages {}
 // SAFETY: sharing it gives out the address only.
 unsafe impl Sync for Pages {}
@@ -484,7 +488,7 @@ impl Pages {
         // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use.
         let start = unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, file, place) }?;
         let pages = Self { start, length };
-        // A child's doorbell would be taken for the parent's.
+        // A child's doorbell would count as the parent's.
         // SAFETY: the range is the new mapping; the advice changes nothing in this process.
         unsafe { madvise(start, length, MmapAdvise::MADV_DONTFORK) }?;
         Ok(pages)
@@ -493,12 +497,14 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and all that could reach it gave it back.
+        // SAFETY: the range is this mapping, and its only user is the driver's `Mapping`, which is
+        // being dropped.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
 
-/// What a mapping keeps. The pages go first: the host may give them to another process then.
+/// The owner of a mapping. The pages are dropped first: after the report the host may give them to
+/// another process.
 struct Mapped {
     _pages: Pages,
     line: Arc<Line>,

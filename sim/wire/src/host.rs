@@ -1,4 +1,4 @@
-//! The process that has the machine.
+//! The process that serves the machine.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -31,7 +31,7 @@ use crate::message::{self, Ask, LONGEST, Message, VERSION, to_bytes, to_words};
 
 /// Processes that may wait to be let in.
 const BACKLOG: i32 = 128;
-/// Time for which a host without a free descriptor waits before it looks again for processes to let in.
+/// Wait of a host without a free descriptor before it accepts processes again.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,7 +62,7 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     /// Whether to end as soon as no program is connected.
     leaving: AtomicBool,
-    /// Rung when a process has gone, or the host shall.
+    /// Raised when a process has gone, or the host is to end.
     gone: EventFd,
 }
 
@@ -74,7 +74,8 @@ struct Place {
 }
 
 impl Place {
-    /// Removes the socket: programs that come now find no machine. The place stays this host's.
+    /// Removes the socket: programs that start now find no machine. The host keeps the lock of the
+    /// place.
     fn close(&self) -> io::Result<()> {
         let held = lock(&self.lock);
         if held.as_ref().is_some_and(|file| is_at(file, &lock_of(&self.path))) {
@@ -83,13 +84,13 @@ impl Place {
         Ok(())
     }
 
-    /// Removes socket and lock, once: another host may serve here from then on.
+    /// Removes socket and lock, once: then another host may serve here.
     fn release(&self) {
         let mut held = lock(&self.lock);
         let Some(file) = held.take() else { return };
         let own = lock_of(&self.path);
         if is_at(&file, &own) {
-            // Nothing can be done for what cannot be removed: the next host removes it.
+            // If one cannot be removed, the next host does it.
             let _ = remove_if_there(&self.path);
             let _ = remove_if_there(&own);
         }
@@ -117,12 +118,13 @@ impl Leave {
         self.shared.ring();
     }
 
-    /// Removes the socket: programs that come now find no machine. Those that are connected are served.
+    /// Removes the socket: programs that come now find no machine. Those that are connected are
+    /// served.
     pub fn close(&self) -> io::Result<()> {
         self.shared.place.close()
     }
 
-    /// Gives the socket's place up, before the process ends: another host may serve there.
+    /// Gives up the socket's place before the process ends: then another host may serve there.
     pub fn release(&self) {
         self.shared.place.release();
     }
@@ -132,8 +134,8 @@ impl Leave {
         lock(&self.shared.clients).values().map(|client| client.process.pid()).collect()
     }
 
-    /// Writes the violations of the device model to standard error before the process ends, also while
-    /// programs are connected. Returns their number.
+    /// Writes the violations of the device model to standard error before the process ends, also
+    /// while programs are connected. Returns their number.
     pub fn violations(&self) -> usize {
         self.shared.say_violations();
         lock(&self.shared.violations).len()
@@ -148,7 +150,7 @@ struct Client {
     channels: Mutex<Handles<Arc<ProcessCmFile>>>,
 }
 
-/// Things by number. Numbers are not used again.
+/// Objects by number. Numbers are not reused.
 struct Handles<T> {
     things: BTreeMap<u64, T>,
     next: u64,
@@ -180,7 +182,7 @@ pub fn lock_of(socket: &Path) -> PathBuf {
     name.into()
 }
 
-/// Whether the file is the one at the path: that may be another process's by now.
+/// Whether the file is the one at the path, which by now may be another process's.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |of: Metadata| (of.dev(), of.ino());
     let one = file.metadata().map(identity);
@@ -189,8 +191,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 impl Host {
-    /// Starts the machine that the settings describe, at the socket that they name. Answers none
-    /// if there is one already.
+    /// Starts the machine that the settings describe, at the socket that they name. Returns `None`
+    /// if a machine is served there already.
     pub fn bind(path: &Path, settings: &Settings) -> io::Result<Option<Self>> {
         let place = lock_of(path);
         let lock = loop {
@@ -203,7 +205,7 @@ impl Host {
                 Err((_, errno)) => return Err(errno.into()),
             }
         };
-        // The host that had the lock is gone, and does not answer at its socket.
+        // The host that had the lock has ended, and its socket does not answer.
         remove_if_there(path)?;
         let machine = settings.machine.clone().unwrap_or_default();
         let simulator = Simulator::for_processes(machine)?;
@@ -239,8 +241,8 @@ impl Host {
         Leave { shared: Arc::clone(&self.shared) }
     }
 
-    /// Serves until no program has been connected for a while, or for ever. Answers how often a
-    /// driver did what it never must.
+    /// Serves until no program has been connected for `linger`, or forever. Returns the number of
+    /// violations.
     pub fn serve(self, linger: Option<Duration>) -> io::Result<usize> {
         let mut short = false;
         loop {
@@ -259,12 +261,12 @@ impl Host {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            // Empty if another thread has read it.
+            // It is empty if another thread has read it.
             let _ = self.shared.gone.read();
             self.accept(&mut short)?;
         }
-        // A program that comes now finds no machine, and starts its own; one that came before is
-        // served, unless there is no descriptor for it and none will be free.
+        // A program that starts now finds no machine, and starts its own. One that connected before
+        // is served, unless it needs a descriptor and none will be free.
         self.shared.place.close()?;
         loop {
             self.accept(&mut short)?;
@@ -285,7 +287,8 @@ impl Host {
         Ok(lock(&self.shared.violations).len())
     }
 
-    /// Lets in all that wait. `short` is whether one is not let in for want of descriptors.
+    /// Accepts all waiting processes. Sets `short` if one cannot be accepted for want of
+    /// descriptors.
     fn accept(&self, short: &mut bool) -> io::Result<()> {
         loop {
             let socket = match accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
@@ -296,9 +299,9 @@ impl Host {
                     return Ok(());
                 }
                 Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
-                // A process that waits is let in when another has gone.
+                // The waiting process is accepted once another has gone.
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)) => {
-                    // The listener stays readable, so this comes again and again.
+                    // The listener stays readable, so that this error repeats.
                     if !std::mem::replace(short, true) {
                         say!("no process is let in: {errno}");
                     }
@@ -344,24 +347,24 @@ impl Drop for Host {
     }
 }
 
-/// Answers the first question of a process that is not let in, whenever it comes.
+/// Answers the first question of a process that is refused.
 fn refuse(socket: OwnedFd, errno: Errno) {
     let answer = move || {
         let _ = message::receive(socket.as_raw_fd());
         let _ = message::send(socket.as_raw_fd(), &Message::failure(errno), None);
     };
-    // Without a thread for it the process hears that the host hung up.
+    // Without a thread the process finds that the host hung up.
     let _ = thread::Builder::new().name("refused".to_owned()).spawn(answer);
 }
 
 impl Shared {
     fn ring(&self) {
-        // A counter that is full has been rung.
+        // A full counter is already readable.
         let _ = self.gone.write(1);
     }
 
     fn say_violations(&self) {
-        // Taken and kept under one lock: another question waits for those that are taken.
+        // Both steps under one lock: another question must not see the violations between them.
         let mut violations = lock(&self.violations);
         for violation in self.simulator.take_violations() {
             say!("violation: {violation:?}");
@@ -370,7 +373,7 @@ impl Shared {
     }
 }
 
-/// What a process has, from when it comes to when it goes.
+/// The state of one process, from its connection to its end.
 struct Connection<'a> {
     shared: &'a Shared,
     client: Arc<Client>,
@@ -443,7 +446,7 @@ impl<'a> Connection<'a> {
         message::send(socket, &answer, Some(pages.as_fd()))
     }
 
-    /// The file of pages, for a process of this version whose memory can be reached.
+    /// The file of pages, for a process of the same version whose memory can be reached.
     fn let_in(&self, numbers: &[u64]) -> Result<&SharedPages, Errno> {
         let pages = self.shared.simulator.shared_pages();
         let pages = pages.filter(|_| numbers[0] == VERSION).ok_or(Errno::EPROTO)?;
@@ -467,7 +470,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Opens a channel of the connection manager, or takes one that was inherited.
+    /// Opens a channel of the connection manager, or inherits one.
     fn channel(&mut self, socket: i32, ask: Ask, numbers: &[u64]) -> Result<(), Errno> {
         match self.open_channel(ask, numbers) {
             Ok(channel) => {
@@ -561,7 +564,7 @@ impl<'a> Connection<'a> {
                 let from = usize::try_from(first).unwrap_or(usize::MAX);
                 let new = violations.get(from..).unwrap_or_default();
                 let mut text = new.join("\n");
-                // The first of them say enough.
+                // The first violations are enough.
                 let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
                 text.truncate(end.unwrap_or(0));
                 Message::numbers(&[violations.len() as u64]).with(text.into_bytes())
@@ -581,7 +584,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// What is asked for, in words.
+/// Describes a request for the log.
 fn described(ask: Ask, question: &Message) -> String {
     if ask == Ask::CallCm {
         let id = Header::read_from_prefix(&question.bytes).ok();
@@ -594,7 +597,7 @@ fn described(ask: Ask, question: &Message) -> String {
     }
 }
 
-/// As many entries of the tree as fit in a message.
+/// The entries of the tree that fit in a message.
 fn some_of(entries: &[(String, SysfsEntry)]) -> (u64, String) {
     let (mut count, mut text) = (0, String::new());
     for (path, entry) in entries {

@@ -1,16 +1,16 @@
 //! One simulated machine for several processes.
 //!
-//! A [`Host`] is a process that has the machine, and serves it at a socket; a [`Wire`] is a
-//! process's connection to it, and a [`Kernel`](mlx5_uapi::Kernel) for its driver. Calls go over
-//! the socket with their attributes; what these point to, queues, doorbell records and registered
-//! memory are the ordinary memory of the process, which the host reads and writes as a debugger
-//! does (`process_vm_readv`). Only pages of the device (UARs, device memory) are in a file that
-//! both map. Descriptors of events are passed over the socket.
+//! A [`Host`] is a process that serves the machine at a socket; a [`Wire`] is a process's
+//! connection to it, and a [`Kernel`](mlx5_uapi::Kernel) for its driver. Calls go over the socket
+//! with their attributes. The memory that the attributes point to, queues, doorbell records and
+//! registered memory are the ordinary memory of the process, which the host reads and writes as a
+//! debugger does (`process_vm_readv`). Only pages of the device (UARs, device memory) are in a file
+//! that both map. Descriptors of events are passed over the socket.
 //!
-//! When a process ends, however it does, the host ends its objects, as a kernel does.
+//! When a process ends, for any reason, the host ends its objects, as a kernel does.
 //!
-//! The host's process needs the rights of a debugger over the others: to be of the same user is
-//! enough, for they allow it themselves where the kernel asks for that.
+//! The host's process needs the rights of a debugger over the others. The same user is enough: they
+//! permit it themselves if the kernel requires that.
 
 mod client;
 mod host;
@@ -23,11 +23,11 @@ pub use host::{Host, Leave, lock_of};
 pub use served::Served;
 pub use unreached::Unreached;
 
-/// Units of work that a program which ends can have left behind, and more.
+/// More units of work than a program that ends can have left.
 const LEFT_BEHIND: usize = 100_000;
 
-/// Lets a machine do what a program has left for it. One that is never idle, for it tries again what
-/// nobody takes or has other programs, is left at it.
+/// Lets a machine do the work that a program has left. The number of steps is bounded, for a
+/// machine may never be idle: it may retry messages without a receiver, or have other programs.
 pub fn finish(simulator: &mlx5_sim::Simulator) {
     for _ in 0..LEFT_BEHIND {
         if !simulator.step() {

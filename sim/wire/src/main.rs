@@ -34,13 +34,14 @@ has a device open and none rings, which takes one or two percent of a processor,
 twenty times a second while none has. Programs that spin would keep it waiting, so it
 asks for the nice value -10, which root gets. Started with a nice value, it keeps that.";
 
-/// Time without a program after which it ends. So long it also waits for another one to serve.
+/// Time without a program after which it ends; also the longest wait for another process to begin
+/// to serve.
 const LINGER: Duration = Duration::from_secs(10);
-/// Time after a signal in which violations are said.
+/// Time limit after a signal for reporting violations.
 const SAYING: Duration = Duration::from_secs(2);
-/// Time between two tries to serve, or to reach another one that does.
+/// Time between two tries to serve, or to connect to another process that does.
 const RETRY: Duration = Duration::from_millis(10);
-/// The nice value that it would like.
+/// The wanted nice value.
 const PRIORITY: i32 = -10;
 
 struct Arguments {
@@ -66,7 +67,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
     Ok(Some(Arguments { path: path.ok_or("no socket is named")?, settings, stay }))
 }
 
-/// The options that would have to change a machine that is there already.
+/// The options that have no effect on a machine that already exists.
 fn without_effect(arguments: &Arguments, other: &Wire) -> Vec<&'static str> {
     let Settings { trace, about_machine, .. } = &arguments.settings;
     let another = !about_machine.is_empty() && about_machine != other.settings();
@@ -74,7 +75,8 @@ fn without_effect(arguments: &Arguments, other: &Wire) -> Vec<&'static str> {
     options.into_iter().filter_map(|(option, lost)| lost.then_some(option)).collect()
 }
 
-/// Leaves the socket to the other one that serves there, unless it is asked for something else.
+/// Leaves the socket to another process that serves there. Fails if the options ask for another
+/// machine.
 fn leave_to(other: &Wire, arguments: &Arguments) -> Result<(), String> {
     let who = match other.host() {
         0 => "another process".to_owned(),
@@ -93,12 +95,12 @@ fn leave_to(other: &Wire, arguments: &Arguments) -> Result<(), String> {
     Err(format!("{there}, which {lost} cannot change: end that, or name another socket"))
 }
 
-/// Asks to be run as soon as there is something to do: the other processes spin. What is refused
-/// costs time only.
+/// Asks the kernel to run this process as soon as there is something to do: the other processes
+/// spin. If a call is refused, the machine is only slower.
 fn hurry() {
     // SAFETY: the calls take numbers, and change nothing in memory.
     unsafe {
-        // A nice value that it was started with is meant.
+        // A nice value that was set at the start is kept.
         if libc::getpriority(libc::PRIO_PROCESS, 0) == 0 {
             libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY);
         }
@@ -111,11 +113,12 @@ fn signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// The host that a signal ends: none until this process serves.
+/// The host that a signal ends; `None` until this process serves.
 type Served = Arc<Mutex<Option<Leave>>>;
 
-/// Ends the process at the first signal, which is blocked: as the signal does, but that socket and
-/// lock go, and violations are said. Both threads start here: later there may be room for none.
+/// Ends the process at the first signal, which is blocked. The signal then has its usual effect,
+/// but socket and lock are removed, and violations are reported. Both threads start here, for later
+/// there may be no memory for them.
 fn end_by_signal(served: &Served) -> io::Result<()> {
     let (ask, asked) = mpsc::channel::<Leave>();
     let (count, said) = mpsc::channel();
@@ -131,10 +134,10 @@ fn end_by_signal(served: &Served) -> io::Result<()> {
         let signal = signals().wait().unwrap_or(Signal::SIGTERM);
         let leave = served.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(leave) = leave else { end_by(signal) };
-        // It is removed below, if it cannot be here.
+        // If it cannot be removed here, it is removed below.
         let _ = leave.close();
-        // A thread that still says violations when the time is over waits for a reader of standard
-        // error: there are some.
+        // At the time limit the thread may still wait for a reader of standard error; then there
+        // are violations.
         let has_violations = ask.send(leave.clone()).is_ok()
             && said.recv_timeout(SAYING).map_or(true, |all| all > 0);
         leave.release();
@@ -147,18 +150,18 @@ fn end_by_signal(served: &Served) -> io::Result<()> {
     thread::Builder::new().name("signals".to_owned()).spawn(end).map(drop)
 }
 
-/// Which process serves the machine.
+/// The process that serves the machine.
 enum Role {
     This(Host),
     Other(Wire),
 }
 
-/// Starts the machine, or finds the one that another process serves. Waits while that one is about to
-/// serve, or to end.
+/// Starts the machine, or finds the one that another process serves. Waits while that one is about
+/// to serve, or to end.
 fn take_role(arguments: &Arguments, served: &Served) -> Result<Role, String> {
     let begun = Instant::now();
     loop {
-        // A signal waits for it, so that it finds what there is to remove.
+        // A signal waits for this lock, so that it finds all that it has to remove.
         let mut leave = served.lock().unwrap_or_else(PoisonError::into_inner);
         let host = Host::bind(&arguments.path, &arguments.settings);
         if let Some(host) = host.map_err(|error| error.to_string())? {
@@ -176,8 +179,9 @@ fn take_role(arguments: &Arguments, served: &Served) -> Result<Role, String> {
     }
 }
 
-/// Ends the process by the default action of a signal, whatever action was inherited. The kernel takes
-/// none for process 1 of a container, which exits with the status that shells have for the signal.
+/// Ends the process by the default action of a signal, even if another action was inherited. For
+/// process 1 of a container the kernel takes no action; it exits with the status that shells use
+/// for the signal.
 fn end_by(signal: Signal) -> ! {
     // SAFETY: the default action is no code of this process.
     let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
@@ -186,7 +190,7 @@ fn end_by(signal: Signal) -> ! {
     exit(128 + signal as i32)
 }
 
-/// Returns how often a driver did what it never must.
+/// Serves the machine, and returns the number of violations.
 fn serve(arguments: &Arguments) -> Result<usize, String> {
     let failed = |error: io::Error| error.to_string();
     // Threads that start later inherit it.

@@ -1,4 +1,4 @@
-//! The messages on the socket: one packet each, with a descriptor if need be.
+//! The messages on the socket: one packet each, some with a descriptor.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -7,12 +7,12 @@ use mlx5_uapi::Errno;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// Changes with every change of the messages: both ends have to be built alike.
+/// Changes with every change of the messages: both ends must be of the same build.
 pub(crate) const VERSION: u64 = 4;
 
 /// The longest message.
 pub(crate) const LONGEST: usize = 1 << 16;
-/// The kind or errno, and the numbers.
+/// Bytes of the kind or errno, and of the numbers.
 const HEAD: usize = 8 + 8 * NUMBERS;
 const NUMBERS: usize = 4;
 
@@ -20,8 +20,8 @@ const NUMBERS: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Ask {
-    /// To be let in: version, address of a word in this process, its value → number of this process,
-    /// violations so far; the machine's settings; the file of pages.
+    /// To be let in: version, address of a word in this process, its value → number of this
+    /// process, violations so far; the machine's settings; the file of pages.
     Hello,
     /// Entries of the sysfs tree: first → how many; the entries.
     Sysfs,
@@ -45,7 +45,7 @@ pub(crate) enum Ask {
     CloseEvents,
     /// To work until nothing is left to do → units of work.
     Settle,
-    /// For what drivers did that none may: first → violations so far; a line each.
+    /// For the violations by drivers: first → violations so far; a line each.
     Violations,
     /// To open a channel of the connection manager → channel, the host's number of its descriptor;
     /// the descriptor.
@@ -84,7 +84,7 @@ impl Ask {
     }
 }
 
-/// A message: a question has its kind in front, an answer its errno or zero.
+/// A message: a question begins with its kind, an answer with its errno or zero.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) head: u64,
@@ -113,18 +113,18 @@ impl Message {
     }
 }
 
-/// Words as they travel.
+/// Words as bytes of a message.
 pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Words that have travelled.
+/// Words from bytes of a message.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
 }
 
-/// Sends a message. What is borrowed as `file` is sent, and stays the caller's.
+/// Sends a message. The caller keeps its `file`; a copy is sent.
 pub(crate) fn send(
     socket: RawFd,
     message: &Message,

@@ -76,10 +76,11 @@ impl Served {
         &self.simulator
     }
 
-    /// Waits until all programs have disconnected, and ends the machine. Returns how many violations of
-    /// the device model there were; standard error has them.
+    /// Waits until all programs have disconnected, and ends the machine. Returns how many
+    /// violations of the device model there were; standard error has them.
     ///
-    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) if a program is still connected after a minute.
+    /// Fails with [`TimedOut`](io::ErrorKind::TimedOut) if a program is still connected after a
+    /// minute.
     pub fn end(self) -> io::Result<usize> {
         self.end_within(LIMIT)
     }

@@ -1,4 +1,4 @@
-//! Why a machine cannot be reached.
+//! The reasons why a machine cannot be reached.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use mlx5_uapi::Errno;
 
-/// Why [`Wire::connect`](crate::Wire::connect) failed: the text says it, and what to do.
+/// The reason why [`Wire::connect`](crate::Wire::connect) failed. Its text has the reason and a
+/// remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreached {
     path: PathBuf,
@@ -18,7 +19,7 @@ pub struct Unreached {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     NotServed,
-    /// The socket is of this user, if that can be known, and cannot be connected to.
+    /// The socket belongs to this user, if that can be known, and cannot be connected to.
     Denied(Option<u32>),
     /// The host has no number for this process.
     Unseen,
@@ -52,7 +53,7 @@ impl Unreached {
         Self { path: path.to_owned(), cause, errno }
     }
 
-    /// The host answers this.
+    /// The host answered with this error.
     pub(crate) fn by_host(path: &Path, errno: Errno) -> Self {
         let cause = match errno {
             Errno::EIO => Cause::HungUp,

@@ -1,4 +1,4 @@
-//! The command line of `mlx5-sim-wire`. What it serves is in `wire.rs`.
+//! The command line of `mlx5-sim-wire`. The tests of the machine that it serves are in `wire.rs`.
 
 mod limited;
 
@@ -122,7 +122,7 @@ fn unused_path() -> PathBuf {
     std::env::temp_dir().join(format!("mlx5-staying-{}-{number}", std::process::id()))
 }
 
-/// A machine that stays, served by a process that is killed when this is dropped.
+/// A machine that does not end by itself, served by a process that is killed when this is dropped.
 struct Staying {
     /// None once it is waited for.
     child: Option<Child>,
@@ -132,7 +132,7 @@ struct Staying {
 }
 
 impl Staying {
-    /// Starts one by the program and arguments of `command`, and waits until it is there.
+    /// Starts a machine by the program and arguments of `command`, and waits until it serves.
     fn start(command: Command, settings: &str) -> Self {
         Self::start_at(unused_path(), command, settings).expect("it runs")
     }
@@ -176,7 +176,7 @@ impl Drop for Staying {
     }
 }
 
-/// The program, with what it says kept.
+/// The program, with its output captured.
 fn program() -> Command {
     let mut command = Command::new(PROGRAM);
     command.stderr(Stdio::piped());
@@ -185,8 +185,8 @@ fn program() -> Command {
 
 const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
 
-/// The program, as a process that starts with its ending signals ignored or blocked, as scripts, nohup
-/// and other programs leave them.
+/// The program, as a process that starts with its ending signals ignored or blocked, as scripts,
+/// nohup and other programs do it.
 fn started(ignored: bool, blocked: bool) -> Command {
     let mut command = program();
     let prepare = move || {
@@ -219,7 +219,8 @@ fn a_signal_ends_it_and_leaves_nothing() {
     }
 }
 
-/// The command that starts a program as process 1 of a namespace of its own; none where the kernel refuses it.
+/// The command that starts a program as process 1 of a namespace of its own; `None` if the kernel
+/// refuses it.
 fn first_of_a_namespace() -> Option<Command> {
     let mut words = vec!["--pid", "--fork", "--kill-child"];
     if !nix::unistd::geteuid().is_root() {
@@ -318,7 +319,7 @@ fn signal_ends_process_1_of_a_container_that_waits_for_another_to_serve() {
     std::fs::remove_file(lock_of(&socket)).expect("it is this test's");
 }
 
-/// Whether a process is the program, and has its ending signals blocked: it is prepared for them.
+/// Whether a process runs the program and has blocked its ending signals, so that it handles them.
 fn blocks_ending(process: u32) -> bool {
     // Before it becomes the program, unshare blocks them as well.
     if std::fs::read_link(format!("/proc/{process}/exe")).ok()
@@ -359,7 +360,7 @@ fn signal_ends_one_that_can_make_no_thread_any_more() {
     std::fs::create_dir(&folder).expect("a folder");
     let mut command = program();
     if nix::unistd::geteuid().is_root() {
-        // The limit is none for root.
+        // Root has no such limit.
         std::os::unix::fs::chown(&folder, Some(OTHER), Some(OTHER)).expect("root may");
         command.uid(OTHER).gid(OTHER);
     }
@@ -382,10 +383,10 @@ fn signal_ends_one_that_can_make_no_thread_any_more() {
     std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
-/// A user that owns nothing.
+/// A user without files.
 const OTHER: u32 = 65534;
 
-/// Whether this process is of root, which alone can act as another user.
+/// Whether this process is root, which alone can act as another user.
 fn can_be_another_user() -> bool {
     let can = nix::unistd::geteuid().is_root();
     if !can {
@@ -404,8 +405,8 @@ fn a_program_of_a_user_that_may_not_connect_is_refused_by_name() {
     std::fs::set_permissions(&machine.socket, owners).expect("a socket of this user");
     let said = std::thread::scope(|scope| {
         let as_another = || {
-            // SAFETY: the call takes numbers. The system call itself changes the user of this thread
-            // alone, which ends here.
+            // SAFETY: the call takes numbers. The system call itself changes the user of this
+            // thread alone, which ends here.
             let changed = unsafe { libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER) };
             assert_eq!(changed, 0);
             refused(&machine.socket)
@@ -472,16 +473,16 @@ fn send_what_is_gone(wire: Wire) -> Result<(), Box<dyn Error>> {
     let (pd, mut cq) = (context.alloc_pd()?, context.create_cq(4).build()?);
     let (length, rights) =
         (NonZero::new(4096).expect("more"), ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
-    // SAFETY: the kernel chooses a place where nothing is.
+    // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory in use.
     let gone = unsafe { mmap_anonymous(None, length, rights, MapFlags::MAP_PRIVATE)? };
-    // SAFETY: for this test's memory; that it goes too early is what it is about.
+    // SAFETY: the memory is the test's; the test is about its early end.
     let memory = unsafe { pd.reg_mr(gone.as_ptr().cast(), 4096, mlx5::Access::default())? };
     let mut qp = pd.create_qp::<mlx5::transport::Rc>(&cq, &cq).build()?;
     let (options, psn) = (mlx5::ConnectOptions::default(), mlx5::Psn::default());
     let port = context.local_port(1, None)?;
     let itself = qp.endpoint(&port, psn, &options);
     qp.connect(&port, psn, &itself, &options)?;
-    // SAFETY: nobody uses it but the device.
+    // SAFETY: only the device uses the page.
     unsafe { munmap(gone, 4096)? };
     let from = memory.sge(..8)?;
     qp.post(|batch| batch.wr(1, mlx5::SendFlags::SIGNALED).send().sge(from))?;

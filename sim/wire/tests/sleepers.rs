@@ -1,5 +1,5 @@
-//! Programs that sleep while the process of their machine ends: each wakes, and gets an error. Every
-//! wait has a limit.
+//! Programs that sleep while the process of their machine ends: each wakes, and gets an error.
+//! Every wait has a limit.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod limited;
@@ -50,7 +50,7 @@ impl Machine {
         Ok(devices.first().ok_or("no device")?.open()?)
     }
 
-    /// Ends the process, without a word to its programs.
+    /// Kills the process, without notice to its programs.
     fn kill(&mut self) -> Outcome {
         self.process.kill()?;
         self.process.wait()?;
@@ -82,7 +82,7 @@ fn pump_that_sleeps_ends_with_an_error_when_the_process_of_the_machine_ends() ->
     assert_eq!(wait_readable(pump.as_fd(), Some(Duration::ZERO)), Ok(false), "nothing happened");
     machine.kill()?;
     assert_eq!(wait_readable(pump.as_fd(), Some(DEADLINE)), Ok(true), "the pump sleeps on");
-    // As a thread would go on.
+    // A thread that runs the pump ends, too.
     let (send, ended) = mpsc::channel();
     std::thread::spawn(move || send.send(pump.run()));
     match ended.recv_timeout(DEADLINE)? {

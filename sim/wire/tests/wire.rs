@@ -1,5 +1,6 @@
 //! A machine that is served, and drivers that reach it through its socket. All are in this process,
-//! but each connection is a process of its own to the host: its memory is reached through the kernel.
+//! but to the host each connection is a process of its own: it reaches their memory through the
+//! kernel.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Machine {
         Ok(devices.first().ok_or("no device")?.open()?)
     }
 
-    /// Waits until nobody is connected; nothing may be left, and nothing may have gone wrong.
+    /// Waits until no process is connected. No object may be left, and no violation reported.
     fn end(self) -> Outcome {
         let simulator = self.0.simulator().clone();
         assert_eq!(self.0.end()?, 0, "standard error has the violations");
@@ -49,7 +50,7 @@ impl Machine {
     }
 }
 
-/// A queue pair with what it needs, on a connection of its own.
+/// A queue pair with its objects, on a connection of its own.
 struct End {
     qp: QueuePair<Rc>,
     cq: CompletionQueue,
@@ -156,10 +157,10 @@ fn an_address_that_is_not_mapped_is_a_fault() -> Outcome {
         hca_va: start,
         access: AccessFlags::LOCAL_WRITE,
     };
-    // SAFETY: nothing is told to write there, and the page outlives the file.
+    // SAFETY: no request writes there, and the page outlives the file.
     let good = unsafe { mr::reg(&*file, &registration(page.as_ptr() as u64, 100)) }?;
     for (start, length) in [(0x1000, 1), (page.as_ptr() as u64, 1 << 46), (u64::MAX - 4095, 10)] {
-        // SAFETY: as above.
+        // SAFETY: no request writes to these ranges.
         let refused = unsafe { mr::reg(&*file, &registration(start, length)) };
         assert_eq!(refused, Err(Errno::EFAULT), "{start:#x}");
     }

@@ -180,7 +180,7 @@ fn the_completion_of_a_packet_says_what_the_device_found() {
         (63, &[0x20]),
     ]);
     assert_eq!((came.opcode.as_str(), came.bytes, came.of), ("packet received", Some(150), None));
-    // Who traces knows the queue.
+    // The tracer knows the queue.
     came.of = Some(("wq", 0x60));
     assert_eq!(
         came.rest(),

@@ -329,7 +329,7 @@ fn a_device_whose_descriptor_was_closed_lives_on_under_a_copy() {
     queues.renumber(DEVICE, 30);
     assert!(!queues.has_device(DEVICE) && queues.has_device(30) && queues.has_device(DEVICE + 1));
     told.clear();
-    // What is closed under the old number is another file.
+    // The file that is closed under the old number is another one.
     queues.apply(DEVICE, &QueueCall::Closed(Default::default()), &mut told);
     assert_eq!(told, []);
     queues.apply(30, &QueueCall::Closed(Default::default()), &mut told);

@@ -12,7 +12,7 @@ type Change = Box<dyn Fn(&Fake)>;
 /// Memory from address 0.
 struct Fake {
     bytes: RefCell<Vec<u8>>,
-    /// What happens before the read of this number.
+    /// A change of the memory before the read of this number.
     change: RefCell<Option<(usize, Change)>>,
     reads: Cell<usize>,
 }
@@ -57,7 +57,7 @@ fn place(entries: u64, entry_size: u64) -> Place {
     Place { ring: RING, record: RECORD, entries, entry_size }.checked().expect("a good place")
 }
 
-/// Posts a send request of so many blocks to a ring of 8, block by block so that it may wrap.
+/// Posts a send request of `blocks` blocks to a ring of 8, block by block so that it may wrap.
 fn post_send(fake: &Fake, index: u16, blocks: u16) {
     let control = ControlSegment {
         opmod_index_opcode: (u32::from(index) << 8 | Opcode::Send as u32).into(),
@@ -296,7 +296,7 @@ fn the_consumer_index_has_24_bits() {
     // Of the lap before.
     complete(&fake, 0xff_fffd);
     let mut ring = CompletionRing::new(place(4, 64), None);
-    // What stands above them is not part of the index.
+    // The bits above the index are not part of it.
     fake.record(completion_queue_record::CONSUMER, 0x11ff_fffe);
     ring.pass(&fake).expect("readable");
     for index in [0xff_fffe_u32, 0xff_ffff] {
@@ -369,8 +369,9 @@ fn a_compressed_run_is_taken_apart() {
     assert_eq!(indices(&ring.look(&fake, &no_strides).expect("readable")), [10]);
 }
 
-/// A run of ten packets in an empty ring of 16, whose queue has this user index. Each says eight bytes, by hand
-/// from the PRM: two of a checksum and two of a stride, or four of a hash; strides, and length.
+/// A run of ten packets in an empty ring of 16, whose queue has this user index. Each says eight
+/// bytes, by hand from the PRM: two of a checksum and two of a stride, or four of a hash; strides,
+/// and length.
 fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, CompletionRing) {
     let fake = Fake::new();
     for place in 0..16 {
@@ -389,7 +390,7 @@ fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, Completio
     (fake, CompletionRing::new(place(16, 64), Some(format)))
 }
 
-/// Index, counter and the number of strides of each, and what is lost.
+/// Index, counter and the number of strides of each, and the number of lost ones.
 fn counters(moved: &Moved) -> (Vec<(u32, u16, u16)>, u64) {
     let told = moved.entries.iter().map(|(index, bytes)| {
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -400,7 +401,7 @@ fn counters(moved: &Moved) -> (Vec<(u32, u16, u16)>, u64) {
 
 #[test]
 fn strides_of_a_run_are_told_or_follow_each_other() {
-    // Two strides each, but three of the third; the first ones as the device tells them.
+    // Two strides each, but three of the third; the first ones as the device reports them.
     let taken = |told: u8| if told == 2 { 3 } else { 2 };
     let minis: [[u8; 8]; 10] = std::array::from_fn(|told| {
         [0xbe, told as u8, 0x01, 7 * told as u8, 0, taken(told as u8), 0, 60]
@@ -421,7 +422,7 @@ fn strides_of_a_run_are_told_or_follow_each_other() {
         let (fake, mut ring) = run_of_packets(format, &minis);
         let moved = ring.look(&fake, &strides).expect("readable");
         assert_eq!(counters(&moved), (of_strides.clone(), 0), "{format:?}");
-        // The hash or the checksum is its own, and nothing says that more is compressed.
+        // The hash or the checksum is its own, and no field marks it as compressed.
         for (told, (_, bytes)) in (0..).zip(&moved.entries) {
             let (hash, sum): ([u8; 4], [u8; 2]) = match format {
                 MiniFormat::Hash => ([0xbe, told, 0x01, 7 * told], [0, 0]),
@@ -440,7 +441,7 @@ fn strides_of_a_run_are_told_or_follow_each_other() {
 fn of_a_run_that_was_passed_the_ends_of_whole_arrays_are_lost() {
     let minis = std::array::from_fn(|_| [0, 0, 0, 0, 0, 1, 0, 60]);
     let (fake, mut ring) = run_of_packets(MiniFormat::Checksum, &minis);
-    // As who passes it marks all places but the title's.
+    // As a program that passes it marks all places but the title's.
     for place in 1..10 {
         fake.put(RING + place * 64 + 63, &[0xf0]);
     }

@@ -13,7 +13,7 @@ use crate::machine::{BAR0, MSIX, Machine, SIGNALS, raised};
 
 const LOG_SIZE: u32 = 2;
 
-/// A machine with an event queue that hears of commands.
+/// A machine with an event queue for events of commands.
 struct Bench {
     machine: Machine,
     eqn: u32,
@@ -26,7 +26,7 @@ impl Bench {
         let mut machine = Machine::new(SimConfig::new());
         let uar = machine.run(&AllocUarIn::request()).uar();
         let ring = machine.page();
-        // Drivers begin with entries that are not theirs.
+        // Drivers initialize entries as not theirs.
         let mut fresh = Eqe::default();
         fresh.set_owner(true);
         for n in 0..1 << LOG_SIZE {
@@ -116,7 +116,7 @@ fn a_vector_raises_the_last_eventfd_that_it_got() {
     bench.doorbell(EQ_ARM, 0);
     bench.command();
     assert_eq!((raised(&old), raised(&new)), (0, 1));
-    // Eventfds that do not come detach.
+    // An empty list of eventfds detaches.
     bench.machine.client.set_irqs(MSIX, SIGNALS, 1, 1, &[]).expect("detached");
     bench.doorbell(EQ_ARM, 1);
     bench.command();

@@ -26,14 +26,14 @@ pub(crate) const CONFIG: u32 = 7;
 pub(crate) const MSIX: u32 = 2;
 /// Eventfds follow: `VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER`.
 pub(crate) const SIGNALS: u32 = 1 << 2 | 1 << 5;
-/// Where the guest's memory begins, and its bytes.
+/// Start of the guest's memory, and its bytes.
 pub(crate) const MEMORY: u64 = 0x1_0000_0000;
 pub(crate) const MEMORY_BYTES: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 /// Bytes from one mailbox to the next.
 const MAILBOX: u64 = 1024;
 
-/// What the function has said.
+/// The function's log.
 #[derive(Clone, Default)]
 pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
 
@@ -68,7 +68,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine that has found the function, mapped its memory and told where commands are.
+    /// A machine that has found the function, mapped its memory and set the address of its command
+    /// queue.
     pub(crate) fn new(config: SimConfig) -> Self {
         let mut machine = Self::bare(config);
         machine.map(MEMORY, 0);
@@ -77,7 +78,7 @@ impl Machine {
         machine
     }
 
-    /// Tells where commands are.
+    /// Sets the address of the command queue.
     pub(crate) fn tell_queue(&mut self) {
         let [high, low] = [(self.queue >> 32) as u32, self.queue as u32].map(u32::to_be_bytes);
         self.write(BAR0, offset::CMDQ_ADDR_H as u64, &high);
@@ -125,7 +126,7 @@ impl Machine {
         self.client.dma_unmap(address, MEMORY_BYTES).expect("unmapped");
     }
 
-    /// A page of the guest's memory that nobody uses.
+    /// An unused page of the guest's memory.
     pub(crate) fn page(&mut self) -> u64 {
         self.next_page += PAGE;
         assert!(self.next_page <= MEMORY + MEMORY_BYTES, "out of memory");
@@ -159,7 +160,7 @@ impl Machine {
         signal
     }
 
-    /// Lays a chain of mailboxes for what of `bytes` bytes does not fit the entry.
+    /// Makes a chain of mailboxes for the bytes that do not fit the entry.
     fn mailboxes(&mut self, bytes: usize) -> Vec<u64> {
         let count = bytes.saturating_sub(16).div_ceil(CMD_DATA_BLOCK_SIZE);
         let pages = count.div_ceil((PAGE / MAILBOX) as usize);
@@ -199,7 +200,7 @@ impl Machine {
         (entry, sinks)
     }
 
-    /// Rings for entry 0, and answers what has become of it.
+    /// Rings for entry 0, and returns the entry after that.
     pub(crate) fn submit(&mut self, entry: &CommandQueueEntry) -> CommandQueueEntry {
         self.poke(self.queue, entry.as_bytes());
         self.write(BAR0, offset::CMD_DBELL as u64, &1u32.to_be_bytes());
@@ -208,7 +209,7 @@ impl Machine {
         done
     }
 
-    /// Executes a command, and answers its output.
+    /// Executes a command, and returns its output.
     pub(crate) fn raw(&mut self, input: &[u8], output: usize) -> Vec<u8> {
         let (entry, sinks) = self.prepare(input, output);
         let done = self.submit(&entry);
@@ -226,7 +227,7 @@ impl Machine {
         bytes
     }
 
-    /// Executes a command with a list of addresses behind it, that must succeed.
+    /// Executes a command that is followed by a list of addresses, and must succeed.
     pub(crate) fn run_with<I: CommandInput>(&mut self, input: &I, pages: &[u64]) -> I::Output {
         let mut bytes = input.as_bytes().to_vec();
         bytes.extend(pages.iter().flat_map(|page| page.to_be_bytes()));
@@ -240,7 +241,7 @@ impl Machine {
         self.run_with(input, &[])
     }
 
-    /// Reads a register until it is as wanted.
+    /// Reads a register until it has the wanted value.
     pub(crate) fn wait_for(&mut self, at: u64, wanted: impl Fn(u32) -> bool) {
         let patience = Instant::now() + Duration::from_secs(20);
         while !wanted(u32::from_be_bytes(self.read(BAR0, at))) {
@@ -261,10 +262,10 @@ impl Drop for Machine {
     }
 }
 
-/// How often an eventfd was raised since it was last asked.
+/// The number of times that an eventfd was raised since the last call.
 pub(crate) fn raised(signal: &EventFd) -> u64 {
     let copy = signal.as_fd().try_clone_to_owned().expect("a descriptor");
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor was just made, and has no other owner.
     let mut file = unsafe { File::from_raw_fd(copy.into_raw_fd()) };
     let mut count = [0; 8];
     match file.read_exact(&mut count) {

@@ -1,4 +1,4 @@
-//! The function as a machine meets it, over a socket.
+//! Tests of the function by a machine that reaches it over a socket.
 
 mod commands;
 mod events;

@@ -35,7 +35,7 @@ fn the_same_address_may_come_to_lie_elsewhere_in_the_file() {
     let mut machine = Machine::new(SimConfig::new());
     machine.unmap(MEMORY);
     machine.map(MEMORY, MEMORY_BYTES);
-    // What is written here is not there.
+    // The driver writes elsewhere in the file: the device does not see the command.
     let (entry, _) = machine.prepare(NopIn::request().as_bytes(), 16);
     assert!(machine.submit(&entry).ownership());
 }
@@ -78,7 +78,7 @@ fn the_functions_own_memory_lies_behind_its_registers() {
     machine.write(BAR0, at + 4, b"four");
     machine.write(BAR0, at + 8, b"the rest");
     assert_eq!(&machine.read(BAR0, at + 4), b"fourthe rest");
-    // The guest's memory may come and go meanwhile.
+    // The guest's memory may be mapped and unmapped meanwhile.
     machine.unmap(MEMORY);
     assert_eq!(&machine.read(BAR0, at + 4), b"four");
     let behind = BAR0_MEMORY + DEVICE_BYTES;

@@ -12,7 +12,7 @@ const COMMAND: u64 = 0x04;
 const BAR: u64 = 0x10;
 const FIRST_CAPABILITY: u64 = 0x34;
 
-/// Where a capability is, by its number.
+/// Offset of a capability, by its number.
 fn capability(machine: &mut Machine, wanted: u8) -> u64 {
     let [mut at] = machine.read(CONFIG, FIRST_CAPABILITY);
     for _ in 0..8 {

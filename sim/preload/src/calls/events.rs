@@ -14,7 +14,7 @@ use crate::door::Door;
 use crate::inside::Inside;
 use crate::next::{self, failed};
 
-/// Takes over an event file of the simulated kernel's, and answers the program's descriptor.
+/// Takes over an event file of the simulated kernel, and returns the program's descriptor for it.
 ///
 /// # Safety
 /// As for [`DeviceFile::event_file`].
@@ -23,18 +23,18 @@ pub(crate) unsafe fn adopt(
     device: &dyn DeviceFile,
     number: RawFd,
 ) -> Result<RawFd, Errno> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that `number` is an event file that a call has just made.
     let file = unsafe { device.event_file(number) }?;
     let fd = std::os::fd::IntoRawFd::into_raw_fd(watch(file.as_fd())?);
     door.descriptors.add(fd, Entry::Events(file.into()));
     Ok(fd)
 }
 
-/// A descriptor of the program's own that watches one of the simulator's.
+/// A descriptor for the program that watches one of the simulator's.
 fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // SAFETY: a call without pointers.
     let watch = Errno::result(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the descriptor was just made, and belongs to nobody else.
+    // SAFETY: the descriptor was just made, and has no other owner.
     let watch = unsafe { OwnedFd::from_raw_fd(watch) };
     let mut wanted = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
     // SAFETY: both descriptors are open, and the structure is filled.
@@ -46,11 +46,11 @@ fn watch(watched: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     Ok(watch)
 }
 
-/// Puts a descriptor that watches one of the simulator's in place of one that the program has just
-/// opened, with its flags.
+/// Replaces a descriptor that the program has just opened by one that watches one of the
+/// simulator's; its flags stay.
 ///
 /// # Safety
-/// The descriptor is the caller's, and nobody has seen it.
+/// The descriptor is the caller's, and the program does not have it yet.
 pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<(), Errno> {
     let watch = watch(watched)?;
     // SAFETY: the descriptors are open; those of the program are the caller's.
@@ -66,14 +66,14 @@ pub(crate) unsafe fn take_place(fd: RawFd, watched: BorrowedFd<'_>) -> Result<()
     Ok(())
 }
 
-// A thread that is cancelled here unwinds, and lets go on the way what it holds.
+// A thread that is cancelled here unwinds, which drops all that it holds.
 unsafe extern "C-unwind" {
     fn poll(of: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
     fn pthread_testcancel();
 }
 
-/// Reads as the kernel does: waits for an event, unless the descriptor says not to. A thread that was
-/// cancelled before takes none.
+/// Reads as the kernel does: waits for an event, unless the descriptor is nonblocking. A thread
+/// that was cancelled before takes no event.
 fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: a call without arguments.
     Inside::cancellable(|| unsafe { pthread_testcancel() });
@@ -86,15 +86,15 @@ fn read_or_wait(file: &dyn EventFile, fd: RawFd, to: &mut [u8]) -> Result<usize,
     }
 }
 
-/// Whether calls on a descriptor of the program's wait. It is asked before the call: another thread may
-/// close the descriptor during it, and the call goes on.
+/// Whether calls on a descriptor of the program wait. The caller asks before the call: another
+/// thread may close the descriptor during it, and the call goes on.
 pub(crate) fn waits(fd: RawFd) -> Result<bool, Errno> {
     // SAFETY: the descriptor is the program's; the call has no further arguments.
     let flags = Errno::result(unsafe { next::fcntl(fd, libc::F_GETFL, std::ptr::null_mut()) })?;
     Ok(flags & libc::O_NONBLOCK == 0)
 }
 
-/// Waits until a descriptor of the simulator's can be read.
+/// Waits until a descriptor of the simulator is readable.
 pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut wait = libc::pollfd { fd: watched.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, filled.
@@ -105,7 +105,7 @@ pub(crate) fn wait(watched: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Reads from an event file. A device cannot be read.
 ///
 /// # Safety
-/// So many bytes can be written.
+/// `room` bytes at `to` must be writable.
 pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isize> {
     let (_, entry) = Door::find(fd)?;
     let answer = match entry {
@@ -113,7 +113,8 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
         Entry::Events(_) if to.is_null() => Err(Errno::EFAULT),
         Entry::Events(file) => {
             let _inside = Inside::enter();
-            // SAFETY: the caller's contract, and nobody else has the buffer meanwhile.
+            // SAFETY: the caller promises that `room` bytes at `to` can be written, and nothing
+            // else uses the buffer during the call.
             read_or_wait(&*file, fd, unsafe {
                 std::slice::from_raw_parts_mut(to.cast::<u8>(), room)
             })
@@ -125,10 +126,10 @@ pub(crate) unsafe fn read(fd: c_int, to: *mut c_void, room: usize) -> Option<isi
     })
 }
 
-/// Reads from an event file into the first of some buffers: an event is never parted.
+/// Reads from an event file into the first buffer of a list: an event is never split.
 ///
 /// # Safety
-/// So many buffers can be read, and written to.
+/// `count` buffers at `to` must be readable, and their memory writable.
 pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<isize> {
     Door::find(fd)?;
     if count < 1 || to.is_null() {
@@ -136,6 +137,6 @@ pub(crate) unsafe fn readv(fd: c_int, to: *const iovec, count: c_int) -> Option<
     }
     // SAFETY: there is at least one buffer.
     let first = unsafe { *to };
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the memory of each buffer can be written.
     unsafe { read(fd, first.iov_base, first.iov_len) }
 }

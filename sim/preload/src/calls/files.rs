@@ -1,4 +1,4 @@
-//! Descriptors that are opened, copied and closed.
+//! Opening, copying and closing descriptors.
 
 use std::ffi::{CString, c_int, c_uint};
 use std::os::fd::RawFd;
@@ -18,8 +18,9 @@ use crate::inside::Inside;
 use crate::next::{self, failed};
 use crate::{inherited, notes, say};
 
-/// The setting of UCX for what takes the place of mmap(2), and the value with which that calls libc's
-/// own function. What maps could be refused then; what ends a mapping is seen when it is too late.
+/// The setting of UCX for the replacement of mmap(2), and the value with which that calls libc's
+/// own function. The kernel could refuse the mapping calls then, but the end of a mapping would be
+/// seen too late.
 const HOOKS: &str = "UCX_MEM_MMAP_HOOK_MODE";
 const PAST_THE_LIBRARY: &str = "reloc";
 
@@ -40,7 +41,8 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
     };
     let Some(node) = file.identity().and_then(|file| door.tree.node_of(file)) else { return fd };
     if node.name == rdma_cm::NODE {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the descriptor is its own; the program does not have it
+        // yet.
         return unsafe { opened_channel(door, fd, node.numbers) };
     }
     if std::env::var_os(HOOKS).is_some_and(|mode| mode == PAST_THE_LIBRARY) {
@@ -49,7 +51,7 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
              simulator; set {HOOKS}=bistro or none",
             node.name
         );
-        // SAFETY: nobody has seen the descriptor.
+        // SAFETY: the program does not have the descriptor yet.
         unsafe { next::close(fd) };
         return failed(Errno::EPERM);
     }
@@ -62,20 +64,21 @@ pub(crate) unsafe fn opened(fd: c_int) -> c_int {
         }
         Err(errno) => {
             say!("{}: cannot be opened: {errno}", node.name);
-            // SAFETY: nobody has seen the descriptor.
+            // SAFETY: the program does not have the descriptor yet.
             unsafe { next::close(fd) };
             failed(errno)
         }
     }
 }
 
-/// Opens a channel of the connection manager in the place of its node.
+/// Replaces a descriptor of the connection manager's node by a channel.
 ///
 /// # Safety
-/// The descriptor is the caller's, and nobody has seen it.
+/// The descriptor is the caller's, and the program does not have it yet.
 unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
     let channel = door.machine.open_cm().and_then(|channel| {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the descriptor is its own, and that the program does not
+        // have it yet.
         unsafe { events::take_place(fd, channel.0.as_fd()) }?;
         Ok(channel)
     });
@@ -86,19 +89,20 @@ unsafe fn opened_channel(door: &Door, fd: c_int, node: (u32, u32)) -> c_int {
         }
         Err(errno) => {
             say!("{}: cannot be opened: {errno}", rdma_cm::NODE);
-            // SAFETY: nobody has seen the descriptor.
+            // SAFETY: the program does not have the descriptor yet.
             unsafe { next::close(fd) };
             failed(errno)
         }
     }
 }
 
-/// Opens the node's file anew in the place of a descriptor, for writing only. A mapping that the
-/// kernel is asked for past this library then fails, where the empty file's would be no memory.
+/// Replaces a descriptor by the node's file, opened again for writing only. A mapping that the
+/// kernel is asked for past this library then fails; one of the empty file would succeed and have
+/// no memory.
 fn keep_unmapped(fd: c_int, place: &Path) {
     let Ok(place) = CString::new(place.as_os_str().as_bytes()) else { return };
-    // SAFETY: the path is a string of C; the descriptor is the caller's, and the new one nobody has
-    // seen. What fails leaves the descriptor as it is.
+    // SAFETY: the path is a string of C; the descriptor is the caller's, and no other code has the
+    // new one. A call that fails leaves the descriptor as it is.
     unsafe {
         let flags = next::fcntl(fd, libc::F_GETFD, ptr::null_mut());
         let other = next::open(place.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
@@ -114,13 +118,13 @@ fn keep_unmapped(fd: c_int, place: &Path) {
 /// Closes a descriptor of the machine.
 pub(crate) fn close(fd: c_int) -> Option<c_int> {
     if inherited::waits() && may_be_ours(fd) && fd >= 0 {
-        // Nothing is known of it yet, and so it need not be.
+        // An inherited descriptor that was never used: forget it, and let libc close it.
         unmark(fd);
         return None;
     }
     let (door, _) = Door::find(fd)?;
     let _inside = Inside::enter();
-    // Before the number can be given out anew.
+    // Remove the entry first: after the close the kernel may use the number again.
     let entry = door.descriptors.take(fd);
     if let Some(Entry::Device(device)) = &entry
         && Arc::strong_count(device) == 1
@@ -133,12 +137,12 @@ pub(crate) fn close(fd: c_int) -> Option<c_int> {
     Some(answer)
 }
 
-/// Hears that a descriptor was copied, to `new` unless that is negative.
+/// Records that a descriptor was copied, to `new` unless that is negative.
 pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
     if new < 0 || new == fd {
         return new;
     }
-    // The copy may have taken the place of a descriptor of the machine.
+    // The copy may have replaced a descriptor of the machine.
     let before = Door::find(new).and_then(|(door, _)| {
         let _inside = Inside::enter();
         door.descriptors.take(new)
@@ -154,11 +158,11 @@ pub(crate) fn copied(fd: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Hears of an fcntl.
+/// Records the effect of an fcntl.
 pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, answer),
-        // As the program has opened it.
+        // The flags with which the program opened it.
         libc::F_GETFL if answer >= 0 && matches!(Door::find(fd), Some((_, Entry::Device(_)))) => {
             answer & !libc::O_ACCMODE | libc::O_RDWR
         }
@@ -166,11 +170,11 @@ pub(crate) fn controlled(fd: c_int, command: c_int, answer: c_int) -> c_int {
     }
 }
 
-/// Hears that a range was closed.
+/// Records that a range was closed.
 pub(crate) fn closed_range(first: c_uint, last: c_uint, flags: c_int, answer: c_int) -> c_int {
     let closed = answer == 0 && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     if closed && inherited::waits() {
-        // As for `close`.
+        // Inherited descriptors in the range that were never used are forgotten, as in `close`.
         unmark_range(first, last);
     }
     if let Some(door) = Door::if_open().filter(|_| closed) {

@@ -1,4 +1,4 @@
-//! System calls on a device, handed to the simulated kernel.
+//! Passes system calls on a device to the simulated kernel.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -23,16 +23,16 @@ use crate::{notes, say};
 /// `NETLINK_RDMA` of `linux/netlink.h`.
 const NETLINK_RDMA: c_int = 20;
 
-/// The longest call that is looked at: the kernel takes a page.
+/// The longest call that is accepted: the kernel takes a page.
 const LONGEST: usize = 4096;
 
 /// An ioctl.
 ///
 /// # Safety
-/// The argument is what the request wants.
+/// The argument is valid for the request.
 pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<c_int> {
     let _call = Call::begin();
-    // A request has 32 bits; what stands above them is nobody's.
+    // The kernel reads only the low 32 bits of a request.
     let request = request as u32;
     let Some((door, entry)) = Door::find(fd) else {
         if request == RDMA_VERBS_IOCTL && Door::if_open().is_some() {
@@ -43,7 +43,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     let _inside = Inside::enter();
     let answer = match &entry {
         Entry::Device(device) if request == RDMA_VERBS_IOCTL => {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller promises that the argument of this request is a verbs call.
             unsafe { verbs(door, device, argument.cast()) }
         }
         Entry::Device(device) => {
@@ -58,7 +58,7 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     })
 }
 
-/// A verbs call, as it is copied.
+/// A copy of a verbs call.
 struct Copied {
     /// Header and attributes; words, so that they are aligned.
     words: Vec<u64>,
@@ -68,7 +68,7 @@ impl Copied {
     /// # Safety
     /// The header can be read, and its length after it.
     unsafe fn new(from: *const IoctlHeader) -> Option<Self> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the header can be read.
         let head = unsafe { from.read() };
         let length = usize::from(head.length);
         let counted =
@@ -77,7 +77,8 @@ impl Copied {
             return None;
         }
         let mut words = vec![0_u64; length / size_of::<u64>()];
-        // SAFETY: the caller's contract, and there is room for the length.
+        // SAFETY: the caller promises that the header's length can be read, and `words` has room
+        // for it.
         unsafe {
             std::ptr::copy_nonoverlapping(from.cast::<u8>(), words.as_mut_ptr().cast(), length);
         }
@@ -98,7 +99,8 @@ impl Copied {
     }
 
     fn attrs(&mut self) -> &mut [IoctlAttr] {
-        // SAFETY: so many attributes follow the header, as was checked.
+        // SAFETY: the number of attributes after the header was checked against the length of the
+        // words.
         unsafe { &mut *IoctlHeader::attributes(self.header()) }
     }
 
@@ -113,7 +115,8 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     if header.is_null() {
         return Err(Errno::EFAULT);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the header is not null, and the caller promises that it is a verbs call of its
+    // length.
     let Some(mut call) = (unsafe { Copied::new(header) }) else { return Err(Errno::EINVAL) };
     let method = call.method();
     let command = call.named().and_then(|call| call.command());
@@ -129,7 +132,8 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
         }
     }
     notes::before(&door.tree, device, &call.words);
-    // SAFETY: the copy has the same attributes, and what they point to is the caller's.
+    // SAFETY: the copy has the same attributes, and the memory that they point to is valid by the
+    // caller's promise.
     let mut answer = unsafe { device.file.ioctl(call.header()) };
     for (id, data) in replaced {
         if let Some(attribute) = call.find(id) {
@@ -137,7 +141,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
         }
     }
     if answer.is_ok() {
-        // SAFETY: the call was answered, so that its outputs are where they should be.
+        // SAFETY: the call was answered, so that its outputs were written.
         answer = unsafe { hand_out(door, device, &mut call, command) };
         notes::after(&door.tree, device, &call.words);
     }
@@ -151,7 +155,7 @@ unsafe fn verbs(door: &Door, device: &Device, header: *mut IoctlHeader) -> Resul
     answer
 }
 
-/// What a descriptor stands for, for a thread that is inside.
+/// The file behind a descriptor, for a thread that is inside the library.
 fn own(door: &Door, fd: RawFd) -> Option<(Entry, RawFd)> {
     Some((door.descriptors.get(fd)?, fd))
 }
@@ -180,13 +184,13 @@ unsafe fn hand_out(
         let number = unsafe { place.read_unaligned() };
         // SAFETY: the call has just made the descriptor.
         let fd = unsafe { events::adopt(door, &*device.file, number) }?;
-        // SAFETY: as for the read.
+        // SAFETY: the response can be written where it was just read.
         unsafe { place.write_unaligned(fd) };
     }
     Ok(())
 }
 
-/// Says what became of a call: every one if that is wanted, else what is not known here.
+/// Logs the result of a call: of every call with `trace`, else of those that are unknown here.
 fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(call) = call.named() else { return };
@@ -202,11 +206,11 @@ fn tell(door: &Door, device: &Device, call: &Copied, answer: Result<(), Errno>) 
     }
 }
 
-/// Commands as write(2) calls. Those of a device are refused: it has the ioctl, and no program that
-/// finds it needs them. Those of the connection manager are the only ones there are.
+/// Commands as write(2) calls. A device refuses them: it has the ioctl, and no program that finds
+/// it needs write(2). The connection manager has no other calls.
 ///
 /// # Safety
-/// As for write(2); addresses in a command are what it wants.
+/// As for write(2); the addresses in a command are valid.
 pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Option<isize> {
     let (door, entry) = Door::find(fd)?;
     let answer = match &entry {
@@ -221,14 +225,16 @@ pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Opt
         Entry::Channel(channel) => {
             let _call = Call::begin();
             let _inside = Inside::enter();
-            // SAFETY: the caller's contract.
+            // SAFETY: the pointer is not null, and the caller promises that `length` bytes can be
+            // read.
             let mut call =
                 unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) }.to_vec();
             rdma_cm::replace_channel(&mut call, |fd| match own(door, fd)?.0 {
                 Entry::Channel(other) => Some(other.file.as_fd().as_raw_fd()),
                 _ => None,
             });
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller promises that the addresses in the command are valid; only
+            // descriptors were replaced.
             let answer = unsafe { command(fd, &*channel.file, &call) };
             if door.trace {
                 tell_command(&call, answer);
@@ -245,11 +251,11 @@ pub(crate) unsafe fn write(fd: c_int, from: *const c_void, length: usize) -> Opt
 /// A command of the connection manager, which waits for an event as the kernel does.
 ///
 /// # Safety
-/// Addresses in the command are what it wants.
+/// The addresses in the command are valid.
 unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Errno> {
     let waits = events::waits(fd)?;
     loop {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller promises that the addresses in the command are valid.
         match unsafe { channel.write(call) } {
             Err(Errno::EAGAIN) if waits => events::wait(channel.as_fd())?,
             answer => return answer,
@@ -257,7 +263,7 @@ unsafe fn command(fd: RawFd, channel: &dyn CmFile, call: &[u8]) -> Result<(), Er
     }
 }
 
-/// Says what became of a command.
+/// Logs the result of a command.
 fn tell_command(call: &[u8], answer: Result<(), Errno>) {
     let id = call.first_chunk().and_then(|cmd| CommandId::from_raw(u32::from_ne_bytes(*cmd)));
     match (id, answer) {
@@ -267,7 +273,8 @@ fn tell_command(call: &[u8], answer: Result<(), Errno>) {
     }
 }
 
-/// The kernel's RDMA netlink knows real devices only; programs that miss it look into sysfs.
+/// The kernel's RDMA netlink knows real devices only. Programs that cannot open it read sysfs
+/// instead.
 pub(crate) fn socket(domain: c_int, protocol: c_int) -> Option<c_int> {
     let hidden = domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && Door::open().is_some();
     hidden.then(|| failed(Errno::EPROTONOSUPPORT))

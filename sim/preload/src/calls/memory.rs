@@ -1,4 +1,4 @@
-//! Device pages that are mapped and unmapped.
+//! Mapping and unmapping device pages.
 
 use std::ffi::{c_int, c_void};
 
@@ -44,7 +44,7 @@ pub(crate) fn map(length: usize, rights: c_int, fd: c_int, offset: i64) -> Optio
     })
 }
 
-/// What an offset is of, for messages.
+/// The name of an offset's page, for messages.
 fn page_name(offset: i64) -> String {
     let kind = u64::try_from(offset).ok().and_then(|offset| MmapCommand::of(offset, page_size()));
     match kind {

@@ -1,4 +1,4 @@
-//! What becomes of a program's calls of libc on the machine's files, paths and memory.
+//! Replacements of libc's functions, for the machine's files, paths and memory.
 
 pub(crate) mod events;
 pub(crate) mod files;

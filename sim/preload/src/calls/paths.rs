@@ -1,5 +1,5 @@
-//! Paths and descriptions of files: led into the tree on the way in, made to look like the
-//! machine's on the way out.
+//! Paths and file attributes. Paths are redirected into the tree on the way in; results look like
+//! the machine's on the way out.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +15,9 @@ const DEVICES: &[u8] = b"/sys/devices/";
 
 /// A path for libc.
 pub(crate) enum Redirected {
-    /// As it came.
+    /// The program's path.
     Same(*const c_char),
-    /// In the tree.
+    /// A path in the tree.
     Tree(CString),
 }
 
@@ -30,15 +30,15 @@ impl Redirected {
     }
 }
 
-/// Leads a path of the devices into the tree.
+/// Redirects a path of the devices into the tree.
 ///
 /// # Safety
-/// The path is null or a string of C that outlives the answer.
+/// The path is null, or a string of C that outlives the result.
 pub(crate) unsafe fn redirected(path: *const c_char) -> Redirected {
     if path.is_null() {
         return Redirected::Same(path);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the path is not null, and the caller promises that it is then a string of C.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     let below = is_below(bytes, NODES) || is_below(bytes, CHANNELS);
     let door = if below || bytes.starts_with(CLASSES) {
@@ -61,20 +61,21 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// How many bytes of a path are the tree's own place on the disk.
+/// The length of the prefix of a path that is the tree's own place on the disk.
 fn hidden(path: &[u8]) -> usize {
     let Some(door) = Door::if_open() else { return 0 };
     let root = door.tree.root().as_os_str().as_bytes();
     if is_below(path, root) && path.len() > root.len() { root.len() } else { 0 }
 }
 
-/// Shows a path of so many bytes without the tree's place on the disk.
+/// Shows a path of `length` bytes without the tree's place on the disk.
 ///
 /// # Safety
-/// Unless the length is negative, so many bytes can be read and written.
+/// Unless `length` is negative, that number of bytes at `path` must be readable and writable.
 pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
     let Ok(bytes) = usize::try_from(length) else { return length };
-    // SAFETY: the caller's contract; the slice ends before anything is written.
+    // SAFETY: the caller promises that `length` bytes can be read and written; the slice ends
+    // before anything is written.
     let hide = hidden(unsafe { std::slice::from_raw_parts(path.cast::<u8>(), bytes) });
     if hide > 0 {
         // SAFETY: both ranges lie in the bytes of the path.
@@ -89,7 +90,8 @@ pub(crate) unsafe fn shown(path: *mut c_char, length: isize) -> isize {
 /// The path is null or a string of C that can be written.
 pub(crate) unsafe fn shown_whole(path: *mut c_char) -> *mut c_char {
     if !path.is_null() {
-        // SAFETY: the caller's contract; the string has a zero at its end, which moves along.
+        // SAFETY: the caller promises that the path is a string of C that can be written; its zero
+        // at the end moves along.
         unsafe {
             let bytes = CStr::from_ptr(path).to_bytes_with_nul().len();
             let hide = hidden(CStr::from_ptr(path).to_bytes());
@@ -99,11 +101,11 @@ pub(crate) unsafe fn shown_whole(path: *mut c_char) -> *mut c_char {
     path
 }
 
-/// A description of a file in one of libc's structures.
+/// File attributes in one of libc's structures.
 pub(crate) trait Description {
-    /// Which file it is, if it could be a node's.
+    /// The identity of the file, if it can be that of a node.
     fn identity(&self) -> Option<Identity>;
-    /// Makes it that of a character device.
+    /// Makes them those of a character device.
     fn become_device(&mut self, major: u32, minor: u32);
 }
 
@@ -139,8 +141,8 @@ impl Description for libc::statx {
     }
 }
 
-/// Describes what a descriptor leads to: a channel of the connection manager as its node, and a
-/// node's file as the device that it stands for.
+/// Corrects the attributes of an open file: a channel of the connection manager looks like its
+/// node, and a node's file like its device.
 ///
 /// # Safety
 /// If the answer is zero, the structure can be read and written.
@@ -154,11 +156,11 @@ pub(crate) unsafe fn described_open<T: Description>(fd: c_int, answer: c_int, to
         to.become_device(major, minor);
         return answer;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the structure can be read and written if the answer is zero.
     unsafe { described(answer, to) }
 }
 
-/// The same for a path below a directory, which may be empty: then it is about the descriptor.
+/// The same for a path below a directory. If the path is empty, it means the descriptor.
 ///
 /// # Safety
 /// The path is null or a string of C. If the answer is zero, the structure can be read and written.
@@ -168,7 +170,8 @@ pub(crate) unsafe fn described_at<T: Description>(
     answer: c_int,
     to: *mut T,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the path is null or a string of C, and that the structure
+    // can be read and written if the answer is zero.
     unsafe {
         match path.is_null() || *path == 0 {
             true => described_open(dir, answer, to),
@@ -177,7 +180,7 @@ pub(crate) unsafe fn described_at<T: Description>(
     }
 }
 
-/// Describes a node's file as the device that it stands for.
+/// Corrects the attributes of a node's file to those of its device.
 ///
 /// # Safety
 /// If the answer is zero, the structure can be read and written.

@@ -1,20 +1,20 @@
-//! System calls that a program makes by their numbers, with syscall(2): what takes the place of
-//! mmap(2) in a program, as the memory hooks of UCX do, reaches the kernel so.
+//! System calls that a program makes by number, with syscall(2). Replacements of mmap(2) in a
+//! program, such as the memory hooks of UCX, call the kernel in this way.
 
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use super::{events, files, forward, memory};
 use crate::ending;
 
-/// A call, if it is the machine's affair.
+/// Executes a call if it is about the machine.
 ///
 /// # Safety
-/// The words are what the call wants.
+/// The words are valid arguments of the call.
 pub(crate) unsafe fn by_number(number: c_long, words: [c_long; 6]) -> Option<c_long> {
     let [first, second, third, _, fifth, sixth] = words;
     let fd = first as c_int;
     let pointer = |word: c_long| word as *mut c_void;
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller promises that the words are valid arguments of this system call.
     unsafe {
         match number {
             libc::SYS_mmap => memory::map(second as usize, third as c_int, fifth as c_int, sixth)

@@ -48,13 +48,13 @@ pub(crate) fn a_channel_takes_calls_and_brings_events() -> Outcome {
     assert!(!readable()?);
     let route = rdma_cm::query_route(&*channel, id)?;
     assert_eq!((route.port_num, &route.dst_addr[4..8]), (1, &[10, 0, 0, 1][..]));
-    // A response that has no memory.
+    // A response address without memory.
     let query = Header { cmd: 5, in_len: 16, out_len: 208 };
     let nowhere = Query { response: 8, id, ..Default::default() };
     let call = [query.as_bytes(), nowhere.as_bytes()].concat();
     let is_shared = std::env::var("MLX5_SIM").is_ok_and(|list| list.contains("wire"));
     if is_shared {
-        // SAFETY: the address is checked where another process has the machine.
+        // SAFETY: the address is checked if another process has the machine.
         assert_eq!(unsafe { channel.write(&call) }, Err(Errno::EFAULT));
     }
     Ok(())
@@ -76,7 +76,7 @@ pub(crate) fn an_identifier_leaves_one_channel_for_another() -> Outcome {
     Ok(())
 }
 
-/// A channel that blocks, as C's library has it.
+/// A channel that blocks, as C's library opens it.
 pub(crate) fn a_call_that_waits_for_an_event_waits() -> Outcome {
     let file = File::options().read(true).write(true).open("/dev/infiniband/rdma_cm")?;
     let blocking = Blocking(file);

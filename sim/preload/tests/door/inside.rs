@@ -25,7 +25,7 @@ use crate::channels::{
 };
 
 pub(crate) type Outcome = Result<(), Box<dyn Error>>;
-/// What a case does.
+/// The code of a case.
 type Body = fn() -> Outcome;
 
 /// A case, and the settings that it runs with.
@@ -68,7 +68,7 @@ cases! {
     a_call_that_waits_for_an_event_waits, "link=roce";
 }
 
-/// Not to be run by itself: it ends without leave.
+/// Not run by itself: it ends without cleanup.
 fn a_program_may_die_at_any_time() -> Outcome {
     mlx5::devices()?;
     // SAFETY: ends the process at once, as a fault would.
@@ -87,7 +87,7 @@ const SHARED: [(&str, Body); 5] = [
     ),
 ];
 
-/// Cases in which a driver does what none may, and the program goes on: each ends it in another way.
+/// Cases in which a driver commits a violation, and the program goes on: each ends in another way.
 const WRONG: [(&str, Body); 4] = [
     ("wrong", wrong),
     ("wrong_and_ends_at_once", wrong_and_ends_at_once),
@@ -110,7 +110,7 @@ pub(crate) fn run(name: &str) -> ExitCode {
     }
 }
 
-/// A queue pair with what it needs.
+/// A queue pair with its objects.
 struct Side {
     qp: QueuePair<Rc>,
     cq: CompletionQueue,
@@ -273,7 +273,7 @@ fn messages_go_between_devices() -> Outcome {
 fn read_event(channel: &CompletionChannel) -> io::Result<u64> {
     let mut record = [0_u8; 8];
     let fd = channel.as_fd().as_raw_fd();
-    // SAFETY: the record has room for what is read.
+    // SAFETY: `record` has room for `record.len()` bytes.
     match unsafe { libc::read(fd, record.as_mut_ptr().cast(), record.len()) } {
         8 => Ok(u64::from_ne_bytes(record)),
         -1 => Err(io::Error::last_os_error()),
@@ -320,7 +320,7 @@ fn empty_call(fd: i32) -> io::Error {
 fn a_copied_descriptor_is_the_same_device() -> Outcome {
     let device = node()?;
     let copy = device.try_clone()?;
-    // SAFETY: the descriptor is open; the new one belongs to nobody else.
+    // SAFETY: the descriptor is open; the new one has no other owner.
     let plain = unsafe { OwnedFd::from_raw_fd(libc::dup(device.as_raw_fd())) };
     drop(device);
     for fd in [copy.as_raw_fd(), plain.as_raw_fd()] {
@@ -406,8 +406,8 @@ fn a_child_has_a_machine_of_its_own() -> Outcome {
     }
 }
 
-/// Says a line to the other process.
-/// As Python starts programs: the child closes all that it has before it becomes another program.
+/// Closes all inherited descriptors in a child in this memory, as Python does between vfork and
+/// exec.
 fn close_all_in_a_child_in_this_memory(fd: RawFd) {
     extern "C" fn child(fd: *mut libc::c_void) -> i32 {
         // SAFETY: they are the child's own copies.
@@ -447,7 +447,7 @@ fn what_a_child_s_child_in_its_memory_closes_stays_inherited() -> Outcome {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => {
-            // It has not used what it inherits.
+            // The child has not used the inherited descriptor.
             close_all_in_a_child_in_this_memory(file.as_raw_fd());
             let answered = empty_call(file.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
             std::process::exit(i32::from(!answered))
@@ -488,10 +488,10 @@ impl Side {
     }
 }
 
-/// Messages of this process and of the other: each sends what it was sent, plus one.
+/// Messages of this process and of the other: each sends the number that it received, plus one.
 const ROUNDS: u8 = 100;
 
-/// One of two processes that bounce messages. Who is told so begins.
+/// One of two processes that bounce messages. The one with the argument `begins` sends first.
 fn bounce(side: &mut Side, wait: &mut dyn FnMut(&mut Side) -> Outcome) -> Outcome {
     side.meet()?;
     side.receive()?;
@@ -543,7 +543,7 @@ fn one_end_with_events() -> Outcome {
     })
 }
 
-/// Says that it has objects, waits, and ends without destroying them.
+/// Reports that it has objects, waits, and ends without destroying them.
 fn dies_with_objects() -> Outcome {
     let context = first_device()?;
     let (mut one, mut other) = (Side::new(&context, None)?, Side::new(&context, None)?);
@@ -562,7 +562,7 @@ fn a_child_has_what_its_parent_opened() -> Outcome {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
         0 => {
-            // The device takes the call apart, and finds it wrong; a number of nothing is ENOTTY.
+            // The device decodes the call, and refuses it; an unknown descriptor would be ENOTTY.
             let inherited = empty_call(device.as_raw_fd()).raw_os_error() == Some(libc::EINVAL);
             let own = messages_go_from_one_queue_pair_to_another().is_ok();
             std::process::exit(i32::from(!(inherited && own)))
@@ -578,7 +578,7 @@ fn a_child_has_what_its_parent_opened() -> Outcome {
     }
 }
 
-/// A page of nobody's, for a device to find nothing at.
+/// A page that only this process uses, so that the device finds nothing there once it is unmapped.
 fn page() -> *mut libc::c_void {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -600,8 +600,8 @@ fn a_call_by_its_number_is_the_device_s() -> Outcome {
     };
     let mut words = [0_u64; 3];
     let at = words.as_mut_ptr();
-    // SAFETY: none of the calls has a meaning to the device, which refuses it; the last one closes a
-    // descriptor that nobody else closes.
+    // SAFETY: none of the calls has a meaning to the device, which refuses it; the last one closes
+    // a descriptor that no other code closes.
     unsafe {
         let (null, shared) = (std::ptr::null_mut::<u8>(), libc::MAP_SHARED);
         let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -627,7 +627,7 @@ fn a_call_past_the_library_maps_nothing() -> Outcome {
     type Mmap = unsafe extern "C" fn(*mut u8, usize, i32, i32, i32, i64) -> *mut libc::c_void;
     let device = node()?;
     // As the program has opened it.
-    // SAFETY: a flag of a descriptor of this program's is asked for.
+    // SAFETY: the call reads a flag of a descriptor of this program.
     let flags = unsafe { libc::fcntl(device.as_raw_fd(), libc::F_GETFL) };
     assert_eq!(flags & libc::O_ACCMODE, libc::O_RDWR);
     // SAFETY: libc is there, and has such a function.
@@ -646,19 +646,19 @@ fn a_call_past_the_library_maps_nothing() -> Outcome {
     Ok(())
 }
 
-/// Lets a device send from memory that is registered, and not there any more.
+/// Makes a device send from registered memory that was unmapped.
 fn wrong() -> Outcome {
     let context = first_device()?;
     let mut one = Side::new(&context, None)?;
     let pd = context.alloc_pd()?;
     let gone = page();
-    // SAFETY: for the program's memory; that it goes too early is what the case is about.
+    // SAFETY: the memory is the program's; the case is about its early end.
     let memory = unsafe { pd.reg_mr(gone.cast(), 4096, mlx5::Access::default())? };
     let mut qp = pd.create_qp::<Rc>(&one.cq, &one.cq).build()?;
     let (options, psn) = (ConnectOptions::default(), Psn::default());
     let itself = qp.endpoint(&one.port, psn, &options);
     qp.connect(&one.port, psn, &itself, &options)?;
-    // SAFETY: nobody uses the page but the device.
+    // SAFETY: only the device uses the page.
     assert_eq!(unsafe { libc::munmap(gone, 4096) }, 0);
     let mut batch = qp.wr_start();
     batch.wr(SENT, SendFlags::SIGNALED).send().sge(memory.sge(..MESSAGE)?);
@@ -680,7 +680,7 @@ fn wrong_and_fails() -> Outcome {
     std::process::exit(3)
 }
 
-/// Starts a process that does it, and is content whatever that answers.
+/// Starts a process that commits the violation, and ignores its exit status.
 fn wrong_in_a_child() -> Outcome {
     let mut child = std::process::Command::new(std::env::current_exe()?);
     let status = child.env(crate::CASE, "wrong").status()?;

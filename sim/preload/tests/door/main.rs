@@ -1,5 +1,5 @@
-//! What a program sees through the door. The program is this one: each test runs it again, with
-//! the library preloaded, and it uses the devices by ordinary system calls.
+//! The devices as a program finds them through the door. The program is this one: each test runs it
+//! again, with the library preloaded, and it uses the devices by ordinary system calls.
 
 mod channels;
 mod inside;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Tells the program which of the [cases](inside::CASES) it shall be.
+/// The environment variable that selects one of the [cases](inside::CASES).
 pub(crate) const CASE: &str = "MLX5_SIM_TEST_CASE";
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The library lies beside the test, or one directory up.
+/// The library is beside the test, or one directory up.
 fn library() -> PathBuf {
     let this = std::env::current_exe().expect("the path of this program");
     this.ancestors()
@@ -122,7 +122,7 @@ fn traced() -> Result<(), Failed> {
     check(output.status.success() && heard.iter().all(|call| said.contains(call)), &output)
 }
 
-/// The types of queue pairs only where every call is said: programs try what there is.
+/// Refused types of queue pairs are logged only if every call is: programs try which types exist.
 fn refused() -> Result<(), Failed> {
     const UNKNOWN: &str = "uverbs0: MLX5_IB_METHOD_VAR_OBJ_ALLOC (attributes: \
                            MLX5_IB_ATTR_VAR_OBJ_ALLOC_HANDLE, \

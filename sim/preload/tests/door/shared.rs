@@ -56,12 +56,12 @@ impl Machine {
         format!("wire={}", self.0.socket().display())
     }
 
-    /// Waits until all have gone; how often a driver did what none may.
+    /// Waits until all have disconnected, and returns the number of violations.
     pub(crate) fn end_with_violations(self) -> usize {
         self.0.end().expect("served")
     }
 
-    /// Waits until all have gone, and sees to it that nothing is left of them.
+    /// Waits until all have disconnected, and checks that nothing of them is left.
     fn end(self) -> Result<(), Failed> {
         let simulator = self.0.simulator().clone();
         let violations = self.end_with_violations();
@@ -82,7 +82,7 @@ fn passes(case: &str, settings: &str) -> Result<(), Failed> {
     check(ended.status.success(), &ended)
 }
 
-/// Two processes, each of which hears what the other one says.
+/// Two processes, each of which reads the lines of the other.
 fn bounce(case: &str, settings: &str) -> Result<(), Failed> {
     let machine = Machine::serve(&format!("{case}-{settings}"), settings);
     let (first, second) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
@@ -131,7 +131,7 @@ fn one_host() -> Result<(), Failed> {
     let settings = format!("{},devices=1", machine.settings());
     let ended = output(&mut command("messages_go_between_devices", &settings));
     machine.end()?;
-    // The first one's settings hold, and who wanted others is told.
+    // The settings of the machine's first process hold; the library warns a process with others.
     let told = String::from_utf8_lossy(&ended.stderr).contains("devices=2");
     check(is_alone && told && ended.status.success(), &ended)
 }

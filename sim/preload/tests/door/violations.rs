@@ -1,4 +1,4 @@
-//! A program whose driver does what none may: it is told so, and fails.
+//! Programs whose driver commits a violation: the library reports it, and the program fails.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use libtest_mimic::{Failed, Trial};
 use crate::shared::Machine;
 use crate::{check, command, output, said};
 
-/// Memory that is not there is looked for.
+/// The simulator checks that memory exists.
 const SETTINGS: &str = "memory=checked";
-/// What a program ends with that had ended well.
+/// The exit status of a program that would have succeeded.
 const STATUS: Option<i32> = Some(70);
-/// What is said of each violation.
+/// The word with which each violation is reported.
 const TOLD: &str = "violation";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -34,7 +34,7 @@ fn tells(output: &Output) -> bool {
 
 fn alone() -> Result<(), Failed> {
     let ended = output(&mut command("wrong", SETTINGS));
-    // What the program has written is not lost.
+    // The program's own output is not lost.
     let wrote = ended.stdout == b"the program is content\n";
     check(ended.status.code() == STATUS && tells(&ended) && wrote, &ended)
 }
@@ -49,8 +49,8 @@ fn failing() -> Result<(), Failed> {
     check(ended.status.code() == Some(3) && tells(&ended), &ended)
 }
 
-/// Runs a program as `cargo xtask with-sim` does, which becomes the program: its number stands in the
-/// name of the report. Answers whether the report is still there, too.
+/// Runs a program as `cargo xtask with-sim` does, which becomes the program: its number is in the
+/// name of the report. Also returns whether the report still exists.
 fn with_report(name: &str, case: &str) -> (Output, bool) {
     let above = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     // It may be there from a run that was ended.
@@ -73,7 +73,7 @@ fn with_report(name: &str, case: &str) -> (Output, bool) {
 fn child() -> Result<(), Failed> {
     let (ended, is_left) = with_report("wrong_in_a_child", "wrong_in_a_child");
     check(ended.status.code() == STATUS && tells(&ended) && !is_left, &ended)?;
-    // The first process says that it was not itself.
+    // The first process reports that another one failed.
     check(said(&ended).contains("in a child process"), &ended)
 }
 

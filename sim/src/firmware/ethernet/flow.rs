@@ -13,11 +13,11 @@ use mlx5_prm::fields::FromBytes;
 use crate::engine::{Device, Error, FlowEntry, FlowGroup, FlowTableConfig, FlowTarget};
 use crate::firmware::{Answer, Failure, syndrome};
 
-/// `SetFlowTableRootIn::op_mod`: no table is the root any more.
+/// `SetFlowTableRootIn::op_mod`: removes the root.
 const DISCONNECT: u32 = 1;
-/// `SetFlowTableEntryIn::op_mod`: an entry that is there changes.
+/// `SetFlowTableEntryIn::op_mod`: changes an entry that exists.
 const MODIFY: u32 = 1;
-/// What an entry may do with a packet here.
+/// The actions of an entry that the device supports.
 const KNOWN: u32 =
     flow_action::ALLOW | flow_action::DROP | flow_action::FWD_DEST | flow_action::COUNT;
 
@@ -152,7 +152,7 @@ pub(crate) fn alloc_counter(
     input: &AllocFlowCounterIn,
     out: &mut AllocFlowCounterOut,
 ) -> Answer {
-    // Counters come one by one: no capability says otherwise.
+    // Counters are allocated one by one: the capabilities offer no bulk.
     if input.flow_counter_bulk() != 0 {
         return Err(Failure::param(syndrome::INVALID_VALUE));
     }

@@ -32,7 +32,7 @@ fn hash(context: &TirContext) -> HashConfig {
     }
 }
 
-/// The queues of a table, as a command lists them.
+/// The queues of a table, from a command's list.
 fn queues(context: &RqtContext, tail: &[u8]) -> Result<Vec<u32>, Failure> {
     let count = context.rqt_actual_size() as usize;
     let list = tail.get(..count * LISTED);

@@ -19,10 +19,10 @@ pub(super) use interfaces::{create_rqt, destroy_rqt, modify_rqt, query_rqt};
 use crate::config::SimConfig;
 use crate::engine::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED, RateLimit};
 
-/// Base-two logarithm of the objects of a kind that a device has, as capabilities have it.
+/// Base-two logarithm of the objects of a kind that a device has, as in its capabilities.
 pub(super) const LOG_OBJECTS: u32 = 16;
 
-/// What there is of Ethernet: contexts as the driver gave them, by number.
+/// The Ethernet objects: contexts as the driver gave them, by number.
 #[derive(Debug, Default)]
 pub(super) struct Ethernet {
     sqs: BTreeMap<u32, SendQueueContext>,
@@ -50,7 +50,8 @@ pub(super) fn caps(config: &SimConfig, caps: &mut EthernetCaps) {
         .set_rss_ind_tbl_cap(LOG_RQ_TABLE);
 }
 
-/// Limits of the rate of send queues. Objects of programs with a limit there are not.
+/// Capabilities of the rate limits of send queues. Programs have no objects of their own with a
+/// limit.
 pub(crate) fn qos_caps(caps: &mut QosCaps) {
     caps.set_packet_pacing(true)
         .set_packet_pacing_uid(true)
@@ -68,7 +69,7 @@ pub(super) fn flow_table_caps(caps: &mut FlowTableCaps) {
     flow_table_properties(caps.nic_transmit_sniffer_mut());
 }
 
-/// Tables of every kind can do the same.
+/// Tables of every kind have the same capabilities.
 fn flow_table_properties(kind: &mut FlowTableProperties) {
     kind.set_ft_support(true)
         .set_flow_counter(true)

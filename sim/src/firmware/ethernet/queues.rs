@@ -16,12 +16,12 @@ use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, Failure, Firmware, buffer, syndrome};
 use crate::model::Capabilities;
 
-/// `ReceiveQueueContext::mem_rq_type`: the queue's WQEs are its own.
+/// `ReceiveQueueContext::mem_rq_type`: the queue has WQEs of its own.
 const INLINE_MEMORY: u32 = 0;
 /// `uid` of the kernel's own objects.
 const KERNEL: u32 = 0;
 
-/// A queue's state as contexts have it.
+/// A queue's state in the form of contexts.
 fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
     let now = device.query_qp(number).ok_or(Error::NotFound)?;
     Ok(match now.state {
@@ -31,9 +31,9 @@ fn state_of(device: &Device, number: u32) -> Result<QueueState, Failure> {
     })
 }
 
-/// Moves a queue from one state to another. The command names both, and is refused if the queue is not in the first:
-/// mlx5e names ERR to bring back a queue that failed (`mlx5e_health_sq_to_ready`, `mlx5e_rq_to_ready`), and so does
-/// DPDK (`mlx5_txq_devx_modify`).
+/// Moves a queue from one state to another. The command names both, and is refused if the queue is
+/// not in the first: mlx5e names ERR to bring back a queue that failed (`mlx5e_health_sq_to_ready`,
+/// `mlx5e_rq_to_ready`), and so does DPDK (`mlx5_txq_devx_modify`).
 fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer {
     let is = state_of(device, number)?;
     if is.0 != from {
@@ -51,11 +51,11 @@ fn change_state(device: &mut Device, number: u32, from: u32, to: u32) -> Answer 
     Ok(())
 }
 
-/// Base-two logarithm of the bytes that a receive with strides has at least where the device does not say: DPDK
-/// takes so many (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
+/// The least bytes of a receive with strides, as a logarithm, for devices that do not report one;
+/// DPDK assumes this value (`MLX5_MPRQ_LOG_MIN_STRIDE_WQE_SIZE`).
 const LOG_STRIDING_BYTES: u32 = 14;
 
-/// How packets share the WQEs of a receive queue: not at all in a cyclic one.
+/// The strides that packets share in the WQEs of a receive queue; none in a cyclic one.
 fn strides(wq: &WorkQueue, has: &Capabilities) -> Result<Option<Strides>, Failure> {
     let linked = match WorkQueueType(wq.wq_type()) {
         WorkQueueType::CYCLIC => return Ok(None),
@@ -94,7 +94,7 @@ fn completion(device: &Device, format: u32) -> Result<CompletionConfig, Failure>
 }
 
 impl Firmware {
-    /// What the ring of a queue is made of, and the user memories that it lies in.
+    /// The configuration of a queue's ring, and the user memories that it lies in.
     fn ring(
         &self,
         wq: &WorkQueue,
@@ -173,7 +173,7 @@ impl Firmware {
         let context = self.ethernet.sqs.get_mut(&input.sqn()).ok_or(Error::NotFound)?;
         let (wanted, sqn) = (input.ctx(), input.sqn());
         change_state(device, sqn, input.sq_state(), wanted.state())?;
-        // A queue that starts again starts without limit.
+        // A queue that starts again has no rate limit.
         if QueueState(wanted.state()) == QueueState::RST {
             device.limit_sq(sqn, 0)?;
             context.set_packet_pacing_rate_limit_index(0);
@@ -254,7 +254,7 @@ impl Firmware {
     pub(crate) fn modify_rq(&mut self, device: &mut Device, input: &ModifyRqIn) -> Answer {
         let context = self.ethernet.rqs.get_mut(&input.rqn()).ok_or(Error::NotFound)?;
         let (from, to) = (input.rq_state(), input.ctx().state());
-        // There is nothing to flush.
+        // An empty queue has nothing to flush.
         if QueueState(from) == QueueState::RST && QueueState(to) == QueueState::ERR {
             return Err(Failure::state(syndrome::TRANSITION));
         }

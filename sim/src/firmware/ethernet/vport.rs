@@ -1,23 +1,24 @@
-//! The function's context: what its driver says of it to whoever switches frames.
+//! The function's context: the settings that its driver passes to the switch of frames.
 //!
 //! A driver writes down the addresses and VLANs that it listens to, and whether it listens to all
-//! (MODIFY_NIC_VPORT_CONTEXT). Who manages the embedded switch reads this, and fills the tables of the
-//! switch (Linux: `esw_update_vport_addr_list`, `eswitch.c`). This function manages none, as a host's
-//! function on a BlueField: `eswitch_manager` is 0, and mlx5e then sends no SET_L2_TABLE_ENTRY either
-//! (`mlx5_mpfs_init`, `lib/mpfs.c`), by which physical functions share a port. No other function is on
-//! this port. So a frame from the wire goes to the root of the function's flow tables, whatever the lists
-//! have: mlx5e writes the same addresses into these tables (`mlx5e_execute_l2_action`, `en_fs.c`). The
-//! list of unicast addresses decides which of the function's own frames come back to it
-//! ([`Vport`](crate::engine::Vport)).
+//! (MODIFY_NIC_VPORT_CONTEXT). The manager of the embedded switch reads this, and fills the tables
+//! of the switch (Linux: `esw_update_vport_addr_list`, `eswitch.c`). This function manages none, as
+//! a host's function on a BlueField: `eswitch_manager` is 0, and mlx5e then sends no
+//! SET_L2_TABLE_ENTRY either (`mlx5_mpfs_init`, `lib/mpfs.c`), by which physical functions share a
+//! port. No other function is on this port. So a frame from the wire goes to the root of the
+//! function's flow tables, whatever the lists have: mlx5e writes the same addresses into these
+//! tables (`mlx5e_execute_l2_action`, `en_fs.c`). The list of unicast addresses decides which of
+//! the function's own frames come back to it ([`Vport`](crate::engine::Vport)).
 //!
-//! With [`SimConfig::vport_filter`](crate::SimConfig::vport_filter) the function is a virtual one, which
-//! the manager of a switch in legacy mode trusts. Then lists and flags decide which frames reach the flow
-//! tables (`esw_apply_vport_rx_mode`, `__esw_fdb_set_vport_rule`). Broadcasts are a group like others: mlx5e
-//! lists them (`mlx5e_fill_addr_array`). `promisc_uc`, which mlx5e never sets and Linux's switch does not look
-//! at, does what its name says. The list of VLANs decides nothing: no switch of Linux reads it.
+//! With [`SimConfig::vport_filter`](crate::SimConfig::vport_filter) the function is a virtual one,
+//! which the manager of a switch in legacy mode trusts. Then lists and flags decide which frames
+//! reach the flow tables (`esw_apply_vport_rx_mode`, `__esw_fdb_set_vport_rule`). The broadcast
+//! address is a group like others: mlx5e lists it (`mlx5e_fill_addr_array`). `promisc_uc`, which
+//! mlx5e never sets and Linux's switch ignores, does what its name says. The list of VLANs has no
+//! effect: no switch of Linux reads it.
 //!
-//! The lists are kept as they were written, and returned so. Firmware does not judge the addresses: Linux
-//! reads lists back and leaves out those of the wrong kind itself.
+//! The lists are kept and returned as they were written. Firmware does not check the addresses:
+//! Linux reads lists back and skips those of the wrong kind itself.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::ethernet::ModifyNicVportContextIn;
@@ -32,8 +33,8 @@ use crate::frame::headers::is_multicast;
 
 /// Base-two logarithm of the longest list of unicast addresses.
 pub(in crate::firmware) const LOG_UNICAST: u32 = 7;
-/// The same of multicast addresses. The length of a list has twelve bits, so that a driver that goes to
-/// the limit can say so.
+/// The same of multicast addresses. The length of a list has twelve bits, so that a list of the
+/// largest size can be described.
 pub(in crate::firmware) const LOG_MULTICAST: u32 = 11;
 /// The same of VLANs. Of the 4096 one is reserved, so that the length fits.
 pub(in crate::firmware) const LOG_VLANS: u32 = 12;
@@ -45,7 +46,7 @@ const ENTRY: usize = MacAddress::BYTES;
 #[derive(Debug)]
 pub(super) struct Context {
     fields: NicVportContext,
-    /// Whether the driver wants RoCE, once it has said so.
+    /// The driver's choice of RoCE, once it has made one.
     roce: Option<bool>,
     vlans: Vec<u16>,
 }
@@ -75,7 +76,7 @@ impl List {
             _ => return Err(Failure::param(syndrome::INVALID_VALUE)),
         };
         let count = context.allowed_list_size() as usize;
-        // No public source says how firmware refuses this; Linux cuts its lists off before.
+        // No public source shows how firmware refuses this; Linux never sends longer lists.
         if count > 1 << log_most {
             return Err(Failure::param(syndrome::LIST_TOO_LONG));
         }
@@ -95,7 +96,7 @@ fn vlan(entry: &[u8; ENTRY]) -> u16 {
     VlanEntry::from_bytes(entry).map_or(0, VlanEntry::vlan) as u16
 }
 
-/// The same two commands serve the manager of a switch for other functions.
+/// The manager of a switch uses the same two commands for other functions.
 fn own(other_vport: bool, op_mod: u32) -> Answer {
     if op_mod != 0 {
         return Err(Failure::new(CommandStatus::BAD_OP_ERR, syndrome::UNKNOWN_MODIFIER));
@@ -106,7 +107,8 @@ fn own(other_vport: bool, op_mod: u32) -> Answer {
     Ok(())
 }
 
-/// What a function may change of itself. GUIDs, the inline mode and events are the switch manager's.
+/// The fields of its context that a function may change. GUIDs, the inline mode and events are the
+/// switch manager's.
 fn changeable() -> u32 {
     let mut all = ModifyNicVportContextIn::default();
     all.set_select_disable_uc_local_lb(true)
@@ -137,7 +139,7 @@ fn address(mac: Mac) -> MacAddress {
     address
 }
 
-/// Writes a list behind an answer, as far as there is room. Returns how long it is.
+/// Writes a list after an answer, up to the room for it. Returns the length of the whole list.
 fn write<T>(list: &[T], entry: impl Fn(&T) -> [u8; ENTRY], tail: &mut [u8]) -> u32 {
     for (slot, listed) in tail.chunks_exact_mut(ENTRY).zip(list) {
         slot.copy_from_slice(&entry(listed));
@@ -182,7 +184,7 @@ impl Firmware {
             .set_node_guid(device.system_guid())
             .set_port_guid(port.guid)
             .set_min_wqe_inline_mode(device.config().inline_mode as u32)
-            // Addresses that are there from the start are RoCE's.
+            // A port with addresses from the start has RoCE enabled.
             .set_roce_en(own.roce.unwrap_or(device.config().addresses))
             .set_allowed_list_type(kind.0)
             .set_allowed_list_size(length);
@@ -201,7 +203,7 @@ impl Firmware {
             return Err(Failure::param(syndrome::INVALID_VALUE));
         }
         let wanted = input.nic_vport_context();
-        // What is refused changes nothing.
+        // Check the list first: a refused command changes nothing.
         let list = input.select_addresses_list().then(|| List::read(wanted, tail)).transpose()?;
         if input.select_permanent_address() {
             let mac = station(wanted.permanent_address())?;

@@ -1,4 +1,4 @@
-//! What ports and functions count.
+//! Counters of ports and functions.
 
 use mlx5_prm::cmd::alloc::QueryQCounterIn;
 use mlx5_prm::cmd::port::{

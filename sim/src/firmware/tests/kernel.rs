@@ -1,4 +1,4 @@
-//! What a real kernel's driver asks of the firmware, and relies on, beyond what queues need.
+//! The commands and answers that a real kernel's driver relies on, beyond those for queues.
 
 use mlx5_prm::cmd::alloc::AllocUarIn;
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn};
@@ -50,13 +50,13 @@ fn register(rig: &mut Rig, id: RegisterId, bytes: usize) -> Vec<u8> {
     answer.split_off(16)
 }
 
-/// mlx5_ib asks for the lanes of a port, and knows 1, 2, 4, 8 and 15 of them; any other number, zero
-/// above all, makes its query of the port fail (`translate_max_vl_num`).
+/// mlx5_ib asks for the lanes of a port, and knows 1, 2, 4, 8 and 15 of them; any other number,
+/// zero above all, makes its query of the port fail (`translate_max_vl_num`).
 #[test]
 fn a_port_has_four_virtual_lanes() {
     for rig in &mut [Rig::infiniband(), ethernet()] {
         let pvlc = register(rig, RegisterId::PVLC, 16);
-        // `mlx5_ifc_pvlc_reg_bits`: what the port can, what was chosen, what is in operation.
+        // `mlx5_ifc_pvlc_reg_bits`: capability, administrator's choice, current state.
         for bit in [0x3c, 0x5c, 0x7c] {
             assert_eq!(get_bits(&pvlc, bit, 4), 4);
         }
@@ -90,7 +90,7 @@ fn a_nic_vport_takes_frames_of_1522_bytes_until_it_is_told_otherwise() {
     modify.nic_vport_context_mut().set_mtu(9022);
     rig.run(&modify);
     assert_eq!(rig.run(&query).nic_vport_context().mtu(), 9022);
-    // What is not selected does not change.
+    // Fields that are not selected do not change.
     modify.set_select_mtu(false).nic_vport_context_mut().set_mtu(68);
     rig.run(&modify);
     assert_eq!(rig.run(&query).nic_vport_context().mtu(), 9022);
@@ -117,8 +117,8 @@ fn the_queue_pair_for_general_services_has_number_one_on_the_wire() {
     }
 }
 
-/// Linux takes the path MTU of connections from that of the interface (`iboe_get_mtu`), and tells the
-/// device of that by the longest frame.
+/// Linux takes the path MTU of connections from that of the interface (`iboe_get_mtu`), and sets
+/// the device's by the longest frame.
 #[test]
 fn longer_frames_allow_a_larger_path_mtu() {
     let mut rig = ethernet();
@@ -137,9 +137,9 @@ fn longer_frames_allow_a_larger_path_mtu() {
     }
 }
 
-/// mlx5e makes receive queues with strides where it finds `striding_rq`, `umr_ptr_rlky` and `reg_umr_sq`
-/// (`mlx5e_check_fragmented_striding_rq_cap`), and strides of 2048 bytes where it finds
-/// `ext_stride_num_range`. In the usual configuration two are missing.
+/// mlx5e makes receive queues with strides where it finds `striding_rq`, `umr_ptr_rlky` and
+/// `reg_umr_sq` (`mlx5e_check_fragmented_striding_rq_cap`), and strides of 2048 bytes where it
+/// finds `ext_stride_num_range`. In the usual configuration two are missing.
 #[test]
 fn a_network_driver_finds_what_strides_need_where_the_configuration_says_so() {
     for (striding, port) in
@@ -163,8 +163,8 @@ fn a_network_driver_finds_what_strides_need_where_the_configuration_says_so() {
     }
 }
 
-/// mlx5e asks for a list of WQEs of 32 bytes each, of 128 strides of 2048 bytes for the usual frames and
-/// of 4096 strides of 64 bytes for long ones.
+/// mlx5e asks for a list of WQEs of 32 bytes each, of 128 strides of 2048 bytes for the usual
+/// frames and of 4096 strides of 64 bytes for long ones.
 #[test]
 fn a_network_drivers_receive_queue_is_a_list_with_strides() {
     let mut rig = ethernet();
@@ -243,8 +243,8 @@ fn a_wqe_of_fewer_strides_or_bytes_than_the_model_has_is_refused() {
     }
 }
 
-/// Send queues change keys (`reg_umr`) where the device says so, and put bus addresses behind them where
-/// they are the kernel's.
+/// Send queues change keys (`reg_umr`) where the device says so, and put bus addresses behind them
+/// where they are the kernel's.
 #[test]
 fn a_send_queue_may_change_keys_as_far_as_its_owner_may() {
     for (striding, wanted, uid, expected) in [

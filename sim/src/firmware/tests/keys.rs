@@ -1,4 +1,4 @@
-//! Memory keys, signature variables, and what queue pairs have to do with them.
+//! Memory keys, signature variables, and their effects on queue pairs.
 
 use mlx5_prm::cmd::alloc::{AllocXrcdIn, DeallocPdIn, DeallocXrcdIn};
 use mlx5_prm::cmd::mkey::{

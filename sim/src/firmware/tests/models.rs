@@ -1,4 +1,4 @@
-//! What the models say that they can, and what they refuse because they cannot.
+//! The capabilities of the models, and the requests that they refuse for want of one.
 
 use mlx5_prm::cmd::caps::{CapGroup, CapMode, QueryHcaCapIn};
 use mlx5_prm::cmd::qp::{

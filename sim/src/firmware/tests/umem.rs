@@ -80,7 +80,8 @@ fn a_queue_does_not_reach_past_its_memory() {
     let mut rig = Rig::infiniband();
     let umem = rig.umem(OURS, 0x40);
     let range = (CommandStatus::BAD_PARAM_ERR, syndrome::ADDRESS_RANGE);
-    // What is left behind the offset of the memory itself, for 1,024 bytes of entries or eight.
+    // The room after the offset of the memory itself, for 1,024 bytes of entries or an 8-byte
+    // record.
     for (bytes, record) in [(1024, false), (8, true)] {
         let last = 4096 - 0x40 - bytes;
         for (offset, fits) in [(last, true), (last + 8, false), (4096, false), (!7, false)] {
@@ -156,7 +157,7 @@ fn a_shared_queue_lies_in_user_memory_too() {
     assert_eq!(rig.destroy_umem(umem), CommandStatus::RES_BUSY);
 }
 
-/// What is not modelled is refused, and not read from somewhere else.
+/// A resize is not modelled, and must be refused: the device must not read from somewhere else.
 #[test]
 fn a_queue_in_user_memory_is_not_resized() {
     let mut rig = Rig::infiniband();

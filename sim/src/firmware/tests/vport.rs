@@ -22,7 +22,7 @@ fn ethernet() -> Rig {
     Rig::new(SimConfig::new().ports([PortConfig::ROCE]))
 }
 
-/// So many addresses, all different.
+/// Makes `count` addresses, all different.
 fn macs(count: usize, first: u8) -> Vec<Mac> {
     let address = |n: u32| {
         let [_, b, c, d] = n.to_be_bytes();
@@ -40,7 +40,7 @@ fn vlan_entries(vlans: &[u16]) -> Vec<u8> {
     vlans.iter().flat_map(|vlan| [&[0, 0], &vlan.to_be_bytes()[..], &[0; 4]].concat()).collect()
 }
 
-/// Writes a list of so many entries.
+/// Writes a list of `count` entries.
 fn write(
     rig: &mut Rig,
     kind: AllowedListType,
@@ -54,13 +54,13 @@ fn write(
     rig.raw(&[input.as_bytes(), entries].concat(), &mut [0; 16])
 }
 
-/// Has the command set the function's own address.
+/// Makes the command set the function's own address.
 fn own_address(input: &mut ModifyNicVportContextIn, high: u32, low: u32) {
     let context = input.set_select_permanent_address(true).nic_vport_context_mut();
     context.permanent_address_mut().set_mac_addr_47_32(high).set_mac_addr_31_0(low);
 }
 
-/// The context, and so many bytes of a list behind it.
+/// Reads the context, and `room` bytes of the list after it.
 fn read(rig: &mut Rig, kind: AllowedListType, room: usize) -> (NicVportContext, Vec<u8>) {
     let mut input = QueryNicVportContextIn::request();
     input.set_allowed_list_type(kind.0);
@@ -72,7 +72,7 @@ fn read(rig: &mut Rig, kind: AllowedListType, room: usize) -> (NicVportContext, 
     (context, list.to_vec())
 }
 
-/// What a list has.
+/// Reads the whole of a list.
 fn list(rig: &mut Rig, kind: AllowedListType) -> Vec<u8> {
     let (context, bytes) = read(rig, kind, 8 * 5000);
     let (list, behind) = bytes.split_at(8 * context.allowed_list_size() as usize);
@@ -94,7 +94,7 @@ fn each_list_is_returned_as_it_was_written_and_no_other_changes() {
         assert_eq!(write(&mut rig, kind, entries.len() / 8, entries), OK);
     }
     assert_eq!(all.map(|kind| list(&mut rig, kind)), entries);
-    // A list replaces the one before; behind its end nothing is read.
+    // A list replaces the one before; bytes after its end are ignored.
     let [unicast, multicast, vlans] = &entries;
     assert_eq!(write(&mut rig, AllowedListType::MULTICAST, 1, &multicast[8..]), OK);
     assert_eq!(list(&mut rig, AllowedListType::MULTICAST), multicast[8..16]);
@@ -107,7 +107,7 @@ fn each_list_is_returned_as_it_was_written_and_no_other_changes() {
     assert_eq!([0, 1, 2].map(|place| get_bits(&bytes, place * 64 + 0x14, 12)), [0, 5, 0xfff]);
 }
 
-/// Linux asks for the size with room for as many as the capabilities allow, or for none.
+/// Linux queries the size with room for as many as the capabilities allow, or for none.
 #[test]
 fn an_answer_has_as_much_of_a_list_as_there_is_room_for_and_says_how_long_it_is() {
     let mut rig = ethernet();
@@ -121,8 +121,8 @@ fn an_answer_has_as_much_of_a_list_as_there_is_room_for_and_says_how_long_it_is(
     }
 }
 
-/// Linux reads the lists of other functions and passes over addresses that have no place there
-/// (`esw_update_vport_addr_list`): firmware does not.
+/// Linux reads the lists of other functions and skips addresses of the wrong kind
+/// (`esw_update_vport_addr_list`); firmware does not.
 #[test]
 fn addresses_of_the_wrong_kind_are_kept() {
     let mut rig = ethernet();
@@ -162,7 +162,7 @@ fn what_is_refused_changes_nothing() {
     let mut rig = ethernet();
     let entries = mac_entries(&macs(2, 0x02));
     assert_eq!(write(&mut rig, AllowedListType::UNICAST, 2, &entries), OK);
-    // A list that is none, and one that is not there as a whole.
+    // An unknown kind of list, and a list that is cut off.
     assert_eq!(write(&mut rig, AllowedListType(3), 1, &entries), BAD_VALUE);
     let short = (CommandStatus::BAD_INP_LEN_ERR, syndrome::SHORT_INPUT);
     assert_eq!(write(&mut rig, AllowedListType::UNICAST, 2, &entries[..15]), short);
@@ -170,7 +170,7 @@ fn what_is_refused_changes_nothing() {
     query.set_allowed_list_type(3);
     assert_eq!(refused(rig.try_run(&query)), BAD_VALUE);
 
-    // Whatever else the command selects is refused with it.
+    // All other changes of the command are refused with it.
     let all_at_once = |change: fn(&mut ModifyNicVportContextIn)| {
         let mut input = ModifyNicVportContextIn::request();
         input.set_select_mtu(true).set_select_promisc(true).set_select_addresses_list(true);
@@ -190,7 +190,7 @@ fn what_is_refused_changes_nothing() {
         (|input| _ = input.set_field_select(input.field_select() | 1), BAD_VALUE),
         (|input| _ = input.nic_vport_context_mut().set_allowed_list_type(7), BAD_VALUE),
         (|input| _ = input.nic_vport_context_mut().set_allowed_list_size(2), short),
-        // An address of a group, and none.
+        // A group's address, and a zero address.
         (|input| own_address(input, 0x0100, 0x5e00_0001), BAD_VALUE),
         (|input| own_address(input, 0, 0), BAD_VALUE),
     ];
@@ -251,7 +251,7 @@ fn the_functions_own_address_can_be_changed() {
     assert_eq!(own, [0x02, 0x12, 0x34, 0x56, 0x78, 0x9a]);
 }
 
-/// A driver that is loaded anew finds nothing of what the one before had set.
+/// A driver that is loaded again finds none of the settings of the one before.
 #[test]
 fn the_context_ends_with_the_driver() {
     let mut rig = ethernet();
@@ -274,7 +274,8 @@ fn the_context_ends_with_the_driver() {
     assert_eq!(whole(&mut rig), first);
 }
 
-/// A function that manages no switch asks for nobody else, and has no table of others' addresses.
+/// A function that manages no switch can ask only about itself, and has no table of others'
+/// addresses.
 #[test]
 fn what_a_switchs_manager_may_do_is_refused() {
     let mut rig = ethernet();

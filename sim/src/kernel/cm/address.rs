@@ -1,4 +1,4 @@
-//! Addresses as programs give them: of IP, and of InfiniBand.
+//! IP and InfiniBand addresses, in the form that programs give them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -57,7 +57,7 @@ impl Address {
         }
     }
 
-    /// Writes it as the C library has it.
+    /// Writes it in the C library's form.
     pub(super) fn write<const N: usize>(&self) -> [u8; N] {
         match self {
             Self::Ip(SocketAddr::V4(address)) => padded(&Ipv4Address {
@@ -79,7 +79,7 @@ impl Address {
         }
     }
 
-    /// The GID that it is: an IPv4 address in the manner of IPv6.
+    /// Its GID; that of an IPv4 address is the IPv6-mapped one.
     pub(super) fn gid(&self) -> Gid {
         match self {
             Self::Ip(address) => match address.ip() {
@@ -140,7 +140,7 @@ impl Address {
         self
     }
 
-    /// The address of all addresses, of the same kind.
+    /// The wildcard address of the same family.
     pub(super) fn any(&self) -> Self {
         match self {
             Self::Ip(SocketAddr::V4(_)) => Self::Ip((Ipv4Addr::UNSPECIFIED, 0).into()),
@@ -151,7 +151,7 @@ impl Address {
         }
     }
 
-    /// The same port at another place: the IP address that a GID is.
+    /// The same port at the IP address of a GID.
     pub(super) fn at(&self, gid: Gid) -> Self {
         match *self {
             Self::Ip(address) => {
@@ -164,7 +164,7 @@ impl Address {
     }
 }
 
-/// An address with zeros behind it; none where it has no room.
+/// An address, padded with zeros; all zeros if it does not fit.
 fn padded<const N: usize>(address: &(impl IntoBytes + Immutable)) -> [u8; N] {
     let mut bytes = [0; N];
     let address = address.as_bytes();

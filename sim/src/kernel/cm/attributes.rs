@@ -1,4 +1,4 @@
-//! What a queue pair is to be set to, and the paths that this follows from.
+//! The attributes of a connection's queue pair, and the paths that they follow from.
 
 use mlx5_uapi::Errno;
 use mlx5_uapi::rdma_cm::{PATH_FLAGS, PathData, PathRecord, PortSpace};
@@ -13,8 +13,8 @@ use crate::kernel::cm::state::{Id, Link};
 const DATAGRAM_QKEY: u32 = 0x0123_4567;
 /// The Q_Key of an IPoIB interface.
 const IPOIB_QKEY: u32 = 0x0000_0b1b;
-/// How long an acknowledgement may take, if no option says otherwise: twice the life of a packet on
-/// Ethernet (`CMA_IBOE_PACKET_LIFETIME`).
+/// The default time limit of an acknowledgement: twice the life of a packet on Ethernet
+/// (`CMA_IBOE_PACKET_LIFETIME`).
 const ACK_TIMEOUT: u8 = 19;
 /// `CMA_IBOE_PACKET_LIFETIME`.
 const PACKET_LIFE_TIME: u8 = 18;
@@ -22,7 +22,7 @@ const PACKET_LIFE_TIME: u8 = 18;
 const RATE: u8 = 16;
 /// Hops of a packet over IP.
 const HOP_LIMIT: u8 = 64;
-/// The most retries that the messages and the queue pairs have room for.
+/// The most retries that fit in a message or a queue pair's context.
 pub(super) const MOST_RETRIES: u8 = 7;
 
 /// The GIDs of both ends: on InfiniBand those of the ports, whatever their IP addresses.

@@ -38,7 +38,7 @@ impl Channel {
         self.signal.as_fd().as_raw_fd()
     }
 
-    /// Works on the queue; the descriptor follows it.
+    /// Changes the queue, and updates the descriptor.
     fn with<T>(&self, work: impl FnOnce(&mut VecDeque<Pending>) -> T) -> T {
         let mut queued = lock(&self.queued);
         let result = work(&mut queued);
@@ -50,7 +50,7 @@ impl Channel {
         self.with(|queued| queued.push_back(event));
     }
 
-    /// The next event, which stays.
+    /// The next event, without taking it.
     pub(super) fn first(&self) -> Option<Pending> {
         lock(&self.queued).front().copied()
     }
@@ -60,7 +60,7 @@ impl Channel {
         self.with(VecDeque::pop_front);
     }
 
-    /// Takes the events that something is true of.
+    /// Takes the events that `which` selects.
     pub(super) fn take(&self, which: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         self.with(|queued| {
             let (taken, left): (Vec<_>, Vec<_>) = queued.drain(..).partition(which);

@@ -1,4 +1,4 @@
-//! The commands, as the kernel checks and executes them.
+//! The commands, checked and executed as in the kernel.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::kernel::current;
 
 /// The longest queue of requests (`net.rdma_ucm.max_backlog`).
 const MAX_BACKLOG: u32 = 1024;
-/// The longest value of an option that is looked at.
+/// The longest value of an option.
 const LONGEST_OPTION: u32 = 4096;
 
 /// One call of a channel.
@@ -102,7 +102,7 @@ impl Call<'_> {
         }
     }
 
-    /// The command's structure. Older programs have shorter ones: what they lack is zero.
+    /// The command's structure. Older programs have shorter ones; the missing fields are zero.
     fn read<T: FromBytes + IntoBytes>(&self) -> Result<T, Errno> {
         let mut command = T::new_zeroed();
         let bytes = command.as_mut_bytes();
@@ -111,11 +111,12 @@ impl Call<'_> {
         Ok(command)
     }
 
-    /// Hands a response out; older programs have less room.
+    /// Writes a response; older programs have less room.
     fn answer<T: IntoBytes + Immutable>(&self, to: u64, response: &T) -> Result<(), Errno> {
         let bytes = response.as_bytes();
         let length = bytes.len().min(self.room);
-        // SAFETY: by the contract of the call, the response that it names can be written.
+        // SAFETY: the caller of `write` promises that the response's address is writable for `room`
+        // bytes; `length` is at most that.
         unsafe { current::copy_to(to, &bytes[..length]) }
     }
 
@@ -157,7 +158,7 @@ impl Call<'_> {
         self.answer(it.response, &DestroyIdResp { events_reported })
     }
 
-    /// Gives an identifier an address, and a port.
+    /// Binds an identifier to an address and a port.
     fn take_address(&mut self, number: u32, address: Address) -> Result<(), Errno> {
         let space = self.id(number)?.space;
         let place = match address.is_any() {
@@ -178,8 +179,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Refuses an address that another identifier keeps this one from; where both share it, that does not
-    /// (`cma_check_port`, which tells a port that is taken beside an address of all by another number).
+    /// Returns an error if another identifier has the port and does not share it. As in
+    /// `cma_check_port`, the error is another one if either address is the wildcard.
     fn check_port(
         &self,
         number: u32,
@@ -239,7 +240,7 @@ impl Call<'_> {
         let id = self.table.own(self.channel, number)?;
         id.destination = Some(destination);
         if remote.is_none() && !group {
-            // Somebody might still answer for the address.
+            // A host might still answer for the address.
             id.state = State::AddrQuery;
             let time = Duration::from_millis(timeout_ms.into());
             self.table.wait(number, time, Wait::Address);
@@ -343,14 +344,15 @@ impl Call<'_> {
                 let record = attributes::path_record(network, id).filter(|_| has_route(id));
                 let mut response =
                     QueryPathResp { num_paths: record.is_some().into(), ..Default::default() };
-                // `ucma_query_path` stops where what is left has no room for more than a path.
+                // `ucma_query_path` stops if the remaining room is no more than a path.
                 let header = offset_of!(QueryPathResp, path_data);
                 let record = record.filter(|_| room - header > size_of::<PathData>());
                 if let Some(record) = &record {
                     response.path_data[0] = attributes::path_data(record);
                 }
                 let length = header + record.map_or(0, |_| size_of::<PathData>());
-                // SAFETY: by the contract of the call, the response that it names can be written.
+                // SAFETY: the caller of `write` promises that the response's address is writable
+                // for `room` bytes; a response with a path has at most that.
                 unsafe { current::copy_to(it.response, &response.as_bytes()[..length]) }
             }
             Some(QueryOption::IbService) | None => Err(Errno::ENOSYS),
@@ -400,7 +402,8 @@ impl Call<'_> {
         if id.state != State::AddrBound {
             return Err(Errno::EINVAL);
         }
-        // Who listens shares with nobody, also not with those that are only bound.
+        // A listener shares its address with no other identifier, not even with one that is only
+        // bound.
         if let (true, Some(service), Some(source)) = (id.options.reuse, id.service, id.source) {
             let alone = Options { reuse: false, ..id.options };
             self.check_port(it.id, source, service, alone)?;
@@ -498,7 +501,7 @@ impl Call<'_> {
     }
 
     fn get_event(&mut self) -> Result<(), Errno> {
-        // ECE, and what is reserved before it, came later.
+        // Older programs lack the fields from the reserved one on, among them ECE.
         self.need(offset_of!(EventResp, reserved))?;
         let it: GetEvent = self.read()?;
         let event = self.channel.first().ok_or(Errno::EAGAIN)?;
@@ -520,7 +523,7 @@ impl Call<'_> {
         if it.optlen > LONGEST_OPTION {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: by the contract of the call, the value that it names can be read.
+        // SAFETY: the caller of `write` promises that `optlen` bytes at `optval` can be read.
         let value = unsafe { current::copy_from(it.optval, it.optlen as usize) }?;
         let byte = || <[u8; 1]>::try_from(&*value).map(|[byte]| byte).map_err(|_| Errno::EINVAL);
         let flag = || {
@@ -531,7 +534,7 @@ impl Call<'_> {
         match (OptionLevel::from_raw(it.level), IdOption::from_raw(it.optname)) {
             (Some(OptionLevel::Id), Some(IdOption::Tos)) => id.options.tos = byte()?,
             (Some(OptionLevel::Id), Some(IdOption::ReuseAddr)) => {
-                // What is bound stays as it was.
+                // The option cannot be cleared any more once the identifier is bound.
                 if !flag()? && id.state != State::Idle {
                     return Err(Errno::EINVAL);
                 }
@@ -637,12 +640,12 @@ fn has_route(id: &Id) -> bool {
     !matches!(id.state, State::Idle | State::AddrBound | State::AddrQuery | State::AddrResolved)
 }
 
-/// What is reserved.
+/// Checks a reserved field.
 fn zero(reserved: u32) -> Result<(), Errno> {
     if reserved == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// As many bytes of an address as a command says that it has: all that its family needs.
+/// The bytes of an address that a command gives, which must be all that its family needs.
 fn sized(bytes: &[u8; 128], size: u16) -> Result<&[u8], Errno> {
     let size = usize::from(size);
     let address = Address::read(bytes)?.ok_or(Errno::EINVAL)?;

@@ -1,7 +1,7 @@
-//! The messages between both ends: what is sent when, and what comes of it.
+//! The messages between both ends, and the time limits.
 //!
-//! A message arrives at once, or is lost. Those that call for an answer are sent again until one
-//! comes or the sender gives up.
+//! A message arrives at once, or is lost. A message that needs an answer is sent again until one
+//! arrives or the sender gives up.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::kernel::cm::attributes::{path, qkey};
 use crate::kernel::cm::network::Network;
 use crate::kernel::cm::state::{CmMessage, Id, Link, Param, State, Table, Wait};
 
-/// How much longer who asks waits once it knows that the request has come, and that a program
-/// thinks about it (`CMA_CM_MRA_SETTING`).
+/// The further time that the connecting side waits after a message that its request has arrived and
+/// the program is deciding (`CMA_CM_MRA_SETTING`).
 const PATIENCE: u64 = 16;
 
 /// `IB_SIDR_REJECT`, `IB_SIDR_UNSUPPORTED`: why a request for datagrams is refused.
 const SIDR_REJECT: i32 = 2;
 const SIDR_UNSUPPORTED: i32 = 1;
 
-/// What a rejection says.
+/// The contents of a rejection.
 pub(super) struct Rejection<'a> {
     pub(super) reason: u32,
     pub(super) data: &'a [u8],
@@ -38,8 +38,8 @@ fn failed(errno: Errno) -> i32 {
     -(errno as i32)
 }
 
-/// Parameters as the other end sees them, with private data of the message's length: what the
-/// program gave stands in front of zeros.
+/// Parameters as the other end receives them, with private data of the message's length: the
+/// program's bytes, then zeros.
 fn seen(own: &ConnParam, room: usize) -> ConnParam {
     let mut seen = *own;
     (seen.responder_resources, seen.initiator_depth) =
@@ -65,7 +65,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Whether a message of an identifier comes to where it goes.
+    /// Whether a message of an identifier reaches the other end.
     fn arrives(&mut self, from: u32, message: CmMessage) -> bool {
         if let Some(planned) = self.table.losing.get_mut(&message).filter(|planned| **planned > 0) {
             *planned -= 1;
@@ -76,7 +76,7 @@ impl Ends<'_> {
         self.network.reaches(here, there)
     }
 
-    /// Sends a message that calls for an answer, and again when none comes.
+    /// Sends a message that needs an answer, and sends it again if none arrives.
     pub(super) fn ask(&mut self, from: u32, message: CmMessage) {
         let config = self.table.config;
         let each = u64::from(config.response_ms) * 1_000_000;
@@ -101,13 +101,13 @@ impl Ends<'_> {
         }
     }
 
-    /// The peer of an identifier, if that is its peer, too.
+    /// The peer of an identifier, if that names this one as its peer, too.
     fn peer(&self, of: u32) -> Option<u32> {
         let peer = self.id(of)?.peer?;
         (self.id(peer)?.peer == Some(of)).then_some(peer)
     }
 
-    /// Who listens where a request goes: rather at its very address than at any.
+    /// Finds the listener for a request: one at its very address before one at any address.
     fn listener(&self, from: u32) -> Option<u32> {
         let asking = self.id(from)?;
         let to = asking.destination?;
@@ -135,7 +135,7 @@ impl Ends<'_> {
 
     fn request(&mut self, from: u32) {
         if let Some(peer) = self.peer(from) {
-            // It was asked before; an answer that was lost is sent again.
+            // The request is a repeated one: send the lost answer again.
             match self.id(peer).map(|id| id.link) {
                 Some(Link::ReqReceived) => self.be_patient(from),
                 Some(Link::RepSent) => self.send(peer, CmMessage::Rep),
@@ -168,7 +168,7 @@ impl Ends<'_> {
             return self.rejected(from, &other);
         }
         if listening.backlog == 0 {
-            // Who asks is left to try again.
+            // Without an answer the connecting side tries again.
             return;
         }
         listening.backlog -= 1;
@@ -184,7 +184,7 @@ impl Ends<'_> {
         let header = if asking.has_ip_header() { private_data::IP_HEADER } else { 0 };
         let room = if is_ud { private_data::SIDR_REQUEST } else { private_data::REQUEST };
         new.other = seen(&asking.own, room - header);
-        // Until its program says otherwise, it does what the other end asks for.
+        // Until the program sets other limits, they are those that the other end asked for.
         new.own.responder_resources = new.other.responder_resources;
         new.own.initiator_depth = new.other.initiator_depth;
         new.retry_count = asking.own.retry_count;
@@ -209,9 +209,9 @@ impl Ends<'_> {
         }
     }
 
-    /// Whether somebody else has a connection with the queue pair that the sender of a message names,
-    /// and has not heard of its end. Then the message is rejected, and that connection ends
-    /// (`cm_insert_remote_qpn`).
+    /// Whether another identifier has a connection with the queue pair that the sender of a message
+    /// names, and has not yet received the message that ends it. If so, the message is rejected and
+    /// that connection ends (`cm_insert_remote_qpn`).
     fn is_of_an_older_one(&mut self, from: u32, to: u32) -> bool {
         let Some(sender) = self.id(from).filter(|id| !id.is_ud()) else { return false };
         let (qp_num, device) = (sender.own.qp_num, sender.place.map(|place| place.device));
@@ -240,7 +240,7 @@ impl Ends<'_> {
         true
     }
 
-    /// Hears that the request has come, and waits longer for its answer.
+    /// The request has arrived: waits longer for its answer.
     fn be_patient(&mut self, from: u32) {
         let each = u64::from(self.table.config.response_ms) * 1_000_000 * PATIENCE;
         if let Some((_, Wait::Answer { message, left, .. })) = self.id(from).and_then(|id| id.timer)
@@ -267,7 +267,7 @@ impl Ends<'_> {
             Link::ReqSent => {
                 id.link = Link::RepReceived;
                 (id.other, id.other_psn, id.other_ece) = (other, psn, ece);
-                // What the other end can do bounds what this one may.
+                // The peer's limits bound those of this side.
                 id.own.initiator_depth = other.initiator_depth;
                 id.own.responder_resources = other.responder_resources;
                 self.table.stop_waiting(to);
@@ -278,7 +278,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Tells the peer that this side is ready.
+    /// Sends the peer the message that this side is ready.
     pub(super) fn tell_ready(&mut self, from: u32) {
         self.send(from, CmMessage::Rtu);
     }
@@ -289,7 +289,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The asking side is ready: it said so, or its first packet did.
+    /// The connecting side is ready: its message says so, or its first packet.
     pub(super) fn established(&mut self, number: u32) {
         if self.id(number).is_some_and(|id| id.link == Link::RepSent) {
             self.table.stop_waiting(number);
@@ -298,7 +298,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Rejects a request of either kind.
+    /// Rejects a request, for a connection or for datagrams.
     pub(super) fn turn_down(&mut self, from: u32, rejection: &Rejection<'_>) {
         match self.id(from).map(|id| id.link) {
             Some(Link::SidrReqReceived) => self.datagram_reject(from, rejection.data),
@@ -309,7 +309,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Rejects, or gives up, and tells the peer.
+    /// Rejects or gives up the connection, with a message to the peer.
     pub(super) fn reject(&mut self, from: u32, rejection: &Rejection<'_>) {
         let peer = self.peer(from);
         self.table.stop_waiting(from);
@@ -322,7 +322,7 @@ impl Ends<'_> {
         }
     }
 
-    /// An identifier hears that it was rejected.
+    /// An identifier receives a rejection.
     fn rejected(&mut self, number: u32, rejection: &Rejection<'_>) {
         let Some(id) = self.id_mut(number) else { return };
         let waits = matches!(
@@ -413,7 +413,7 @@ impl Ends<'_> {
 
     fn disconnect_request(&mut self, from: u32) {
         let Some(to) = self.peer(from) else {
-            // An end that has forgotten the connection agrees.
+            // An end without the connection confirms its end.
             return self.agreed(from);
         };
         match self.id(to).map(|id| id.link) {
@@ -433,7 +433,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The peer agreed to the end.
+    /// The peer confirmed the end.
     fn agreed(&mut self, number: u32) {
         if self.id(number).is_some_and(|id| id.link == Link::DreqSent) {
             self.linger(number);
@@ -441,21 +441,21 @@ impl Ends<'_> {
         }
     }
 
-    /// Tells the program once that the connection has ended.
+    /// Reports the end of the connection to the program, once.
     fn ended(&mut self, number: u32, status: i32) {
         let Some(id) = self.id_mut(number).filter(|id| id.state == State::Connect) else { return };
         id.state = State::Disconnect;
         self.table.tell(number, EventType::Disconnected, status, &Param::None);
     }
 
-    /// Waits until no packet of the connection is on its way.
+    /// Waits until no packet of the connection is in flight.
     fn linger(&mut self, number: u32) {
         self.set(number, Link::Timewait);
         let time = Duration::from_millis(self.table.config.timewait_ms.into());
         self.table.wait(number, time, Wait::Timewait);
     }
 
-    /// Ends an identifier, and tells its peer.
+    /// Ends an identifier, with a message to its peer.
     pub(super) fn destroy(&mut self, number: u32) {
         let Some(id) = self.id(number) else { return };
         let give_up = |reason| Rejection { reason, data: &[] };
@@ -465,7 +465,8 @@ impl Ends<'_> {
                 self.reject(number, &give_up(reject_reason::CONSUMER_DEFINED));
             }
             Link::SidrReqReceived => self.datagram_reject(number, &[]),
-            // What it sends nobody will send again: the peer's own time limit helps if it is lost.
+            // These messages are not sent again; if one is lost, the peer's own time limit ends its
+            // side.
             Link::Established => self.send(number, CmMessage::Dreq),
             Link::DreqReceived => self.send(number, CmMessage::Drep),
             _ => {}
@@ -481,7 +482,7 @@ impl Ends<'_> {
         }
     }
 
-    /// A timer has come.
+    /// A timer is due.
     pub(super) fn expired(&mut self, number: u32, wait: Wait) {
         match wait {
             Wait::Address => {
@@ -506,7 +507,7 @@ impl Ends<'_> {
         }
     }
 
-    /// No answer came to any of the tries.
+    /// No try was answered.
     fn unanswered(&mut self, number: u32, message: CmMessage) {
         let status = failed(Errno::ETIMEDOUT);
         if message == CmMessage::Dreq {
@@ -528,8 +529,8 @@ impl Ends<'_> {
         self.table.ids.iter().filter(|(_, id)| of(id)).map(|(number, _)| *number).collect()
     }
 
-    /// The addresses of a device have moved to another one, as when the interface of a bond changes.
-    /// What is bound to the device stays there.
+    /// Reports that the addresses of a device have moved to another one, as when the interface of a
+    /// bond changes. Identifiers that are bound to the device stay bound to it.
     pub(super) fn addresses_moved(&mut self, device: usize) {
         for number in self.bound_to(device) {
             self.table.tell(number, EventType::AddrChange, 0, &Param::None);
@@ -542,7 +543,7 @@ impl Ends<'_> {
             self.table.stop_waiting(number);
             if let Some(id) = self.id_mut(number) {
                 (id.state, id.link, id.peer) = (State::DeviceRemoval, Link::Idle, None);
-                // The kernel destroys what is behind it.
+                // The kernel frees its service.
                 id.service = None;
             }
             self.table.tell(number, EventType::DeviceRemoval, 0, &Param::None);

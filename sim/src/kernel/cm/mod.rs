@@ -1,9 +1,9 @@
-//! The connection manager: `/dev/infiniband/rdma_cm`, as `ucma.c`, `cma.c` and `cm.c` of the kernel
-//! have it.
+//! The connection manager: `/dev/infiniband/rdma_cm`, as in `ucma.c`, `cma.c` and `cm.c` of the
+//! kernel.
 //!
-//! It is one for the machine. Messages do not go over the simulated wire as datagrams: they arrive
-//! at the other end at once, if both ports are up, or are lost. What an identifier goes through, the
-//! events, the room for private data and the time limits are the kernel's.
+//! There is one for the machine. Messages do not go over the simulated wire as datagrams: they
+//! arrive at the other end at once, if both ports are up, or are lost. The states of an identifier,
+//! the events, the room for private data and the time limits are the kernel's.
 //!
 //! ```text
 //! commands      the commands of a channel
@@ -79,7 +79,7 @@ impl Manager {
         manager
     }
 
-    /// Works on the table.
+    /// Calls `work` with the table and the network.
     fn with<T>(&self, work: impl FnOnce(&mut Table, &Network) -> T) -> T {
         let mut table = lock(&self.table);
         let result = work(&mut table, &self.network);
@@ -90,7 +90,7 @@ impl Manager {
         result
     }
 
-    /// Does what the first timer is for, if it is due by then; says whether there was one.
+    /// Handles the first timer if it is due at `by`; returns whether it was.
     fn expire(&self, by: u64) -> bool {
         self.with(|table, network| {
             let Some((id, wait)) = table.due(by) else { return false };
@@ -99,7 +99,7 @@ impl Manager {
         })
     }
 
-    /// Does what the timers that are due are for, and answers whether one runs.
+    /// Handles the timers that are due; returns whether another one runs.
     fn look_at_timers(&self) -> bool {
         if self.due.load(Ordering::Acquire) == NEVER {
             return false;
@@ -109,12 +109,12 @@ impl Manager {
         self.due.load(Ordering::Acquire) != NEVER
     }
 
-    /// Lets the time pass until the next timer is due; says whether there was one.
+    /// Advances time to the next timer, and handles it; returns whether there was one.
     pub(crate) fn pass_time(&self) -> bool {
         self.expire(NEVER)
     }
 
-    /// Loses so many of the next messages of a kind.
+    /// Loses the next `count` messages of a kind.
     pub(crate) fn lose(&self, message: CmMessage, count: u32) {
         lock(&self.table).losing.insert(message, count);
     }
@@ -130,12 +130,12 @@ impl Manager {
         }
     }
 
-    /// Tells the programs that use a device that its addresses have moved.
+    /// Reports to the programs that use a device that its addresses have moved.
     pub(crate) fn addresses_moved(&self, device: DeviceId) {
         self.with(|table, network| Ends { table, network }.addresses_moved(device));
     }
 
-    /// Tells the programs that use a device that it is gone.
+    /// Reports to the programs that use a device that it is gone.
     pub(crate) fn device_gone(&self, device: DeviceId) {
         self.with(|table, network| Ends { table, network }.device_gone(device));
     }
@@ -166,7 +166,8 @@ impl OpenChannel {
         let (header, command) = Header::read_from_prefix(call).map_err(|_| Errno::EINVAL)?;
         let id = CommandId::from_raw(header.cmd).ok_or(Errno::EINVAL)?;
         let command = command.get(..header.in_len.into()).ok_or(Errno::EINVAL)?;
-        // What cannot be handed out is not made, and an event that cannot be read is still there.
+        // If the response cannot be written, no identifier is made, and an event stays in the
+        // queue.
         if let (Some(errno), CommandId::CreateId | CommandId::GetEvent) = (late, id) {
             return Err(errno);
         }
@@ -180,7 +181,7 @@ impl OpenChannel {
 
 impl Drop for OpenChannel {
     fn drop(&mut self) {
-        // What a forked child closes is not the parent's last reference.
+        // When a forked child closes the channel, the parent still has it open.
         if self.manager.pid != std::process::id() {
             return;
         }
@@ -208,7 +209,8 @@ impl AsFd for SimCmFile {
 impl CmFile for SimCmFile {
     unsafe fn write(&self, call: &[u8]) -> Result<(), Errno> {
         let _current = Current::enter(None);
-        // SAFETY: the caller's contract; without a process the addresses are this one's.
+        // SAFETY: the caller promises that the addresses in the call are valid; `enter(None)` makes
+        // them this process's.
         unsafe { self.0.write(call) }
     }
 }
@@ -231,7 +233,7 @@ impl ProcessCmFile {
         Self::new(Arc::clone(&self.open), process)
     }
 
-    /// One call. An address that is not good is a fault.
+    /// One call. A bad address is an error.
     pub fn write(&self, call: &[u8]) -> Result<(), Errno> {
         let _current = Current::enter(Some(&self.process));
         // SAFETY: addresses are another process's, which are checked.

@@ -1,4 +1,4 @@
-//! Multicast groups. Joining one costs nothing here: the queue pair's attachment is what counts.
+//! Multicast groups. Joining one has no effect here: only attaching the queue pair has.
 
 use std::net::SocketAddr;
 
@@ -41,7 +41,7 @@ fn group_gid(address: &Address, facts: &Facts) -> Gid {
     gid
 }
 
-/// What the program is told when the group is joined.
+/// The parameters of the event that reports a joined group.
 pub(super) fn joined(
     network: &Network,
     id: &Id,
@@ -63,7 +63,7 @@ pub(super) fn joined(
     }
 }
 
-/// Adds a group that an identifier joined, and tells its program.
+/// Adds a group that an identifier joined, and reports it to the program.
 pub(super) fn add(table: &mut Table, id: u32, group: u32, uid: u64, param: UdParam) {
     table.groups.insert(group, Group { id, reported: 0 });
     if let Some(owner) = table.ids.get(&id) {

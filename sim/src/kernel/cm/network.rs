@@ -1,4 +1,4 @@
-//! What the manager knows of the network: which port has an address, and which reach each other.
+//! The manager's view of the network: the addresses of ports, and the ports that reach each other.
 
 use mlx5_uapi::verbs::Mtu;
 
@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub(super) port: u8,
 }
 
-/// What paths from or to a port need.
+/// The properties of a port that a path needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) node_guid: u64,
@@ -44,7 +44,7 @@ impl Network {
         Self { fabric: fabric.clone() }
     }
 
-    /// Has the fabric look at the timers.
+    /// Makes the fabric look at the timers.
     pub(super) fn wake(&self) {
         self.fabric.wake();
     }
@@ -61,12 +61,12 @@ impl Network {
         })
     }
 
-    /// The port from which packets go to another one, if nothing says which.
+    /// The port from which packets go to another one, if the program has not chosen one.
     ///
-    /// The devices of a machine stand for hosts that a wire connects. So it is a port of another
-    /// device: a machine with one device alone has nowhere else to send from. Linux would keep a
-    /// packet to an address of its own within the device; a program that wants that binds its
-    /// identifier to the address.
+    /// The devices of a machine stand for hosts that a wire connects. So this is a port of another
+    /// device; only a machine with one device sends from the same one. Linux would keep a packet to
+    /// an address of its own within the device; a program that wants that binds its identifier to
+    /// the address.
     pub(super) fn way_to(&self, to: Place) -> Option<Place> {
         let engine = self.fabric.lock();
         let devices = engine.devices();
@@ -92,7 +92,7 @@ impl Network {
         Some(Place { device: device.id(), port: 1 })
     }
 
-    /// Whether an address is in a network that a port is part of, so that it is looked for there.
+    /// Whether an address is in a network of one of the ports, so that it can be resolved.
     pub(super) fn is_near(&self, gid: &Gid) -> bool {
         let engine = self.fabric.lock();
         let mut ports = engine.devices().iter().flat_map(|device| device.ports());
@@ -103,7 +103,7 @@ impl Network {
             })
     }
 
-    /// What a port is; `None` if its device is gone.
+    /// The properties of a port; `None` if its device is gone.
     pub(super) fn facts(&self, place: Place) -> Option<Facts> {
         let engine = self.fabric.lock();
         let device = engine.devices().get(place.device).filter(|device| !device.is_removed())?;
@@ -122,8 +122,8 @@ impl Network {
         })
     }
 
-    /// The first address of a port that packets to a GID may come from, as a GID: an IPv4 address for
-    /// one of IPv4.
+    /// The first address of a port that packets to a GID may come from, as a GID; for an IPv4
+    /// destination an IPv4 address.
     pub(super) fn address(&self, place: Place, to: &Gid) -> Option<Gid> {
         let engine = self.fabric.lock();
         let port = engine.devices().get(place.device)?.port(place.port)?;
@@ -147,7 +147,7 @@ impl Network {
         [GidType::RoceV2, GidType::RoceV1, GidType::Ib].into_iter().find_map(with)
     }
 
-    /// Whether a message from one port comes to another.
+    /// Whether a message from one port reaches another.
     pub(super) fn reaches(&self, from: Place, to: Place) -> bool {
         let engine = self.fabric.lock();
         let link = |place: Place| {

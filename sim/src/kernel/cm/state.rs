@@ -14,7 +14,7 @@ use crate::kernel::cm::address::Address;
 use crate::kernel::cm::channel::{Channel, Pending};
 use crate::kernel::cm::network::Place;
 
-/// How far an identifier is (`enum rdma_cm_state`).
+/// The state of an identifier (`enum rdma_cm_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Idle,
@@ -28,10 +28,10 @@ pub(super) enum State {
     DeviceRemoval,
 }
 
-/// How far its connection is (`enum ib_cm_state`).
+/// The state of an identifier's connection (`enum ib_cm_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
-    /// There is none.
+    /// No connection.
     None,
     /// It was rejected, timed out or has ended.
     Idle,
@@ -54,13 +54,13 @@ pub enum CmMessage {
     Req,
     /// Accepts.
     Rep,
-    /// Says that the asking side is ready.
+    /// Reports that the connecting side is ready.
     Rtu,
     /// Rejects, or gives up.
     Rej,
     /// Ends a connection.
     Dreq,
-    /// Says that it has ended.
+    /// Confirms the end of a connection.
     Drep,
     /// Asks for the number of a datagram queue pair.
     SidrReq,
@@ -68,7 +68,7 @@ pub enum CmMessage {
     SidrRep,
 }
 
-/// How many things of the manager there are.
+/// Numbers of the manager's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CmCounts {
     /// Open event channels.
@@ -83,14 +83,14 @@ pub struct CmCounts {
     pub services: usize,
 }
 
-/// What an identifier's timer is for.
+/// The purpose of an identifier's timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
     /// The address.
     Address,
-    /// The answer to a message, which is sent again so often.
+    /// The answer to a message, the tries that are left, and the time of each.
     Answer { message: CmMessage, left: u32, each: u64 },
-    /// Packets that may be on their way.
+    /// Packets that may be in flight.
     Timewait,
 }
 
@@ -99,13 +99,13 @@ pub(super) enum Wait {
 pub(super) struct Options {
     pub(super) tos: u8,
     pub(super) reuse: bool,
-    /// Whether an address of all is one of its own family alone, if the program has said so.
+    /// Whether a wildcard address is bound for its own family only, if the program has set this.
     pub(super) af_only: Option<bool>,
     pub(super) ack_timeout: Option<u8>,
 }
 
 impl Options {
-    /// Whether `address` is bound for its own family alone: of IPv4 that goes without saying.
+    /// Whether `address` is bound for its own family only; an IPv4 address always is.
     pub(super) fn is_af_only(&self, address: &Address) -> bool {
         self.af_only.unwrap_or(address.is_ipv4())
     }
@@ -122,21 +122,21 @@ pub(super) struct Id {
     pub(super) link: Link,
     pub(super) source: Option<Address>,
     pub(super) destination: Option<Address>,
-    /// The service that it uses up.
+    /// The service that it occupies.
     pub(super) service: Option<u64>,
     pub(super) place: Option<Place>,
-    /// Where the other end is.
+    /// The port of the other end.
     pub(super) remote: Option<Place>,
     pub(super) options: Options,
     /// Requests that may still wait.
     pub(super) backlog: u32,
     pub(super) peer: Option<u32>,
-    /// What it told the peer, and what the peer told it.
+    /// The parameters that it sent the peer, and those that the peer sent it.
     pub(super) own: ConnParam,
     pub(super) own_ece: Ece,
     pub(super) other: ConnParam,
     pub(super) other_ece: Ece,
-    /// How often either end retries, as the asking one said.
+    /// Retries of either end, as the connecting side set them.
     pub(super) retry_count: u8,
     /// The first sequence number to receive.
     pub(super) psn: u32,
@@ -179,7 +179,7 @@ impl Id {
         self.qp_type == QpType::Ud
     }
 
-    /// Whether private data stands behind IP addresses.
+    /// Whether private data follows a header with IP addresses.
     pub(super) fn has_ip_header(&self) -> bool {
         matches!(self.destination.or(self.source), Some(Address::Ip(_)))
     }
@@ -217,7 +217,7 @@ impl Clock {
     }
 }
 
-/// Everything that the manager has.
+/// All state of the manager.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) config: CmConfig,
@@ -225,7 +225,7 @@ pub(super) struct Table {
     pub(super) groups: BTreeMap<u32, Group>,
     pub(super) timers: BTreeSet<(u64, u32)>,
     pub(super) clock: Clock,
-    /// Messages that shall be lost.
+    /// Messages to lose, with their number.
     pub(super) losing: BTreeMap<CmMessage, u32>,
     next_port: u16,
     next_psn: u32,
@@ -262,7 +262,7 @@ impl Table {
         number
     }
 
-    /// An identifier that a channel has, and whose device is there.
+    /// An identifier of a channel. Fails if its device is gone.
     pub(super) fn own(&mut self, channel: &Arc<Channel>, number: u32) -> Result<&mut Id, Errno> {
         match self.of_channel(channel, number)? {
             id if id.state == State::DeviceRemoval => Err(Errno::EIO),
@@ -270,7 +270,7 @@ impl Table {
         }
     }
 
-    /// An identifier that a channel has. Without its device, it can only be destroyed.
+    /// An identifier of a channel, even if its device is gone; then it can only be destroyed.
     pub(super) fn of_channel(
         &mut self,
         channel: &Arc<Channel>,
@@ -283,7 +283,7 @@ impl Table {
         }
     }
 
-    /// A port that nobody uses in a port space.
+    /// A port number that is free in a port space.
     pub(super) fn free_port(&mut self, address: &Address, space: PortSpace) -> Option<u16> {
         for _ in FIRST_PORT..=LAST_PORT {
             let port = self.next_port;
@@ -296,8 +296,8 @@ impl Table {
         None
     }
 
-    /// Tells the program of an event. Those of a connection that the program has not accepted are
-    /// dropped: accepting it fails then.
+    /// Reports an event to the program. Events of a connection that the program has not accepted
+    /// are dropped: accepting it fails then.
     pub(super) fn tell(&self, number: u32, event: EventType, status: i32, param: &Param) {
         let Some(id) = self.ids.get(&number).filter(|id| id.uid != 0) else { return };
         let record = record(id.uid, number, event, status, param, Ece::default());
@@ -308,7 +308,7 @@ impl Table {
         id.channel.push(Pending { record, owner: number, request: None, group: None });
     }
 
-    /// Tells a listener of a request.
+    /// Reports a request to its listener.
     pub(super) fn tell_request(&self, listener: u32, request: u32, param: &Param, ece: Ece) {
         let Some(id) = self.ids.get(&listener) else { return };
         let record = record(id.uid, request, EventType::ConnectRequest, 0, param, ece);
@@ -331,7 +331,7 @@ impl Table {
         }
     }
 
-    /// Takes the next timer, if it is due by then.
+    /// Takes the next timer, if it is due at `by`.
     pub(super) fn due(&mut self, by: u64) -> Option<(u32, Wait)> {
         let (due, number) = *self.timers.first().filter(|(due, _)| *due <= by)?;
         self.timers.remove(&(due, number));
@@ -341,8 +341,7 @@ impl Table {
     }
 }
 
-/// The lowest number that nothing has, as the kernel gives numbers out (`xa_alloc`): also that of
-/// what is gone.
+/// The lowest free number, as the kernel allocates them (`xa_alloc`): freed numbers are used again.
 fn lowest_free<T>(table: &BTreeMap<u32, T>) -> u32 {
     let used = table.keys().zip(0..).take_while(|(number, at)| **number == *at);
     used.count() as u32

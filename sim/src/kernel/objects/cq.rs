@@ -1,4 +1,4 @@
-//! Completion queues as a file holds them.
+//! Completion queues of a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::cq::DestroyCqIn;
@@ -16,14 +16,14 @@ pub(crate) struct Cq {
     pub(crate) cqe: u32,
     pub(crate) cqe_size: u32,
     pub(crate) padded: bool,
-    /// Timestamps are to be the time of day.
+    /// Timestamps are the time of day.
     pub(crate) real_time: bool,
     pub(crate) completions: Option<Subscription>,
     pub(crate) asynchronous: Option<Subscription>,
 }
 
 impl Cq {
-    /// Ends the queue. Its events count up to now.
+    /// Ends the queue, and returns the numbers of its events that were read.
     pub(crate) fn end(&self, hca: &Hca) -> Result<CqEvents, Errno> {
         let mut input = DestroyCqIn::request();
         input.set_cqn(self.cqn);

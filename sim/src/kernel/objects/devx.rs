@@ -1,4 +1,4 @@
-//! Objects that commands of user space made, and memory lent to them.
+//! Objects that user space made with commands, and memory registered for them.
 
 use mlx5_prm::cmd::CommandOpcode;
 use mlx5_uapi::Errno;
@@ -8,7 +8,7 @@ use crate::kernel::lock;
 use crate::kernel::mailbox::{NUMBER, Place, put};
 use crate::kernel::steered::Target;
 
-/// An object of the firmware's, made by a command.
+/// A firmware object that a command made.
 #[derive(Debug)]
 pub(crate) struct DevxObject {
     pub(crate) kind: Kind,
@@ -16,8 +16,8 @@ pub(crate) struct DevxObject {
     pub(crate) uid: u32,
 }
 
-/// A kind of object: the commands that make and end it, and where its number stands in the output
-/// of the one and the input of the other.
+/// A kind of object: the commands that make and end it, and the positions of its number in the
+/// output of the first and the input of the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind {
     pub(crate) create: CommandOpcode,
@@ -26,14 +26,14 @@ pub(crate) struct Kind {
     pub(crate) named: Place,
 }
 
-/// Memory lent to the firmware's objects.
+/// Memory registered for firmware objects.
 #[derive(Debug)]
 pub(crate) struct Umem {
     pub(crate) number: u32,
 }
 
 impl DevxObject {
-    /// The object as a place that flow rules send packets to.
+    /// The object as a target of flow rules.
     pub(crate) fn flow_target(&self) -> Result<Target, Errno> {
         match self.kind.create {
             CommandOpcode::CREATE_TIR => Ok(Target::Tir(self.number)),
@@ -62,7 +62,7 @@ impl DevxObject {
 }
 
 impl Umem {
-    /// Takes the memory back.
+    /// Deregisters the memory.
     pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
         let mut input = [0; 16];
         put(&mut input, (0, 16), CommandOpcode::DESTROY_UMEM.0);

@@ -1,4 +1,4 @@
-//! Memory on the device as a file holds it.
+//! Memory on the device, of a file.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use mlx5_uapi::page_size;
 
 use crate::kernel::hca::Hca;
 
-/// Logarithm of the pages in which the driver gives ranges to the firmware.
+/// Logarithm of the pages in which the driver assigns ranges to the firmware.
 pub(crate) const LOG_PAGE: u32 = 12;
 
-/// A piece of a device's memory. Its pages live while its object does or while it is mapped.
+/// A piece of a device's memory. Its pages live as long as its object or a mapping of it.
 pub(crate) struct DevicePages {
     pub(crate) hca: Arc<Hca>,
-    /// First page, of the device's memory.
+    /// Its first page in the device's memory.
     pub(crate) first: u64,
     pub(crate) bytes: u64,
 }
@@ -28,7 +28,7 @@ impl std::fmt::Debug for DevicePages {
 }
 
 impl DevicePages {
-    /// Where it starts, as the driver sees it.
+    /// Address of the start, as the driver sees it.
     pub(crate) fn address(&self) -> u64 {
         self.hca.device_memory.address() + (self.first << LOG_PAGE)
     }
@@ -43,7 +43,7 @@ impl Drop for DevicePages {
         if self.hca.is_this_process() {
             let mut input = DeallocMemicIn::request();
             input.set_memic_start_addr(self.address()).set_memic_size(self.bytes as u32);
-            // What the firmware keeps shows in the device's counts.
+            // If the firmware does not free it, the device's counts show it.
             if self.hca.command(&input).is_ok() {
                 self.hca.give_back_pages(self.first, self.pages());
             }
@@ -55,7 +55,7 @@ impl Drop for DevicePages {
 #[derive(Debug)]
 pub(crate) struct Dm {
     pub(crate) pages: Arc<DevicePages>,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub(crate) length: u64,
     pub(crate) index: u32,
 }

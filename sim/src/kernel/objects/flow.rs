@@ -1,4 +1,4 @@
-//! Flow rules, matchers and counters as a file holds them.
+//! Flow rules, matchers and counters of a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::flow::{DeallocFlowCounterIn, MatchParameters};
@@ -8,7 +8,7 @@ use mlx5_uapi::flow::{CounterKind, MatcherType};
 use crate::kernel::hca::Hca;
 use crate::kernel::steered::RuleId;
 
-/// A rule, of which there may be several in tables.
+/// A rule, which may have entries in several tables.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) rules: Vec<RuleId>,
@@ -24,7 +24,7 @@ impl Flow {
     }
 }
 
-/// Which fields rules compare.
+/// The fields that rules compare.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     pub(crate) kind: MatcherType,
@@ -33,7 +33,7 @@ pub(crate) struct Matcher {
     pub(crate) mask: Box<MatchParameters>,
 }
 
-/// Counters, and what the values are that are read.
+/// Counters, and the meaning of the values that are read.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) counter: Option<u32>,

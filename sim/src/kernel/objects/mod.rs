@@ -35,11 +35,11 @@ pub(crate) use srq::Srq;
 pub(crate) use uar::{UarObject, UarPage};
 pub(crate) use xrcd::Xrcd;
 
-/// What the destruction of an object reports of its events that were read: nothing, or as the
-/// method has it.
+/// The answer to an object's destruction: the numbers of its events that were read, in the form of
+/// the method, or nothing.
 pub(crate) type Report = Vec<u8>;
 
-/// What an object is made of.
+/// The kind and the parts of an object.
 #[derive(Debug)]
 pub(crate) enum Body {
     Pd { pdn: u32 },
@@ -93,7 +93,7 @@ impl Body {
         match self {
             Self::Pd { pdn } => dealloc_pd(hca, *pdn)?,
             Self::Xrcd(body) => body.end(hca)?,
-            // Pages go when nobody maps them any more.
+            // The pages are freed with their last mapping.
             Self::Ah | Self::Uar(_) | Self::Dm(_) | Self::Matcher(_) => {}
             Self::Mr(body) => body.end(hca)?,
             Self::Mw(body) => body.end(hca)?,
@@ -118,13 +118,13 @@ fn dealloc_pd(hca: &Hca, pdn: u32) -> Result<(), Errno> {
     hca.command(&input).map(drop)
 }
 
-/// What can be mapped.
+/// An object that can be mapped.
 pub(crate) enum Mappable {
     Uar(Arc<UarPage>),
     Dm(Arc<DevicePages>),
 }
 
-/// An object, who uses it, and whom it uses.
+/// An object, the number of its users, and the handles of the objects that it uses.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) body: Body,
@@ -141,7 +141,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Adds an object that uses others, and answers its handle.
+    /// Adds an object that uses others, and returns its handle.
     pub(crate) fn add(&mut self, body: Body, parents: &[u32]) -> u32 {
         let taken = self.table.keys();
         let handle = (0..)
@@ -173,12 +173,12 @@ impl Objects {
         if self.get(handle)?.kind() == kind { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Whether nothing uses an object.
+    /// Whether no other object uses an object.
     pub(crate) fn is_free(&self, handle: u32) -> bool {
         self.table.get(&handle).is_none_or(|object| object.users == 0)
     }
 
-    /// Takes out an object that is gone.
+    /// Removes an object that has ended.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
         let object = self.table.remove(&handle)?;
         for &parent in &object.parents {
@@ -191,7 +191,8 @@ impl Objects {
         Some(object)
     }
 
-    /// With its last rule, and with a first one that fails, the kernel forgets what counters count.
+    /// Once no rule uses counters, also after a first rule that failed, the kernel drops their
+    /// description.
     pub(crate) fn undescribe_unused(&mut self, handle: u32) {
         if let Some(Object { users: 0, body: Body::Counters(counters), .. }) =
             self.table.get_mut(&handle)
@@ -285,7 +286,7 @@ impl Objects {
         }
     }
 
-    /// What is mapped at an offset.
+    /// Finds the object that is mapped at an offset.
     pub(crate) fn mapped_at(&self, offset: u64) -> Option<Mappable> {
         self.table.values().find_map(|object| match &object.body {
             Body::Uar(uar) if uar.mmap_offset() == offset => {

@@ -1,4 +1,4 @@
-//! Memory regions and windows as a file holds them.
+//! Memory regions and windows of a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::mkey::DestroyMkeyIn;

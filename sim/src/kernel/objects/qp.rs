@@ -1,4 +1,4 @@
-//! Queue pairs as a file holds them.
+//! Queue pairs of a file.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,18 +20,18 @@ use crate::kernel::objects::raw::Raw;
 pub(crate) struct Qp {
     pub(crate) qpn: u32,
     pub(crate) kind: QpType,
-    /// All handles of a target have the same. Held while a transition is made.
+    /// Shared by all handles of a target. Locked during a transition.
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
     pub(crate) groups: Vec<Gid>,
     pub(crate) events: Option<Subscription>,
-    /// What there is of a raw packet queue pair.
+    /// The parts of a raw packet queue pair.
     pub(crate) raw: Option<Raw>,
 }
 
 impl Qp {
-    /// Ends the queue pair; how many of its events were read.
+    /// Ends the queue pair, and returns the number of its events that were read.
     pub(crate) fn end(&mut self, hca: &Hca) -> Result<u32, Errno> {
         if !self.groups.is_empty() {
             return Err(Errno::EBUSY);
@@ -67,14 +67,14 @@ impl Qp {
         hca.command(&input).map(drop)
     }
 
-    /// Leaves every group; what refuses stays, and keeps the queue pair.
+    /// Detaches it from every group. A group that cannot be left stays, and keeps the queue pair.
     pub(crate) fn leave_groups(&mut self, hca: &Hca) {
         let qpn = self.qpn;
         self.groups.retain(|gid| leave(hca, qpn, *gid).is_err());
     }
 }
 
-/// Leaves one group.
+/// Detaches it from one group.
 pub(crate) fn leave(hca: &Hca, qpn: u32, gid: Gid) -> Result<(), Errno> {
     let mut input = DetachFromMcgIn::request();
     input.set_qpn(qpn);

@@ -1,4 +1,4 @@
-//! Entries of the table of rate limits, as a file holds them.
+//! Entries of the table of rate limits, of a file.
 
 use mlx5_prm::cmd::ethernet::SetPpRateLimitIn;
 
@@ -13,7 +13,7 @@ pub(crate) struct RateEntry {
 }
 
 impl RateEntry {
-    /// Gives the share back.
+    /// Releases the share.
     pub(crate) fn end(&self, hca: &Hca) {
         let set = |input: &SetPpRateLimitIn| hca.command(input).map(drop);
         lock(&hca.rates).release(self.index, set);

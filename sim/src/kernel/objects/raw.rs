@@ -1,4 +1,4 @@
-//! Raw packet queue pairs and work queues as a file holds them: what there is of them on the device.
+//! Raw packet queue pairs and work queues of a file: the objects that they have on the device.
 
 use std::sync::Mutex;
 
@@ -16,14 +16,14 @@ use crate::kernel::hca::Hca;
 use crate::kernel::lock;
 use crate::kernel::rates::Rate;
 
-/// What a raw packet queue pair consists of. One with an indirection table has a TIR alone.
+/// The parts of a raw packet queue pair. One with an indirection table has only a TIR.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
     pub(crate) tis: Option<u32>,
     pub(crate) sq: Option<u32>,
     pub(crate) rq: Option<u32>,
     pub(crate) tir: Option<u32>,
-    /// Its TIR has a say in what comes back, so that something has to.
+    /// Its TIR decides about frames that come back, so that it is a user of the driver's loopback.
     pub(crate) loops_back: bool,
     /// The limit of its send queue's rate.
     pub(crate) rate: Mutex<Rate>,
@@ -31,8 +31,8 @@ pub(crate) struct Raw {
     pub(crate) states: Mutex<States>,
 }
 
-/// The states of a raw packet queue pair's queues as the driver remembers them: those that it set, and those that it
-/// found when it was last queried. It names them to the device with each change, and does not ask before
+/// The states of a raw packet queue pair's queues as the driver remembers them: from its last
+/// change, or its last query. It gives them to the device with each change, without a query before
 /// (`modify_raw_packet_qp_sq` and `_rq` of mlx5_ib).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct States {
@@ -47,7 +47,7 @@ impl Default for States {
 }
 
 impl Raw {
-    /// Ends what there is, whatever of it there is yet; what is gone is not ended again.
+    /// Ends the objects that exist, complete or not. An object that has ended is not ended again.
     pub(crate) fn end(&mut self, hca: &Hca) -> Result<(), Errno> {
         if let Some(tirn) = self.tir {
             let mut input = DestroyTirIn::request();
@@ -86,8 +86,8 @@ impl Raw {
         }
     }
 
-    /// Moves what there is of queues to a state, each from the one that is remembered. A send queue that is
-    /// ready may get another limit of its rate; any other loses the one that it had.
+    /// Moves the existing queues to a state, each from the one that is remembered. A send queue
+    /// that is ready may get another rate limit; in any other state it loses its limit.
     pub(crate) fn set_state(
         &self,
         hca: &Hca,
@@ -125,7 +125,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Asks the device for the states of what queues there are, and remembers them.
+    /// Queries the states of the existing queues, and remembers them.
     pub(crate) fn ask(&self, hca: &Hca) -> Result<[Option<QueueState>; 2], Errno> {
         let known = &mut *lock(&self.states);
         let send = self.sq.map(|sqn| sq_state(hca, sqn)).transpose()?;
@@ -148,7 +148,7 @@ fn rq_state(hca: &Hca, rqn: u32) -> Result<QueueState, Errno> {
     Ok(QueueState(hca.command(&input)?.rq_context().state()))
 }
 
-/// Moves a receive queue from one state to another, and has it keep VLAN tags or not.
+/// Moves a receive queue from one state to another, and sets whether it strips VLAN tags.
 pub(crate) fn modify_rq(
     hca: &Hca,
     rqn: u32,
@@ -180,7 +180,7 @@ pub(crate) struct Wq {
 }
 
 impl Wq {
-    /// Ends the queue; how many of its events were read.
+    /// Ends the queue, and returns the number of its events that were read.
     pub(crate) fn end(&mut self, hca: &Hca) -> Result<u32, Errno> {
         let mut input = DestroyRqIn::request();
         input.set_rqn(self.rqn);

@@ -1,4 +1,4 @@
-//! Shared receive queues as a file holds them.
+//! Shared receive queues of a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::srq::{DestroyRmpIn, DestroyXrcSrqIn, DestroyXrqIn};
@@ -21,7 +21,7 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
-    /// Ends the queue; how many of its events were read.
+    /// Ends the queue, and returns the number of its events that were read.
     pub(crate) fn end(&mut self, hca: &Hca) -> Result<u32, Errno> {
         match self.kind {
             SrqType::Xrc => {

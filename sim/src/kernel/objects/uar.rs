@@ -1,4 +1,4 @@
-//! UAR pages as a file holds them.
+//! UAR pages of a file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(crate) const PAGE: usize = mlx5_prm::doorbell::UAR_PAGE;
 /// The first mmap command that stands for the entries of a file's own table.
 const FIRST_ENTRY_COMMAND: u64 = 9;
 
-/// A UAR page. It lives while its object does or while it is mapped.
+/// A UAR page. It lives as long as its object or a mapping of it.
 pub(crate) struct UarPage {
     pub(crate) hca: Arc<Hca>,
     pub(crate) index: u32,
@@ -25,7 +25,8 @@ impl std::fmt::Debug for UarPage {
 
 impl Drop for UarPage {
     fn drop(&mut self) {
-        // A page on which queues still ring stays where the engine looks.
+        // Leaks a page at which an engine still looks: one whose queues are left, or one of the
+        // parent process.
         if !self.hca.is_this_process() || self.hca.dealloc_uar(self.index).is_err() {
             std::mem::forget(self.memory.take());
         }
@@ -36,13 +37,13 @@ impl Drop for UarPage {
 #[derive(Debug)]
 pub(crate) struct UarObject {
     pub(crate) page: Arc<UarPage>,
-    /// Its place in the file's table of what can be mapped.
+    /// Its entry in the file's table of mappable objects.
     pub(crate) entry: u32,
 }
 
 impl UarObject {
-    /// The offset at which it is mapped: the low byte of the entry's number stands beside the
-    /// command, the rest above it.
+    /// Its mmap offset. The low byte of the entry's number is next to the command, the rest above
+    /// it.
     pub(crate) fn mmap_offset(&self) -> u64 {
         let entry = u64::from(self.entry);
         ((entry >> 8) << 16 | FIRST_ENTRY_COMMAND << 8 | entry & 0xff) * PAGE as u64

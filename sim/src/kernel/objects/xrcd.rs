@@ -1,4 +1,4 @@
-//! XRC domains as a file holds them.
+//! XRC domains of a file.
 
 use mlx5_prm::cmd::CommandInput;
 use mlx5_prm::cmd::alloc::DeallocXrcdIn;
@@ -16,7 +16,7 @@ pub(crate) struct Xrcd {
 }
 
 impl Xrcd {
-    /// Gives up the handle; the last one ends the domain.
+    /// Closes the handle; the last one ends the domain.
     pub(crate) fn end(&self, hca: &Hca) -> Result<(), Errno> {
         let mut shared = lock(&hca.xrc_domains);
         if let Some((_, users)) = self.inode.and_then(|inode| shared.get_mut(&inode))

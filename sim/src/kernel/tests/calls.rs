@@ -1,4 +1,4 @@
-//! Calls that are not as they should be, answered as the kernel does.
+//! Malformed calls, with the kernel's errors.
 
 use mlx5_uapi::call::Call;
 use mlx5_uapi::cmd::{context, cq, pd};

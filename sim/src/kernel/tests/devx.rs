@@ -37,7 +37,7 @@ fn a_drained_queue_pair_tells_where_it_stands_and_goes_on() {
     assert_eq!(output.qpc().hw_sq_wqebb_counter(), 1);
     assert_eq!(output.qpc().sw_sq_wqebb_counter(), 3);
 
-    // The kernel never made this state: who resumes has to tell it.
+    // The kernel did not make this change of state: the request to resume has to name the state.
     let mut resume = to(&one, QpState::Rts);
     resume.attr_mask |= QpAttrMask::CUR_STATE.bits();
     resume.cur_qp_state = QpState::Sqd.raw();

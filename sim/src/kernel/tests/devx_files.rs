@@ -54,7 +54,7 @@ fn cq(session: &Session) -> Cq {
         .set_uar_page(session.uar.page_id)
         .set_c_eqn_or_apu_element(devx::query_eqn(file, 0).expect("a vector"));
     let mut output = CreateCqOut::default();
-    // SAFETY: as above.
+    // SAFETY: the queue keeps the memory, and nothing completes into it.
     let made = unsafe { devx::obj_create(file, input.as_bytes(), output.as_bytes_mut()) };
     Cq { cqn: output.cqn(), handle: made.expect("a CQ"), _memory: memory }
 }
@@ -141,7 +141,7 @@ fn an_eventfd_is_signalled_instead_until_the_file_is_closed() {
     session.sim.set_port_active(0, 1, true);
     assert_eq!(eventfd.read(), Ok(2));
     assert!(!readable(&*file));
-    // One that is full holds nobody up.
+    // A full eventfd does not block the device.
     eventfd.write(u64::MAX - 1).expect("room");
     session.sim.set_port_active(0, 1, false);
     assert_eq!(eventfd.read(), Ok(u64::MAX - 1));
@@ -245,7 +245,7 @@ fn answers_come_with_the_numbers_of_their_queries() {
     }
     assert!(!readable(&*answers));
 
-    // What waits is bounded.
+    // The waiting answers are bounded.
     for number in 0..16 {
         ask(&one, one.handle, u16::MAX.into(), number).expect("a query");
     }

@@ -221,14 +221,15 @@ fn the_states_are_those_of_two_queues() {
     assert_eq!(bench.two.modify(&to(&pair.far, QpState::Init)), Err(Errno::EINVAL));
     bench.two.modify(&init(&pair.far)).expect("INIT");
     assert_eq!(state(&pair.far), QpState::Init);
-    // A send queue that fails by itself says so.
+    // A query finds the state of a send queue that failed by itself.
     send(&bench.one, &mut pair.qp, &pair.sent, &[0; 10]);
     assert_eq!(pair.cq.expect().0, CqeOpcode::RequesterError);
     let answer = qp::query(&*bench.one.file, pair.qp.qp.handle, QpAttrMask::STATE);
     assert_eq!(answer.expect("a QP").qp_state, QpState::Sqe.raw());
 }
 
-/// The driver names the states that it remembers to the device, which knows better, and asks only when it is queried.
+/// The driver names the states that it remembers to the device, which knows better, and asks only
+/// when it is queried.
 #[test]
 fn a_send_queue_that_failed_is_reset_once_the_driver_was_queried() {
     let bench = Bench::new();
@@ -386,7 +387,7 @@ fn a_sniffer_gets_what_its_port_sends_and_what_it_receives() {
         for _ in 0..3 {
             qp.receive(&into, 2048);
         }
-        // Nobody else takes it; its group comes back to the port.
+        // No other queue takes it; its group comes back to the port.
         assert!(pair.send(&bench, &frame).is_none());
         for _ in 0..2 {
             assert_eq!(cq.expect().0, CqeOpcode::ResponderSend);
@@ -394,7 +395,7 @@ fn a_sniffer_gets_what_its_port_sends_and_what_it_receives() {
         }
         assert!(cq.poll().is_none());
     }
-    // Whoever else sniffs shares the entries.
+    // Other sniffers share the entries.
     let second = sniffs(&qp).expect("a rule");
     flow::destroy(&*third.file, rule).expect("a rule");
     assert!(pair.send(&bench, &udp4(&[3; 60])).is_none());
@@ -684,7 +685,7 @@ fn a_hash_queue_pair_spreads_packets_over_work_queues() {
     assert_eq!(queues[0].memory.read(2048, 4), 4u32.to_be_bytes());
 }
 
-/// What an entry of the table of rate limits says.
+/// An entry of the table of rate limits.
 fn limit(kilobits: u32) -> Vec<u8> {
     let mut limit = PpRateLimitContext::default();
     limit.set_rate_limit(kilobits);
@@ -723,7 +724,7 @@ fn rate_limits_of_a_program_are_shared_by_its_own_alone() {
     let mut indices = [one.index, dedicated.index, faster.index, others.index];
     indices.sort_unstable();
     assert!(indices.windows(2).all(|pair| pair[0] != pair[1]), "{indices:?}");
-    // An entry that is dedicated is given to nobody later.
+    // A dedicated entry is not shared later.
     assert_eq!(pace(&bench.one, 100).map(|entry| entry.index), Ok(one.index));
 
     // The last user takes the entry out, and no user before it.
@@ -738,7 +739,7 @@ fn rate_limits_of_a_program_are_shared_by_its_own_alone() {
         assert_eq!(bench.rate(index), (index == others.index).then_some(100), "{index}");
     }
     assert_eq!(devx::free_pp(&*bench.one.file, others.handle), Err(Errno::ENOENT));
-    // What is free is used again, from the lowest on.
+    // Free entries are used again, from the lowest on.
     assert_eq!(pace(&bench.one, 7).map(|entry| entry.index), Ok(1));
 }
 

@@ -109,7 +109,7 @@ fn a_removed_device_says_so_and_answers_nothing_more() {
     assert_eq!(next_completion(&*channel).map(drop), Err(Errno::EIO));
     assert!(wait_readable(channel.as_fd(), Some(std::time::Duration::ZERO)).expect("poll"));
     assert_eq!(session.modify(&init(&qp)), Err(Errno::EIO));
-    // What the core made has ended, in whatever order its handles are given back, and once.
+    // The core's objects have ended: their handles can be closed in any order, and once.
     assert_eq!(cq::destroy(&*session.file, qp.qp.handle).map(drop), Err(Errno::EINVAL));
     let counts = cq::destroy(&*session.file, cq.cq.handle).expect("a CQ");
     assert_eq!((counts.comp_events_reported, counts.async_events_reported), (1, 0));
@@ -119,7 +119,7 @@ fn a_removed_device_says_so_and_answers_nothing_more() {
     // The driver's methods are gone with it.
     assert_eq!(cmd::uar::destroy(&*session.file, uar.handle), Err(Errno::EIO));
     assert_eq!(sim.object_counts(0).qps, 0);
-    // A doorbell on the dead page harms nobody, and the other device goes on.
+    // A doorbell on the dead page does no harm, and the other device goes on.
     session.ring(0x800, [0xff; 8]);
     sim.run_until_idle();
     assert!(next_async(&*quiet).expect("open").is_none());

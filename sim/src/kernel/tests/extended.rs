@@ -77,7 +77,7 @@ fn a_target_has_as_many_handles_as_it_was_opened_and_goes_with_the_last() {
     assert_ne!(again, made.handle);
     assert_eq!(xrcd::close(&*other, theirs), Err(Errno::EBUSY), "a handle is in it");
 
-    // What one handle changes, the others see.
+    // A change through one handle shows in the others.
     let to_init = ModifyQp {
         qp_handle: opened,
         attr_mask: (QpAttrMask::STATE

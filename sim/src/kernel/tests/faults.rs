@@ -10,7 +10,7 @@ use super::rig::{Session, TestCqOptions, init, rtr, rts};
 use crate::firmware::Counts;
 use crate::{SimConfig, Simulator};
 
-/// A whole session; whatever fails first ends it.
+/// A whole session; the first failure ends it.
 fn session(sim: &Simulator) -> Result<(), Errno> {
     let session = Session::on(sim, 0)?;
     let file = &*session.file;
@@ -50,7 +50,7 @@ fn whichever_call_fails_nothing_is_left_on_the_device() {
         let retried = ended.is_ok() && sim.calls() > before + calls;
         assert!(ended == Err(Errno::ENOMEM) || retried, "call {k}: {ended:?}");
         assert_eq!(sim.object_counts(0), Counts::default(), "call {k}");
-        // The abandoned session frees its memory before it closes the file.
+        // The session that failed frees its memory before it closes the file.
         sim.take_violations();
     }
     session(&sim).expect("a session after the faults");
@@ -85,6 +85,6 @@ fn a_late_failure_comes_after_the_work() {
     session.sim.fail_call_late(1, Errno::EFAULT);
     assert_eq!(mr::dereg(file, region.mr.handle), Err(Errno::EFAULT));
     assert_eq!(mr::dereg(file, region.mr.handle), Err(Errno::ENOENT), "it is gone all the same");
-    // The abandoned region's memory went before it did.
+    // The memory of the region that failed was freed first.
     session.sim.take_violations();
 }

@@ -1,4 +1,4 @@
-//! The door, tested with the kernel's calls alone.
+//! Tests of the door by the kernel's calls alone.
 
 mod calls;
 mod cm;

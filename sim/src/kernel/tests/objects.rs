@@ -1,4 +1,4 @@
-//! Objects: who uses whom, what is left, and who holds memory.
+//! Objects: their users, the objects that are left, and memory that is in use.
 
 use mlx5_prm::wqe::Opcode;
 use mlx5_uapi::cmd::{cq, dm, mr, mw, pd, qp, srq, uar, xrcd};
@@ -119,7 +119,7 @@ fn registration_checks_rights_range_and_memory() {
 
     // Other rights, under the same key.
     let read_only = mr::Registration { access: AccessFlags::empty(), ..good };
-    // SAFETY: as above.
+    // SAFETY: the memory outlives the session's regions.
     let keys = unsafe { mr::rereg(&*session.file, mr.handle, ReregFlags::ACCESS, &read_only) };
     assert_eq!(keys, Ok((mr.lkey, mr.rkey)));
 
@@ -127,7 +127,7 @@ fn registration_checks_rights_range_and_memory() {
     let other = pd::alloc(&*session.file).expect("a PD");
     let flags = ReregFlags::TRANSLATION | ReregFlags::PD;
     let moved = mr::Registration { pd: other.handle, length: 4096, hca_va: 0x7000_0000, ..good };
-    // SAFETY: as above.
+    // SAFETY: the memory outlives the session's regions.
     let keys = unsafe { mr::rereg(&*session.file, mr.handle, flags, &moved) }.expect("a region");
     let info = mr::query(&*session.file, mr.handle).expect("a region");
     assert_eq!((info.lkey, info.rkey), keys);
@@ -183,7 +183,7 @@ fn device_memory_is_mapped_registered_and_given_back() {
     assert_ne!(first.page_index, second.page_index);
     let offset = MmapCommand::DeviceMem.offset(first.page_index.into(), 4096);
     let page = file.map(offset, 8192, Access::Write).expect("device memory");
-    // SAFETY: inside the mapping; nobody else writes there yet.
+    // SAFETY: the offset is inside the mapping, and no other code accesses the page yet.
     unsafe { page.as_ptr().add(4500).write_volatile(0x6d) };
 
     let rights = AccessFlags::LOCAL_WRITE | AccessFlags::ZERO_BASED;

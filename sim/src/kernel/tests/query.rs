@@ -1,4 +1,4 @@
-//! Discovery, and what the device says of itself.
+//! Discovery, and queries of the device.
 
 use mlx5_uapi::cmd::query;
 use mlx5_uapi::mlx5::{ClockInfo, MmapCommand};
@@ -77,7 +77,7 @@ fn the_clock_page_tells_its_period_in_jiffies() {
     let info = unsafe { page.as_ptr().cast::<ClockInfo>().read_volatile() };
     assert_eq!(info.sign & 1, 0);
     let nanoseconds = ((info.mask / 3) * u64::from(info.mult)) >> info.shift;
-    // 250 a second, of which user space is told nothing.
+    // 250 a second; user space gets no message about it.
     assert_eq!(info.overflow_period, nanoseconds / 4_000_000);
 }
 

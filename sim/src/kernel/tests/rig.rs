@@ -21,7 +21,7 @@ pub(crate) const CQES: u32 = 16;
 pub(crate) const SEND_BLOCKS: u32 = 16;
 const RECEIVE_WQES: u32 = 8;
 const LOG_RECEIVE_STRIDE: u32 = 5;
-/// Where the send queue starts, and where doorbell records lie, in a queue's memory.
+/// Offsets of the send queue and of the doorbell records in a queue's memory.
 const SEND_OFFSET: usize = (RECEIVE_WQES as usize) << LOG_RECEIVE_STRIDE;
 const RECORD_OFFSET: usize = 12288;
 const QUEUE_BYTES: usize = 16384;
@@ -44,14 +44,14 @@ impl Memory {
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.mapping.len());
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: inside the mapping; nobody holds references to it.
+            // SAFETY: inside the mapping, as asserted above; no code holds references to it.
             unsafe { self.mapping.as_ptr().add(offset + index).write_volatile(*byte) };
         }
     }
 
     pub(crate) fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.mapping.len());
-        // SAFETY: as in `write`.
+        // SAFETY: inside the mapping, as asserted above; no code holds references to it.
         let byte = |index| unsafe { self.mapping.as_ptr().add(offset + index).read_volatile() };
         (0..length).map(byte).collect()
     }
@@ -67,7 +67,7 @@ pub(crate) fn open(sim: &Simulator, device: usize) -> Result<Arc<dyn DeviceFile>
     Ok(file)
 }
 
-/// What a context is asked for.
+/// The request for a context.
 pub(crate) fn request(max_cqe_version: u8) -> AllocUcontextReqV2 {
     AllocUcontextReqV2 {
         total_num_bfregs: 16,
@@ -221,7 +221,7 @@ impl Session {
                 ..mlx5::CreateSrq::default()
             },
         };
-        // SAFETY: as in `try_qp`.
+        // SAFETY: the caller gets the memory, and keeps it while the device uses the queue.
         Ok((unsafe { srq::create(&*self.file, &what) }?, memory))
     }
 
@@ -289,7 +289,7 @@ impl Session {
     }
 }
 
-/// What a completion queue is made with.
+/// The options of a completion queue.
 #[derive(Default)]
 pub(crate) struct TestCqOptions<'a> {
     pub(crate) user_handle: u64,

@@ -1,4 +1,4 @@
-//! Waiting for programs, which has a limit: a program that hangs fails its test.
+//! Waits for programs with a time limit: a program that hangs fails its test.
 
 use std::io;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 /// The longest that any program may take; far longer than it does.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Does work that ends when a process ends. Kills the process and panics if the limit is over before.
+/// Does work that ends when a process ends. At the time limit, kills the process and panics.
 pub(crate) fn within<T: Send + 'static>(
     process: u32,
     work: impl FnOnce() -> T + Send + 'static,

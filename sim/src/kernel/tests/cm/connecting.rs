@@ -14,7 +14,7 @@ fn both_ends_hear_what_the_other_says_in_the_room_of_the_messages() {
     let heard = request.conn();
     assert_eq!((heard.qp_num, heard.private_data_len), (0x11, 56));
     assert_eq!(&heard.private_data[..6], b"hello\0");
-    // What one end does as initiator, the other does as responder.
+    // The depth of one end as initiator is that of the other as responder.
     assert_eq!((heard.responder_resources, heard.initiator_depth), (2, 4));
     assert_eq!((heard.retry_count, heard.rnr_retry_count), (5, 6));
     pair.server.accept(request.0.id, b"welcome").expect("accepted");
@@ -153,7 +153,7 @@ fn a_request_is_gone_once_accepting_it_has_failed() {
     assert_eq!(pair.server.accept(request, b""), Err(Errno::EINVAL));
     assert!(pair.client.event().is_none());
     pair.end();
-    // The same for who says that it is ready before it was answered.
+    // The same if the client says that it is ready before it has an answer.
     let pair = Pair::new(PortSpace::Tcp);
     let request = pair.ask();
     assert_eq!(pair.client.ready(pair.id), Err(Errno::EINVAL));

@@ -1,4 +1,4 @@
-//! What does not come, comes late, or comes from a program that is gone.
+//! Messages that are lost or late, or come from a program that is gone.
 
 use mlx5_uapi::rdma_cm::{CommandId, CreateIdResp, Header, reject_reason};
 use zerocopy::IntoBytes;
@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::CmMessage;
 
-/// Time limits until somebody gives up: the first try, and three more.
+/// Time limits before an end gives up: the first try, and three more.
 const TRIES: usize = 4;
 
 fn timed_out() -> i32 {
@@ -116,7 +116,7 @@ fn more_requests_than_may_ever_wait_are_unreachable() {
 fn a_request_whose_program_thinks_gets_more_time() {
     let pair = Pair::new(PortSpace::Tcp);
     let waiting = pair.ask();
-    // Another one that nobody hears of, and which is given up long before.
+    // Another request, which is lost and given up long before.
     let other = resolved(&pair.client, CLIENT + 1, PortSpace::Tcp);
     pair.machine.lose_cm_messages(CmMessage::Req, u32::MAX);
     pair.client.connect(other, b"").expect("asked");
@@ -225,14 +225,14 @@ fn an_event_that_cannot_be_read_is_still_there_and_what_cannot_be_told_of_is_not
     let create = CreateId { ps: PortSpace::Tcp.raw(), ..Default::default() };
     assert_eq!(call(&*pair.client.0, create).map(drop), Err(Errno::EFAULT));
     assert_eq!(pair.machine.cm_counts().ids, ids);
-    // Another is destroyed all the same.
+    // The next one is destroyed, although its call fails late.
     pair.machine.fail_call_late(1, Errno::EFAULT);
     assert_eq!(pair.client.destroy(pair.id), Err(Errno::EFAULT));
     assert!(pair.machine.cm_counts().ids < ids);
     pair.end();
 }
 
-/// Where in a connection a program may be killed.
+/// The step of a connection at which a program is killed.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 enum Step {
     Asked,
@@ -329,7 +329,7 @@ fn a_device_that_is_pulled_out_is_told_of() {
     // The listener's address is the device's, too.
     pair.server.expect(EventType::DeviceRemoval);
     pair.server.expect(EventType::DeviceRemoval);
-    // What is left of them is to be destroyed.
+    // The identifiers are left to be destroyed.
     assert_eq!(pair.client.attributes(pair.id, QpState::Rts).map(drop), Err(Errno::EIO));
     assert_eq!(pair.client.disconnect(pair.id), Err(Errno::EIO));
     assert_eq!(pair.machine.cm_counts().services, 0);

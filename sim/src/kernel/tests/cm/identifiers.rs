@@ -1,4 +1,4 @@
-//! Identifiers: addresses, channels, and what is refused.
+//! Identifiers: addresses, channels, and refused calls.
 
 use mlx5_uapi::rdma_cm::{
     BindIp, Command, CommandId, Header, IdOption, JoinMcast, Query, QueryOption, leave_mcast,
@@ -15,7 +15,7 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
     let ids: Vec<u32> = (1..=4).map(|uid| program.create(uid, PortSpace::Tcp)).collect();
     program.bind(ids[0], HERE, 9).expect("bound");
     assert_eq!(program.bind(ids[1], HERE, 9), Err(Errno::EADDRINUSE));
-    // Linux tells it so beside an address of all.
+    // Linux returns this error if one of the addresses is the wildcard.
     assert_eq!(program.bind(ids[1], "0.0.0.0", 9), Err(Errno::EADDRNOTAVAIL));
     program.bind(ids[1], "0.0.0.0", 11).expect("another port");
     let udp = program.create(5, PortSpace::Udp);
@@ -24,7 +24,7 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
         set_option(&*program.0, *id, IdOption::ReuseAddr, &1_u32.to_ne_bytes()).expect("set");
         program.bind(*id, HERE, 10).expect("shared");
     }
-    // Who listens shares with nobody.
+    // A listener shares its address with no other identifier.
     assert_eq!(program.listen(ids[2], 1), Err(Errno::EADDRINUSE));
     program.destroy(ids[3]).expect("destroyed");
     program.listen(ids[2], 1).expect("listening");
@@ -34,7 +34,7 @@ fn an_address_is_one_identifiers_unless_both_share_it() {
     assert_eq!(program.bind(late, HERE, 11), Err(Errno::EADDRNOTAVAIL));
 }
 
-/// An address of IPv6 is one of IPv4 as well, unless the program says that it is not.
+/// An IPv6 wildcard address includes IPv4, unless the program sets it to IPv6 alone.
 #[test]
 fn families_that_are_kept_apart_share_a_port() {
     let machine = machine(PortConfig::ROCE);
@@ -235,7 +235,7 @@ fn numbers_are_given_out_again_the_lowest_first() {
     assert_eq!(call(&*program.0, join).expect("joining").id, 0);
 }
 
-/// A call with a response, and room for so many bytes of it.
+/// A call with a response, and a buffer of `room` bytes for it.
 fn call_with_room<C: Command>(
     program: &Program,
     id: CommandId,
@@ -255,7 +255,8 @@ fn call_with_room<C: Command>(
 #[repr(transparent)]
 struct Ask(Query);
 
-// SAFETY: `response` is the only address, and `call_with_room` sets it to memory that has the room it tells.
+// SAFETY: `response` is the only address, and `call_with_room` sets it to memory of at least `room`
+// bytes.
 unsafe impl Command for Ask {
     const ID: CommandId = CommandId::Query;
     type Response = ();
@@ -290,8 +291,8 @@ fn a_response_that_has_too_little_room_is_refused() {
     pair.end();
 }
 
-/// C's library has room for six paths. With room for one, the kernel says that there is one, and
-/// leaves it out.
+/// C's library has room for six paths. With room for one, the kernel reports one path, but leaves
+/// it out.
 #[test]
 fn a_path_is_filled_in_where_there_is_room_for_more() {
     let pair = Pair::new(PortSpace::Tcp);

@@ -23,7 +23,7 @@ use crate::{CmConfig, PortConfig, SimConfig, Simulator};
 /// The address of the first port.
 const HERE: &str = "10.0.0.1";
 const PORT: u16 = 7471;
-/// Identifiers are told apart in events by these.
+/// Numbers that distinguish the identifiers in events.
 const LISTENER: u64 = 100;
 const CLIENT: u64 = 200;
 const SERVER: u64 = 300;
