@@ -41,8 +41,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of the command line. The parser takes each one behind `help` for a command: `help --help` and
-/// `help perf -h` ask for help all the same.
+/// The words of the command line. The parser takes each one behind `help` for a command: `help
+/// --help` and `help perf -h` ask for help all the same.
 fn words() -> impl Iterator<Item = OsString> {
     let asks = |word: &OsString| word == "--help" || word == "-h";
     let mut words: Vec<OsString> = std::env::args_os().collect();

@@ -1,5 +1,5 @@
-//! Every option of every command with good and with bad input, on the simulated device: that the status is
-//! right, that an error says what to do, and that nobody has to read Rust's debug forms.
+//! Every option of every command with good and with bad input, on the simulated device: that the
+//! status is right, that an error says what to do, and that nobody has to read Rust's debug forms.
 
 mod common;
 
@@ -378,8 +378,8 @@ fn last_option(row: &str) -> Option<(&str, Option<&str>)> {
     Some((words[place], words.get(place + 1).copied().filter(|word| !word.starts_with('-'))))
 }
 
-/// Whether a command line that ends badly does so for what its last option has as a value: the first line
-/// of the error names it, or says that there is none.
+/// Whether a command line that ends badly does so for what its last option has as a value: the
+/// first line of the error names it, or says that there is none.
 fn value_is_bad(row: &str, long: &str) -> bool {
     let Some((_, value)) = last_option(row) else { return false };
     let Run { err, .. } = mlx5_with_input(row, "");

@@ -47,8 +47,8 @@ impl Of {
 /// What the counter of a completion is where receives have strides.
 pub(crate) const FIRST_STRIDE: &str = "first stride";
 
-/// Decodes a CQE of 64 bytes, or of 128 with the descriptor in the second half. On Ethernet, what was
-/// received is a packet.
+/// Decodes a CQE of 64 bytes, or of 128 with the descriptor in the second half. On Ethernet, what
+/// was received is a packet.
 pub(crate) fn completion(bytes: &[u8], addressing: Option<Addressing>) -> Item {
     let start = bytes.len().saturating_sub(DESCRIPTOR);
     let descriptor = &bytes[start..];

@@ -23,8 +23,8 @@ const ISSI: u32 = 1;
 const ATOMIC_OPERATIONS: u32 = 0b1111;
 /// Operands of four (with masks) and eight bytes, in `atomic_size_qp`.
 const ATOMIC_SIZES: u32 = 1 << 2 | 1 << 3;
-/// Operands of atomic operations of PCI that reach the host's memory, in `*_pci_atomic`: of four (bit 0),
-/// eight (bit 1) and sixteen bytes (bit 2).
+/// Operands of atomic operations of PCI that reach the host's memory, in `*_pci_atomic`: of four
+/// (bit 0), eight (bit 1) and sixteen bytes (bit 2).
 const PCI_FETCH_ADD: u32 = 0b011;
 const PCI_SWAP: u32 = 0b010;
 const PCI_COMPARE_SWAP: u32 = 0b111;

@@ -101,8 +101,8 @@ impl Hca {
         })
     }
 
-    /// Reads the protocol of a RoCE port's link (PTYS), the command with which mlx5_ib begins a query
-    /// of such a port: a device that failed does not answer it.
+    /// Reads the protocol of a RoCE port's link (PTYS), the command with which mlx5_ib begins a
+    /// query of such a port: a device that failed does not answer it.
     fn query_link(&self, port: u8) -> Result<(), Errno> {
         const ANSWER: usize = AccessRegOut::BYTES + ptys::BYTES;
         let mut head = AccessRegIn::request();

@@ -221,7 +221,8 @@ fn a_tunnelled_packet_names_its_inner_headers() {
     }
 }
 
-/// A packet that is cut into segments of 1,460 bytes, each with 54 bytes of headers: Ethernet, IPv4, TCP.
+/// A packet that is cut into segments of 1,460 bytes, each with 54 bytes of headers: Ethernet,
+/// IPv4, TCP.
 const SEGMENTED: &str = "
     00 00 09 0e  00 00 48 07  00 00 00 08  00 00 00 00  # control: opcode 0e, ds 7
     00 00 00 00  c0 00 05 b4  00 00 00 00  00 36 ff ff  # mss 1460; 54 bytes, the first two
