@@ -96,7 +96,7 @@ fn examples(help: &str) -> Vec<String> {
     shown.filter_map(typed).collect()
 }
 
-/// The same for less: nobody reads the times.
+/// The same with fewer rounds: the test does not compare times.
 fn shortened(line: &str) -> String {
     if line.contains("--duration") {
         return line

@@ -1,5 +1,5 @@
 //! Every option of every command with good and with bad input, on the simulated device: that the
-//! status is right, that an error says what to do, and that nobody has to read Rust's debug forms.
+//! status is right, that an error says what to do, and that no output is one of Rust's debug forms.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What becomes of a command line.
+/// The result of a command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ends {
     /// 0, with text on stdout, or in the file that it names.
@@ -68,7 +68,7 @@ const DOCTOR: &[(&str, Ends)] = &[
     ("doctor --device mlx5_0 --sim --port 1", Well),
     ("doctor -d mlx5_0 --sim --gid-index 0", Well),
     ("doctor --sim --json", Json),
-    // It tells what is wrong among what is right, on stdout.
+    // It prints faults among good results, on stdout.
     ("doctor --sim --port x", Refused),
     ("doctor --sim --port 256", Refused),
     ("doctor --sim --gid-index first", Refused),
@@ -393,7 +393,7 @@ fn value_is_bad(row: &str, long: &str) -> bool {
     quoted || own
 }
 
-/// What works only between two processes is tried there.
+/// Options that need two processes are tested there.
 #[test]
 fn the_tests_between_processes_have_what_the_rows_leave_to_them() {
     let tests = include_str!("processes.rs");
@@ -470,7 +470,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What only Rust prints of its own values. In a file, it would be data.
+/// The parts of a text that only Rust's debug forms have. In a file, they would be data.
 fn debug_forms(text: &str) -> Option<&str> {
     const FORMS: [&str; 12] = [
         "panicked",
@@ -531,11 +531,11 @@ fn check(row: &str, ends: Ends) {
         Failing => {
             assert!(!row.contains(NO_FILE) || err.contains(NO_FILE), "which file? {all}");
             assert!(err.lines().any(|line| line.starts_with("mlx5: ")), "{all}");
-            // What the system says of a file is enough.
+            // The system's text about a file is enough.
             assert!(err.contains("hint: ") || err.contains("No such file"), "{all}");
         }
         Refused => {
-            // What the device refuses comes behind its name.
+            // The device's refusals follow its name.
             let first = err.lines().find(|line| !line.starts_with("device "));
             assert!(first.is_some_and(|line| line.starts_with("error: ")), "{all}");
             assert!(out.is_empty(), "{all}");
@@ -599,7 +599,7 @@ fn shells_take_their_completions() {
     if there_is("bash") {
         let file = Scratch::new("completed");
         let script = mlx5("completions bash").done();
-        // What the Tab key does behind `mlx5 pi` and `mlx5 perf --ra`.
+        // The calls of the Tab key after `mlx5 pi` and `mlx5 perf --ra`.
         let ask = "
             complete -p mlx5
             tab() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=()

@@ -14,7 +14,7 @@ use mlx5_prm::wqe::Opcode;
 use mlx5_prm::zerocopy::FromBytes;
 use std::mem::offset_of;
 
-/// What a completion is of.
+/// The kind of data that a completion reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Message,
@@ -26,7 +26,7 @@ enum Of {
 }
 
 impl Of {
-    /// Bytes of a packet have 16 bits. What stands above them are strides.
+    /// Bytes of a packet have 16 bits. The bits above them count strides.
     fn packet(cqe: &Cqe) -> Self {
         match cqe.byte_count.get() {
             count if count & striding::FILLER != 0 => Self::Filler,
@@ -44,7 +44,7 @@ impl Of {
     }
 }
 
-/// What the counter of a completion is where receives have strides.
+/// The label of a completion's counter where receives have strides.
 pub(crate) const FIRST_STRIDE: &str = "first stride";
 
 /// Decodes a CQE of 64 bytes, or of 128 with the descriptor in the second half. On Ethernet, what

@@ -3,7 +3,7 @@
 //! A pattern is text, and its case does not matter. A space stands for any blanks, line breaks
 //! included, since mails and terminals break lines. `*` stands for anything. `{name}` takes a
 //! number, `{name:word}` a word, `{name:text}` all before the rest of the pattern, `{name:rest}`
-//! the rest of the line. What the name `_` takes is dropped.
+//! the rest of the line. The name `_` drops its value.
 
 use super::facts::{Facts, Value};
 use std::ops::Range;

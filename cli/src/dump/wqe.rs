@@ -12,7 +12,7 @@ use mlx5_prm::wqe::{
 };
 use std::mem::{offset_of, size_of};
 
-/// What a send queue's transport makes of a request.
+/// The segment that a transport puts before the data of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Addressing {
     /// RC and UC: the connection knows the receiver.
@@ -33,7 +33,7 @@ pub(crate) fn looks_like_send(bytes: &[u8]) -> bool {
     })
 }
 
-/// How many bytes of its ring the send request takes with which `bytes` start.
+/// The length in the ring of the send request at the start of `bytes`.
 fn send_length(bytes: &[u8]) -> usize {
     let units = read::<ControlSegment>(bytes, 0).map_or(0, |control| control.units());
     (units * UNIT).next_multiple_of(BLOCK).max(BLOCK)
@@ -262,7 +262,7 @@ fn address_vector(item: &mut Item, bytes: &[u8], at: &mut usize) {
     field!(rgid, "rgid", mlx5::Gid::from_bytes(vector.rgid), "");
 }
 
-/// What a request of a queue of packets sends.
+/// The packets of one request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packets {
     One,
@@ -275,7 +275,7 @@ enum Packets {
 }
 
 impl Packets {
-    /// What the segment size of such a request is.
+    /// The label of the segment size of such a request.
     fn size(self) -> &'static str {
         match self {
             Self::One | Self::Several => "",
@@ -406,9 +406,9 @@ fn atomic(item: &mut Item, bytes: &[u8], at: &mut usize, end: usize, swaps: bool
     }
 }
 
-/// What a gather or scatter entry is called, and inline data.
+/// The label of a gather or scatter entry, and of inline data.
 pub(crate) const DATA: &str = "data segment";
-/// What those of a request are called that sends several packets: each is one.
+/// The label of an entry of a request that sends several packets: each entry is one.
 pub(crate) const PACKET: &str = "packet";
 
 /// Gather or scatter entries and inline data, up to `end`. Each is called `name`.

@@ -234,7 +234,7 @@ const SEGMENTED: &str = "
 
 #[test]
 fn a_packet_that_is_cut_has_headers_and_the_size_of_a_segment() {
-    // The opcode is of packets alone: nobody has to say so.
+    // Only packets have this opcode, so no option is needed.
     for addressing in [None, Some(Addressing::Ethernet)] {
         let item = send(&bytes(SEGMENTED), addressing);
         assert!(item.title.starts_with("send request TSO"), "{}", item.title);
