@@ -281,7 +281,12 @@ pub struct ErrorCqe {
     /// [`striding`](crate::ethernet::striding). mlx5e and DPDK read them as in [`Cqe`].
     pub byte_count: U32,
     /// Reserved.
-    pub reserved3: [u8; 6],
+    pub reserved3: [u8; 4],
+    /// The device's own code for the step that failed (MLNX_OFED's libmlx5, and UCX's output). No
+    /// public document explains its values.
+    pub hw_err_synd: u8,
+    /// The kind of `hw_err_synd`. UCX prints the upper half alone.
+    pub hw_synd_type: u8,
     /// Vendor error syndrome.
     pub vendor_err_synd: u8,
     /// Reason ([`Syndrome`]).
@@ -302,8 +307,8 @@ impl ErrorCqe {
     pub const PAGE_FAULT: u8 = 0x93;
 }
 
-assert_layout!(ErrorCqe, 64, wqe_id @ 2, srqn_uidx @ 32, byte_count @ 44, vendor_err_synd @ 54, syndrome @ 55,
-    s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
+assert_layout!(ErrorCqe, 64, wqe_id @ 2, srqn_uidx @ 32, byte_count @ 44, hw_err_synd @ 52,
+    hw_synd_type @ 53, vendor_err_synd @ 54, syndrome @ 55, s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
 
 /// The value of [`Cqe::app`] in CQEs of tag matching (`MLX5_CQE_APP_TAG_MATCHING`).
 pub const APP_TAG_MATCHING: u8 = 1;

@@ -11,6 +11,8 @@ use mlx5_prm::cqe::{CqeOpcode, ErrorCqe};
 use serde_json::Value;
 use zerocopy::FromBytes;
 
+mod situations;
+
 /// All records, by the file that they are in.
 fn records() -> BTreeMap<String, Vec<Value>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("silicon/records");

@@ -1,6 +1,6 @@
 //! The commands that make, change and end a device's objects.
 
-use mlx5_prm::cqe::INLINE_32;
+use mlx5_prm::cqe::{DESCRIPTOR, INLINE_32};
 use mlx5_prm::doorbell::{RECORD, completion_queue_record};
 
 use crate::dma::Buffer;
@@ -117,6 +117,15 @@ impl Device {
     #[must_use]
     pub fn cq_progress(&self, cqn: u32) -> Option<(u32, bool)> {
         self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
+    }
+
+    /// The descriptor of an entry of a completion queue, counted since its creation.
+    #[must_use]
+    pub fn cq_entry(&self, cqn: u32, number: u32) -> Option<[u8; DESCRIPTOR]> {
+        let cq = self.cqs.get(cqn)?;
+        let mut bytes = [0; DESCRIPTOR];
+        cq.config.buffer.read(&*self.dma, cq.place(number).0, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Has a completion queue that had no entries yet go on as one that had so many, all of which
@@ -409,7 +418,7 @@ impl Device {
                 }
                 self.wake(qpn);
             }
-            QpState::Error => self.fail_qp(qpn, None),
+            QpState::Error => self.end_qp(qpn),
             QpState::SqDrained | QpState::SqDraining => self.stop_sq(qpn, DrainAt::Now, notify)?,
             QpState::Init | QpState::SqError => qp.state = state,
         }

@@ -1,5 +1,6 @@
 //! What a device remembers: one file for each part of it, without behaviour that needs another part.
 
+pub(crate) mod codes;
 pub(crate) mod compress;
 pub(crate) mod counts;
 pub(crate) mod cq;
