@@ -11,6 +11,7 @@ use mlx5_prm::cqe::{CqeOpcode, ErrorCqe};
 use serde_json::Value;
 use zerocopy::FromBytes;
 
+mod models;
 mod situations;
 
 /// All records, by the file that they are in.

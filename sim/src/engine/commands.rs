@@ -190,7 +190,7 @@ impl Device {
         self.pds.get(config.pd).ok_or(Error::NotFound)?;
         if let Some(tags) = config.tag_matching {
             self.cqs.get(tags.cqn).ok_or(Error::NotFound)?;
-            if tags.log_list_size > self.config.limits.log_tags {
+            if tags.log_list_size > self.config.log_tags() {
                 return Err(Error::Invalid("more tags than the device allows"));
             }
         }
