@@ -1,6 +1,7 @@
 //! The simulated models beside the descriptions that real devices gave of themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use mlx5::{Context, LinkLayer, devices_on};
 use mlx5_prm::cmd::CommandInput;
@@ -217,6 +218,28 @@ fn each_model_has_the_limits_and_flags_of_the_recorded_descriptions() {
     let unused: Vec<_> = DIFFERENCES.iter().filter(|known| !differs.contains(known)).collect();
     assert!(unused.is_empty(), "these do not differ: {unused:?}");
     assert!(differs.len() * 4 <= compared, "{} of {compared} differ", differs.len());
+}
+
+/// A clock that no whole number of MHz has: what the device counts, the page of the kernel and the
+/// driver's conversion agree.
+#[test]
+fn cycles_of_each_recorded_clock_are_the_nanoseconds_that_passed() {
+    for (khz, ms) in [(78_125, 1_000), (156_250, 1_000), (1_000_000, 1_000), (156_250, 600_000)] {
+        let config = SimConfig::new().step(true).clock_khz(khz);
+        let machine = Simulator::new(config);
+        let context = devices_on(machine.kernel()).unwrap()[0].open().unwrap();
+        assert_eq!(context.query_device().hca_core_clock, u64::from(khz));
+        let relation = context.clock().unwrap().now().unwrap();
+        let cycles = || machine.fabric().lock().device(0).clock();
+        let before = cycles();
+        machine.run_for(Duration::from_millis(ms));
+        let passed = cycles() - before;
+        assert!(passed.abs_diff(u64::from(khz) * ms) <= 1, "{khz} kHz for {ms} ms: {passed}");
+        let told = relation.nanoseconds(before + passed) - relation.nanoseconds(before);
+        // The multiplier of the page has 23 bits behind the point.
+        let off = told.abs_diff(ms * 1_000_000);
+        assert!(off <= 1 + ms / 5, "{khz} kHz for {ms} ms: {off} ns off");
+    }
 }
 
 // QUERY_HCA_CAP.
