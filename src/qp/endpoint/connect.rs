@@ -98,7 +98,7 @@ options! {
     /// both, to which a larger one is lowered.
     path_mtu: Option<Mtu> = None;
     /// Acknowledge timeout. Default: 14, which is 67 ms. [`AckTimeout::at_least`] returns that of a
-    /// time.
+    /// time. A ConnectX-6 was measured to wait twice as long as it says, and never less than 0.5 s.
     timeout: AckTimeout = const { literal(AckTimeout::new(14)) };
     /// Number of retries. Default: 7, the maximum.
     retry_cnt: RetryCount = RetryCount::MAX;
