@@ -40,6 +40,7 @@ mod xrc;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use compress::LONGEST_WAIT_US;
 pub use device::{Device, FIRST_UAR, Holder};
 pub use devices::{Engine, Tap};
 pub(crate) use ethernet::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED};

@@ -8,7 +8,9 @@ use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
-use crate::engine::{DEEPEST, Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN};
+use crate::engine::{
+    DEEPEST, Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN, LONGEST_WAIT_US,
+};
 use crate::firmware::ethernet::{self, vport};
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
@@ -41,8 +43,6 @@ const DC_WQE: u32 = 256;
 const LOG_TABLES: u32 = 20;
 /// Base-two logarithm of the send queues, of the receive queues, and of what send queues send for.
 const LOG_QUEUES: u32 = 23;
-/// Microseconds that a completion waits to be compressed with others.
-const COMPRESSION_US: u32 = 2;
 /// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
@@ -208,7 +208,7 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_cqe_compression_128(true)
         .set_mini_cqe_resp_stride_index(true)
         .set_cqe_compression_max_num(LONGEST_RUN.into())
-        .set_cqe_compression_timeout(COMPRESSION_US)
+        .set_cqe_compression_timeout(LONGEST_WAIT_US)
         .set_sctr_data_cqe(true)
         .set_sq_ts_format(timestamps(config).0)
         .set_rq_ts_format(timestamps(config).0)
