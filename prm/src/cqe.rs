@@ -308,8 +308,7 @@ impl ErrorCqe {
 }
 
 assert_layout!(ErrorCqe, 64, wqe_id @ 2, srqn_uidx @ 32, byte_count @ 44, hw_err_synd @ 52,
-    hw_synd_type @ 53, vendor_err_synd @ 54, syndrome @ 55, s_wqe_opcode_qpn @ 56,
-    wqe_counter @ 60, signature @ 62, op_own @ 63);
+    hw_synd_type @ 53, vendor_err_synd @ 54, syndrome @ 55, s_wqe_opcode_qpn @ 56, wqe_counter @ 60, signature @ 62, op_own @ 63);
 
 /// The value of [`Cqe::app`] in CQEs of tag matching (`MLX5_CQE_APP_TAG_MATCHING`).
 pub const APP_TAG_MATCHING: u8 = 1;

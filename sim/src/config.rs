@@ -46,11 +46,13 @@ pub struct Limits {
     pub multicast_groups: u32,
     /// Queue pairs attached to one multicast group.
     pub qps_per_group: u32,
-    /// Base-two logarithm of the entries in a tag list; one of them is always free. Zero is
-    /// a device without tag matching.
+    /// Base-two logarithm of the entries in a list of tags; one of them is always free. Zero is
+    /// a device without tag matching ([`SimConfig::log_tags`]).
     pub log_tags: u8,
-    /// Entries in a port's GID table.
+    /// Entries in the GID table of an Ethernet port.
     pub gids: u32,
+    /// Entries in the GID table of an InfiniBand port.
+    pub infiniband_gids: u32,
     /// Entries in a port's partition key table.
     pub pkeys: u32,
 }
@@ -60,10 +62,10 @@ impl Limits {
         let capabilities = model.capabilities();
         Self {
             qps: 1 << capabilities.log_qps,
-            cqs: 1 << 16,
-            srqs: 1 << 15,
-            mkeys: 1 << 18,
-            pds: 1 << 16,
+            cqs: 1 << 24,
+            srqs: 1 << 23,
+            mkeys: 1 << 24,
+            pds: 1 << 23,
             uars: 1 << 14,
             log_sq_blocks: 15,
             log_rq_entries: 15,
@@ -73,10 +75,11 @@ impl Limits {
             rq_wqe_bytes: 512,
             log_message: 30,
             log_reads: 4,
-            multicast_groups: 1 << 13,
+            multicast_groups: 1 << 21,
             qps_per_group: 240,
             log_tags: if capabilities.tag_matching { 7 } else { 0 },
-            gids: 256,
+            gids: 255,
+            infiniband_gids: 8,
             pkeys: 128,
         }
     }
@@ -131,8 +134,8 @@ pub struct SimConfig {
     /// Reads the host's memory through the kernel, so that unmapped memory is a
     /// [`Violation`](crate::Violation) and not a crash. Slow.
     pub checked_memory: bool,
-    /// Frequency of the device's clock in MHz.
-    pub clock_mhz: u32,
+    /// Frequency of the device's clock in kHz.
+    pub clock_khz: u32,
     /// The time of day at which the fabric begins, in nanoseconds since 1970.
     pub epoch_ns: u64,
     /// Longest retry timer in microseconds, which limits the timeouts of queue pairs.
@@ -219,7 +222,7 @@ impl SimConfig {
             step: false,
             exact_doorbells: false,
             checked_memory: false,
-            clock_mhz: 1000,
+            clock_khz: Model::ConnectX7.capabilities().clock_khz,
             epoch_ns: EPOCH_NS,
             longest_timer_us: 2000,
             signature_drain: None,
@@ -240,12 +243,13 @@ impl SimConfig {
         }
     }
 
-    /// Sets the model, and limits and capabilities to that model's.
+    /// Sets the model, and limits, capabilities and clock to that model's.
     #[must_use]
     pub fn model(mut self, model: Model) -> Self {
         self.model = model;
         self.limits = Limits::of(model);
         self.capabilities = model.capabilities();
+        self.clock_khz = self.capabilities.clock_khz;
         self
     }
 
@@ -296,7 +300,16 @@ impl SimConfig {
         self
     }
 
-    /// Whether packets take time on any path.
+    /// Base-two logarithm of the entries in a list of tags, for the ports that devices have; 0 without
+    /// lists.
+    #[must_use]
+    pub fn log_tags(&self) -> u8 {
+        let tags = self.capabilities.ethernet_tags
+            || self.ports.iter().any(|port| port.link_layer == LinkLayer::InfiniBand);
+        if tags { self.limits.log_tags } else { 0 }
+    }
+
+    /// Whether packets take time on any way.
     pub(crate) fn takes_time(&self) -> bool {
         self.network.takes_time() || self.links.values().any(Network::takes_time)
     }
@@ -329,8 +342,8 @@ impl SimConfig {
         exact_doorbells: bool;
         /// Sets whether unmapped memory is reported instead of crashing.
         checked_memory: bool;
-        /// Sets the frequency of the device's clock in MHz.
-        clock_mhz: u32;
+        /// Sets the frequency of the device's clock in kHz.
+        clock_khz: u32;
         /// Sets the time of day at which the fabric begins, in nanoseconds since 1970.
         epoch_ns: u64;
         /// Sets the longest retry timer in microseconds.

@@ -50,6 +50,12 @@ pub struct Capabilities {
     pub log_striding_bytes: u8,
     /// Base-two logarithm of the queue pairs.
     pub log_qps: u8,
+    /// Lists of tags on Ethernet ports.
+    pub ethernet_tags: bool,
+    /// Frequency of the device's clock in kHz.
+    pub clock_khz: u32,
+    /// The fastest lane, as a port's `active_speed` has it.
+    pub lane: u8,
 }
 
 /// One model a line.
@@ -125,13 +131,14 @@ capabilities! {
     // user space is of May 2021 (rdma-core, pull request 1005, commit 6d2f88dd2), and wants
     // `sigerr_domain_and_sig_type` besides; no source names the models.
     block_signatures:     N,   Y,   Y,   Y;
-    // Bits of `mlx5_ifc_cmd_hca_cap_bits` that the same commit made known; no source names the
-    // models.
+    // Bits of `mlx5_ifc_cmd_hca_cap_bits` that the same commit made known. A CX-5 has neither kind of
+    // CRC, an engineer of the vendor says (`caps-cx5-sig` in tests/silicon/records), and a 6 Dx makes CRC-32C
+    // (`sig-crc32c-cx6dx`); no source names the others.
     crc32c:               N,   N,   Y,   Y;
     crc64_xp10:           N,   N,   N,   Y;
     block_4048:           N,   N,   N,   Y;
-    // Linux 5.13, "Add support of SQD2RTS" for rdma-core's signature pipelining; no source names
-    // the models.
+    // A 6 Dx says so (QUERY_HCA_CAP, `mlx5ctl-caps` in tests/silicon/records). Linux 5.13, "Add support
+    // of SQD2RTS" for rdma-core's signature pipelining; no source names the others.
     drain_sigerr:         N,   N,   Y,   Y;
     // rdma-core, "mlx5: Implement ibv_query_qp_data_in_order", June 2021; no source names models.
     data_in_order:        N,   N,   N,   Y;
@@ -145,6 +152,14 @@ capabilities! {
     // `ibv_devinfo -v` of a CX-5 (part 4119) in open-mpi/ompi pull request 6137: max_qp 262144; of
     // a 6 Lx in openucx/ucx issue 10317: 131072.
     log_qps:              18,  17,  17,  17;
+    // `tag matching not supported` in `ibv_devinfo -v` of Ethernet ports: a CX-5, a 6 Dx (and a bond
+    // of unknown model, `devinfo-ucx-10430`). Nothing tells of the others.
+    ethernet_tags:        N,   N,   N,   Y;
+    // `hca_core_clock`: CX-5 and 6 156,250 (`devinfo-ucx-4770`, `devinfo-ucx-8139`), 6 Dx
+    // 1,000,000 (`mlx5ctl-caps`); a CX-5 Ex, which is not here, has 78,125.
+    clock_khz:            156_250, 156_250, 1_000_000, 1_000_000;
+    // Data sheets: a CX-5 has 100 Gb/s (4 lanes of EDR), later ones 200 (HDR) or more.
+    lane:                 32,  64,  64,  64;
 }
 
 impl Model {

@@ -276,6 +276,15 @@ fn written(call: &mut AlteredCall<'_>, kernel: &mut Objects, says: Says) -> Resu
 }
 
 #[test]
+fn an_infiniband_port_takes_no_flow_rules_whatever_its_flag_says() {
+    let simulator = Simulator::new(SimConfig::new());
+    let device = crate::devices_on(simulator.kernel()).unwrap().remove(0);
+    let told = device.open().unwrap().query_device();
+    assert!(told.device_cap_flags.contains(DeviceCapFlags::MANAGED_FLOW_STEERING));
+    assert!(!told.ethernet.flow_rules);
+}
+
+#[test]
 fn a_work_queue_has_a_ring_a_record_and_an_index() {
     let simulator = Simulator::new(roce());
     let bed = Bed::new(&simulator, ABLE);

@@ -11,6 +11,9 @@ use mlx5_prm::cqe::{CqeOpcode, ErrorCqe};
 use serde_json::Value;
 use zerocopy::FromBytes;
 
+mod models;
+mod situations;
+
 /// All records, by the file that they are in.
 fn records() -> BTreeMap<String, Vec<Value>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("silicon/records");
@@ -111,4 +114,29 @@ fn error_cqe_of_each_record_is_read_as_its_paste_says() {
         read += 1;
     }
     assert!(read >= 30, "only {read} error CQEs have all bytes");
+}
+
+#[test]
+fn each_record_and_each_case_that_the_page_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("../docs/SILICON.md")).unwrap();
+    let records = records();
+    let ids: BTreeSet<_> = records.values().flatten().map(|record| text(record, "id")).collect();
+    let (mut named, mut cases) = (0, 0);
+    for name in page.split('`').skip(1).step_by(2) {
+        let is_word = |part: &str| {
+            !part.is_empty() && part.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+        };
+        if name.contains('-') && name.split('-').all(is_word) {
+            assert!(ids.contains(name), "the page names no record: {name}");
+            named += 1;
+        } else if let Some((module, case)) = name.split_once("::") {
+            let path = root.join(format!("src/cases/{module}.rs"));
+            let source = fs::read_to_string(&path).unwrap_or_else(|_| panic!("no cases {module}"));
+            let function = format!("fn {case}(");
+            assert!(case == "*" || source.contains(&function), "no case {name}");
+            cases += 1;
+        }
+    }
+    assert!(named >= 30 && cases >= 15, "{named} records and {cases} cases");
 }

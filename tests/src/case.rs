@@ -86,7 +86,7 @@ impl Need {
         let has = &config.capabilities;
         let mut there = Self::UPDATE_TAG;
         there.set(Self::DEVX, config.devx);
-        there.set(Self::TAG_MATCHING, config.limits.log_tags > 0);
+        there.set(Self::TAG_MATCHING, config.log_tags() > 0);
         there.set(Self::SIGNATURES, has.block_signatures);
         there.set(Self::CRC32C, has.crc32c);
         there.set(Self::PIPELINING, has.drain_sigerr);

@@ -71,7 +71,7 @@ impl Function {
             memory,
             interrupts,
             config: Self::config_space(fabric),
-            segment: InitSegment::new(config.model, config.clock_mhz),
+            segment: InitSegment::new(config.model, config.clock_khz),
             half: None,
             log,
         }

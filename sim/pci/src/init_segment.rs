@@ -40,7 +40,7 @@ pub enum Written {
 #[derive(Debug)]
 pub struct InitSegment {
     model: Model,
-    clock_mhz: u32,
+    clock_khz: u32,
     began: Instant,
     queue_high: u32,
     queue_low: u32,
@@ -49,8 +49,8 @@ pub struct InitSegment {
 impl InitSegment {
     /// The segment of a device whose driver is not there yet.
     #[must_use]
-    pub fn new(model: Model, clock_mhz: u32) -> Self {
-        Self { model, clock_mhz, began: Instant::now(), queue_high: 0, queue_low: 0 }
+    pub fn new(model: Model, clock_khz: u32) -> Self {
+        Self { model, clock_khz, began: Instant::now(), queue_high: 0, queue_low: 0 }
     }
 
     /// Forgets what a driver wrote. A driver that is still there sees that its interface is gone.
@@ -77,7 +77,7 @@ impl InitSegment {
     pub fn read(&self, at: usize, well: bool) -> u32 {
         let [major, minor, sub] = self.model.firmware_version().map(u32::from);
         let elapsed = self.began.elapsed();
-        let ticks = elapsed.as_nanos() * u128::from(self.clock_mhz) / 1000;
+        let ticks = elapsed.as_nanos() * u128::from(self.clock_khz) / 1_000_000;
         match at {
             offset::FW_REV => minor << 16 | major,
             offset::CMDIF_REV_FW_SUB => COMMAND_INTERFACE << 16 | sub,

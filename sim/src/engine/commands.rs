@@ -1,6 +1,6 @@
 //! Commands that create, change and destroy a device's objects.
 
-use mlx5_prm::cqe::INLINE_32;
+use mlx5_prm::cqe::{DESCRIPTOR, INLINE_32};
 use mlx5_prm::doorbell::{RECORD, completion_queue_record};
 
 use crate::dma::Buffer;
@@ -120,8 +120,17 @@ impl Device {
         self.cqs.get(cqn).map(|cq| (cq.produced.wrapping_add(cq.run.len()), cq.failed))
     }
 
-    /// Makes a completion queue without entries continue as after `entries` entries, all consumed.
-    /// The driver must set its consumer index accordingly. Returns whether there is such a queue.
+    /// The descriptor of an entry of a completion queue, counted since its creation.
+    #[must_use]
+    pub fn cq_entry(&self, cqn: u32, number: u32) -> Option<[u8; DESCRIPTOR]> {
+        let cq = self.cqs.get(cqn)?;
+        let mut bytes = [0; DESCRIPTOR];
+        cq.config.buffer.read(&*self.dma, cq.place(number).0, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Has a completion queue that had no entries yet go on as one that had so many, all of which
+    /// its driver has consumed. Says whether there is such a queue; its driver has to know.
     pub fn set_cq_progress(&mut self, cqn: u32, entries: u32) -> bool {
         match self.cqs.get_mut(cqn) {
             Some(cq) if cq.produced == 0 && cq.run.len() == 0 => {
@@ -182,7 +191,7 @@ impl Device {
         self.pds.get(config.pd).ok_or(Error::NotFound)?;
         if let Some(tags) = config.tag_matching {
             self.cqs.get(tags.cqn).ok_or(Error::NotFound)?;
-            if tags.log_list_size > self.config.limits.log_tags {
+            if tags.log_list_size > self.config.log_tags() {
                 return Err(Error::Invalid("more tags than the device allows"));
             }
         }
@@ -411,7 +420,7 @@ impl Device {
                 }
                 self.wake(qpn);
             }
-            QpState::Error => self.fail_qp(qpn, None),
+            QpState::Error => self.end_qp(qpn),
             QpState::SqDrained | QpState::SqDraining => self.stop_sq(qpn, DrainAt::Now, notify)?,
             QpState::Init | QpState::SqError => qp.state = state,
         }

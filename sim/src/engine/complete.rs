@@ -2,19 +2,25 @@
 
 use mlx5_prm::cqe::{
     Cqe, CqeOpcode, DESCRIPTOR, ErrorCqe, FORMAT_SHIFT, Format, INLINE_32, INLINE_64, OPCODE_SHIFT,
-    OWNER, SOLICITED, Syndrome,
+    OWNER, SOLICITED,
 };
 use mlx5_prm::ethernet::striding;
 use mlx5_prm::event::{CqErrorSyndrome, EventType};
+use mlx5_prm::wqe::Opcode;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::dma::DmaFault;
+use crate::engine::atomic::is_atomic;
+use crate::engine::state::codes::Code;
 use crate::engine::state::cq::Due;
 use crate::engine::state::qp::Qp;
 use crate::engine::{Device, Event};
 
 /// Offset of the last byte of a descriptor, which has the ownership bit.
 const OP_OWN: usize = DESCRIPTOR - 1;
+
+/// Offset of its signature.
+const SIGNATURE: usize = OP_OWN - 1;
 
 /// User index of a queue that has none.
 const NO_USER_INDEX: u32 = 0xff_ffff;
@@ -56,10 +62,9 @@ impl Device {
         opcode: CqeOpcode,
         send_opcode: u8,
         wqe: u16,
-        syndrome: Syndrome,
-        vendor: u8,
+        code: Code,
     ) {
-        self.complete_error_of(qpn, opcode, send_opcode, wqe, (syndrome, vendor), 0);
+        self.complete_error_of(qpn, opcode, send_opcode, wqe, code, 0);
     }
 
     /// Like [`Device::complete_error`], for a packet that took `strides` strides of its receive.
@@ -69,17 +74,23 @@ impl Device {
         opcode: CqeOpcode,
         send_opcode: u8,
         wqe: u16,
-        (syndrome, vendor): (Syndrome, u8),
+        code: Code,
         strides: u32,
     ) {
         let mut cqe = ErrorCqe::new_zeroed();
         let receive = opcode == CqeOpcode::ResponderError;
         cqe.srqn_uidx.set(self.srqn_or_index(qpn, receive));
-        cqe.vendor_err_synd = vendor;
-        cqe.syndrome = syndrome as u8;
+        cqe.hw_err_synd = code.hardware;
+        cqe.hw_synd_type = code.kind;
+        cqe.vendor_err_synd = code.vendor;
+        cqe.syndrome = code.syndrome as u8;
         cqe.s_wqe_opcode_qpn.set(u32::from(send_opcode) << 24 | qpn);
         cqe.wqe_counter.set(wqe);
         cqe.op_own = (opcode as u8) << OPCODE_SHIFT;
+        let atomic = Opcode::from_bits(send_opcode).is_some_and(is_atomic);
+        if code.is_solicited() && !atomic {
+            cqe.op_own |= SOLICITED;
+        }
         if receive && self.ethernet.rqs.get(&qpn).is_some_and(|rq| rq.strides.is_some()) {
             // The counter of other entries is a stride, so this field names the WQE.
             cqe.wqe_id.set(wqe);
@@ -141,9 +152,7 @@ impl Device {
         mut entry: [u8; DESCRIPTOR],
         message: &[u8],
     ) -> bool {
-        let error = [CqeOpcode::RequesterError, CqeOpcode::ResponderError]
-            .map(|opcode| opcode as u8)
-            .contains(&(entry[OP_OWN] >> OPCODE_SHIFT));
+        let error = is_error(&entry);
         let strides = self.completes_strides(cqn, &entry);
         match Format::of(entry[OP_OWN]) {
             Format::Inline32 if message.len() <= INLINE_32 => {
@@ -226,6 +235,9 @@ impl Device {
         let Some(cq) = self.cqs.get_mut(cqn) else { return false };
         let (offset, owner) = cq.next();
         entry[OP_OWN] = entry[OP_OWN] & !OWNER | owner;
+        if is_error(&entry) {
+            sign(&mut entry, cq.produced);
+        }
         let hostile = &mut self.faults.corrupt_cqes;
         if let Some(at) = hostile.iter().position(|entry| entry.cqn.is_none_or(|n| n == cqn)) {
             for (byte, value) in hostile.remove(at).patch {
@@ -362,6 +374,21 @@ impl Device {
             sink.event(event);
         }
     }
+}
+
+/// Whether an entry tells of a failed request or receive.
+fn is_error(entry: &[u8; DESCRIPTOR]) -> bool {
+    [CqeOpcode::RequesterError, CqeOpcode::ResponderError]
+        .map(|opcode| opcode as u8)
+        .contains(&(entry[OP_OWN] >> OPCODE_SHIFT))
+}
+
+/// Signs an error entry: the XOR of its bytes is the inverted one of the bytes of its number. So
+/// it is in each recorded one whose number is known.
+fn sign(entry: &mut [u8; DESCRIPTOR], number: u32) {
+    let fold = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum ^ byte);
+    entry[SIGNATURE] = 0;
+    entry[SIGNATURE] = !fold(&number.to_be_bytes()) ^ fold(entry);
 }
 
 /// The bytes of an entry.

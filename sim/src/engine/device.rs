@@ -217,10 +217,10 @@ impl Device {
         self.removed
     }
 
-    /// The device's clock, in ticks of [`SimConfig::clock_mhz`].
+    /// The device's clock, in ticks of [`SimConfig::clock_khz`].
     #[must_use]
     pub fn clock(&self) -> u64 {
-        (u128::from(self.now_ns) * u128::from(self.config.clock_mhz) / 1000) as u64
+        (u128::from(self.now_ns) * u128::from(self.config.clock_khz) / 1_000_000) as u64
     }
 
     /// The time of day, in seconds (high half) and nanoseconds.

@@ -1,19 +1,37 @@
 //! Failing queue pairs and flushing their requests.
 
-use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::cqe::CqeOpcode;
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::{ControlSegment, UNIT};
 
+use crate::engine::state::codes::{Code, FLUSHED, FLUSHED_FIRST};
 use crate::engine::state::qp::{QpState, Wait};
 use crate::engine::state::receive::{Inbound, Source};
 use crate::engine::{Device, Event};
 
-/// The vendor's code of a flushed request.
-pub(crate) const VENDOR_FLUSHED: u8 = 0xf9;
-
 impl Device {
-    /// Moves a queue pair to ERROR, with an event if the completions alone do not report the
-    /// failure. The engine flushes waiting requests later.
+    /// Moves a queue pair to ERROR, as MODIFY does: the first request to be flushed says so.
+    pub(crate) fn end_qp(&mut self, qpn: u32) {
+        if let Some(qp) = self.qps.get_mut(qpn)
+            && qp.state != QpState::Error
+        {
+            qp.flushed = (FLUSHED_FIRST, 0);
+        }
+        self.fail_qp(qpn, None);
+    }
+
+    /// As [`Device::fail_qp`], after a request or a receive that failed with a code.
+    pub(crate) fn fail_with(&mut self, qpn: u32, code: Code, event: Option<EventType>) {
+        if let Some(qp) = self.qps.get_mut(qpn)
+            && qp.state != QpState::Error
+        {
+            qp.flushed = (FLUSHED, code.hardware);
+        }
+        self.fail_qp(qpn, event);
+    }
+
+    /// Moves a queue pair to ERROR, with an event if there is something to tell beyond
+    /// completions. What waits is flushed as the engine gets to it.
     pub(crate) fn fail_qp(&mut self, qpn: u32, event: Option<EventType>) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         if qp.state == QpState::Error {
@@ -49,12 +67,13 @@ impl Device {
         self.wake(qpn);
     }
 
-    /// Stops the send queue of an unreliable queue pair whose request failed.
-    pub(crate) fn fail_sq(&mut self, qpn: u32) {
+    /// Stops the send queue of an unreliable queue pair whose request failed with a code.
+    pub(crate) fn fail_sq(&mut self, qpn: u32, code: Code) {
         if let Some(qp) = self.qps.get_mut(qpn)
             && matches!(qp.state, QpState::Rts | QpState::SqDraining)
         {
             qp.state = QpState::SqError;
+            qp.flushed = (FLUSHED, code.hardware);
             qp.wait = Wait::No;
             qp.drain = None;
             qp.packets_done = 0;
@@ -62,8 +81,8 @@ impl Device {
     }
 
     fn flush_receive(&mut self, qpn: u32, index: u16) {
-        let syndrome = Syndrome::WorkRequestFlushed;
-        self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, syndrome, VENDOR_FLUSHED);
+        let code = Code::flushed(FLUSHED, 0);
+        self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, code);
     }
 
     /// Flushes one request of a failed queue, sends first, and returns whether there was one.
@@ -88,15 +107,10 @@ impl Device {
         let blocks = (control.units().div_ceil(4).max(1) as u16).min(qp.sq_waiting());
         qp.sq_executed = index.wrapping_add(blocks);
         let opcode = control.opmod_index_opcode.get() as u8;
-        let syndrome = Syndrome::WorkRequestFlushed;
-        self.complete_error(
-            qpn,
-            CqeOpcode::RequesterError,
-            opcode,
-            index,
-            syndrome,
-            VENDOR_FLUSHED,
-        );
+        let (vendor, hardware) = qp.flushed;
+        qp.flushed.0 = FLUSHED;
+        let code = Code::flushed(vendor, hardware);
+        self.complete_error(qpn, CqeOpcode::RequesterError, opcode, index, code);
         true
     }
 

@@ -4,8 +4,8 @@ use crate::engine::Device;
 use crate::engine::state::fence::Change;
 use crate::engine::state::mkey::{Access, KeyError, Translation, User};
 
-/// Most levels of keys that consist of pieces of other keys.
-const DEEPEST: u32 = 4;
+/// Keys in pieces of keys in pieces … of keys: so many levels at most.
+pub(crate) const DEEPEST: u32 = 4;
 
 /// The direction of a copy, and the local bytes.
 pub(super) enum Copy<'a> {
@@ -38,7 +38,12 @@ impl Copy<'_> {
 }
 
 impl Device {
-    /// Checks an access through a key: only the key itself, not those that it consists of.
+    /// Why there is no key at an index.
+    fn no_key(&self, index: u32) -> KeyError {
+        if self.mkeys.was(index) { KeyError::Foreign } else { KeyError::Unknown }
+    }
+
+    /// Checks an access through a key: the key itself, not those that it is made of.
     pub(crate) fn check_key(
         &self,
         user: User,
@@ -47,7 +52,7 @@ impl Device {
         length: u64,
         right: Access,
     ) -> Result<u64, KeyError> {
-        let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
+        let mkey = self.mkeys.get(key >> 8).ok_or(self.no_key(key >> 8))?;
         mkey.check(user, key, address, length, right)
     }
 
@@ -88,7 +93,7 @@ impl Device {
     ) -> Result<(), KeyError> {
         let index = key >> 8;
         self.used_by(user, Change::Mkey(index));
-        let mkey = self.mkeys.get(index).ok_or(KeyError::Denied)?;
+        let mkey = self.mkeys.get(index).ok_or(self.no_key(index))?;
         let offset = mkey.check(user, key, address, copy.length() as u64, right)?;
         if mkey.signatures.enabled {
             return self.copy_signed(user, index, offset, copy, depth);
@@ -109,13 +114,13 @@ impl Device {
         mut copy: Copy<'_>,
         depth: u32,
     ) -> Result<(), KeyError> {
-        let mkey = self.mkeys.get(index).ok_or(KeyError::Denied)?;
+        let mkey = self.mkeys.get(index).ok_or(KeyError::Outside)?;
         let Translation::Indirect(layout) = &mkey.translation else {
-            return Err(KeyError::Denied);
+            return Err(KeyError::Outside);
         };
-        let ranges = layout.ranges(offset, copy.length() as u64).ok_or(KeyError::Denied)?;
+        let ranges = layout.ranges(offset, copy.length() as u64).ok_or(KeyError::Outside)?;
         if depth == DEEPEST {
-            return Err(KeyError::Denied);
+            return Err(KeyError::Outside);
         }
         let right = copy.right();
         let mut done = 0;
@@ -139,25 +144,25 @@ impl Device {
     ) -> Result<u64, KeyError> {
         let (mut key, mut address, mut right) = (key, address, Access::REMOTE_ATOMIC);
         for _ in 0..=DEEPEST {
-            let mkey = self.mkeys.get(key >> 8).ok_or(KeyError::Denied)?;
+            let mkey = self.mkeys.get(key >> 8).ok_or(self.no_key(key >> 8))?;
             let offset = mkey.check(user, key, address, length, right)?;
             if mkey.signatures.enabled {
-                return Err(KeyError::Denied);
+                return Err(KeyError::Outside);
             }
             let Translation::Indirect(layout) = &mkey.translation else {
                 let result = mkey.update(&*self.dma, (address, length), offset, update);
                 return self.note(result);
             };
-            // An operand in two pieces cannot be updated atomically.
-            let ranges = layout.ranges(offset, length).ok_or(KeyError::Denied)?;
-            let [range] = ranges[..] else { return Err(KeyError::Denied) };
+            // An operand in two pieces could not be updated at once.
+            let ranges = layout.ranges(offset, length).ok_or(KeyError::Outside)?;
+            let [range] = ranges[..] else { return Err(KeyError::Outside) };
             (key, address, right) =
                 (range.key, range.address, Access::LOCAL_READ | Access::LOCAL_WRITE);
             if !address.is_multiple_of(length) {
-                return Err(KeyError::Denied);
+                return Err(KeyError::Outside);
             }
         }
-        Err(KeyError::Denied)
+        Err(KeyError::Outside)
     }
 
     /// Adds memory faults to the list of violations.

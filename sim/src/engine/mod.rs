@@ -40,9 +40,11 @@ mod xrc;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use compress::LONGEST_WAIT_US;
 pub use device::{Device, FIRST_UAR, Holder};
 pub use devices::{Engine, Tap};
 pub(crate) use ethernet::{LEVELS, LOG_ENTRIES, LOG_RQ_TABLE, LOG_SEGMENTED};
+pub(crate) use memory::DEEPEST;
 pub use mlx5_prm::cqe::Syndrome;
 pub(crate) use route::is_multicast;
 pub(crate) use state::compress::LONGEST_RUN;

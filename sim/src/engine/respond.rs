@@ -1,25 +1,21 @@
 //! The responder: handles packets that arrive at a queue pair.
 
-use mlx5_prm::cqe::{Cqe, CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, SOLICITED};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
 
 use crate::engine::complete;
 use crate::engine::route::Origin;
-use crate::engine::state::mkey::{Access, Side, User};
+use crate::engine::state::codes::{self, Code};
+use crate::engine::state::mkey::{Access, KeyError, Side, User};
 use crate::engine::state::port::GidType;
+use crate::engine::state::qp::MIN_MTU;
 use crate::engine::state::qp::{QpState, Transport};
 use crate::engine::state::receive::{Inbound, Source};
 use crate::engine::wqe::Request;
 use crate::engine::{Device, Event};
 
-/// The vendor's codes of failed receives.
-pub(crate) mod vendor {
-    pub(crate) const LENGTH: u8 = 0x50;
-    pub(crate) const PROTECTION: u8 = 0x52;
-}
-
-/// Reason for which a responder refuses a request for good.
+/// Why a responder refuses for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nak {
     InvalidRequest,
@@ -91,6 +87,15 @@ impl Device {
             }
             return Answer::Silence;
         }
+        let (length, mtu) = (packet.data.len(), qp.attributes.mtu.max(MIN_MTU) as usize);
+        if length > mtu || !packet.last && length < mtu {
+            // The other side cuts its messages in packets of another size.
+            if !reliable {
+                qp.inbound = Inbound::Lost;
+                return Answer::Silence;
+            }
+            return self.refuse_request(qpn);
+        }
         if packet.first && !self.open_queue(qpn, packet.request) {
             return self.refuse_request(qpn);
         }
@@ -116,20 +121,13 @@ impl Device {
         if packet.first && receive.source == Source::Shared && self.faults.fault_receives > 0 {
             self.faults.fault_receives -= 1;
             let (opcode, index) = (CqeOpcode::ResponderError, receive.index);
-            self.complete_error(
-                qpn,
-                opcode,
-                0,
-                index,
-                Syndrome::RemoteAborted,
-                ErrorCqe::PAGE_FAULT,
-            );
+            self.complete_error(qpn, opcode, 0, index, codes::PAGE_FAULT);
             return self.not_ready(qpn);
         }
         let user = User { qpn, pd: receive.pd, side: Side::Responder };
         let end = packet.offset + packet.data.len() as u64;
         if end > receive.capacity() {
-            self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
+            self.fail_receive(qpn, receive.index, codes::LENGTH);
             return Answer::Nak(Nak::InvalidRequest);
         }
         let limit = self.qps.get(qpn).map_or(0, |qp| qp.config.completion.inline_receives);
@@ -138,8 +136,8 @@ impl Device {
             true => Ok(()),
             false => self.scatter(user, &receive.entries, packet.offset, packet.data),
         };
-        if scattered.is_err() {
-            self.fail_receive(qpn, receive.index, Syndrome::LocalProtection, vendor::PROTECTION);
+        if let Err(error) = scattered {
+            self.fail_receive(qpn, receive.index, Code::scatter(error));
             return Answer::Nak(Nak::RemoteOperation);
         }
         if !packet.last {
@@ -169,21 +167,23 @@ impl Device {
         let request = packet.request;
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
-        if packet.first {
-            // The first packet gives the whole length, which is checked before any byte is written.
-            let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_WRITE);
-            if !allowed || request.length > 0 && whole.is_err() {
-                return self.refuse_access(qpn);
-            }
+        // The first packet tells the whole length, but each is checked by itself: what fits is
+        // written, also of a message that leaves the region later.
+        if packet.first && !allowed {
+            return self.refuse_operation(qpn);
+        }
+        let (address, length) = (base.wrapping_add(packet.offset), packet.data.len() as u64);
+        let right = Access::REMOTE_WRITE;
+        if length > 0 && self.check_key(user, rkey, address, length, right).is_err() {
+            return self.refuse_access(qpn);
         }
         if needs_receive && !self.has_receive(qpn) {
             return self.not_ready(qpn);
         }
-        if !packet.data.is_empty() {
-            let address = base.wrapping_add(packet.offset);
-            let written = self.write_key(user, rkey, address, packet.data, Access::REMOTE_WRITE);
-            if written.is_err() {
-                return self.refuse_access(qpn);
+        if length > 0 {
+            let written = self.write_key(user, rkey, address, packet.data, right);
+            if let Err(error) = written {
+                return self.refuse_error(qpn, error);
             }
         }
         if needs_receive {
@@ -209,8 +209,11 @@ impl Device {
         let Some(qp) = self.qps.get(qpn) else { return Answer::Silence };
         let (user, allowed) = (self.responder(qpn, qp), qp.attributes.remote_read);
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
+        if !allowed {
+            return self.refuse_operation(qpn);
+        }
         let whole = self.check_key(user, rkey, base, request.length, Access::REMOTE_READ);
-        if !allowed || request.length > 0 && whole.is_err() {
+        if request.length > 0 && whole.is_err() {
             return self.refuse_access(qpn);
         }
         if to.is_empty() {
@@ -218,7 +221,7 @@ impl Device {
         }
         match self.read_key(user, rkey, base.wrapping_add(offset), to, Access::REMOTE_READ) {
             Ok(()) => Answer::Ack,
-            Err(_) => self.refuse_access(qpn),
+            Err(error) => self.refuse_error(qpn, error),
         }
     }
 
@@ -235,7 +238,7 @@ impl Device {
             return Err(self.refuse_request(qpn));
         }
         if !allowed {
-            return Err(self.refuse_access(qpn));
+            return Err(self.refuse_operation(qpn));
         }
         let old = self.update_key(user, rkey, address, atomic.bytes, &mut |old| atomic.apply(old));
         match old {
@@ -254,6 +257,22 @@ impl Device {
         Answer::Nak(Nak::InvalidRequest)
     }
 
+    /// Refuses an operation that the queue pair does not grant: an invalid request to the peer, an
+    /// access error to the driver.
+    fn refuse_operation(&mut self, qpn: u32) -> Answer {
+        self.refuse(qpn, EventType::WQ_ACCESS_ERROR);
+        Answer::Nak(Nak::InvalidRequest)
+    }
+
+    /// Refuses an access that a key does not allow, or whose memory did not answer.
+    fn refuse_error(&mut self, qpn: u32, error: KeyError) -> Answer {
+        if !matches!(error, KeyError::Memory(_)) {
+            return self.refuse_access(qpn);
+        }
+        self.refuse(qpn, EventType::WQ_CATAS_ERROR);
+        Answer::Nak(Nak::RemoteOperation)
+    }
+
     pub(super) fn refuse_access(&mut self, qpn: u32) -> Answer {
         self.refuse(qpn, EventType::WQ_ACCESS_ERROR);
         Answer::Nak(Nak::RemoteAccess)
@@ -266,14 +285,14 @@ impl Device {
         }
     }
 
-    pub(super) fn fail_receive(&mut self, qpn: u32, index: u16, syndrome: Syndrome, vendor: u8) {
+    pub(super) fn fail_receive(&mut self, qpn: u32, index: u16, code: Code) {
         if let Some(qp) = self.qps.get_mut(qpn)
             && qp.config.srq.is_none()
         {
             qp.rq_consumed = index.wrapping_add(1);
         }
-        self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, syndrome, vendor);
-        self.fail_qp(qpn, None);
+        self.complete_error(qpn, CqeOpcode::ResponderError, 0, index, code);
+        self.fail_with(qpn, code, None);
     }
 
     fn complete_receive(
@@ -355,7 +374,7 @@ impl Device {
         let Some(receive) = self.take_receive(qpn) else { return };
         let length = header.len() as u64 + packet.data.len() as u64;
         if length > receive.capacity() {
-            return self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
+            return self.fail_receive(qpn, receive.index, codes::LENGTH);
         }
         let has_header = packet.origin.path.grh;
         let user = User { qpn, pd: receive.pd, side: Side::Responder };
@@ -366,9 +385,8 @@ impl Device {
         let data = header.len() as u64;
         scattered =
             scattered.and_then(|()| self.scatter(user, &receive.entries, data, packet.data));
-        if scattered.is_err() {
-            let syndrome = Syndrome::LocalProtection;
-            return self.fail_receive(qpn, receive.index, syndrome, vendor::PROTECTION);
+        if let Err(error) = scattered {
+            return self.fail_receive(qpn, receive.index, Code::scatter(error));
         }
         self.retire_receive(qpn, &receive);
         let opcode = match packet.request.opcode {

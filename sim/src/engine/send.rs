@@ -1,42 +1,29 @@
 //! The requester: executing the next send WQE of a queue pair.
 
-use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::cqe::CqeOpcode;
+use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::{AddressVector, EXTENDED_UD_AV, Opcode};
 
+use crate::config::LinkLayer;
 use crate::engine::complete;
 use crate::engine::respond::{Answer, Nak, Packet};
 use crate::engine::route::{Destination, Origin};
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::drain::{Drain, DrainAt};
 use crate::engine::state::mkey::Side;
-use crate::engine::state::qp::{AddressPath, Qp, QpState, Transport, Wait};
-use crate::engine::umr::Refusal;
+use crate::engine::state::qp::{AddressPath, MIN_MTU, Qp, QpState, Transport, Wait};
 use crate::engine::wqe::Request;
 use crate::engine::{Device, DeviceId, Engine};
 
-/// The vendor's codes of failed requests.
-pub(super) mod vendor {
-    pub(super) const LENGTH: u8 = 0x53;
-    pub(super) const PROTECTION: u8 = 0x51;
-    pub(in crate::engine) const RETRY: u8 = 0x81;
-    pub(super) const RNR: u8 = 0x87;
-    pub(super) const ACCESS: u8 = 0x88;
-    pub(super) const OPERATION: u8 = 0x89;
-    pub(super) const INVALID: u8 = 0x8a;
-    pub(super) const VECTOR: u8 = 0x6c;
-}
-
-/// Result of the execution of a request.
+/// How the execution of a request went.
 pub(crate) enum Outcome {
     /// It is done; a read or an atomic brought this number of bytes.
     Done(u64),
     /// It failed for good.
-    Failed(Syndrome, u8),
-    /// It continues later.
+    Failed(Code),
+    /// It goes on later.
     Later,
 }
-
-/// The memory of a request's own side denied it.
-const PROTECTION: Outcome = Outcome::Failed(Syndrome::LocalProtection, vendor::PROTECTION);
 
 /// Nanoseconds for each code of the RNR timer (InfiniBand specification, table "Encoding for RNR
 /// NAK Timer Field"), in units of 10 µs.
@@ -47,10 +34,12 @@ const RNR_TIMER: [u32; 32] = [
 /// Nanoseconds in a unit of [`RNR_TIMER`].
 const RNR_UNIT: u64 = 10_000;
 /// Nanoseconds in a unit of the acknowledgement timeout.
-pub(super) const ACK_UNIT: u64 = 4096;
-/// The smallest valid path MTU.
-const MIN_MTU: u32 = 256;
-/// The retry count that means infinite.
+const ACK_UNIT: u64 = 4096;
+/// Shorter acknowledgement timeouts act as this one.
+const SHORTEST_TIMEOUT: u8 = 16;
+/// The largest retry count.
+const MOST_RETRIES: u8 = 7;
+/// The retry count that has no end.
 const INFINITE: u8 = 7;
 /// Packets of a message that leave before the answer to one of them arrives.
 const UNDER_WAY: u32 = 64;
@@ -72,8 +61,7 @@ impl Engine {
             Err(bad) => {
                 let Some(qp) = self.qp(device, qpn) else { return false };
                 let index = qp.sq_executed;
-                let syndrome = Syndrome::LocalQpOperation;
-                self.fail(device, qpn, bad.opcode, index, bad.blocks, syndrome, bad.vendor);
+                self.fail(device, qpn, bad.opcode, index, bad.blocks, bad.code);
                 return true;
             }
         };
@@ -88,9 +76,9 @@ impl Engine {
         };
         match outcome {
             Outcome::Done(bytes) => self.succeed(device, qpn, &request, bytes),
-            Outcome::Failed(syndrome, vendor) => {
+            Outcome::Failed(code) => {
                 let Request { opcode, index, blocks, .. } = request;
-                self.fail(device, qpn, opcode as u8, index, blocks, syndrome, vendor);
+                self.fail(device, qpn, opcode as u8, index, blocks, code);
             }
             Outcome::Later => {
                 let after =
@@ -105,13 +93,13 @@ impl Engine {
         let failures = &mut self.devices[device].faults.fail_requests;
         let at = failures.iter().position(|failure| failure.qpn.is_none_or(|n| n == qpn))?;
         let failure = failures.remove(at);
-        Some(Outcome::Failed(failure.syndrome, failure.vendor))
+        Some(Outcome::Failed(Code::forced(failure.syndrome, failure.vendor)))
     }
 
     fn execute(&mut self, device: DeviceId, qpn: u32, request: &Request) -> Outcome {
         let longest = 1 << self.devices[device].config.limits.log_message;
         if request.length > longest {
-            return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
+            return Outcome::Failed(codes::LENGTH);
         }
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         match (request.opcode, qp.config.transport) {
@@ -123,7 +111,7 @@ impl Engine {
             }
             (Opcode::TagMatching, _) => match self.devices[device].operate_on_tags(qpn, request) {
                 Ok(()) => Outcome::Done(0),
-                Err(vendor) => Outcome::Failed(Syndrome::LocalQpOperation, vendor),
+                Err(code) => Outcome::Failed(code),
             },
             (_, Transport::Ethernet) => self.send_frames(device, qpn, request),
             (_, Transport::Ud) => self.send_datagram(device, qpn, request),
@@ -160,9 +148,9 @@ impl Engine {
             let offset = u64::from(number) * mtu;
             let length = (request.length - offset).min(mtu) as usize;
             buffer.resize(length, 0);
-            if self.devices[device].gather(user, request, offset, &mut buffer).is_err() {
+            if let Err(error) = self.devices[device].gather(user, request, offset, &mut buffer) {
                 self.packet = buffer;
-                return PROTECTION;
+                return Outcome::Failed(Code::gather(error));
             }
             self.devices[device].corrupt_packet(&mut buffer);
             let lost = peer.is_some_and(|(target, _)| self.is_lost(device, target));
@@ -238,8 +226,9 @@ impl Engine {
             }
             if inline {
                 self.devices[device].answer.clone_from(&buffer);
-            } else if self.devices[device].scatter(user, &entries, offset, &buffer).is_err() {
-                outcome = PROTECTION;
+            } else if let Err(error) = self.devices[device].scatter(user, &entries, offset, &buffer)
+            {
+                outcome = Outcome::Failed(Code::scatter(error));
                 break;
             }
         }
@@ -267,7 +256,10 @@ impl Engine {
             return Outcome::Done(request.length);
         }
         let scattered = self.devices[device].scatter(user, &request.entries(), 0, &old);
-        if scattered.is_err() { PROTECTION } else { Outcome::Done(request.length) }
+        match scattered {
+            Ok(()) => Outcome::Done(request.length),
+            Err(error) => Outcome::Failed(Code::scatter(error)),
+        }
     }
 
     /// Whether a response of `bytes` bytes goes into the completion.
@@ -327,19 +319,14 @@ impl Engine {
     /// Handles a request of a reliable requester that was not acknowledged.
     fn unanswered(&mut self, device: DeviceId, qpn: u32, answer: Answer) -> Outcome {
         let now = self.now_ns;
+        let retries = self.devices[device].retries(qpn);
         let longest = self.devices[device].config.longest_timer_us * 1000;
         let Some(qp) = self.qp_mut(device, qpn) else { return Outcome::Later };
         let attributes = qp.attributes;
         match answer {
-            Answer::Nak(Nak::RemoteAccess) => {
-                Outcome::Failed(Syndrome::RemoteAccess, vendor::ACCESS)
-            }
-            Answer::Nak(Nak::InvalidRequest) => {
-                Outcome::Failed(Syndrome::RemoteInvalidRequest, vendor::INVALID)
-            }
-            Answer::Nak(Nak::RemoteOperation) => {
-                Outcome::Failed(Syndrome::RemoteOperation, vendor::OPERATION)
-            }
+            Answer::Nak(Nak::RemoteAccess) => Outcome::Failed(codes::ACCESS),
+            Answer::Nak(Nak::InvalidRequest) => Outcome::Failed(codes::INVALID),
+            Answer::Nak(Nak::RemoteOperation) => Outcome::Failed(codes::OPERATION),
             Answer::NotReady(_) if attributes.rnr_retry == INFINITE => {
                 qp.wait = Wait::Ready;
                 self.devices[device].watched.insert(qpn);
@@ -349,7 +336,7 @@ impl Engine {
             Answer::NotReady(code) => {
                 if qp.rnr_retries >= attributes.rnr_retry {
                     self.count(device, qpn, |counts| counts.req_rnr_retries_exceeded += 1);
-                    return Outcome::Failed(Syndrome::RnrRetryExceeded, vendor::RNR);
+                    return Outcome::Failed(codes::RNR);
                 }
                 qp.rnr_retries += 1;
                 self.count(device, qpn, |counts| counts.rnr_nak_retry_err += 1);
@@ -365,11 +352,11 @@ impl Engine {
                 // Requests that were executed before it without acknowledgement are sent again with
                 // it; then their retries count instead.
                 if qp.executed.is_empty() {
-                    if qp.retries >= attributes.retry_count {
+                    if qp.retries >= retries {
                         self.count(device, qpn, |counts| {
                             counts.req_transport_retries_exceeded += 1
                         });
-                        return Outcome::Failed(Syndrome::RetryExceeded, vendor::RETRY);
+                        return Outcome::Failed(codes::RETRY);
                     }
                     qp.retries += 1;
                 }
@@ -378,7 +365,7 @@ impl Engine {
                     return self.retry_at(device, qpn, now);
                 }
                 self.count(device, qpn, |counts| counts.local_ack_timeout_err += 1);
-                let timer = ACK_UNIT << (attributes.ack_timeout & 31);
+                let timer = ack_timer(attributes.ack_timeout);
                 self.retry_at(device, qpn, now + timer.min(longest))
             }
         }
@@ -396,15 +383,15 @@ impl Engine {
         let vector = &request.vector;
         let Some(qp) = self.qp(device, qpn) else { return Outcome::Later };
         let Some(port) = self.devices[device].port(qp.attributes.port) else {
-            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
+            return Outcome::Failed(codes::VECTOR);
         };
-        let ethernet = port.link_layer == crate::config::LinkLayer::Ethernet;
-        // A compact vector has no room for the fields that Ethernet needs.
+        let ethernet = port.link_layer == LinkLayer::Ethernet;
+        // A compact vector has no room for what Ethernet needs.
         if ethernet && vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
-            return Outcome::Failed(Syndrome::LocalQpOperation, vendor::VECTOR);
+            return Outcome::Failed(codes::VECTOR);
         }
         if request.length > u64::from(port.mtu) {
-            return Outcome::Failed(Syndrome::LocalLength, vendor::LENGTH);
+            return Outcome::Failed(codes::LENGTH);
         }
         let (user, quiet) = (qp.user(qpn, Side::Requester), qp.config.block_multicast_loopback);
         // A Q_Key with the high bit set is privileged: the queue pair's own replaces it.
@@ -417,9 +404,9 @@ impl Engine {
         let from = (device, qp.attributes.port);
         let mut buffer = std::mem::take(&mut self.packet);
         buffer.resize(request.length as usize, 0);
-        if self.devices[device].gather(user, request, 0, &mut buffer).is_err() {
+        if let Err(error) = self.devices[device].gather(user, request, 0, &mut buffer) {
             self.packet = buffer;
-            return PROTECTION;
+            return Outcome::Failed(Code::gather(error));
         }
         if let Some(origin) = self.origin(device, qpn, &path)
             && !self.loses_packet(device)
@@ -463,7 +450,7 @@ impl Engine {
             let this = &self.devices[device];
             let port = this.qps.get(qpn).and_then(|qp| this.port(qp.attributes.port));
             port.is_some_and(|port| {
-                port.active && (port.link_layer == crate::config::LinkLayer::Ethernet) == ethernet
+                port.active && (port.link_layer == LinkLayer::Ethernet) == ethernet
             })
         };
         match destination {
@@ -506,7 +493,6 @@ impl Engine {
         this.reach_drain(qpn);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a failed request may not have parsed")]
     pub(super) fn fail(
         &mut self,
         device: DeviceId,
@@ -514,8 +500,7 @@ impl Engine {
         opcode: u8,
         index: u16,
         blocks: u16,
-        syndrome: Syndrome,
-        vendor: u8,
+        code: Code,
     ) {
         let this = &mut self.devices[device];
         this.acknowledge_all(qpn);
@@ -523,16 +508,27 @@ impl Engine {
         qp.sq_executed = index.wrapping_add(blocks);
         let reliable = qp.config.transport.is_reliable();
         let runs = matches!(qp.state, QpState::Rts | QpState::SqDraining);
-        this.complete_error(qpn, CqeOpcode::RequesterError, opcode, index, syndrome, vendor);
+        this.complete_error(qpn, CqeOpcode::RequesterError, opcode, index, code);
         if reliable {
-            this.fail_qp(qpn, None);
+            let event = code.is_outside().then_some(EventType::WQ_ACCESS_ERROR);
+            this.fail_with(qpn, code, event);
         } else if runs {
-            this.fail_sq(qpn);
+            this.fail_sq(qpn, code);
         }
     }
 }
 
 impl Device {
+    /// How often a queue pair sends a request again that is not acknowledged. On Ethernet a count
+    /// of 0 acts as the largest (`fr-counters` and its study, 20.40).
+    pub(super) fn retries(&self, qpn: u32) -> u8 {
+        let Some(qp) = self.qps.get(qpn) else { return 0 };
+        let count = qp.attributes.retry_count;
+        let port = self.port(qp.attributes.port);
+        let ethernet = port.is_some_and(|port| port.link_layer == LinkLayer::Ethernet);
+        if count == 0 && ethernet { MOST_RETRIES } else { count }
+    }
+
     /// Completes a request that succeeded.
     pub(super) fn complete_request(
         &mut self,
@@ -559,12 +555,15 @@ impl Device {
     }
 }
 
-/// Result of a request that changes a memory key.
-fn registered(result: Result<(), Refusal>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Done(0),
-        Err(refusal) => Outcome::Failed(Syndrome::MemoryWindowBind, refusal as u8),
-    }
+/// How long an acknowledgement is waited for, in nanoseconds, with a timeout that is not 0: twice
+/// as long as the timeout says. Specifications allow up to four times.
+pub(super) fn ack_timer(timeout: u8) -> u64 {
+    (2 * ACK_UNIT) << (timeout & 31).max(SHORTEST_TIMEOUT)
+}
+
+/// How a request that changes a memory key went.
+fn registered(result: Result<(), Code>) -> Outcome {
+    result.map_or_else(Outcome::Failed, |()| Outcome::Done(0))
 }
 
 /// The path that an address vector describes.

@@ -6,11 +6,11 @@
 //! acknowledgement arrives. A lost acknowledgement is handled like a lost request, so a request
 //! that was executed may fail at its sender.
 
-use mlx5_prm::cqe::Syndrome;
 use mlx5_prm::wqe::Opcode;
 
 use crate::engine::route::Destination;
-use crate::engine::send::{ACK_UNIT, vendor};
+use crate::engine::send::ack_timer;
+use crate::engine::state::codes;
 use crate::engine::state::qp::{Transport, Wait};
 use crate::engine::state::wire::Executed;
 use crate::engine::wqe::Request;
@@ -182,6 +182,7 @@ impl Engine {
     /// Handles a lost acknowledgement: the request is sent again. It was executed already, so the
     /// peer only acknowledges it again.
     fn ask_again(&mut self, device: DeviceId, qpn: u32, now: u64) {
+        let retries = self.devices[device].retries(qpn);
         let longest = self.devices[device].config.longest_timer_us * 1000;
         let Some(qp) = self.devices[device].qps.get_mut(qpn) else { return };
         let attributes = qp.attributes;
@@ -190,15 +191,14 @@ impl Engine {
             first.due = u64::MAX;
             return;
         }
-        if qp.answer_retries >= attributes.retry_count {
+        if qp.answer_retries >= retries {
             let (opcode, index, blocks) = (first.opcode, first.index, first.blocks);
             qp.executed.clear();
             self.count(device, qpn, |counts| counts.req_transport_retries_exceeded += 1);
-            let syndrome = Syndrome::RetryExceeded;
-            return self.fail(device, qpn, opcode, index, blocks, syndrome, vendor::RETRY);
+            return self.fail(device, qpn, opcode, index, blocks, codes::RETRY);
         }
         qp.answer_retries += 1;
-        first.due = now + (ACK_UNIT << (attributes.ack_timeout & 31)).min(longest);
+        first.due = now + ack_timer(attributes.ack_timeout).min(longest);
         self.wire.answers.insert((first.due, device, qpn));
         self.count(device, qpn, |counts| counts.local_ack_timeout_err += 1);
     }

@@ -101,12 +101,20 @@ impl Device {
         if qp.config.uar != uar {
             return self.stray_doorbell(uar, qpn);
         }
-        self.rescan_qp(qpn);
+        if !self.rescan_qp(qpn) {
+            return;
+        }
         let Some(qp) = self.qps.get(qpn).filter(|qp| qp.heeds_doorbells()) else { return };
         let record = qp.sq_posted;
         let announced = doorbell.end();
         if record.wrapping_sub(announced).cast_signed() < 0 {
             self.violation(Violation::DoorbellBeyondRecord { qpn, announced, record });
+            // Real devices go by the register, and do not wait for the record.
+            if self.post_until(qpn, announced)
+                && let Some(qp) = self.qps.get_mut(qpn)
+            {
+                qp.ahead = true;
+            }
         }
         if rest.iter().any(|byte| *byte != 0) {
             self.compare_blueflame(doorbell, value, rest);
@@ -171,30 +179,43 @@ impl Device {
         }
     }
 
-    /// Reads the send counter of a queue pair again.
-    pub(crate) fn rescan_qp(&mut self, qpn: u32) {
-        let Some(qp) = self.qps.get_mut(qpn) else { return };
-        if !qp.heeds_doorbells() {
-            return;
+    /// Reads the send counter of a queue pair again; says whether there is one to go by.
+    pub(crate) fn rescan_qp(&mut self, qpn: u32) -> bool {
+        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        if !qp.heeds_doorbells() || qp.config.sq.is_none() {
+            return false;
         }
-        let Some(ring) = qp.config.sq else { return };
         match qp.sq_record(&*self.dma) {
+            Ok(record) if qp.ahead && record.wrapping_sub(qp.sq_posted).cast_signed() < 0 => true,
             Ok(record) => {
-                let executed = qp.sq_executed;
-                if u32::from(record.wrapping_sub(executed)) > ring.mask() + 1 {
-                    self.violation(Violation::RecordBeyondRing { number: qpn, record, executed });
-                } else {
-                    if record != qp.sq_posted && self.config.takes_time() {
-                        // Executed requests no longer need the time of their doorbell.
-                        qp.posted_at(qp.sq_executed);
-                        qp.posted.push_back((record, self.now_ns));
-                    }
-                    qp.sq_posted = record;
-                    self.wake(qpn);
-                }
+                qp.ahead = false;
+                self.post_until(qpn, record)
             }
-            Err(fault) => self.memory_violation(fault),
+            Err(fault) => {
+                self.memory_violation(fault);
+                false
+            }
         }
+    }
+
+    /// Has the blocks before `end` of a send queue wait for execution, if it has so many.
+    fn post_until(&mut self, qpn: u32, end: u16) -> bool {
+        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        let Some(ring) = qp.config.sq else { return false };
+        let executed = qp.sq_executed;
+        if u32::from(end.wrapping_sub(executed)) > ring.mask() + 1 {
+            let (number, record) = (qpn, end);
+            self.violation(Violation::RecordBeyondRing { number, record, executed });
+            return false;
+        }
+        if end != qp.sq_posted && self.config.takes_time() {
+            // What was executed needs no time any more.
+            qp.posted_at(qp.sq_executed);
+            qp.posted.push_back((end, self.now_ns));
+        }
+        qp.sq_posted = end;
+        self.wake(qpn);
+        true
     }
 
     /// Gives a queue pair a turn, if it may have work.

@@ -6,6 +6,7 @@ use mlx5_prm::wqe::{BLOCK, DataSegment, UNIT};
 use zerocopy::FromBytes;
 
 use crate::engine::Device;
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::ethernet::Registers;
 use crate::engine::state::fence::Change;
 use crate::engine::state::layout::ENTRY;
@@ -20,6 +21,8 @@ const CONTEXT: usize = UNIT + size_of::<UmrControlSegment>();
 const ANY_QPN: u32 = MkeyContextSegment::ANY_QPN >> 8;
 /// Low bits of a page's address that give its rights.
 const PAGE_RIGHTS: u64 = 0xfff;
+/// The list of translation entries is a multiple of so many units of 16 bytes.
+const LIST_STEP: usize = BLOCK / UNIT;
 /// The right of each mask bit.
 const RIGHTS: [(u64, Access); 5] = [
     (mkey_mask::LOCAL_READ, Access::LOCAL_READ),
@@ -29,44 +32,30 @@ const RIGHTS: [(u64, Access); 5] = [
     (mkey_mask::ATOMIC, Access::REMOTE_ATOMIC),
 ];
 
-/// Reason for which a memory key is not changed; the value is the vendor's code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
-    /// No such key, a key of another domain, or a key that no UMR may change.
-    Key = 0x70,
-    /// The key is free and must not be, is not free and must be, or has another tag.
-    State = 0x71,
-    /// The key is bound to another queue pair.
-    QueuePair = 0x72,
-    /// Translation entries that do not exist or do not fit.
-    Translation = 0x73,
-    /// A part of the key that user queue pairs may not change.
-    Mask = 0x74,
-    /// Signatures that the device does not know or that do not fit.
-    Signature = 0x75,
-}
-
 impl Device {
     /// Executes a UMR WQE.
-    pub(crate) fn umr(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
+    pub(crate) fn umr(&mut self, qpn: u32, request: &Request) -> Result<(), Code> {
         let bytes = request.bytes();
         let (control, _) = UmrControlSegment::read_from_prefix(bytes.get(UNIT..).unwrap_or(&[]))
-            .map_err(|_| Refusal::Translation)?;
+            .map_err(|_| codes::UMR_SIZE)?;
         let (context, _) =
             MkeyContextSegment::read_from_prefix(bytes.get(CONTEXT..).unwrap_or(&[]))
-                .map_err(|_| Refusal::Translation)?;
-        let qp = self.qps.get(qpn).ok_or(Refusal::QueuePair)?;
+                .map_err(|_| codes::UMR_SIZE)?;
+        let qp = self.qps.get(qpn).ok_or(codes::UMR_KEY)?;
         let (pd, trusted) = (qp.config.pd, qp.config.transport == Transport::Umr);
         let registers = self.ethernet.sqs.get(&qpn).map(|sq| sq.registers);
         let pages = trusted || registers == Some(Registers::Pages);
         let index = request.immediate >> 8;
-        let key = self.mkeys.get(index).ok_or(Refusal::Key)?;
+        let key = self.mkeys.get(index).ok_or(codes::UMR_KEY)?;
         if !key.umr || !trusted && key.pd != pd {
-            return Err(Refusal::Key);
+            return Err(codes::UMR_KEY);
         }
         check_state(key, qpn, &control, request.immediate as u8)?;
         let mut next = key.clone();
         let octwords = usize::from(control.klm_octowords.get());
+        if !octwords.is_multiple_of(LIST_STEP) {
+            return Err(codes::UNALIGNED_LIST);
+        }
         let inline = control.flags & umr_flags::INLINE != 0;
         let user = User { qpn, pd, side: Side::Requester };
         let entries =
@@ -93,20 +82,19 @@ impl Device {
         control: &UmrControlSegment,
         behind: &[u8],
         octwords: usize,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Code> {
         let length = octwords * ENTRY;
         if control.flags & umr_flags::INLINE != 0 || octwords == 0 {
-            return behind.get(..length).map(<[u8]>::to_vec).ok_or(Refusal::Translation);
+            return behind.get(..length).map(<[u8]>::to_vec).ok_or(codes::UMR_SIZE);
         }
-        let (segment, _) =
-            DataSegment::read_from_prefix(behind).map_err(|_| Refusal::Translation)?;
+        let (segment, _) = DataSegment::read_from_prefix(behind).map_err(|_| codes::UMR_SIZE)?;
         let (key, address) = (segment.lkey.get(), segment.address.get());
         let mut entries = vec![0; length];
         if (segment.byte_count.get() as usize) < length {
-            return Err(Refusal::Translation);
+            return Err(codes::UMR_SIZE);
         }
         self.read_key(user, key, address, &mut entries, Access::LOCAL_READ)
-            .map_err(|_| Refusal::Translation)?;
+            .map_err(|_| codes::UMR_SIZE)?;
         Ok(entries)
     }
 
@@ -116,7 +104,7 @@ impl Device {
         pd: u32,
         control: &UmrControlSegment,
         behind: &[u8],
-    ) -> Result<Option<(Format, u32)>, Refusal> {
+    ) -> Result<Option<(Format, u32)>, Code> {
         let octwords = match control.flags & umr_flags::TRANSLATION_OFFSET {
             0 => control.offset_or_bsf_octowords.get(),
             _ => 0,
@@ -124,29 +112,29 @@ impl Device {
         if octwords == 0 {
             return Ok(None);
         }
-        let bytes = behind.get(..usize::from(octwords) * UNIT).ok_or(Refusal::Signature)?;
+        let bytes = behind.get(..usize::from(octwords) * UNIT).ok_or(codes::UMR_REFUSED)?;
         let known = &self.config().capabilities;
         let format = Format::parse(bytes).filter(|format| format.is_known_to(known));
-        let format = format.ok_or(Refusal::Signature)?;
+        let format = format.ok_or(codes::UMR_REFUSED)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != pd)) {
-            return Err(Refusal::Signature);
+            return Err(codes::UMR_REFUSED);
         }
         Ok(Some((format, octwords.into())))
     }
 
-    /// Invalidates a key for its owner's own LOCAL_INV.
-    pub(crate) fn invalidate_local(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
+    /// Frees a key for its own side.
+    pub(crate) fn invalidate_local(&mut self, qpn: u32, request: &Request) -> Result<(), Code> {
         let key = request.immediate;
-        let pd = self.qps.get(qpn).ok_or(Refusal::QueuePair)?.config.pd;
-        let mkey = self.mkeys.get_mut(key >> 8).ok_or(Refusal::Key)?;
+        let pd = self.qps.get(qpn).ok_or(codes::UMR_KEY)?.config.pd;
+        let mkey = self.mkeys.get_mut(key >> 8).ok_or(codes::UMR_KEY)?;
         if !mkey.umr || mkey.pd != pd {
-            return Err(Refusal::Key);
+            return Err(codes::UMR_KEY);
         }
         if mkey.free || mkey.tag != key as u8 {
-            return Err(Refusal::State);
+            return Err(codes::UMR_KEY);
         }
         if mkey.qpn.is_some_and(|bound| bound != qpn) {
-            return Err(Refusal::QueuePair);
+            return Err(codes::UMR_KEY);
         }
         mkey.free = true;
         self.changed(qpn, request, Change::Mkey(key >> 8));
@@ -167,17 +155,17 @@ fn check_state(
     qpn: u32,
     control: &UmrControlSegment,
     tag: u8,
-) -> Result<(), Refusal> {
+) -> Result<(), Code> {
     let asks = |flag| control.flags & flag != 0;
     if asks(umr_flags::CHECK_FREE) && !key.free || asks(umr_flags::CHECK_NOT_FREE) && key.free {
-        return Err(Refusal::State);
+        return Err(codes::UMR_KEY);
     }
     // A free key has no valid tag to compare.
     if !key.free && key.tag != tag {
-        return Err(Refusal::State);
+        return Err(codes::UMR_KEY);
     }
     if asks(umr_flags::CHECK_QPN) && key.qpn.is_some_and(|bound| bound != qpn) {
-        return Err(Refusal::QueuePair);
+        return Err(codes::UMR_KEY);
     }
     Ok(())
 }
@@ -188,18 +176,18 @@ fn sign(
     control: &UmrControlSegment,
     context: &MkeyContextSegment,
     format: Option<(Format, u32)>,
-) -> Result<(), Refusal> {
+) -> Result<(), Code> {
     let (mask, flags_pd) = (control.mkey_mask.get(), context.flags_pd.get());
     if let Some((format, octwords)) = format {
         if octwords > key.signatures.octwords {
-            return Err(Refusal::Signature);
+            return Err(codes::UMR_REFUSED);
         }
         key.signatures.format = Some(format);
     }
     if mask & mkey_mask::BSF_ENABLE != 0 {
         let enabled = flags_pd & MkeyContextSegment::BSF_ENABLE != 0;
         if enabled && key.signatures.octwords == 0 {
-            return Err(Refusal::Signature);
+            return Err(codes::UMR_REFUSED);
         }
         key.signatures.enabled = enabled;
     }
@@ -216,12 +204,12 @@ fn change(
     control: &UmrControlSegment,
     context: &MkeyContextSegment,
     trusted: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), Code> {
     let mask = control.mkey_mask.get();
     let flags_pd = context.flags_pd.get();
     let has = |bit| mask & bit != 0;
     if has(mkey_mask::PD | mkey_mask::PAGE_SIZE) && !trusted {
-        return Err(Refusal::Mask);
+        return Err(codes::UMR_REFUSED);
     }
     if has(mkey_mask::FREE) {
         key.free = context.free & MkeyContextSegment::FREE != 0;
@@ -270,7 +258,7 @@ fn translate(
     control: &UmrControlSegment,
     entries: &[u8],
     pages_allowed: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), Code> {
     if entries.is_empty() {
         return Ok(());
     }
@@ -282,7 +270,7 @@ fn translate(
     };
     let end = offset + (entries.len() / ENTRY) as u64;
     if end > u64::from(key.translation_octwords) {
-        return Err(Refusal::Translation);
+        return Err(codes::UMR_SIZE);
     }
     match &mut key.translation {
         Translation::Indirect(layout) => layout.set(offset as usize, entries),
@@ -292,9 +280,9 @@ fn translate(
             let pages: Vec<u64> =
                 words.map(|word| u64::from_be_bytes(*word) & !PAGE_RIGHTS).collect();
             let first = offset as usize * 2;
-            buffer.set_pages(first, &pages).ok_or(Refusal::Translation)?;
+            buffer.set_pages(first, &pages).ok_or(codes::UMR_SIZE)?;
         }
-        _ => return Err(Refusal::Mask),
+        _ => return Err(codes::UMR_REFUSED),
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::engine::Device;
 use crate::engine::atomic::{Atomic, is_atomic};
 use crate::engine::fault::Violation;
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::ethernet::Registers;
 use crate::engine::state::ethernet::request::FrameRequest;
 use crate::engine::state::mkey::{Access, KeyError, User};
@@ -23,18 +24,7 @@ const COMPACT_AV: usize = 16;
 pub(crate) const SMALLEST_UMR: usize =
     UNIT + size_of::<UmrControlSegment>() + size_of::<MkeyContextSegment>();
 
-/// The vendor's codes of requests that the device does not understand.
-pub(crate) mod vendor {
-    pub(crate) const BAD_LENGTH: u8 = 0x66;
-    pub(crate) const BAD_QPN: u8 = 0x67;
-    pub(crate) const BAD_OPCODE: u8 = 0x68;
-    pub(crate) const BAD_INDEX: u8 = 0x69;
-    pub(crate) const BAD_SEGMENT: u8 = 0x6a;
-    pub(crate) const NO_MEMORY: u8 = 0x6b;
-    pub(crate) const BAD_SIGNATURE: u8 = 0x6c;
-}
-
-/// A piece of the data of a request, or of the memory for its response.
+/// A piece of what a request carries, or where its answer goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {
     /// Bytes of the WQE itself.
@@ -128,7 +118,7 @@ impl Request {
 pub(crate) struct BadWqe {
     pub(crate) opcode: u8,
     pub(crate) blocks: u16,
-    pub(crate) vendor: u8,
+    pub(crate) code: Code,
 }
 
 /// The segments of a WQE, one after another.
@@ -183,51 +173,51 @@ impl Device {
     /// Fetches the next WQE of a queue pair that has one waiting.
     pub(crate) fn fetch(&mut self, qpn: u32) -> Result<Request, BadWqe> {
         let Some(qp) = self.qps.get(qpn) else {
-            return Err(BadWqe { opcode: 0, blocks: 1, vendor: vendor::BAD_QPN });
+            return Err(BadWqe { opcode: 0, blocks: 1, code: codes::BAD_WQE });
         };
         let (index, waiting) = (qp.sq_executed, qp.sq_waiting());
         let (transport, signed) = (qp.config.transport, qp.config.signed);
         let mut head = [0; UNIT];
         if let Err(fault) = qp.read_sq(&*self.dma, index, &mut head) {
             self.memory_violation(fault);
-            return Err(BadWqe { opcode: 0, blocks: waiting.max(1), vendor: vendor::NO_MEMORY });
+            return Err(BadWqe { opcode: 0, blocks: waiting.max(1), code: codes::NO_MEMORY });
         }
         let control: ControlSegment = zerocopy::transmute!(head);
         let units = control.units();
         let blocks = units.div_ceil(4) as u16;
-        let bad = |vendor| BadWqe {
+        let bad = |code| BadWqe {
             opcode: control.opmod_index_opcode.get() as u8,
             blocks: blocks.clamp(1, waiting.max(1)),
-            vendor,
+            code,
         };
         if control.qpn() != qpn {
             self.violation(Violation::WqeQpn { qpn, found: control.qpn() });
-            return Err(bad(vendor::BAD_QPN));
+            return Err(bad(codes::BAD_WQE));
         }
         if control.index() != index {
             let found = control.index();
+            // Real devices do not look at it, DPDK says and one trial showed: it is no failure.
             self.violation(Violation::WqeIndex { qpn, expected: index, found });
-            return Err(bad(vendor::BAD_INDEX));
         }
         if units == 0 || blocks > waiting {
-            return Err(bad(vendor::BAD_LENGTH));
+            return Err(bad(codes::BAD_WQE));
         }
         let registers = self.ethernet.sqs.get(&qpn).map(|sq| sq.registers);
         let opcode = control.opcode().filter(|opcode| match (opcode, registers) {
             (Opcode::Umr, Some(registers)) => registers != Registers::Nothing,
             _ => executes(transport, *opcode),
         });
-        let opcode = opcode.ok_or(bad(vendor::BAD_OPCODE))?;
+        let opcode = opcode.ok_or(bad(codes::BAD_WQE))?;
         let mut bytes = vec![0; units * UNIT];
         let read = self.qps.get(qpn).map(|qp| qp.read_sq(&*self.dma, index, &mut bytes));
         if let Some(Err(fault)) = read {
             self.memory_violation(fault);
-            return Err(bad(vendor::NO_MEMORY));
+            return Err(bad(codes::NO_MEMORY));
         }
         if signed && bytes.iter().fold(0, |sum, byte| sum ^ byte) != 0xff {
-            return Err(bad(vendor::BAD_SIGNATURE));
+            return Err(bad(codes::WQE_SIGNATURE));
         }
-        parse(control, opcode, transport, bytes).ok_or(bad(vendor::BAD_SEGMENT))
+        parse(control, index, opcode, transport, bytes).ok_or(bad(codes::BAD_WQE))
     }
 
     /// Copies a range of a request's data.
@@ -287,12 +277,13 @@ impl Request {
 /// Parses a WQE; `None` if a segment does not fit it or its operation.
 fn parse(
     control: ControlSegment,
+    index: u16,
     opcode: Opcode,
     transport: Transport,
     bytes: Vec<u8>,
 ) -> Option<Request> {
     let mut request = Request {
-        index: control.index(),
+        index,
         blocks: control.units().div_ceil(4) as u16,
         flags: control.fm_ce_se,
         immediate: control.immediate.get(),

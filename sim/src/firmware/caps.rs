@@ -8,7 +8,9 @@ use mlx5_prm::cmd::hca::{QueryAdapterOut, QueryIssiOut, SetIssiIn};
 use mlx5_prm::cmd::qp::TimestampFormatCap;
 
 use crate::config::{LinkLayer, SimConfig};
-use crate::engine::{Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN};
+use crate::engine::{
+    DEEPEST, Device, LARGEST_GID_TABLE, LOG_RQ_TABLE, LONGEST_RUN, LONGEST_WAIT_US,
+};
 use crate::firmware::ethernet::{self, vport};
 use crate::firmware::memic::Memic;
 use crate::firmware::{Answer, Failure, syndrome};
@@ -33,10 +35,15 @@ const ROCE_V2_PORT: u32 = 4791;
 const ROCE_V2_SOURCE_PORTS: (u32, u32) = (0xc000, 0xffff);
 /// RoCE version 1 and version 2 (bits of `roce_version`).
 const ROCE_VERSIONS: u32 = 0b101;
-/// IPv4 and IPv6 (bits of `l3_type`).
-const ROCE_L3_TYPES: u32 = 0b110;
-/// The number of entries that `gid_table_size` and `pkey_table_size` 0 stand for; each step doubles
-/// it.
+/// GRH, IPv4 and IPv6 (bits of `l3_type`).
+const ROCE_L3_TYPES: u32 = 0b111;
+/// Bytes of a send WQE of a dynamically connected queue pair.
+const DC_WQE: u32 = 256;
+/// Base-two logarithm of the tables that packets are spread by.
+const LOG_TABLES: u32 = 20;
+/// Base-two logarithm of the send queues, of the receive queues, and of what send queues send for.
+const LOG_QUEUES: u32 = 23;
+/// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
 /// The largest step of `gid_table_size`.
@@ -111,7 +118,7 @@ fn timestamps(config: &SimConfig) -> TimestampFormatCap {
 
 fn general(config: &SimConfig, cap: &mut HcaCap) {
     let (limits, has) = (&config.limits, &config.capabilities);
-    let ethernet = has_ethernet(config);
+    let (ethernet, log_tags) = (has_ethernet(config), config.log_tags());
     // Numbers and sizes of objects.
     cap.set_log_max_qp(log(limits.qps))
         .set_log_max_qp_sz(limits.log_sq_blocks.into())
@@ -122,23 +129,24 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_log_max_rmp(log(limits.srqs))
         .set_log_max_mkey(log(limits.mkeys))
         .set_log_max_pd(log(limits.pds))
-        .set_log_max_xrcd(16)
+        .set_log_max_xrcd(24)
         .set_log_max_transport_domain(16)
         .set_log_max_eq(7)
         .set_max_num_eqs(128)
-        .set_log_max_eq_sz(20)
+        .set_log_max_eq_sz(22)
         .set_log_max_mcg(log(limits.multicast_groups))
         .set_max_qp_mcg(limits.qps_per_group)
         .set_max_wqe_sz_sq(limits.sq_wqe_bytes.into())
         .set_max_wqe_sz_rq(limits.rq_wqe_bytes.into())
-        .set_max_wqe_sz_sq_dc(limits.sq_wqe_bytes.into())
+        .set_max_wqe_sz_sq_dc(DC_WQE)
         .set_log_max_msg(limits.log_message.into())
         .set_log_max_ra_req_qp(limits.log_reads.into())
         .set_log_max_ra_res_qp(limits.log_reads.into())
-        .set_log_max_mrw_sz(63)
-        .set_log_max_bsf_list_size(6)
+        .set_log_max_mrw_sz(64)
+        .set_log_max_bsf_list_size(16)
+        .set_max_indirection(DEEPEST)
         .set_log_max_klm_list_size(16)
-        .set_gid_table_size(step(limits.gids, SMALLEST_GID_TABLE).min(LARGEST_GID_STEP))
+        .set_gid_table_size(step(limits.infiniband_gids, SMALLEST_GID_TABLE).min(LARGEST_GID_STEP))
         .set_pkey_table_size(step(limits.pkeys, SMALLEST_PKEY_TABLE));
     // Interfaces.
     cap.set_cqe_version(config.cqe_version.into())
@@ -167,23 +175,24 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_nic_receive_steering_discard(ethernet)
         .set_disable_local_lb_uc(ethernet)
         .set_disable_local_lb_mc(ethernet)
-        .set_log_max_rq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
-        .set_log_max_sq(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_rq(if ethernet { LOG_QUEUES } else { 0 })
+        .set_log_max_sq(if ethernet { LOG_QUEUES } else { 0 })
         .set_log_max_tir(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
-        .set_log_max_tis(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_tis(if ethernet { LOG_QUEUES } else { 0 })
         .set_log_max_wq_sz(if ethernet { limits.log_sq_blocks.into() } else { 0 })
-        .set_log_max_rqt(if ethernet { ethernet::LOG_OBJECTS } else { 0 })
+        .set_log_max_rqt(if ethernet { LOG_TABLES } else { 0 })
         .set_log_max_rqt_size(if ethernet { LOG_RQ_TABLE } else { 0 })
         .set_roce(ethernet)
         .set_roce_rw_supported(ethernet)
         .set_atomic(true)
-        .set_device_frequency_mhz(config.clock_mhz)
-        .set_device_frequency_khz(config.clock_mhz * 1000)
+        .set_device_frequency_mhz(config.clock_khz / 1000)
+        .set_device_frequency_khz(config.clock_khz)
         .set_local_ca_ack_delay(16)
         .set_log_max_uctx(if config.devx { 12 } else { 0 })
         .set_log_max_umem(if config.devx { 16 } else { 0 });
     // Features.
-    cap.set_rc(true)
+    cap.set_apm(true)
+        .set_rc(true)
         .set_uc(true)
         .set_ud(true)
         .set_xrc(true)
@@ -199,13 +208,14 @@ fn general(config: &SimConfig, cap: &mut HcaCap) {
         .set_cqe_compression_128(true)
         .set_mini_cqe_resp_stride_index(true)
         .set_cqe_compression_max_num(LONGEST_RUN.into())
+        .set_cqe_compression_timeout(LONGEST_WAIT_US)
         .set_sctr_data_cqe(true)
         .set_sq_ts_format(timestamps(config).0)
         .set_rq_ts_format(timestamps(config).0)
-        .set_tag_matching(limits.log_tags > 0)
-        .set_rndv_offload_rc(limits.log_tags > 0)
-        .set_log_tag_matching_list_sz(limits.log_tags.into())
-        .set_log_max_xrq(if limits.log_tags > 0 { log(limits.srqs) } else { 0 })
+        .set_tag_matching(log_tags > 0)
+        .set_rndv_offload_rc(log_tags > 0)
+        .set_log_tag_matching_list_sz(log_tags.into())
+        .set_log_max_xrq(if log_tags > 0 { log(limits.srqs) } else { 0 })
         .set_drain_sigerr(has.drain_sigerr)
         .set_qp_data_in_order(has.data_in_order)
         .set_sigerr_cqe(true)

@@ -50,7 +50,7 @@ impl Clocks {
         let mut engine = self.fabric.lock();
         let device = engine.device_mut(self.device);
         let (nsec, cycles) = device.clocks();
-        let khz = u64::from(device.config().clock_mhz) * 1000;
+        let khz = u64::from(device.config().clock_khz);
         // Under the fabric's lock, so that there is one writer.
         let mult = ((1_000_000 << SHIFT) + khz / 2) / khz;
         let overflow_cycles = (u64::MAX / 2 / mult).min(MASK / 3);

@@ -129,8 +129,10 @@ impl EthernetCaps {
             packets: RawPacketCaps::from_bits_retain(device.raw_packet_caps),
             max_tso: if has(tso.supported_qpts) { tso.max_tso } else { 0 },
             inline_mode: inline_mode(context.limits.eth_min_inline),
-            flow_rules: DeviceCapFlags::from_bits_retain(flags)
-                .contains(DeviceCapFlags::MANAGED_FLOW_STEERING),
+            // Kernels set the flag for InfiniBand ports too, which have no packets for rules.
+            flow_rules: (tables || device.raw_packet_caps != 0)
+                && DeviceCapFlags::from_bits_retain(flags)
+                    .contains(DeviceCapFlags::MANAGED_FLOW_STEERING),
             hash_fields: RxHashFields::from_bits_retain(rss.rx_hash_fields_mask),
             hash_functions: RxHashFunctions::from_bits_retain(rss.rx_hash_function),
             max_work_queues: device.max_wq_type_rq,

@@ -33,7 +33,7 @@ fn a_command_that_fits_its_entry_needs_no_mailbox() {
 #[test]
 fn an_answer_of_nine_mailboxes_comes_whole_and_signed() {
     let caps = capabilities(&mut machine(), CapMode::MAX);
-    assert_eq!(caps.hca_cap().log_max_pd(), 16);
+    assert_eq!(caps.hca_cap().log_max_pd(), 23);
     assert_eq!(caps.hca_cap().num_ports(), 1);
 }
 

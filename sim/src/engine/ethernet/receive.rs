@@ -2,13 +2,13 @@
 
 use mlx5_prm::cmd::flow::{FlowTableType, MatchParameters};
 use mlx5_prm::cmd::steering::self_lb_block;
-use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, hds_ip_ext, l4_l3_hdr_type};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, hds_ip_ext, l4_l3_hdr_type};
 use mlx5_prm::ethernet::{
     FLOW_TAG_MASK, FRAME_CHECK, header_type, path_flags, striding, tunnel_flags,
 };
 
 use crate::engine::ethernet::hash::{self, Hashed};
-use crate::engine::respond::vendor;
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::ethernet::{Strides, TirConfig};
 use crate::engine::state::mkey::Side;
 use crate::engine::state::qp::QpState;
@@ -196,18 +196,17 @@ impl Device {
             // them: mlx5e and DPDK count the strides of such a completion, and leave the WQE to the
             // device until all are taken.
             self.ethernet.counts.too_long += 1;
-            let error = (Syndrome::LocalLength, vendor::LENGTH);
-            return self.receive_error(rqn, &receive, error, place.strides);
+            return self.receive_error(rqn, &receive, codes::LENGTH, place.strides);
         }
         let Some(user) = self.qps.get(rqn).map(|rq| rq.user(rqn, Side::Responder)) else { return };
-        if self.scatter(user, &receive.entries, place.start, &bytes).is_err() {
-            // The queue fails and retires the WQE; those after it are flushed.
+        if let Err(error) = self.scatter(user, &receive.entries, place.start, &bytes) {
+            // The queue fails, and is done with the WQE: those behind it are flushed.
             if !place.last {
                 self.end_strides(rqn, &receive);
             }
-            let error = (Syndrome::LocalProtection, vendor::PROTECTION);
-            self.receive_error(rqn, &receive, error, place.strides);
-            return self.fail_qp(rqn, None);
+            let code = Code::scatter(error);
+            self.receive_error(rqn, &receive, code, place.strides);
+            return self.fail_with(rqn, code, None);
         }
         self.ethernet.counts.delivered += 1;
         let mut cqe = self.entry(rqn, CqeOpcode::ResponderSend, 0, place.counter);
@@ -265,9 +264,9 @@ impl Device {
         self.retire_receive(rqn, receive);
     }
 
-    fn receive_error(&mut self, rqn: u32, receive: &Receive, error: (Syndrome, u8), strides: u32) {
+    fn receive_error(&mut self, rqn: u32, receive: &Receive, code: Code, strides: u32) {
         let opcode = CqeOpcode::ResponderError;
-        self.complete_error_of(rqn, opcode, 0, receive.index, error, strides);
+        self.complete_error_of(rqn, opcode, 0, receive.index, code, strides);
     }
 }
 

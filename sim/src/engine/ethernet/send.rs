@@ -1,12 +1,12 @@
 //! Sending frames: builds the frames of a send WQE, and delivers them to ports.
 
-use mlx5_prm::cqe::Syndrome;
 use mlx5_prm::ethernet::{FRAME_CHECK, InlineMode, checksum_flags};
 use mlx5_prm::wqe::Opcode;
 
 use crate::config::LinkLayer;
 use crate::engine::ethernet::receive::Sender;
 use crate::engine::send::Outcome;
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::ethernet::request::FrameRequest;
 use crate::engine::state::mkey::Side;
 use crate::engine::wqe::{Piece, Request};
@@ -22,21 +22,6 @@ pub(crate) const LONGEST_SEGMENTED: u64 = 1 << LOG_SEGMENTED;
 pub(crate) const LOG_SEGMENTED: u32 = 18;
 /// Bytes of the shortest frame on the wire, without its check sequence.
 const SHORTEST_ON_WIRE: usize = 60;
-
-/// The vendor's codes of frames that are not sent.
-mod vendor {
-    pub(super) const SHORT: u8 = 0x70;
-    pub(super) const INLINE: u8 = 0x71;
-    pub(super) const SEGMENTS: u8 = 0x72;
-    pub(super) const LONG: u8 = 0x73;
-    pub(super) const PROTECTION: u8 = 0x51;
-    pub(super) const MULTI: u8 = 0x74;
-}
-
-/// A request that the device refuses.
-const fn bad(vendor: u8) -> Outcome {
-    Outcome::Failed(Syndrome::LocalQpOperation, vendor)
-}
 
 impl Engine {
     /// Sends the frames of a request. Each leaves at once, and the sender does not learn whether it
@@ -137,7 +122,9 @@ impl Device {
 
     /// The frames of a request, complete except for the parts that the wire adds.
     fn frames(&mut self, qpn: u32, request: &Request) -> Result<Vec<Vec<u8>>, Outcome> {
-        let Some(ethernet) = &request.frame else { return Err(bad(vendor::SHORT)) };
+        let Some(ethernet) = &request.frame else {
+            return Err(Outcome::Failed(codes::SHORT_FRAME));
+        };
         match request.opcode {
             Opcode::Tso => self.segments(qpn, request, ethernet),
             Opcode::EnhancedMpw => self.packets(qpn, request, ethernet),
@@ -160,7 +147,7 @@ impl Device {
             return Err(Outcome::Later);
         };
         let gathered = self.gather(user, request, offset, to);
-        gathered.map_err(|_| Outcome::Failed(Syndrome::LocalProtection, vendor::PROTECTION))
+        gathered.map_err(|error| Outcome::Failed(Code::gather(error)))
     }
 
     /// The longest frame of a send queue's port.
@@ -177,11 +164,14 @@ impl Device {
         length: u64,
     ) -> Result<Option<Vec<u8>>, Outcome> {
         if ethernet.segment_size != 0 {
-            return Err(bad(vendor::SEGMENTS));
+            return Err(Outcome::Failed(codes::SEGMENTS));
         }
         let header = ethernet.header.len();
-        if length < ETHERNET as u64 || (1..ETHERNET).contains(&header) {
-            return Err(bad(vendor::SHORT));
+        if length < ETHERNET as u64 {
+            return Err(Outcome::Failed(codes::SHORT_FRAME));
+        }
+        if (1..ETHERNET).contains(&header) {
+            return Err(Outcome::Failed(codes::INLINE));
         }
         if length > self.longest(qpn) {
             self.ethernet.counts.not_sent += 1;
@@ -191,7 +181,7 @@ impl Device {
         frame.resize(length as usize, 0);
         self.gathered(qpn, request, 0, &mut frame[header..])?;
         if header < needed(self.config.inline_mode, &frame) {
-            return Err(bad(vendor::INLINE));
+            return Err(Outcome::Failed(codes::INLINE));
         }
         finish(&mut frame, ethernet);
         Ok(Some(frame))
@@ -205,10 +195,10 @@ impl Device {
         ethernet: &FrameRequest,
     ) -> Result<Vec<Vec<u8>>, Outcome> {
         if request.length > LONGEST_SEGMENTED {
-            return Err(Outcome::Failed(Syndrome::LocalLength, vendor::LONG));
+            return Err(Outcome::Failed(codes::LONG_PACKET));
         }
         let plan = Plan::new(&ethernet.header, ethernet.segment_size)
-            .map_err(|_| bad(vendor::SEGMENTS))?;
+            .map_err(|_| Outcome::Failed(codes::SEGMENTS))?;
         let mut payload = vec![0; request.length as usize];
         self.gathered(qpn, request, 0, &mut payload)?;
         let segments = (0..plan.count(payload.len())).map(|index| {
@@ -228,13 +218,13 @@ impl Device {
     ) -> Result<Vec<Vec<u8>>, Outcome> {
         // `allow_multi_pkt_send_wqe` is for an older kind of request: mlx5e sends these without it.
         if !ethernet.header.is_empty() || self.config.inline_mode != InlineMode::None {
-            return Err(bad(vendor::MULTI));
+            return Err(Outcome::Failed(codes::MULTI));
         }
         let mut frames = Vec::new();
         let mut offset = 0;
         for length in request.pieces.iter().map(Piece::length) {
             if ethernet.segment_size != 0 || length < ETHERNET as u64 {
-                return Err(bad(vendor::SHORT));
+                return Err(Outcome::Failed(codes::SHORT_FRAME));
             }
             if length > self.longest(qpn) {
                 self.ethernet.counts.not_sent += 1;

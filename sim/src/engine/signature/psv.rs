@@ -5,11 +5,11 @@ use mlx5_prm::signature::{SetPsvSegment, SignatureErrorCqe};
 use mlx5_prm::wqe::UNIT;
 use zerocopy::FromBytes;
 
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::drain::{Drain, DrainAt};
 use crate::engine::state::fence::Change;
 use crate::engine::state::mkey::{Side, User};
 use crate::engine::state::signature::{Domain, Mismatch, Psv};
-use crate::engine::umr::Refusal;
 use crate::engine::wqe::Request;
 use crate::engine::{Device, Error};
 
@@ -45,14 +45,13 @@ impl Device {
     }
 
     /// Executes a SET_PSV WQE.
-    pub(crate) fn set_psv(&mut self, qpn: u32, request: &Request) -> Result<(), Refusal> {
+    pub(crate) fn set_psv(&mut self, qpn: u32, request: &Request) -> Result<(), Code> {
         let bytes = request.bytes().get(UNIT..).unwrap_or(&[]);
-        let (segment, _) =
-            SetPsvSegment::read_from_prefix(bytes).map_err(|_| Refusal::Translation)?;
-        let pd = self.qps.get(qpn).ok_or(Refusal::QueuePair)?.config.pd;
-        let psv = self.psvs.get_mut(&segment.psv_index.get()).ok_or(Refusal::Key)?;
+        let (segment, _) = SetPsvSegment::read_from_prefix(bytes).map_err(|_| codes::UMR_SIZE)?;
+        let pd = self.qps.get(qpn).ok_or(codes::UMR_KEY)?.config.pd;
+        let psv = self.psvs.get_mut(&segment.psv_index.get()).ok_or(codes::UMR_KEY)?;
         if psv.pd != pd {
-            return Err(Refusal::Key);
+            return Err(codes::UMR_KEY);
         }
         psv.transient = segment.transient_signature.get();
         psv.failed = segment.syndrome.get() != 0;

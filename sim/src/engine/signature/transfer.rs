@@ -80,11 +80,11 @@ impl Device {
         mut copy: Copy<'_>,
         depth: u32,
     ) -> Result<(), KeyError> {
-        let key = self.mkeys.get(index).ok_or(KeyError::Denied)?;
-        // Signatures without a format let no data through.
-        let format = key.signatures.format.clone().ok_or(KeyError::Denied)?;
+        let key = self.mkeys.get(index).ok_or(KeyError::Outside)?;
+        // Signatures that nobody has described let nothing through.
+        let format = key.signatures.format.clone().ok_or(KeyError::Outside)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != user.pd)) {
-            return Err(KeyError::Denied);
+            return Err(KeyError::Outside);
         }
         for psv in format.psvs() {
             self.used_by(user, Change::Psv(psv));
@@ -163,7 +163,7 @@ impl Device {
     ) -> Result<u64, KeyError> {
         let mut data = vec![0; domain.block as usize];
         self.read_data(through, block * domain.block, &mut data)?;
-        let psv = self.psvs.get(&domain.psv).ok_or(KeyError::Denied)?;
+        let psv = self.psvs.get(&domain.psv).ok_or(KeyError::Outside)?;
         Ok(domain.compute(block, psv.transient, &data))
     }
 
@@ -223,7 +223,7 @@ impl Device {
     /// The outgoing signature of a block: computed, except for the parts that are copied from
     /// memory.
     fn signature_out(&mut self, through: Through<'_>, block: u64) -> Result<Vec<u8>, KeyError> {
-        let Some(wire) = through.format.wire else { return Err(KeyError::Denied) };
+        let Some(wire) = through.format.wire else { return Err(KeyError::Outside) };
         let mut value = self.compute(through, &wire, block)?;
         if let Some(memory) = through.format.memory.filter(|_| through.format.is_copied()) {
             let found = self.found_in_memory(through, &memory, block)?;
@@ -241,8 +241,8 @@ impl Device {
         start: usize,
         from: &[u8],
     ) -> Result<(), KeyError> {
-        let Some(wire) = through.format.wire else { return Err(KeyError::Denied) };
-        let key = self.mkeys.get_mut(through.index).ok_or(KeyError::Denied)?;
+        let Some(wire) = through.format.wire else { return Err(KeyError::Outside) };
+        let key = self.mkeys.get_mut(through.index).ok_or(KeyError::Outside)?;
         let Some(bytes) = key.signatures.collect(block, start, from, wire.bytes() as usize) else {
             return Ok(());
         };

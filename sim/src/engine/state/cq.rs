@@ -121,7 +121,9 @@ impl Cq {
     pub(crate) fn room(&self, dma: &dyn Dma) -> Result<u32, DmaFault> {
         let consumer = dma.load_u32(self.config.record + CONSUMER as u64)?;
         let ahead = self.produced.wrapping_add(self.run.len());
-        let waiting = ahead.wrapping_sub(consumer) & CONSUMER_MASK;
+        // DPDK counts what it has consumed of a send queue's completions in 16 bits.
+        let mask = if self.config.log_size < 16 { u16::MAX.into() } else { CONSUMER_MASK };
+        let waiting = ahead.wrapping_sub(consumer) & mask;
         Ok(self.size().saturating_sub(waiting))
     }
 

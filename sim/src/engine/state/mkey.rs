@@ -85,9 +85,13 @@ pub(crate) struct User {
 /// Reason for which a key does not allow an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyError {
-    /// No such key, wrong tag, wrong domain, out of bounds, or without the right.
-    Denied,
-    /// The access to the memory below failed.
+    /// No such key, or another tag.
+    Unknown,
+    /// Not valid for this queue pair: free, released, of another domain or of another queue pair.
+    Foreign,
+    /// Out of bounds, without the right, or not to be reached so.
+    Outside,
+    /// The memory below did not answer.
     Memory(DmaFault),
 }
 
@@ -132,8 +136,14 @@ impl MkeyConfig {
         let bounded = whole == u64::MAX
             || (address >= self.start
                 && offset.checked_add(length).is_some_and(|end| end <= whole));
-        let allowed = self.serves(user, key) && self.access.contains(right) && bounded;
-        if allowed { Ok(offset) } else { Err(KeyError::Denied) }
+        if key as u8 != self.tag {
+            return Err(KeyError::Unknown);
+        }
+        if !self.serves(user, key) {
+            return Err(KeyError::Foreign);
+        }
+        let allowed = self.access.contains(right) && bounded;
+        if allowed { Ok(offset) } else { Err(KeyError::Outside) }
     }
 
     /// Length of the key for its users: with signatures, that of the wire.
@@ -164,7 +174,7 @@ impl MkeyConfig {
             Translation::Physical => dma.read(address, to)?,
             Translation::Buffer(buffer) => buffer.read(dma, offset, to)?,
             Translation::Null => to.fill(0),
-            Translation::Indirect(_) => return Err(KeyError::Denied),
+            Translation::Indirect(_) => return Err(KeyError::Outside),
         }
         Ok(())
     }
@@ -181,7 +191,7 @@ impl MkeyConfig {
             Translation::Physical => dma.write(address, from)?,
             Translation::Buffer(buffer) => buffer.write(dma, offset, from)?,
             Translation::Null => {}
-            Translation::Indirect(_) => return Err(KeyError::Denied),
+            Translation::Indirect(_) => return Err(KeyError::Outside),
         }
         Ok(())
     }
@@ -208,7 +218,7 @@ impl MkeyConfig {
                 update(0);
                 Ok(0)
             }
-            Translation::Indirect(_) => Err(KeyError::Denied),
+            Translation::Indirect(_) => Err(KeyError::Outside),
         }
     }
 

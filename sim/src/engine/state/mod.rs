@@ -1,5 +1,6 @@
 //! State of a device: one file for each part, without behaviour that needs another part.
 
+pub(crate) mod codes;
 pub(crate) mod compress;
 pub(crate) mod counts;
 pub(crate) mod cq;

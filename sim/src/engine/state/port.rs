@@ -104,7 +104,7 @@ impl Port {
             None => [10, 0, (host >> 8) as u8, host as u8],
         };
         let gids = match port.link_layer {
-            LinkLayer::InfiniBand => config.limits.gids.min(LARGEST_GID_TABLE),
+            LinkLayer::InfiniBand => config.limits.infiniband_gids.min(LARGEST_GID_TABLE),
             LinkLayer::Ethernet => config.limits.gids,
         };
         let mut gids = vec![None; gids as usize];

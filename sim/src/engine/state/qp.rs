@@ -6,6 +6,7 @@ use mlx5_prm::doorbell::queue_pair_record;
 use mlx5_prm::wqe::BLOCK;
 
 use crate::dma::{Buffer, Dma, DmaFault};
+use crate::engine::state::codes::FLUSHED;
 use crate::engine::state::drain::Drain;
 use crate::engine::state::fence::Change;
 use crate::engine::state::mkey::{Side, User};
@@ -14,6 +15,9 @@ use crate::engine::state::receive::{Inbound, Receive};
 use crate::engine::state::tag_message::{Arriving, Rendezvous};
 use crate::engine::state::uar::Copied;
 use crate::engine::state::wire::Executed;
+
+/// The smallest path MTU that there is.
+pub(crate) const MIN_MTU: u32 = 256;
 
 /// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -329,6 +333,10 @@ pub(crate) struct Qp {
     pub(crate) executed: VecDeque<Executed>,
     /// Number of times that the acknowledgement of the first of them was requested again.
     pub(crate) answer_retries: u8,
+    /// A doorbell announced blocks that the record does not cover yet.
+    pub(crate) ahead: bool,
+    /// What the next flushed request says: the vendor's code, and the hardware's.
+    pub(crate) flushed: (u8, u8),
 }
 
 impl Qp {
@@ -362,6 +370,8 @@ impl Qp {
             posted: VecDeque::new(),
             executed: VecDeque::new(),
             answer_retries: 0,
+            ahead: false,
+            flushed: (FLUSHED, 0),
         }
     }
 

@@ -57,6 +57,12 @@ impl<T> Table<T> {
         Some(object)
     }
 
+    /// Whether a number had an object that is gone.
+    pub(crate) fn was(&self, number: u32) -> bool {
+        let index = number.checked_sub(self.first).map(|index| index as usize);
+        index.and_then(|index| self.slots.get(index)).is_some_and(Option::is_none)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.used as usize
     }

@@ -1,12 +1,13 @@
 //! Messages that arrive at a queue with a tag list.
 
-use mlx5_prm::cqe::{Cqe, CqeOpcode, Syndrome, TagEvent};
+use mlx5_prm::cqe::{Cqe, CqeOpcode, TagEvent};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::{Opcode, RendezvousHeader, TagMatchingHeader, TagMessage};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::engine::Device;
-use crate::engine::respond::{Answer, Nak, Packet, vendor};
+use crate::engine::respond::{Answer, Nak, Packet};
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::mkey::{Side, User};
 use crate::engine::state::tag_message::{Arriving, Matched, Rendezvous};
 
@@ -158,13 +159,13 @@ impl Device {
         let Some(receive) = self.take_receive(qpn) else { return self.not_ready(qpn) };
         let end = packet.offset + packet.data.len() as u64;
         if end > receive.capacity() {
-            self.fail_receive(qpn, receive.index, Syndrome::LocalLength, vendor::LENGTH);
+            self.fail_receive(qpn, receive.index, codes::LENGTH);
             return Answer::Nak(Nak::InvalidRequest);
         }
         let user = User { qpn, pd: receive.pd, side: Side::Responder };
         let scattered = self.scatter(user, &receive.entries, packet.offset, packet.data);
-        if scattered.is_err() {
-            self.fail_receive(qpn, receive.index, Syndrome::LocalProtection, vendor::PROTECTION);
+        if let Err(error) = scattered {
+            self.fail_receive(qpn, receive.index, Code::scatter(error));
             return Answer::Nak(Nak::RemoteOperation);
         }
         if !packet.last {

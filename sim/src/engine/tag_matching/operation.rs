@@ -9,9 +9,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::engine::complete;
 use crate::engine::fault::Violation;
+use crate::engine::state::codes::{self, Code};
 use crate::engine::state::receive::Entry;
 use crate::engine::state::tags::{BadPlace, Tag};
-use crate::engine::wqe::{Request, vendor};
+use crate::engine::wqe::Request;
 use crate::engine::{Device, Event};
 
 /// Bytes of a request before its scatter entry.
@@ -24,21 +25,21 @@ impl Device {
         self.srqs.get(srqn)?.tags.is_some().then_some(srqn)
     }
 
-    /// Executes a TAG_MATCHING request; the vendor's code if the device does not understand it.
-    pub(crate) fn operate_on_tags(&mut self, qpn: u32, request: &Request) -> Result<(), u8> {
-        let srqn = self.tag_queue(qpn).ok_or(vendor::BAD_OPCODE)?;
+    /// Executes a TAG_MATCHING request; an error if the device does not understand it.
+    pub(crate) fn operate_on_tags(&mut self, qpn: u32, request: &Request) -> Result<(), Code> {
+        let srqn = self.tag_queue(qpn).ok_or(codes::BAD_WQE)?;
         let segment = request.bytes.get(size_of::<ControlSegment>()..HEAD);
         let segment = segment.and_then(|bytes| TagMatchingSegment::read_from_bytes(bytes).ok());
-        let segment = segment.ok_or(vendor::BAD_SEGMENT)?;
+        let segment = segment.ok_or(codes::BAD_WQE)?;
         let operation = TagOperation::from_bits(segment.opcode >> TagMatchingSegment::OPCODE_SHIFT)
-            .ok_or(vendor::BAD_SEGMENT)?;
+            .ok_or(codes::BAD_WQE)?;
         let tag = match operation {
             TagOperation::Append => {
                 let entry = request.bytes.get(HEAD..HEAD + size_of::<DataSegment>());
                 let entry = entry.and_then(|bytes| DataSegment::read_from_bytes(bytes).ok());
-                let entry = entry.ok_or(vendor::BAD_SEGMENT)?;
+                let entry = entry.ok_or(codes::BAD_WQE)?;
                 if entry.byte_count.get() & INLINE != 0 {
-                    return Err(vendor::BAD_SEGMENT);
+                    return Err(codes::BAD_WQE);
                 }
                 let buffer = (entry.lkey.get() != INVALID_LKEY).then(|| Entry::from(&entry));
                 Some(Tag::new(segment.append_tag.get(), segment.append_mask.get(), buffer))
@@ -46,7 +47,7 @@ impl Device {
             TagOperation::Nop | TagOperation::Remove => None,
         };
         let Some(list) = self.srqs.get_mut(srqn).and_then(|srq| srq.tags.as_mut()) else {
-            return Err(vendor::BAD_OPCODE);
+            return Err(codes::BAD_WQE);
         };
         let index = segment.index.get();
         let count = (segment.flags & TagMatchingSegment::SOFTWARE_COUNT != 0)
@@ -68,7 +69,7 @@ impl Device {
             Ok(done) => done,
             Err(BadPlace(index)) => {
                 self.violation(Violation::TagList { srqn, index });
-                return Err(vendor::BAD_SEGMENT);
+                return Err(codes::BAD_WQE);
             }
         };
         if segment.flags & TagMatchingSegment::COMPLETION != 0 {

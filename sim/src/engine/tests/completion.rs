@@ -57,6 +57,24 @@ fn an_overrun_breaks_the_queue_and_those_who_report_to_it() {
 }
 
 #[test]
+fn a_consumer_that_counts_in_16_bits_makes_room_for_as_many_as_one_that_counts_in_24() {
+    for bits in [16, 24] {
+        let rig = Rig::one_device();
+        let mut cq = rig.cq(0, 1, 64);
+        let mut qp = rig.qp(0, Transport::Rc, &cq, None, 3);
+        rig.connect(&qp, &qp);
+        cq.count_on(&rig, 0x1_0002, bits);
+        for _ in 0..3 {
+            qp.post(&Wqe::new(Opcode::Nop));
+        }
+        rig.run();
+        // The queue has two entries: the third is one too many.
+        assert_eq!(cq.peek_produced(&rig), 0x1_0004, "{bits} bits");
+        assert_eq!(rig.query(&qp).state, QpState::Error);
+    }
+}
+
+#[test]
 fn each_arm_is_counted_once() {
     let rig = Rig::one_device();
     let cq = rig.cq(0, 2, 64);

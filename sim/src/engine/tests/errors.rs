@@ -1,12 +1,13 @@
 //! Requests that fail, their errors, and the flush afterwards.
 
-use mlx5_prm::cqe::{CqeOpcode, Syndrome};
+use mlx5_prm::cqe::{CqeOpcode, ErrorCqe, SOLICITED, Syndrome};
 use mlx5_prm::event::EventType;
 use mlx5_prm::wqe::Opcode;
+use zerocopy::IntoBytes;
 
 use super::rig::{Pair, RIGHTS, Rig, Wqe, data, pattern};
 use crate::engine::{Access, Event, QpState, RetryCounts, Transport};
-use crate::{Fault, SimConfig};
+use crate::{Fault, PortConfig, SimConfig};
 
 fn failed_write(rig: &Rig, p: &mut Pair, wqe: &Wqe) -> Syndrome {
     let index = p.a.post(wqe);
@@ -65,7 +66,139 @@ fn a_queue_pair_grants_remote_operations_one_by_one() {
                 _ => granted.remote_atomic = false,
             }
         }
-        assert_eq!(failed_write(&rig, &mut p, wqe), Syndrome::RemoteAccess);
+        assert_eq!(failed_write(&rig, &mut p, wqe), Syndrome::RemoteInvalidRequest);
+        assert_eq!(rig.query(&p.b).state, QpState::Error);
+        let refused = Event::Qp { qpn: p.b.qpn, kind: EventType::WQ_ACCESS_ERROR };
+        assert!(rig.events(0).contains(&refused));
+    }
+}
+
+#[test]
+fn a_write_that_leaves_the_region_is_written_packet_by_packet_up_to_there() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let (from, to) = (rig.region(0, 1024), rig.region(0, 1024));
+    from.memory.write(0, &pattern(1024));
+    // Two packets of 256 bytes fit, the third does not.
+    let wqe =
+        Wqe::new(Opcode::RdmaWrite).remote(to.at(512), to.key).data(from.at(0), 1024, from.key);
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RemoteAccess);
+    assert_eq!(to.memory.read(512, 512), pattern(1024)[..512]);
+    assert_eq!(to.memory.read(0, 512), [0; 512]);
+    assert_eq!(rig.query(&p.b).state, QpState::Error);
+}
+
+#[test]
+fn a_write_with_immediate_data_is_refused_before_its_receive_is_asked_for() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    let wqe = Wqe::new(Opcode::RdmaWriteImm).remote(to.at(0), to.key ^ 1).inline(b"x");
+    assert_eq!(failed_write(&rig, &mut p, &wqe), Syndrome::RemoteAccess);
+}
+
+#[test]
+fn packets_of_another_size_than_the_receivers_mtu_are_refused() {
+    let rig = Rig::one_device();
+    let (from, to) = (rig.region(0, 1024), rig.region(0, 1024));
+    for (mtu, bytes, fits) in [(512, 1024, false), (512, 256, true), (128, 1024, true)] {
+        for transport in [Transport::Rc, Transport::Uc] {
+            let mut p = rig.pair(transport);
+            rig.lock().device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP").mtu = mtu;
+            p.b.post_receive(&[data(to.at(0), 1024, to.key)]);
+            let index = p.a.post(&Wqe::new(Opcode::Send).data(from.at(0), bytes, from.key));
+            rig.run();
+            let sent = p.cq_a.expect();
+            assert_eq!(sent.wqe(), index);
+            match (fits, transport) {
+                (true, _) => assert_eq!(p.cq_b.expect().bytes(), bytes),
+                (false, Transport::Rc) => {
+                    assert_eq!(sent.syndrome(), Syndrome::RemoteInvalidRequest);
+                    assert_eq!(p.cq_b.expect_error(), (0, Syndrome::WorkRequestFlushed));
+                    assert_eq!(rig.query(&p.b).state, QpState::Error);
+                }
+                (false, _) => {
+                    assert_eq!(sent.opcode, CqeOpcode::Requester);
+                    p.cq_b.expect_none();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_request_that_modify_flushes_says_so_and_others_do_not() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    rig.lock().device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP").rnr_retry = 7;
+    p.a.post_receive(&[data(to.at(0), 1, to.key)]);
+    for _ in 0..3 {
+        p.a.post(&Wqe::new(Opcode::Send).inline(b"stuck").unsignaled());
+    }
+    rig.run();
+    rig.set_state(&p.a, QpState::Error);
+    p.a.post(&Wqe::new(Opcode::Nop));
+    rig.run();
+    for (index, vendor) in [(0, 0xf5), (1, 0xf9), (2, 0xf9), (3, 0xf9), (0, 0xf9)] {
+        let flushed = p.cq_a.expect();
+        assert_eq!((flushed.wqe(), flushed.syndrome()), (index, Syndrome::WorkRequestFlushed));
+        assert_eq!(flushed.error.vendor_err_synd, vendor);
+    }
+    p.cq_a.expect_none();
+}
+
+#[test]
+fn an_error_entry_is_signed_and_marked_as_solicited() {
+    let rig = Rig::one_device();
+    let mut p = rig.pair(Transport::Rc);
+    let to = rig.region(0, 64);
+    let bad = Wqe::new(Opcode::RdmaWrite).remote(to.at(0), 0x100).inline(b"x");
+    p.a.post(&Wqe::new(Opcode::Nop));
+    p.a.post(&bad);
+    rig.run();
+    let good = p.cq_a.expect();
+    assert_eq!((good.cqe.signature, good.cqe.op_own & SOLICITED), (0, 0));
+    let sum = |error: &ErrorCqe| error.as_bytes().iter().fold(0, |sum, byte| sum ^ byte);
+    let failed = p.cq_a.expect();
+    assert_eq!((sum(&failed.error), failed.error.op_own & SOLICITED), (!1, SOLICITED));
+
+    let mut p = rig.pair(Transport::Rc);
+    p.b.post_receive(&[data(to.at(0), 8, to.key ^ 1)]);
+    p.a.post(&Wqe::new(Opcode::Send).inline(b"x"));
+    rig.run();
+    let failed = p.cq_b.expect();
+    assert_eq!((sum(&failed.error), failed.error.op_own & SOLICITED), (!0, 0));
+}
+
+#[test]
+fn short_acknowledgement_timeouts_act_as_537_milliseconds() {
+    for (timeout, seconds) in [(1, 0.537), (14, 0.537), (16, 0.537), (17, 1.074)] {
+        let rig = Rig::new(SimConfig::new().longest_timer_us(u64::MAX / 1000));
+        let mut p = rig.pair(Transport::Rc);
+        {
+            let mut engine = rig.lock();
+            let attributes = engine.device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP");
+            (attributes.ack_timeout, attributes.retry_count) = (timeout, 1);
+        }
+        rig.set_state(&p.b, QpState::Reset);
+        let send = Wqe::new(Opcode::Send).inline(b"x");
+        assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RetryExceeded);
+        let waited = rig.lock().now_ns() as f64 / 1e9;
+        assert!((waited - seconds).abs() < 0.01, "timeout {timeout}: {waited} s");
+    }
+}
+
+#[test]
+fn no_retry_is_seven_on_ethernet_and_none_on_infiniband() {
+    for (port, retries) in [(PortConfig::ROCE, 7), (PortConfig::INFINIBAND, 0)] {
+        let rig = Rig::new(SimConfig::new().ports([port]).devices(2));
+        let mut p = rig.pair_of(Transport::Rc, 0, 1);
+        rig.lock().device_mut(0).qp_attributes_mut(p.a.qpn).expect("a QP").retry_count = 0;
+        rig.set_state(&p.b, QpState::Reset);
+        let send = Wqe::new(Opcode::Send).inline(b"x");
+        assert_eq!(failed_write(&rig, &mut p, &send), Syndrome::RetryExceeded);
+        assert_eq!(counted(&rig, 0).local_ack_timeout_err, retries);
     }
 }
 

@@ -136,7 +136,14 @@ impl Cq {
         self.record.write(0, &(self.consumed & 0xff_ffff).to_be_bytes());
     }
 
-    /// Number of entries that the device has written.
+    /// Has the driver begin at this entry, as a driver does that counts in so many bits.
+    pub(super) fn count_on(&mut self, rig: &Rig, consumed: u32, bits: u32) {
+        assert!(rig.lock().device_mut(self.device).set_cq_progress(self.cqn, consumed));
+        self.consumed = consumed;
+        self.record.write(0, &(consumed & ((1 << bits) - 1)).to_be_bytes());
+    }
+
+    /// Looks without taking.
     pub(super) fn peek_produced(&self, rig: &Rig) -> u32 {
         rig.lock().device(self.device).cq_progress(self.cqn).expect("a CQ").0
     }

@@ -290,18 +290,18 @@ fn the_kernels_own_queue_pair_sets_pages_and_domains_and_nobody_elses_does() {
     let mut p = rig.pair(Transport::Rc);
     let memory = rig.region(0, 3 * 4096);
     let config = MkeyConfig {
-        translation: Translation::Buffer(Buffer::paged(vec![0; 4], 12, 0)),
-        translation_octwords: 2,
-        ..free_config(0, 2)
+        translation: Translation::Buffer(Buffer::paged(vec![0; 8], 12, 0)),
+        translation_octwords: 4,
+        ..free_config(0, 4)
     };
     let key = rig.key(0, config);
-    let pages: Vec<u8> = [memory.at(8192) | 3, memory.at(0) | 3, 0, 0]
+    let pages: Vec<u8> = [memory.at(8192) | 3, memory.at(0) | 3, 0, 0, 0, 0, 0, 0]
         .iter()
         .flat_map(|page| page.to_be_bytes())
         .collect();
     let mut umr = Umr::new(key).free(false).range(0x7f0, 0x1810).access(ALL).pd(rig.pds[0]);
     umr = umr.entries(pages);
-    umr.control.klm_octowords = 2.into();
+    umr.control.klm_octowords = 4.into();
     assert_eq!(refused(&rig, &mut rig.pair(Transport::Rc), &umr.wqe()), Syndrome::MemoryWindowBind);
     umr_qp.post(&umr.wqe());
     rig.run();
@@ -346,4 +346,29 @@ fn the_kernels_own_queue_pair_gives_a_key_in_use_other_rights_and_another_domain
     let write = Wqe::new(Opcode::RdmaWrite).remote(0, key).inline(b"y");
     assert_eq!(refused(&rig, &mut p, &write), Syndrome::RemoteAccess);
     assert_eq!(region.memory.read(0, 1), b"x");
+}
+
+#[test]
+fn a_refused_umr_says_the_codes_that_devices_do() {
+    let rig = Rig::one_device();
+    let region = rig.region(0, 64);
+    let piece = (region.key, region.at(0), 8);
+    let list = |key| Umr::new(key).free(false).range(0, 8).access(ALL).list(&[piece]);
+    let mut unaligned = list(rig.free_key(0, 4));
+    unaligned.control.klm_octowords = 2.into();
+    let revoked = rig.free_key(0, 4);
+    rig.lock().device_mut(0).destroy_mkey(revoked >> 8).expect("a key");
+    let bind = Syndrome::MemoryWindowBind;
+    for (umr, syndrome, vendor, hardware) in [
+        (unaligned, Syndrome::LocalQpOperation, 0x68, 0x86),
+        (list(revoked), bind, 0x78, 0x08),
+        (list(rig.free_key(0, 0)), bind, 0x78, 0x0f),
+    ] {
+        let mut p = rig.pair(Transport::Rc);
+        p.a.post(&umr.wqe());
+        rig.run();
+        let error = p.cq_a.expect().error;
+        let codes = (error.syndrome, error.vendor_err_synd, error.hw_err_synd);
+        assert_eq!(codes, (syndrome as u8, vendor, hardware));
+    }
 }

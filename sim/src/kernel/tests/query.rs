@@ -42,7 +42,7 @@ fn an_infiniband_port_has_a_lid_and_one_gid() {
     assert_eq!(port.link_layer, LinkLayer::InfiniBand.raw());
     assert_eq!((port.lid, port.sm_lid), (1, 1));
     assert_eq!((port.active_mtu, port.max_msg_sz), (Mtu::Mtu4096.raw(), 1 << 30));
-    assert_eq!((port.gid_tbl_len, port.pkey_tbl_len), (128, 128));
+    assert_eq!((port.gid_tbl_len, port.pkey_tbl_len), (8, 128));
     let gids = query::gid_table(&*session.file, 256).expect("GIDs");
     assert_eq!(gids.len(), 1);
     assert_eq!(gids[0].gid[..2], [0xfe, 0x80]);

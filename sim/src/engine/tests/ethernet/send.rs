@@ -227,7 +227,10 @@ fn what_the_wqe_must_contain_is_demanded() {
             let completion = nic.send_cq.expect();
             assert_eq!(completion.opcode == CqeOpcode::Requester, good, "{mode:?} {header}");
             if !good {
-                assert_eq!(completion.syndrome(), Syndrome::LocalQpOperation);
+                assert_eq!(completion.syndrome(), Syndrome::LocalLength);
+                let error = completion.error;
+                let codes = [error.vendor_err_synd, error.hw_err_synd, error.hw_synd_type];
+                assert_eq!(codes, [0x68, 0x60, 0x10]);
             }
         }
     }
