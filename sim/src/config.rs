@@ -300,8 +300,8 @@ impl SimConfig {
         self
     }
 
-    /// Base-two logarithm of the entries in a list of tags, for the ports that devices have; 0 without
-    /// lists.
+    /// Base-two logarithm of the entries in a list of tags, for the ports that devices have; 0
+    /// without lists.
     #[must_use]
     pub fn log_tags(&self) -> u8 {
         let tags = self.capabilities.ethernet_tags

@@ -131,14 +131,14 @@ capabilities! {
     // user space is of May 2021 (rdma-core, pull request 1005, commit 6d2f88dd2), and wants
     // `sigerr_domain_and_sig_type` besides; no source names the models.
     block_signatures:     N,   Y,   Y,   Y;
-    // Bits of `mlx5_ifc_cmd_hca_cap_bits` that the same commit made known. A CX-5 has neither kind of
-    // CRC, an engineer of the vendor says (`caps-cx5-sig` in tests/silicon/records), and a 6 Dx makes CRC-32C
-    // (`sig-crc32c-cx6dx`); no source names the others.
+    // Bits of `mlx5_ifc_cmd_hca_cap_bits` that the same commit made known. A CX-5 has neither kind
+    // of CRC, an engineer of the vendor says (`caps-cx5-sig` in tests/silicon/records), and a 6 Dx
+    // makes CRC-32C (`sig-crc32c-cx6dx`); no source names the others.
     crc32c:               N,   N,   Y,   Y;
     crc64_xp10:           N,   N,   N,   Y;
     block_4048:           N,   N,   N,   Y;
-    // A 6 Dx says so (QUERY_HCA_CAP, `mlx5ctl-caps` in tests/silicon/records). Linux 5.13, "Add support
-    // of SQD2RTS" for rdma-core's signature pipelining; no source names the others.
+    // A 6 Dx says so (QUERY_HCA_CAP, `mlx5ctl-caps` in tests/silicon/records). Linux 5.13, "Add
+    // support of SQD2RTS" for rdma-core's signature pipelining; no source names the others.
     drain_sigerr:         N,   N,   Y,   Y;
     // rdma-core, "mlx5: Implement ibv_query_qp_data_in_order", June 2021; no source names models.
     data_in_order:        N,   N,   N,   Y;
@@ -152,8 +152,8 @@ capabilities! {
     // `ibv_devinfo -v` of a CX-5 (part 4119) in open-mpi/ompi pull request 6137: max_qp 262144; of
     // a 6 Lx in openucx/ucx issue 10317: 131072.
     log_qps:              18,  17,  17,  17;
-    // `tag matching not supported` in `ibv_devinfo -v` of Ethernet ports: a CX-5, a 6 Dx (and a bond
-    // of unknown model, `devinfo-ucx-10430`). Nothing tells of the others.
+    // `tag matching not supported` in `ibv_devinfo -v` of Ethernet ports: a CX-5, a 6 Dx (and a
+    // bond of unknown model, `devinfo-ucx-10430`). No record shows the others.
     ethernet_tags:        N,   N,   N,   Y;
     // `hca_core_clock`: CX-5 and 6 156,250 (`devinfo-ucx-4770`, `devinfo-ucx-8139`), 6 Dx
     // 1,000,000 (`mlx5ctl-caps`); a CX-5 Ex, which is not here, has 78,125.

@@ -37,7 +37,7 @@ const DEVICES: &[(&str, Option<(Model, LinkLayer)>)] = &[
     ("devinfo-ompi-9087", None),
 ];
 
-/// What a description says of one machine, or not of the device.
+/// Fields that depend on the machine, or not on the device.
 const NOT_OF_THE_MODEL: &[&str] = &[
     "active_mtu",
     "active_speed",
@@ -66,9 +66,9 @@ const NOT_OF_THE_MODEL: &[&str] = &[
 
 /// Why flags differ.
 const OLD_KERNEL: &str =
-    "kernels before 6.0 told bits 22, 27, 30 and 31 (and 19 on InfiniBand) too";
+    "kernels before 6.0 set bits 22, 27, 30 and 31 (and 19 on InfiniBand) too";
 
-/// Where a model differs from a description: the record, the field, and why.
+/// Differences of a model from a description: the record, the field, and the reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("devinfo-ompi-6137", "device_cap_flags", OLD_KERNEL),
     ("devinfo-ucx-8139", "device_cap_flags", OLD_KERNEL),
@@ -117,8 +117,8 @@ fn number(value: &Value) -> Option<u64> {
     digits(word).or_else(|| digits(word.split_once('(')?.1))
 }
 
-/// What the simulated device tells under a description's name.
-fn told(context: &Context, field: &str) -> Option<u64> {
+/// The value of the simulated device under a description's name.
+fn simulated(context: &Context, field: &str) -> Option<u64> {
     let device = context.query_device();
     let port = context.query_port(1).unwrap();
     Some(match field {
@@ -203,7 +203,7 @@ fn each_model_has_the_limits_and_flags_of_the_recorded_descriptions() {
             }
             let recorded = if field == "max_vl_num" { lanes(value) } else { number(value) };
             let Some(recorded) = recorded else { panic!("{id}: {field} is no number: {value}") };
-            let told = told(&context, field).unwrap_or_else(|| panic!("{id}: what is {field}?"));
+            let told = simulated(&context, field).unwrap_or_else(|| panic!("{id}: what is {field}?"));
             compared += 1;
             if told == recorded {
                 continue;
@@ -244,7 +244,7 @@ fn cycles_of_each_recorded_clock_are_the_nanoseconds_that_passed() {
 
 // QUERY_HCA_CAP.
 
-/// Where the simulated ConnectX-6 Dx differs from the recorded one (`mlx5ctl-caps`), and why.
+/// Differences of the simulated ConnectX-6 Dx from the recorded one (`mlx5ctl-caps`), by reason.
 const CAPABILITIES: &[(&str, &[&str])] = &[
     (
         "the model has no embedded switch, no virtual functions, no bonds",

@@ -54,7 +54,7 @@ const SITUATIONS: &[(&str, &str, Situation, usize)] = &[
     ("lore-shampo-resv", "", packet_received_with_a_released_key, 0),
     ("lore-nvme-iommu-1", "", receive_into_memory_that_does_not_answer, 0),
     ("lore-nvme-iommu-2", "", receive_into_memory_that_does_not_answer, 0),
-    // What the peer refuses.
+    // Refusals of the peer.
     ("lore-dust-li", "", write_with_a_key_that_the_peer_lacks, 0),
     ("lore-nfs-113", "", write_with_a_key_that_the_peer_lacks, 0),
     ("lore-nfs-146", "", write_with_a_key_that_the_peer_lacks, 0),
@@ -96,7 +96,7 @@ const SITUATIONS: &[(&str, &str, Situation, usize)] = &[
     ("dlsm-7", "/then", peer_that_is_gone, 1),
     ("fr-gin-collapsed", "/peer_queue_in_error/0", peer_that_is_gone, 0),
     ("fr-gin-collapsed", "/peer_queue_in_error/1", peer_that_is_gone, 1),
-    // What is flushed.
+    // Flushed requests.
     ("derecho-141", "", peer_that_is_gone, 1),
     ("nccl-1737", "", peer_that_is_gone, 1),
     ("nccl-1524", "", receives_of_a_queue_that_refused, 0),
@@ -205,12 +205,12 @@ fn errors(machine: &Simulator, device: usize, cq: &mut CompletionQueue) -> Vec<E
 }
 
 impl Rig {
-    /// What the sender's queue has.
+    /// The errors in the sender's queue.
     fn sent(&mut self) -> Vec<ErrorCqe> {
         errors(&self.machine, self.a.device, &mut self.a.send_cq)
     }
 
-    /// What the receiver's queue has.
+    /// The errors in the receiver's queue.
     fn received(&mut self) -> Vec<ErrorCqe> {
         errors(&self.machine, self.b.device, &mut self.b.recv_cq)
     }
@@ -250,7 +250,7 @@ struct MemoryPlaces {
     remote: RemoteAddress,
 }
 
-/// No device has so many keys that it has this one.
+/// A key that no device has.
 const NO_KEY: u32 = 0x1234_5678;
 
 /// Memory that is registered and does not answer, as that of a GPU that cannot be reached.
@@ -433,7 +433,7 @@ fn request_that_is_none() -> Vec<ErrorCqe> {
     posted(&mut rig(), &raw(0x3e, 0, &[0; 16]))
 }
 
-/// A UMR that brings a key so many units of translation entries, and says that they are so many.
+/// A UMR with `units` units of translation entries, which names `said` in its length.
 fn umr(key: u32, units: usize, said: u16) -> Vec<u8> {
     let control = UmrControlSegment {
         flags: umr_flags::INLINE,
@@ -546,7 +546,7 @@ fn syndrome_of(status: u64) -> u64 {
     syndromes.into_iter().find(|(of, _)| *of == status).expect("a status").1
 }
 
-/// What a record claims: names, with the numbers of an entry.
+/// The claims of a record: names, with the numbers of an entry.
 fn claims(at: &Value) -> Vec<(&'static str, u64)> {
     // "5/0xf9 at wqe 77": status or syndrome, and the vendor's code.
     if let Some(text) = at.as_str() {

@@ -129,8 +129,8 @@ impl Device {
         Some(bytes)
     }
 
-    /// Has a completion queue that had no entries yet go on as one that had so many, all of which
-    /// its driver has consumed. Says whether there is such a queue; its driver has to know.
+    /// Makes an unused completion queue continue after `entries` entries, as if its driver had
+    /// consumed them. Returns whether there is such a queue. The driver must start there too.
     pub fn set_cq_progress(&mut self, cqn: u32, entries: u32) -> bool {
         match self.cqs.get_mut(cqn) {
             Some(cq) if cq.produced == 0 && cq.run.len() == 0 => {

@@ -376,7 +376,7 @@ impl Device {
     }
 }
 
-/// Whether an entry tells of a failed request or receive.
+/// Whether an entry reports a failed request or receive.
 fn is_error(entry: &[u8; DESCRIPTOR]) -> bool {
     [CqeOpcode::RequesterError, CqeOpcode::ResponderError]
         .map(|opcode| opcode as u8)

@@ -8,8 +8,8 @@ use crate::engine::Device;
 use crate::engine::state::compress::{Run, may_join, mini};
 use crate::engine::state::cq::Cq;
 
-/// How long an entry is kept back at most, in microseconds: `cqe_compression_timeout` of a
-/// ConnectX-6 Dx (`mlx5ctl-caps` in tests/silicon/records).
+/// The longest time that an entry waits to be compressed, in microseconds:
+/// `cqe_compression_timeout` of a ConnectX-6 Dx (`mlx5ctl-caps` in tests/silicon/records).
 pub(crate) const LONGEST_WAIT_US: u32 = 2;
 const LONGEST_WAIT_NS: u64 = LONGEST_WAIT_US as u64 * 1000;
 

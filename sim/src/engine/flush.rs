@@ -30,8 +30,8 @@ impl Device {
         self.fail_qp(qpn, event);
     }
 
-    /// Moves a queue pair to ERROR, with an event if there is something to tell beyond
-    /// completions. What waits is flushed as the engine gets to it.
+    /// Moves a queue pair to ERROR, with an event if completions alone do not report
+    /// it. Waiting requests are flushed as the engine reaches them.
     pub(crate) fn fail_qp(&mut self, qpn: u32, event: Option<EventType>) {
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         if qp.state == QpState::Error {

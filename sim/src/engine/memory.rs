@@ -4,7 +4,7 @@ use crate::engine::Device;
 use crate::engine::state::fence::Change;
 use crate::engine::state::mkey::{Access, KeyError, Translation, User};
 
-/// Keys in pieces of keys in pieces … of keys: so many levels at most.
+/// The most levels of keys whose pieces lie in other keys.
 pub(crate) const DEEPEST: u32 = 4;
 
 /// The direction of a copy, and the local bytes.

@@ -167,8 +167,8 @@ impl Device {
         let request = packet.request;
         let (rkey, base) = (request.remote.rkey.get(), request.remote.address.get());
         let needs_receive = packet.last && request.opcode == Opcode::RdmaWriteImm;
-        // The first packet tells the whole length, but each is checked by itself: what fits is
-        // written, also of a message that leaves the region later.
+        // The first packet has the whole length, but each is checked by itself: the packets before
+        // the end of the region are written.
         if packet.first && !allowed {
             return self.refuse_operation(qpn);
         }

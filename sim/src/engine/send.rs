@@ -15,7 +15,7 @@ use crate::engine::state::qp::{AddressPath, MIN_MTU, Qp, QpState, Transport, Wai
 use crate::engine::wqe::Request;
 use crate::engine::{Device, DeviceId, Engine};
 
-/// How the execution of a request went.
+/// The result of executing a request.
 pub(crate) enum Outcome {
     /// It is done; a read or an atomic brought this number of bytes.
     Done(u64),
@@ -519,8 +519,8 @@ impl Engine {
 }
 
 impl Device {
-    /// How often a queue pair sends a request again that is not acknowledged. On Ethernet a count
-    /// of 0 acts as the largest (`fr-counters` and its study, 20.40).
+    /// The number of times that a queue pair sends a request again without acknowledgement. On
+    /// Ethernet a count of 0 acts as the largest (`fr-counters` and its study, 20.40).
     pub(super) fn retries(&self, qpn: u32) -> u8 {
         let Some(qp) = self.qps.get(qpn) else { return 0 };
         let count = qp.attributes.retry_count;
@@ -555,13 +555,13 @@ impl Device {
     }
 }
 
-/// How long an acknowledgement is waited for, in nanoseconds, with a timeout that is not 0: twice
-/// as long as the timeout says. Specifications allow up to four times.
+/// The time until a missing acknowledgement is asked for, in nanoseconds, of a timeout that is not
+/// 0: twice the timeout. Specifications allow up to four times.
 pub(super) fn ack_timer(timeout: u8) -> u64 {
     (2 * ACK_UNIT) << (timeout & 31).max(SHORTEST_TIMEOUT)
 }
 
-/// How a request that changes a memory key went.
+/// The outcome of a request that changes a memory key.
 fn registered(result: Result<(), Code>) -> Outcome {
     result.map_or_else(Outcome::Failed, |()| Outcome::Done(0))
 }

@@ -198,7 +198,7 @@ impl Device {
         }
     }
 
-    /// Has the blocks before `end` of a send queue wait for execution, if it has so many.
+    /// Makes the blocks before `end` of a send queue wait for execution, if the queue has them.
     fn post_until(&mut self, qpn: u32, end: u16) -> bool {
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
         let Some(ring) = qp.config.sq else { return false };
@@ -209,7 +209,7 @@ impl Device {
             return false;
         }
         if end != qp.sq_posted && self.config.takes_time() {
-            // What was executed needs no time any more.
+            // Executed blocks need no time.
             qp.posted_at(qp.sq_executed);
             qp.posted.push_back((end, self.now_ns));
         }

@@ -21,7 +21,7 @@ const CONTEXT: usize = UNIT + size_of::<UmrControlSegment>();
 const ANY_QPN: u32 = MkeyContextSegment::ANY_QPN >> 8;
 /// Low bits of a page's address that give its rights.
 const PAGE_RIGHTS: u64 = 0xfff;
-/// The list of translation entries is a multiple of so many units of 16 bytes.
+/// The list of translation entries is a multiple of this number of units of 16 bytes.
 const LIST_STEP: usize = BLOCK / UNIT;
 /// The right of each mask bit.
 const RIGHTS: [(u64, Access); 5] = [

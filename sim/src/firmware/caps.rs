@@ -43,7 +43,7 @@ const DC_WQE: u32 = 256;
 const LOG_TABLES: u32 = 20;
 /// Base-two logarithm of the send queues, of the receive queues, and of what send queues send for.
 const LOG_QUEUES: u32 = 23;
-/// `gid_table_size` and `pkey_table_size` 0 stand for so many entries; each step doubles them.
+/// Entries for `gid_table_size` 0 and `pkey_table_size` 0; each step doubles them.
 const SMALLEST_GID_TABLE: u32 = 8;
 const SMALLEST_PKEY_TABLE: u32 = 128;
 /// The largest step of `gid_table_size`.

@@ -403,8 +403,8 @@ fn pacing() -> mlx5::PacketPacingCaps {
     }
 }
 
-/// The flags as kernels tell them since 6.0, which keep to themselves those that only kernels have a
-/// use for: 0x25321c36 on Ethernet, 0x21361c36 on InfiniBand.
+/// The flags as kernels tell them since 6.0, which keep to themselves those that only kernels have
+/// a use for: 0x25321c36 on Ethernet, 0x21361c36 on InfiniBand.
 fn device_flags(hca: &Hca) -> DeviceCapFlags {
     let mut flags = DeviceCapFlags::CHANGE_PHY_PORT
         | DeviceCapFlags::PORT_ACTIVE_EVENT

@@ -81,7 +81,7 @@ impl Device {
         depth: u32,
     ) -> Result<(), KeyError> {
         let key = self.mkeys.get(index).ok_or(KeyError::Outside)?;
-        // Signatures that nobody has described let nothing through.
+        // Without a description of its signatures a key lets nothing through.
         let format = key.signatures.format.clone().ok_or(KeyError::Outside)?;
         if format.psvs().any(|psv| self.psvs.get(&psv).is_none_or(|psv| psv.pd != user.pd)) {
             return Err(KeyError::Outside);

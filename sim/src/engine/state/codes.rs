@@ -9,7 +9,7 @@ use mlx5_prm::cqe::Syndrome;
 
 use crate::engine::state::mkey::KeyError;
 
-/// What an error entry says of its cause.
+/// The codes of an error entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Code {
     pub(crate) syndrome: Syndrome,
@@ -74,14 +74,15 @@ impl Code {
         matches!(self.syndrome, Syndrome::LocalProtection) && self.vendor == 0x53
     }
 
-    /// Whether the entry has [`SOLICITED`](mlx5_prm::cqe::SOLICITED) set. Each recorded one has, but for
-    /// receives whose key was not valid, and an atomic.
+    /// Whether the entry has [`SOLICITED`](mlx5_prm::cqe::SOLICITED) set. Each recorded one has,
+    /// but for receives whose key was not valid, and an atomic.
     pub(crate) const fn is_solicited(self) -> bool {
         !matches!(self.syndrome, Syndrome::LocalProtection) || self.vendor != 0x32
     }
 }
 
-/// `vendor_err_synd` of the first request that is flushed after MODIFY has moved a queue pair to ERR,
+/// `vendor_err_synd` of the first request that is flushed after MODIFY has moved a queue pair to
+/// ERR,
 pub(crate) const FLUSHED_FIRST: u8 = 0xf5;
 /// and of all others.
 pub(crate) const FLUSHED: u8 = 0xf9;
@@ -108,7 +109,7 @@ pub(crate) const UMR_KEY: Code = code(Syndrome::MemoryWindowBind, 0x78, 0x08);
 /// A key with fewer translation entries than a UMR brings: `lore-odp-unaligned`.
 pub(crate) const UMR_SIZE: Code = code(Syndrome::MemoryWindowBind, 0x78, 0x0f);
 
-/// What a UMR asks for that it may not, or that the device does not know; no record of the number.
+/// A change that a UMR may not make, or that the device does not know. No record has the number.
 pub(crate) const UMR_REFUSED: Code = code(Syndrome::MemoryWindowBind, 0x78, 0);
 
 // Without a record, from here on: vendor codes of this model's own.

@@ -335,7 +335,7 @@ pub(crate) struct Qp {
     pub(crate) answer_retries: u8,
     /// A doorbell announced blocks that the record does not cover yet.
     pub(crate) ahead: bool,
-    /// What the next flushed request says: the vendor's code, and the hardware's.
+    /// The vendor's code and the hardware's code of the next flushed request.
     pub(crate) flushed: (u8, u8),
 }
 

@@ -136,7 +136,7 @@ impl Cq {
         self.record.write(0, &(self.consumed & 0xff_ffff).to_be_bytes());
     }
 
-    /// Has the driver begin at this entry, as a driver does that counts in so many bits.
+    /// Makes the driver begin at this entry, as one that counts in `bits` bits.
     pub(super) fn count_on(&mut self, rig: &Rig, consumed: u32, bits: u32) {
         assert!(rig.lock().device_mut(self.device).set_cq_progress(self.cqn, consumed));
         self.consumed = consumed;
