@@ -51,9 +51,8 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "receive", "post_srq_recv"], Rule::Receive),
     (&["operations", "receive", "recv"], Rule::Receive),
     (&["operations", "receive", "srq_recv"], Rule::Receive),
-    // What the first of these calls for any list. The other's list publishes also where it wrote nothing,
-    // so on one way there are no stores before its barrier.
-    (&["mlx5_wqe", "receive", "queue", "ReceiveQueue", "post_list"], Rule::Receive),
+    // What the first of these calls for any list.
+    (&["receive", "post", "Post", "post_list_rest"], Rule::Receive),
     (&["operations", "poll", "one"], Rule::Poll),
     (&["operations", "poll", "many"], Rule::Poll),
     (&["operations", "poll", "one_shared"], Rule::Poll),
