@@ -52,7 +52,7 @@ impl Attention {
         attention
     }
 
-    #[inline(always)]
+    #[inline]
     fn word(&self) -> &AtomicU32 {
         // SAFETY: it is valid and aligned by the contract of `new`.
         unsafe { self.0.as_ref() }
@@ -128,7 +128,7 @@ impl Attention {
     }
 
     /// Whether there is anything to handle.
-    #[inline(always)]
+    #[inline]
     pub fn needed(&self) -> bool {
         self.word().load(Acquire) != Self::LIVE
     }

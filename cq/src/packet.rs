@@ -33,17 +33,17 @@ pub struct PacketHeaders(u32);
 
 impl PacketHeaders {
     /// Of the four bytes of the CQE that tell them: checksum bits, header types, VLAN tag.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(word: u32) -> Self {
         Self(word)
     }
 
-    #[inline(always)]
+    #[inline]
     const fn checks(self) -> u8 {
         (self.0 >> 24) as u8
     }
 
-    #[inline(always)]
+    #[inline]
     const fn types(self) -> u8 {
         (self.0 >> 16) as u8
     }
@@ -158,7 +158,7 @@ pub struct Strides {
 
 impl Strides {
     /// The strides of a packet from `first` on, as the byte count of its CQE says them.
-    #[inline(always)]
+    #[inline]
     pub const fn new(first: u16, byte_count: u32) -> Self {
         Self { first, ..Self::of(byte_count) }
     }

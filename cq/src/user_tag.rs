@@ -18,7 +18,7 @@ impl UserTag {
     }
 
     /// Returns the tag.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> u64 {
         // A number of its own: nothing is published with it.
         self.0.load(Relaxed)

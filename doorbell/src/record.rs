@@ -18,7 +18,7 @@ impl Word {
         Self(unsafe { base.byte_add(offset).cast() })
     }
 
-    #[inline(always)]
+    #[inline]
     fn store(self, value: u32) {
         // SAFETY: the word is valid and aligned by the contract of `at`. The store is atomic,
         // because the device (or the thread of a simulated one) may read the word at any time.
@@ -51,13 +51,13 @@ impl QueuePairRecord {
     }
 
     /// Returns the address of the record.
-    #[inline(always)]
+    #[inline]
     pub fn as_non_null(self) -> NonNull<u8> {
         self.0
     }
 
     /// Stores the producer index of the send queue: basic blocks posted so far, modulo 2^16.
-    #[inline(always)]
+    #[inline]
     pub fn set_send(self, blocks: u16) {
         // SAFETY: the contract of `new` gives eight aligned bytes; the offset is a multiple of four
         // below eight.
@@ -65,7 +65,7 @@ impl QueuePairRecord {
     }
 
     /// Stores the producer index of the receive queue: receive requests posted so far, modulo 2^16.
-    #[inline(always)]
+    #[inline]
     pub fn set_receive(self, requests: u16) {
         // SAFETY: as above.
         unsafe { Word::at(self.0, qp::RECEIVE) }.store(requests.into());
@@ -98,7 +98,7 @@ impl CompletionQueueRecord {
     }
 
     /// Stores the consumer index: CQEs polled so far. The device reads the low 24 bits.
-    #[inline(always)]
+    #[inline]
     pub fn set_consumer(self, entries: u32) {
         // SAFETY: the contract of `new` gives eight aligned bytes; the offset is one of its two
         // words.
@@ -113,7 +113,7 @@ impl CompletionQueueRecord {
     }
 
     /// Stores the arm word.
-    #[inline(always)]
+    #[inline]
     pub fn set_arm(self, word: u32) {
         // SAFETY: as in `set_consumer`.
         unsafe { Word::at(self.0, cq::ARM) }.store(word);

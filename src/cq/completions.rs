@@ -50,7 +50,7 @@ impl CompletionQueue {
     }
 
     /// Handles what is to be handled before a poll.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn ready(&mut self) -> Result<(), PollError> {
         if self.ring.needs_attention() {
             self.attend()?;
@@ -63,7 +63,7 @@ impl CompletionQueue {
     ///
     /// # Safety
     /// The completion is not used after the next use of the queue.
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn next_of_burst<'other>(&mut self) -> Option<WorkCompletion<'other>> {
         let next = self.ring.next()?;
         // SAFETY: the types differ in their lifetime alone, for which the caller answers.
@@ -84,7 +84,7 @@ impl CompletionQueue {
     ///
     /// # Safety
     /// As for [`Ring::poll_strides`](mlx5_cq::Ring::poll_strides).
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
         // SAFETY: by the caller's contract.
         unsafe { self.ring.poll_strides(most) }
@@ -152,7 +152,7 @@ impl fmt::Debug for Completions<'_> {
 impl Completions<'_> {
     /// Returns the next completion, if there is one.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
-    #[inline(always)]
+    #[inline]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         let next = self.queue.ring.next();
         self.count += usize::from(next.is_some());

@@ -139,7 +139,7 @@ impl CompletionCursor {
 
     /// Returns the completion that [`CompletionCursor::start`] or [`CompletionCursor::next`]
     /// returned last. `None` if they found none, and when the poll was ended.
-    #[inline(always)]
+    #[inline]
     pub fn current(&self) -> Option<WorkCompletion<'_>> {
         if self.found { Some(self.queue.ring.found()) } else { None }
     }
@@ -166,7 +166,7 @@ impl CompletionCursor {
     }
 
     /// Ends the poll and lends the queue.
-    #[inline(always)]
+    #[inline]
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();
         &mut self.queue

@@ -26,19 +26,19 @@ pub struct Slot(usize);
 
 impl Slot {
     /// The identifier of a receive or a record that has the buffer from here on.
-    #[inline(always)]
+    #[inline]
     pub(super) fn into_address(self) -> usize {
         self.0
     }
 
     /// The right that [`Slot::into_address`] gave up. Each address is taken back once.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn at(address: usize) -> Self {
         Self(address)
     }
 
     /// Where the buffer is.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn address(&self) -> usize {
         self.0
     }
@@ -116,7 +116,7 @@ impl Buffers {
     }
 
     /// Bytes of a buffer.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn size(&self) -> u32 {
         1 << self.log_size
     }
@@ -127,7 +127,7 @@ impl Buffers {
     }
 
     /// The address of the first buffer. The others follow.
-    #[inline(always)]
+    #[inline]
     pub(super) fn start(&self) -> usize {
         self.start.addr().get()
     }
@@ -139,7 +139,7 @@ impl Buffers {
     }
 
     /// The first byte of a buffer.
-    #[inline(always)]
+    #[inline]
     fn bytes(&self, slot: &Slot) -> *mut u8 {
         self.start.as_ptr().with_addr(slot.0)
     }
@@ -148,7 +148,7 @@ impl Buffers {
     ///
     /// # Safety
     /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: usize) -> &'s [u8] {
         // SAFETY: the bytes are in the region, which was zeroed at first. Who has the slot has the
         // buffer: the device writes to it only while a receive has the slot (to strides, until their
@@ -171,7 +171,7 @@ impl Buffers {
     }
 
     /// The first bytes of the buffer at an address, as a request names them.
-    #[inline(always)]
+    #[inline]
     pub(super) fn sge(&self, address: usize, length: u32) -> Sge {
         Sge { addr: address as u64, length, lkey: self.lkey }
     }
@@ -228,19 +228,19 @@ impl FreeList {
     }
 
     /// How many there are.
-    #[inline(always)]
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.count.get()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn push(&self, slot: Slot) {
         let count = self.count.get();
         self.addresses[count].set(slot.into_address());
         self.count.set(count + 1);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn pop(&self) -> Option<Slot> {
         let count = self.count.get().checked_sub(1)?;
         self.count.set(count);

@@ -32,7 +32,7 @@ impl<'q, M: Mode> Packets<'q, M> {
 
     /// Returns the next packet, if one has arrived.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
-    #[inline(always)]
+    #[inline]
     pub fn next(&mut self) -> Option<Packet<'_, M>> {
         // SAFETY: completion and slot are returned with a borrow of `self`.
         let (completion, slot, length) = unsafe { M::next(self.store, &mut self.cursor) }?;
@@ -70,13 +70,13 @@ impl<M: Mode> fmt::Debug for Packet<'_, M> {
 
 impl<'p, M: Mode> Packet<'p, M> {
     /// What the device tells of the packet: checksums, headers, VLAN tag, hash, flow tag, time.
-    #[inline(always)]
+    #[inline]
     pub fn completion(&self) -> &WorkCompletion<'p> {
         &self.completion
     }
 
     /// Takes the slot, so that the packet is not dropped.
-    #[inline(always)]
+    #[inline]
     fn take(self) -> (&'p Store<M>, Slot, usize) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is not dropped, and the field is not used again.
@@ -136,7 +136,7 @@ impl<M: Mode> Deref for Packet<'_, M> {
 }
 
 impl<M: Mode> DerefMut for Packet<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
         unsafe { self.store.buffers.slice_mut(&mut self.slot, self.length) }
@@ -144,7 +144,7 @@ impl<M: Mode> DerefMut for Packet<'_, M> {
 }
 
 impl<M: Mode> Drop for Packet<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the field is not used again.
         let slot = unsafe { ManuallyDrop::take(&mut self.slot) };

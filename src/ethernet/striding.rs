@@ -169,19 +169,19 @@ struct Bytes(u32);
 
 impl Bytes {
     /// The bytes of the strides.
-    #[inline(always)]
+    #[inline]
     fn room(self, bytes: u32) -> usize {
         (bytes & !BYTES_MASK) as usize >> self.0
     }
 
     /// The bytes of the packet.
-    #[inline(always)]
+    #[inline]
     fn length(self, bytes: u32) -> usize {
         (bytes & BYTES_MASK) as usize
     }
 
     /// Whether the packet is not longer than its strides.
-    #[inline(always)]
+    #[inline]
     fn fits(self, bytes: u32) -> bool {
         self.length(bytes) <= self.room(bytes)
     }
@@ -224,7 +224,7 @@ impl fmt::Debug for Cursor<'_> {
 ///
 /// # Safety
 /// It is not used after the next use of the poll that returned it.
-#[inline(always)]
+#[inline]
 unsafe fn detached<'other>(completion: WorkCompletion<'_>) -> WorkCompletion<'other> {
     // SAFETY: by the caller's contract.
     unsafe { std::mem::transmute::<WorkCompletion<'_>, WorkCompletion<'other>>(completion) }
@@ -252,20 +252,20 @@ impl Striding {
     }
 
     /// Which receive a slot is part of. `None` for a frame.
-    #[inline(always)]
+    #[inline]
     fn receive(&self, slot: &Slot) -> Option<&Receive> {
         self.receives.get((slot.address() - self.start) >> self.log_receive)
     }
 
     /// The first stride of the receive that a slot is part of.
-    #[inline(always)]
+    #[inline]
     fn first(&self, slot: &Slot) -> Slot {
         let before = slot.address() - self.start;
         Slot::at(self.start + (before >> self.log_receive << self.log_receive))
     }
 
     /// Where the packet lies whose strides are the next ones, if that is known.
-    #[inline(always)]
+    #[inline]
     fn next(&self, poll: &StridePoll<'_, QueuePairRecords>) -> usize {
         let (wr_id, stride) = poll.behind();
         wr_id as usize + (usize::from(stride) << self.log_stride)
@@ -298,7 +298,7 @@ impl Striding {
 
     /// Notes which packets of the burst are to be sent: they have their receives, as long as they are. Before that,
     /// the burst is done with no receive.
-    #[inline(always)]
+    #[inline]
     fn hold_outgoing(&self, outgoing: &Outgoing) {
         if !outgoing.is_empty() {
             self.hold_all(outgoing);
@@ -316,7 +316,7 @@ impl Striding {
     }
 
     /// Lets somebody have so many packets, of a receive.
-    #[inline(always)]
+    #[inline]
     fn hold(&self, slot: &Slot, count: u32) {
         if let Some(receive) = self.receive(slot) {
             receive.held.set(receive.held.get() + count);
@@ -407,12 +407,12 @@ impl Cursor<'_> {
 impl GiveBack for Striding {
     const SHARES: bool = true;
 
-    #[inline(always)]
+    #[inline]
     fn give_back(&self, slot: Slot) {
         self.let_go(slot, 1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn give_back_run(&self, slot: Slot, count: u32) {
         self.let_go(slot, count);
     }
@@ -501,10 +501,10 @@ impl Inbound for Striding {
     }
 
     /// The burst has the receive.
-    #[inline(always)]
+    #[inline]
     fn drop_packet(&self, _: Slot) {}
 
-    #[inline(always)]
+    #[inline]
     fn keep_packet(&self, slot: &Slot) {
         self.hold(slot, 1);
     }
@@ -514,7 +514,7 @@ impl Inbound for Striding {
     }
 
     /// Its strides, of which the last one may be full in part.
-    #[inline(always)]
+    #[inline]
     fn room(&self, buffers: &Buffers, length: u32) -> u32 {
         let size = buffers.size();
         (length + size - 1) & !(size - 1)

@@ -27,7 +27,7 @@ const NOT_KNOWN: (u64, u64, u64, (u16, u16)) = (UNKNOWN, UNKNOWN, 0, (0, 0));
 
 /// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
 /// request has.
-#[inline(always)]
+#[inline]
 fn taken(bytes: u32) -> u64 {
     u64::from(bytes & !BYTES_MASK)
 }
@@ -65,7 +65,7 @@ pub enum StrideNotice {
 }
 
 /// Returns the word of a CQE that names the request, in the device's byte order.
-#[inline(always)]
+#[inline]
 fn request_at(descriptor: NonNull<u8>) -> u16 {
     const REQUEST: usize = offset_of!(Cqe, wqe_id);
     // SAFETY: the two bytes are inside a descriptor, and aligned to two.
@@ -107,7 +107,7 @@ struct Passed<'a, Q> {
 }
 
 impl<Q> Drop for Passed<'_, Q> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         (self.ring.lent.at.next, self.ring.lent.at.expected) = (self.next, self.expected);
     }
@@ -157,7 +157,7 @@ impl<Q> fmt::Debug for StridePoll<'_, Q> {
 
 /// The place of the CQE behind one. Behind the last one it may lie outside of the buffer: a descriptor is the end
 /// of its CQE.
-#[inline(always)]
+#[inline]
 fn behind(descriptor: NonNull<u8>, stride: usize) -> NonNull<u8> {
     // SAFETY: no buffer reaches to the end of the address space, where zero follows.
     unsafe { NonNull::new_unchecked(descriptor.as_ptr().wrapping_byte_add(stride)) }
@@ -269,7 +269,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Where a poll stops that goes on from the position of the ring.
-    #[inline(always)]
+    #[inline]
     fn stop(&self) -> NonNull<u8> {
         let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
         self.next.map_addr(|next| next.saturating_add(left as usize).min(self.end.addr()))
@@ -389,14 +389,14 @@ impl<Q: Queue> StridePoll<'_, Q> {
 
     /// Returns the request whose strides a packet takes that [`StridePoll::next_behind`] returns next, and
     /// the first of these strides. Meaningless if it returns none.
-    #[inline(always)]
+    #[inline]
     pub fn behind(&self) -> (u64, u16) {
         let Position { expected, wr_id, .. } = self.ring.lent.at;
         (wr_id, (expected >> FIRST_SHIFT) as u16)
     }
 
     /// Whether [`StridePoll::find`] has something to do: not at the end of most polls.
-    #[inline(always)]
+    #[inline]
     pub fn has_next(&self) -> bool {
         let Position { next, stop, .. } = self.ring.lent.at;
         next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0
