@@ -52,7 +52,7 @@ impl Attention {
         attention
     }
 
-    #[inline(always)]
+    #[inline]
     fn word(&self) -> &AtomicU32 {
         // SAFETY: `new`'s caller promises that the word is valid and aligned while the value
         // exists.
@@ -127,8 +127,8 @@ impl Attention {
         self.word().load(Acquire) == 0
     }
 
-    /// Whether the poller has anything to handle before it polls.
-    #[inline(always)]
+    /// Whether there is anything to handle.
+    #[inline]
     pub fn needed(&self) -> bool {
         self.word().load(Acquire) != Self::LIVE
     }

@@ -147,7 +147,7 @@ impl<'poll> WorkCompletion<'poll> {
 
     /// Returns the value with a lifetime that the caller must bound again. The borrow checker does
     /// not accept returning a borrowed value on one path only.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn detach<'other>(self) -> WorkCompletion<'other> {
         // SAFETY: the tag is part of a queue, which stays valid until the poller next frees
         // destroyed queues; the caller bounds the lifetime by the borrow of the poller.
@@ -155,24 +155,24 @@ impl<'poll> WorkCompletion<'poll> {
         WorkCompletion::new(self.descriptor, self.wr_id, self.kind, self.marks, tag)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn kind(&self) -> Kind {
         self.kind.with(self.marks)
     }
 
-    /// Returns all fields but the tag.
-    #[inline(always)]
+    /// Returns all of it but the tag.
+    #[inline]
     pub(crate) const fn parts(&self) -> (NonNull<u8>, u64, Kind) {
         (self.descriptor, self.wr_id, self.kind())
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn descriptor(&self) -> NonNull<u8> {
         self.descriptor
     }
 
     /// The identifier of the request.
-    #[inline(always)]
+    #[inline]
     pub const fn wr_id(&self) -> u64 {
         self.wr_id
     }
@@ -197,56 +197,55 @@ impl<'poll> WorkCompletion<'poll> {
 
     /// Whether the request succeeded, or why it failed. A cancelled request counts as succeeded,
     /// unless it was flushed; [`WorkCompletion::cancelled`] distinguishes it.
-    #[inline(always)]
+    #[inline]
     pub fn status(&self) -> Result<(), CompletionError> {
         if self.kind.is_error() { Err(error_in(self.descriptor, self.kind)) } else { Ok(()) }
     }
 
     /// Whether the request succeeded.
-    #[inline(always)]
+    #[inline]
     pub const fn is_success(&self) -> bool {
         !self.kind.is_error()
     }
 
     /// The operation that completed. Known for failed sends too; a failed receive is always
     /// [`CompletionOpcode::Receive`], because its CQE does not show how the message was sent.
-    #[inline(always)]
+    #[inline]
     pub fn opcode(&self) -> CompletionOpcode {
         self.kind.facts().opcode
     }
 
     /// [`CompletionOpcode::number`] of the opcode: quicker than asking for both.
-    #[inline(always)]
+    #[inline]
     pub fn opcode_number(&self) -> u8 {
         self.kind.facts().number
     }
 
     /// Whether it is a send request with immediate data that succeeded. (`ibv_poll_cq` sets
-    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received
-    /// messages.
-    #[inline(always)]
+    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received messages.
+    #[inline]
     pub fn sent_immediate(&self) -> bool {
         self.kind.facts().sent_immediate()
     }
 
     /// Whether the message is a receive with the fields of its packet, so that
     /// [`WorkCompletion::src_qp`] and the like have a value.
-    #[inline(always)]
+    #[inline]
     pub fn has_packet(&self) -> bool {
         self.has_packet_fields()
     }
 
     /// Whether the request was cancelled before the device executed it. Also true if it was flushed
     /// then, so that [`WorkCompletion::status`] is an error.
-    #[inline(always)]
+    #[inline]
     pub const fn cancelled(&self) -> bool {
         self.kind.is_cancelled()
     }
 
-    /// The strides that a packet of a striding work queue takes in the memory of its request. If
-    /// the packet failed, only their number has a meaning. For any other completion the result is
-    /// meaningless, because the CQE does not show whether it is one of strides.
-    #[inline(always)]
+    /// Where a packet of a striding work queue lies in the memory of its request. Of a packet that failed only
+    /// the number of its strides has a meaning. Meaningless for any other completion, which the CQE does not tell
+    /// apart.
+    #[inline]
     pub fn strides(&self) -> Strides {
         let first = field!(self, Cqe.wqe_counter as u16);
         Strides::new(first, field!(self, Cqe.byte_count as u32))
@@ -255,14 +254,14 @@ impl<'poll> WorkCompletion<'poll> {
     /// As [`WorkCompletion::byte_len`], for a receive that succeeded. Meaningless for any other
     /// completion.
     #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     pub fn byte_count(&self) -> u32 {
         field!(self, Cqe.byte_count as u32)
     }
 
-    /// Number of bytes received, read or returned by an atomic; `None` for other completions. For a
-    /// packet of a striding work queue, see [`WorkCompletion::strides`].
-    #[inline(always)]
+    /// Number of bytes received, read or returned by an atomic; `None` for other completions. Of a packet
+    /// of a striding work queue, see [`WorkCompletion::strides`].
+    #[inline]
     pub fn byte_len(&self) -> Option<u32> {
         self.kind.facts().has_length().then(|| field!(self, Cqe.byte_count as u32))
     }

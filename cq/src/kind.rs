@@ -112,7 +112,7 @@ impl Kind {
     }
 
     /// The marks of compression alone.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn of_compression(self) -> Self {
         Self(self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM))
     }
@@ -140,7 +140,7 @@ impl Kind {
         Self(self.0 | mark.0)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is_compressed(self) -> bool {
         self.0 & (Self::KEPT_HASH | Self::KEPT_CHECKSUM) != 0
     }
@@ -150,7 +150,7 @@ impl Kind {
         self.0 & (Self::IN_DESCRIPTOR | Self::BEFORE_DESCRIPTOR) != 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn sent(opcode: u8) -> Self {
         Self(opcode as u16)
     }
@@ -159,7 +159,7 @@ impl Kind {
         Self(Self::sent(opcode).0 | Self::ERROR)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn received(opcode: u8) -> Self {
         Self(opcode as u16 | Self::RECEIVED)
     }
@@ -168,22 +168,22 @@ impl Kind {
         Self(Self::RECEIVED | Self::ERROR)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is(self, opcode: CqeOpcode) -> bool {
         self.0 & (Self::COUNT as u16 - 1) == Self::received(opcode as u8).0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is_received(self) -> bool {
         self.0 & (Self::OPERATION | Self::ERROR) == Self::RECEIVED
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is_error(self) -> bool {
         self.0 & Self::ERROR != 0
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn is_cancelled(self) -> bool {
         self.0 & (Self::RECEIVED | Self::CANCELLED) == Self::CANCELLED
     }
@@ -247,7 +247,7 @@ impl Kind {
     }
 
     /// Looks up the properties of this kind.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn facts(self) -> &'static Facts {
         &FACTS[usize::from(self.0) % Self::COUNT]
     }
@@ -268,13 +268,13 @@ impl Facts {
     const HAS_LENGTH: u8 = 1 << 0;
     const SENT_IMMEDIATE: u8 = 1 << 1;
 
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn has_length(&self) -> bool {
         self.bits == Self::HAS_LENGTH
     }
 
     /// A send request with immediate data that was executed.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn sent_immediate(&self) -> bool {
         self.bits & Self::SENT_IMMEDIATE != 0
     }

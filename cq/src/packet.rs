@@ -33,18 +33,18 @@ pub enum TransportHeader {
 pub struct PacketHeaders(u32);
 
 impl PacketHeaders {
-    /// Decodes four bytes of the CQE: checksum bits, header types, VLAN tag.
-    #[inline(always)]
+    /// Of the four bytes of the CQE that tell them: checksum bits, header types, VLAN tag.
+    #[inline]
     pub(crate) const fn new(word: u32) -> Self {
         Self(word)
     }
 
-    #[inline(always)]
+    #[inline]
     const fn checks(self) -> u8 {
         (self.0 >> 24) as u8
     }
 
-    #[inline(always)]
+    #[inline]
     const fn types(self) -> u8 {
         (self.0 >> 16) as u8
     }
@@ -159,8 +159,8 @@ pub struct Strides {
 }
 
 impl Strides {
-    /// The strides of a packet from `first` on, with the numbers in the byte count of its CQE.
-    #[inline(always)]
+    /// The strides of a packet from `first` on, as the byte count of its CQE says them.
+    #[inline]
     pub const fn new(first: u16, byte_count: u32) -> Self {
         Self { first, ..Self::of(byte_count) }
     }

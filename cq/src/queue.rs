@@ -13,46 +13,46 @@ pub trait Queue {
     /// The fast path of [`Queue::retire_send`] for a request that succeeded. May return `None`
     /// unless it is the next request.
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest>;
-    /// As [`Queue::retire_next_send`], off the fast path: finds a later request, too.
-    #[inline(always)]
+    /// As [`Queue::retire_next_send`], off the fast path: finds more requests.
+    #[inline]
     fn retire_send_ahead(&self, counter: u16) -> Option<SentRequest> {
         self.retire_next_send(counter)
     }
     /// Retires the receive request `counter` and returns its identifier.
     fn retire_receive(&self, counter: u16) -> Option<u64>;
     /// As [`Queue::retire_receive`], but may return `None` unless it is the next request.
-    #[inline(always)]
+    #[inline]
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
-    /// Whether the packets of the queue share requests: each takes some strides of one. Only
-    /// [`Queue::retire_strides`] retires the receives of such a queue.
-    #[inline(always)]
+    /// Whether the packets of the queue share requests: each takes some strides of one. Its receives are
+    /// retired by [`Queue::retire_strides`] only.
+    #[inline]
     fn has_strides(&self) -> bool {
         false
     }
-    /// Retires strides of the oldest receive request of a queue that [has
-    /// some](Queue::has_strides), and the request with its last stride. `None` for any other queue,
-    /// for another request, and for strides that are not free.
-    #[inline(always)]
+    /// Retires strides of the oldest receive request of a queue that [has some](Queue::has_strides), and
+    /// the request once all of them are. `None` for any other queue, for another request, and for strides that are
+    /// not left.
+    #[inline]
     fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
         let _ = entry;
         None
     }
-    /// The oldest receive request of a queue that [has strides](Queue::has_strides). `None` if
-    /// there is none, or if the next packet need not lie right after the strides taken so far.
-    #[inline(always)]
+    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one, and if the
+    /// next packet lies right after the strides that were taken.
+    #[inline]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         None
     }
-    /// Notes that all strides of the oldest request before `until` were taken, and retires the
-    /// request with its last stride. A poller that counts the strides itself calls this at the end.
-    #[inline(always)]
+    /// Notes that all strides of that request before `until` were taken, and retires it with its last one. For
+    /// a poller that counts them itself, and in between does not ask.
+    #[inline]
     fn take_strides(&self, until: u32) {
         let _ = until;
     }
     /// The tag that the user gave the queue. Zero for queues without one.
-    #[inline(always)]
+    #[inline]
     fn user_tag(&self) -> &UserTag {
         &NO_TAG
     }

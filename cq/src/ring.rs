@@ -101,13 +101,13 @@ pub type SkippedReceive = Box<dyn FnMut(u32, u16) + Send>;
 
 impl<Q> Ring<Q> {
     /// Returns the consumer index, free-running.
-    #[inline(always)]
+    #[inline]
     pub fn consumer(&self) -> u32 {
         self.consumer
     }
 
     /// Publishes the consumer index to other threads and to the device.
-    #[inline(always)]
+    #[inline]
     pub fn publish(&mut self) {
         // Orders all reads of passed CQEs before the device may overwrite them.
         barrier::from_device();
@@ -115,36 +115,35 @@ impl<Q> Ring<Q> {
         self.record.set_consumer(self.consumer);
     }
 
-    /// Whether all passed CQEs are published.
-    #[inline(always)]
+    /// Whether all CQEs that were passed are published.
+    #[inline]
     pub fn is_published(&self) -> bool {
         self.consumer == self.state.consumed()
     }
 
-    /// Counts an empty poll. Returns whether the owner shall look around: after the number of polls
-    /// that [`Ring::look_after`] set, and at the first empty poll after the ring wrapped. Unless it
-    /// wrapped since the last empty poll, the ring cannot have been full.
-    #[inline(always)]
+    /// Counts a poll that found nothing. Says whether the owner is to look around: after as many as it
+    /// [asked for](Ring::look_after), and at the first one after the poll came to the end of the ring. The ring was
+    /// not full since a poll found nothing, unless it came there.
+    #[inline]
     pub fn found_nothing(&mut self) -> bool {
         self.countdown = self.countdown.wrapping_sub(1);
         self.countdown == 0
     }
 
-    /// A bit that changes whenever the poller wraps.
-    #[inline(always)]
+    /// A bit that changes whenever the poll comes to the end of the ring.
+    #[inline]
     pub fn lap(&self) -> u32 {
         self.owner
     }
 
-    /// Sets the number of empty polls until [`Ring::found_nothing`] returns true. Returns the
-    /// number before.
-    #[inline(always)]
+    /// Sets the number of polls that find nothing until [`Ring::found_nothing`] says so. Returns the number before.
+    #[inline]
     pub fn look_after(&mut self, polls: u32) -> u32 {
         core::mem::replace(&mut self.countdown, polls)
     }
 
-    /// Passes `count` CQEs of the fast path.
-    #[inline(always)]
+    /// Passes so many CQEs of the fast path.
+    #[inline]
     fn pass_slots(&mut self, count: u32) {
         self.consumer = self.consumer.wrapping_add(count.wrapping_mul(self.step));
     }
@@ -249,7 +248,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Whether there is anything to handle before the next poll.
-    #[inline(always)]
+    #[inline]
     pub fn needs_attention(&self) -> bool {
         self.attention.needed()
     }
@@ -309,7 +308,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Starts a poll of the fast path.
-    #[inline(always)]
+    #[inline]
     pub fn poll(&mut self) -> Poll<'_, Q> {
         Poll { next: self.next, count: 0, ring: self }
     }
@@ -371,7 +370,7 @@ impl<Q: Queue> Ring<Q> {
         true
     }
 
-    #[inline(always)]
+    #[inline]
     fn cached(&mut self, side: Side) -> &mut (u64, NonNull<Q>) {
         match side {
             Side::Send => &mut self.sent,
@@ -380,7 +379,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// The slow path: [`Ring::next`] after [`Ring::next_fast`] returned [`Next::Slow`].
-    #[inline(always)]
+    #[inline]
     pub fn next_slow(&mut self) -> Option<WorkCompletion<'_>> {
         if self.find_completion() { Some(self.found()) } else { None }
     }
@@ -427,14 +426,14 @@ impl<Q: Queue> Ring<Q> {
         WorkCompletion::new(descriptor, wr_id, kind, Kind::PLAIN, tag)
     }
 
-    /// Returns the opcode of the completion of [`Ring::found`], at any time later.
-    #[inline(always)]
+    /// Returns what the completion of [`Ring::found`] was, at any time later.
+    #[inline]
     pub fn found_opcode(&self) -> CompletionOpcode {
         self.found.2.facts().opcode
     }
 
     /// Passes the CQE at `descriptor`, which is the next one.
-    #[inline(always)]
+    #[inline]
     fn pass(&mut self, descriptor: NonNull<u8>) {
         self.next = self.after(descriptor);
         self.pass_slots(1);
@@ -454,7 +453,7 @@ impl<Q: Queue> Ring<Q> {
     }
 
     /// Whether the next CQE is written.
-    #[inline(always)]
+    #[inline]
     fn is_written(&self) -> bool {
         // SAFETY: the byte is the last one of the descriptor at `next`.
         let op_own = unsafe { self.next.byte_add(DESCRIPTOR - 1).read_volatile() };
@@ -548,14 +547,14 @@ impl<Q: Queue> Ring<Q> {
 }
 
 /// Returns the last four bytes of a descriptor.
-#[inline(always)]
+#[inline]
 fn read_tail(descriptor: NonNull<u8>) -> u32 {
     // SAFETY: the four bytes are inside a descriptor, and aligned to four.
     u32::from_be(unsafe { descriptor.byte_add(TAIL).cast::<u32>().read_volatile() })
 }
 
 /// Returns the byte count of a CQE whose ownership bit was read.
-#[inline(always)]
+#[inline]
 fn byte_count(descriptor: NonNull<u8>) -> u32 {
     // SAFETY: the four bytes are inside a descriptor, and aligned to four.
     u32::from_be(unsafe { descriptor.byte_add(COUNT).cast::<u32>().read_volatile() })

@@ -274,7 +274,7 @@ const _: () = assert!(offset_of!(Cqe, sop_drop_qpn) == 56 && offset_of!(Cqe, wqe
 const _: () = assert!(COUNT % 8 == 4 && offset_of!(MiniCqe, byte_count) == 4);
 
 /// Returns a descriptor as words.
-#[inline(always)]
+#[inline]
 fn words(cqe: Cqe) -> [u64; DESCRIPTOR / 8] {
     // SAFETY: the sizes are equal, and any bytes are valid words.
     unsafe { core::mem::transmute(cqe) }

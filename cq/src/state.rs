@@ -49,7 +49,7 @@ impl RingBuffer {
     }
 
     /// Returns the descriptor of the CQE with free-running index `index`.
-    #[inline(always)]
+    #[inline]
     fn descriptor(&self, index: u32) -> NonNull<u8> {
         let slot = (index & (self.size() - 1)) as usize;
         // SAFETY: the slot is masked, so it is inside the buffer; a descriptor is the last part of
@@ -298,7 +298,7 @@ impl RingState {
         consumed
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_consumed(&self, entries: u32) {
         self.consumed.store(entries, Release);
     }

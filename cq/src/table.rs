@@ -45,7 +45,7 @@ pub enum Side {
 
 impl Side {
     /// Whether this side of a queue that completes on `rings` completes on `ring`.
-    #[inline(always)]
+    #[inline]
     const fn completes(self, rings: u64, ring: RingId) -> bool {
         match self {
             Self::Send => rings as u32 == ring.0,
@@ -135,7 +135,7 @@ impl<Q> UserIndexTable<Q> {
         NonNull::new(found)
     }
 
-    #[inline(always)]
+    #[inline]
     fn level(&self, index: u32) -> Option<&Level<Q>> {
         let level = self.top[(index >> LEVEL_BITS) as usize % LEVEL_SIZE].load(Acquire);
         // SAFETY: levels are freed only with the table.

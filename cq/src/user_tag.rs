@@ -18,7 +18,7 @@ impl UserTag {
     }
 
     /// Returns the tag.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> u64 {
         // Relaxed, because the tag publishes nothing else.
         self.0.load(Relaxed)

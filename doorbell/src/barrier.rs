@@ -14,7 +14,7 @@ macro_rules! instruction {
 }
 
 #[cfg(all(not(target_arch = "aarch64"), not(miri)))]
-#[inline(always)]
+#[inline]
 fn compiler() {
     // SAFETY: the template is empty, so no instruction runs. The default memory clobber keeps the
     // compiler from moving loads and stores across it.
@@ -47,7 +47,7 @@ pub fn to_device() {
 ///
 /// x86-64: loads from write-back memory are performed in program order, and before later stores, so
 /// a compiler barrier suffices (no `lfence`). aarch64: `dmb oshld`.
-#[inline(always)]
+#[inline]
 pub fn from_device() {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     instruction!("dmb oshld");
@@ -60,7 +60,7 @@ pub fn from_device() {
 ///
 /// x86-64: write-combining stores are weakly ordered with respect to all other stores: `sfence`.
 /// aarch64: `dsb st`.
-#[inline(always)]
+#[inline]
 pub fn write_combining_start() {
     store_fence();
 }
@@ -70,7 +70,7 @@ pub fn write_combining_start() {
 /// the write-combining buffer while the caller does something else.
 ///
 /// x86-64: `sfence` drains the write-combining buffers. aarch64: `dsb st`.
-#[inline(always)]
+#[inline]
 pub fn write_combining_flush() {
     store_fence();
 }

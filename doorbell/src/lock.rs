@@ -70,7 +70,7 @@ impl<T> Lock<T> {
     }
 
     /// Tries to acquire the lock, and returns whether it did.
-    #[inline(always)]
+    #[inline]
     fn take(&self) -> bool {
         // The acquire pairs with the release store of the previous holder.
         self.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
@@ -106,7 +106,7 @@ unsafe impl<T: Sync> Sync for LockGuard<'_, T> {}
 impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed shared, so
         // no `&mut T` was given out that still lives.
@@ -115,7 +115,7 @@ impl<T> Deref for LockGuard<'_, T> {
 }
 
 impl<T> DerefMut for LockGuard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard holds the lock, so no other guard exists; `self` is borrowed
         // exclusively, so no reference given out earlier still lives.
@@ -130,7 +130,7 @@ impl<T: fmt::Debug> fmt::Debug for LockGuard<'_, T> {
 }
 
 impl<T> Drop for LockGuard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: `value` is dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.value) };

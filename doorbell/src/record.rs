@@ -19,7 +19,7 @@ impl Word {
         Self(unsafe { base.byte_add(offset).cast() })
     }
 
-    #[inline(always)]
+    #[inline]
     fn store(self, value: u32) {
         // SAFETY: `at`'s caller promises that the word is valid and aligned for every use. The
         // store is atomic, because the device (or the thread of a simulated one) may read the word
@@ -54,13 +54,13 @@ impl QueuePairRecord {
     }
 
     /// Returns the address of the record.
-    #[inline(always)]
+    #[inline]
     pub fn as_non_null(self) -> NonNull<u8> {
         self.0
     }
 
     /// Stores the producer index of the send queue: basic blocks posted so far, modulo 2^16.
-    #[inline(always)]
+    #[inline]
     pub fn set_send(self, blocks: u16) {
         // SAFETY: `new`'s caller promises eight aligned bytes; the offset is a multiple of four
         // below eight.
@@ -68,7 +68,7 @@ impl QueuePairRecord {
     }
 
     /// Stores the producer index of the receive queue: receive requests posted so far, modulo 2^16.
-    #[inline(always)]
+    #[inline]
     pub fn set_receive(self, requests: u16) {
         // SAFETY: `new`'s caller promises eight aligned bytes; the offset is a multiple of four
         // below eight.
@@ -102,7 +102,7 @@ impl CompletionQueueRecord {
     }
 
     /// Stores the consumer index: CQEs polled so far. The device reads the low 24 bits.
-    #[inline(always)]
+    #[inline]
     pub fn set_consumer(self, entries: u32) {
         // SAFETY: `new`'s caller promises eight aligned bytes; the offset is one of its two words.
         let word = unsafe { Word::at(self.0, cq::CONSUMER) };
@@ -117,7 +117,7 @@ impl CompletionQueueRecord {
     }
 
     /// Stores the arm word.
-    #[inline(always)]
+    #[inline]
     pub fn set_arm(self, word: u32) {
         // SAFETY: `new`'s caller promises eight aligned bytes; the offset is one of its two words.
         unsafe { Word::at(self.0, cq::ARM) }.store(word);

@@ -112,7 +112,7 @@ impl SendRegister {
     }
 
     /// The register, if other queues use it too.
-    #[inline(always)]
+    #[inline]
     fn shared(&self) -> Option<&SharedBlueFlame> {
         // SAFETY: only `shared_blueflame` makes a value whose numbers differ: its address is that
         // of a `SharedBlueFlame`, which outlives the value.
@@ -126,7 +126,7 @@ impl SendRegister {
     }
 
     /// As [`SendRegister::blueflame_blocks`], but zero if other queues use the register too.
-    #[inline(always)]
+    #[inline]
     pub const fn own_blueflame_blocks(&self) -> u32 {
         self.own_blueflame_blocks
     }
@@ -265,7 +265,7 @@ unsafe fn write_half(half: &mut NonNull<u8>, toggle: usize, wqe: NonNull<u8>, co
 ///
 /// # Safety
 /// `register` points to eight bytes of a UAR page, aligned to 8, to which all stores are atomic.
-#[inline(always)]
+#[inline]
 unsafe fn ring_doorbell(register: NonNull<u8>, doorbell: u64) {
     // SAFETY: the caller promises a valid, aligned register, to which all stores are atomic.
     unsafe { register.cast::<AtomicU64>().as_ref() }.store(doorbell, Relaxed);
@@ -273,7 +273,7 @@ unsafe fn ring_doorbell(register: NonNull<u8>, doorbell: u64) {
 
 /// Returns the other half of the register. Both halves lie at an offset of at least
 /// [`mlx5_prm::doorbell::BLUEFLAME`] in one page, so neither has address zero.
-#[inline(always)]
+#[inline]
 fn other_half(half: NonNull<u8>, toggle: usize) -> NonNull<u8> {
     let other = half.as_ptr().map_addr(|address| address ^ toggle);
     // SAFETY: the address is not zero, as explained above.

@@ -62,7 +62,7 @@ mod cell {
             self.0.into_inner()
         }
 
-        #[inline(always)]
+        #[inline]
         pub(crate) fn get_mut(&self) -> MutPtr<T> {
             MutPtr(self.0.get())
         }
@@ -73,7 +73,7 @@ mod cell {
         /// The cell still lives, and no other reference to its value exists while the result is
         /// used.
         #[expect(clippy::mut_from_ref, reason = "the pointer is that of a cell")]
-        #[inline(always)]
+        #[inline]
         pub(crate) unsafe fn deref(&self) -> &mut T {
             // SAFETY: the pointer comes from a cell that the caller promises to be alive, without
             // other references to its value.

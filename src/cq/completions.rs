@@ -50,8 +50,8 @@ impl CompletionQueue {
         self.ring.publish();
     }
 
-    /// Handles pending conditions (the attention word) before a poll.
-    #[inline(always)]
+    /// Handles what is to be handled before a poll.
+    #[inline]
     pub(crate) fn ready(&mut self) -> Result<(), PollError> {
         if self.ring.needs_attention() {
             self.attend()?;
@@ -63,8 +63,8 @@ impl CompletionQueue {
     /// start. [`CompletionQueue::end_burst`] ends it.
     ///
     /// # Safety
-    /// The caller does not use the completion after the next use of the queue.
-    #[inline(always)]
+    /// The completion is not used after the next use of the queue.
+    #[inline]
     pub(crate) unsafe fn next_of_burst<'other>(&mut self) -> Option<WorkCompletion<'other>> {
         let next = self.ring.next()?;
         // SAFETY: the types differ only in their lifetime. The caller promises not to use the
@@ -86,9 +86,8 @@ impl CompletionQueue {
     /// [ready](CompletionQueue::ready).
     ///
     /// # Safety
-    /// Until [`CompletionQueue::end_strides`], or the next such poll, nothing else polls, purges or
-    /// moves the ring.
-    #[inline(always)]
+    /// As for [`Ring::poll_strides`](mlx5_cq::Ring::poll_strides).
+    #[inline]
     pub(crate) unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, QueuePairRecords> {
         // SAFETY: the caller promises that nothing else polls, purges or moves the ring until the
         // poll is ended.
@@ -158,7 +157,7 @@ impl fmt::Debug for Completions<'_> {
 impl Completions<'_> {
     /// Returns the next completion, if there is one.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
-    #[inline(always)]
+    #[inline]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         let next = self.queue.ring.next();
         self.count += usize::from(next.is_some());

@@ -138,8 +138,8 @@ impl CompletionCursor {
     }
 
     /// Returns the completion that [`CompletionCursor::start`] or [`CompletionCursor::next`]
-    /// returned last. `None` if they found none, or if the poll was ended.
-    #[inline(always)]
+    /// returned last. `None` if they found none, and when the poll was ended.
+    #[inline]
     pub fn current(&self) -> Option<WorkCompletion<'_>> {
         if self.found { Some(self.queue.ring.found()) } else { None }
     }
@@ -166,8 +166,8 @@ impl CompletionCursor {
         count
     }
 
-    /// Ends the poll and returns a reference to the queue.
-    #[inline(always)]
+    /// Ends the poll and lends the queue.
+    #[inline]
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();
         &mut self.queue

@@ -25,20 +25,20 @@ use std::sync::atomic::{
 pub struct Slot(usize);
 
 impl Slot {
-    /// Turns the slot into the identifier of a receive or a record, which then owns the buffer.
-    #[inline(always)]
+    /// The identifier of a receive or a record that has the buffer from here on.
+    #[inline]
     pub(super) fn into_address(self) -> usize {
         self.0
     }
 
-    /// Returns the slot that [`Slot::into_address`] consumed. Each address is turned back once.
-    #[inline(always)]
+    /// The right that [`Slot::into_address`] gave up. Each address is taken back once.
+    #[inline]
     pub(super) const fn at(address: usize) -> Self {
         Self(address)
     }
 
-    /// Address of the buffer.
-    #[inline(always)]
+    /// Where the buffer is.
+    #[inline]
     pub(super) const fn address(&self) -> usize {
         self.0
     }
@@ -117,7 +117,7 @@ impl Buffers {
     }
 
     /// Bytes of a buffer.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn size(&self) -> u32 {
         1 << self.log_size
     }
@@ -127,8 +127,8 @@ impl Buffers {
         self.lkey
     }
 
-    /// Address of the first buffer. The others follow.
-    #[inline(always)]
+    /// The address of the first buffer. The others follow.
+    #[inline]
     pub(super) fn start(&self) -> usize {
         self.start.addr().get()
     }
@@ -139,8 +139,8 @@ impl Buffers {
         numbers.map(move |number| start + ((number as usize) << log_size))
     }
 
-    /// Pointer to the first byte of a buffer.
-    #[inline(always)]
+    /// The first byte of a buffer.
+    #[inline]
     fn bytes(&self, slot: &Slot) -> *mut u8 {
         self.start.as_ptr().with_addr(slot.0)
     }
@@ -148,9 +148,8 @@ impl Buffers {
     /// The first `length` bytes of a buffer.
     ///
     /// # Safety
-    /// The slot is of one of these buffers, is not with the device, and is the right to `length`
-    /// bytes.
-    #[inline(always)]
+    /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
+    #[inline]
     pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: usize) -> &'s [u8] {
         // SAFETY: the bytes are in the region, which was zeroed at allocation. The caller promises
         // that the slot is not with the device, which writes to the buffer only while a receive has
@@ -176,8 +175,8 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.bytes(slot), length) }
     }
 
-    /// Scatter/gather entry of the buffer at `address`.
-    #[inline(always)]
+    /// The first bytes of the buffer at an address, as a request names them.
+    #[inline]
     pub(super) fn sge(&self, address: usize, length: u32) -> Sge {
         Sge { addr: address as u64, length, lkey: self.lkey }
     }
@@ -234,20 +233,20 @@ impl FreeList {
         Self { count: Cell::new(addresses.len()), addresses }
     }
 
-    /// Number of free buffers.
-    #[inline(always)]
+    /// How many there are.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.count.get()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn push(&self, slot: Slot) {
         let count = self.count.get();
         self.addresses[count].set(slot.into_address());
         self.count.set(count + 1);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn pop(&self) -> Option<Slot> {
         let count = self.count.get().checked_sub(1)?;
         self.count.set(count);

@@ -198,7 +198,7 @@ impl fmt::Display for Counts {
 struct Count(Cell<u64>);
 
 impl Count {
-    #[inline(always)]
+    #[inline]
     fn add(&self, more: u64) {
         self.0.set(self.0.get() + more);
     }
@@ -222,7 +222,7 @@ const POSTED_AT_ONCE: u32 = 32;
 struct Burst<'q, M: Mode>(&'q mut EthernetQueue<M>);
 
 impl<M: Mode> Drop for Burst<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         M::end(self.0);
     }

@@ -110,17 +110,17 @@ pub struct Receives {
 impl GiveBack for Single {
     const SHARES: bool = false;
 
-    #[inline(always)]
+    #[inline]
     fn give_back(&self, slot: Slot) {
         self.free.push(slot);
     }
 
-    #[inline(always)]
+    #[inline]
     fn give_back_run(&self, slot: Slot, _: u32) {
         self.free.push(slot);
     }
 
-    #[inline(always)]
+    #[inline]
     fn run(&self, _: &[Cell<Sge>]) -> usize {
         1
     }
@@ -137,7 +137,7 @@ impl Inbound for Single {
     type Receiver = Receives;
     type Cursor<'q> = Burst<'q>;
 
-    #[inline(always)]
+    #[inline]
     fn cursor<'q>(cq: &'q mut CompletionQueue, _: &Store<Self>, burst: u32) -> Burst<'q> {
         Burst { cq, left: burst }
     }
@@ -176,25 +176,25 @@ impl Inbound for Single {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn end(queue: &mut EthernetQueue<Self>) {
         queue.recv_cq.end_burst();
     }
 
-    #[inline(always)]
+    #[inline]
     fn drop_packet(&self, slot: Slot) {
         self.free.push(slot);
     }
 
-    #[inline(always)]
+    #[inline]
     fn keep_packet(&self, _: &Slot) {}
 
-    #[inline(always)]
+    #[inline]
     fn take(&self, buffers: &Buffers) -> Option<(Slot, u32)> {
         Some((self.free.pop()?, buffers.size()))
     }
 
-    #[inline(always)]
+    #[inline]
     fn room(&self, buffers: &Buffers, _length: u32) -> u32 {
         buffers.size()
     }

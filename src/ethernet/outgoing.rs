@@ -29,7 +29,7 @@ impl Outgoing {
         Self { packets, count: Cell::new(0), noted: Cell::new(0) }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.get() == 0
     }
@@ -44,16 +44,16 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Returns the packets that were added since the last call: the caller notes that they outlive
-    /// the burst.
-    #[inline(always)]
+    /// Returns the packets that were added since this was called, for whoever has to know that they leave the
+    /// burst.
+    #[inline]
     pub(super) fn not_noted(&self) -> &[Cell<Sge>] {
         let count = self.count.get();
         &self.packets[self.noted.replace(count)..count]
     }
 
-    /// Takes all packets, in order.
-    #[inline(always)]
+    /// Takes them all, in order.
+    #[inline]
     pub(super) fn take(&self) -> Taken<'_> {
         self.noted.set(0);
         Taken(&self.packets[..self.count.replace(0)])
@@ -64,21 +64,21 @@ impl Outgoing {
 pub(super) struct Taken<'a>(&'a [Cell<Sge>]);
 
 impl<'a> Taken<'a> {
-    #[inline(always)]
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Splits off the first `count` packets, or all if there are fewer.
-    #[inline(always)]
+    /// Takes so many of them away, or all, the first ones.
+    #[inline]
     pub(super) fn split(&mut self, count: usize) -> Self {
         let (first, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         Self(first)
     }
 
-    /// The packets as scatter/gather entries.
-    #[inline(always)]
+    /// As a request names them.
+    #[inline]
     pub(super) fn sges(&self) -> &'a [Cell<Sge>] {
         self.0
     }
@@ -87,7 +87,7 @@ impl<'a> Taken<'a> {
 impl Iterator for Taken<'_> {
     type Item = (Slot, u32);
 
-    #[inline(always)]
+    #[inline]
     fn next(&mut self) -> Option<(Slot, u32)> {
         let sge = self.0.split_off_first()?.get();
         Some((Slot::at(sge.addr as usize), sge.length))
@@ -134,38 +134,38 @@ impl InFlight {
         Self { addresses, counts, homes, foreign: 0, first: 0, end: 0, put: 0, sent: 0, posted: 0 }
     }
 
-    /// Number of frames that were ever added.
-    #[inline(always)]
+    /// Frames that were put in, ever.
+    #[inline]
     pub(super) const fn put(&self) -> u64 {
         self.put
     }
 
-    /// Notes that the requests of all frames were posted.
-    #[inline(always)]
+    /// The requests of all frames were posted.
+    #[inline]
     pub(super) const fn note_posted(&mut self) {
         self.posted = self.put;
     }
 
     /// Takes back frames whose requests were not posted, and returns how many.
-    #[inline(always)]
+    #[inline]
     pub(super) fn undo_unposted(&mut self, free: &impl GiveBack) -> u64 {
         if self.posted == self.put { 0 } else { self.undo(self.posted, free) }
     }
 
-    /// Number of frames in the ring.
-    #[inline(always)]
+    /// How many there are.
+    #[inline]
     pub(super) const fn len(&self) -> usize {
         (self.put - self.sent) as usize
     }
 
-    /// Number of frames that can be added.
-    #[inline(always)]
+    /// How many more there is room for.
+    #[inline]
     pub(super) fn room(&self) -> usize {
         self.addresses.len() - self.len()
     }
 
-    /// Index of an entry in the ring.
-    #[inline(always)]
+    /// A place in the ring.
+    #[inline]
     fn place(&self, number: u64) -> usize {
         number as usize & (self.addresses.len() - 1)
     }

@@ -32,7 +32,7 @@ impl<'q, M: Mode> Packets<'q, M> {
 
     /// Returns the next packet, if one has arrived.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
-    #[inline(always)]
+    #[inline]
     pub fn next(&mut self) -> Option<Packet<'_, M>> {
         // SAFETY: the returned packet borrows `self` mutably, so completion and slot are not used
         // after the next use of the cursor.
@@ -71,14 +71,14 @@ impl<M: Mode> fmt::Debug for Packet<'_, M> {
 }
 
 impl<'p, M: Mode> Packet<'p, M> {
-    /// The completion: checksums, headers, VLAN tag, hash, flow tag, time.
-    #[inline(always)]
+    /// What the device tells of the packet: checksums, headers, VLAN tag, hash, flow tag, time.
+    #[inline]
     pub fn completion(&self) -> &WorkCompletion<'p> {
         &self.completion
     }
 
-    /// Takes the slot out, so that the packet's `drop` does not give it back.
-    #[inline(always)]
+    /// Takes the slot, so that the packet is not dropped.
+    #[inline]
     fn take(self) -> (&'p Store<M>, Slot, usize) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is not dropped, and the field is not used again.
@@ -140,7 +140,7 @@ impl<M: Mode> Deref for Packet<'_, M> {
 }
 
 impl<M: Mode> DerefMut for Packet<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: the packet owns the slot, and `length` is at most what it is the right to. The
         // device no longer writes to these bytes, as shown in `deref`. `self` is borrowed
@@ -150,7 +150,7 @@ impl<M: Mode> DerefMut for Packet<'_, M> {
 }
 
 impl<M: Mode> Drop for Packet<'_, M> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the field is not used again.
         let slot = unsafe { ManuallyDrop::take(&mut self.slot) };

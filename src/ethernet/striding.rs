@@ -171,20 +171,20 @@ pub struct Cursor<'q> {
 struct Bytes(u32);
 
 impl Bytes {
-    /// Length of the strides in bytes.
-    #[inline(always)]
+    /// The bytes of the strides.
+    #[inline]
     fn room(self, bytes: u32) -> usize {
         (bytes & !BYTES_MASK) as usize >> self.0
     }
 
-    /// Length of the packet in bytes.
-    #[inline(always)]
+    /// The bytes of the packet.
+    #[inline]
     fn length(self, bytes: u32) -> usize {
         (bytes & BYTES_MASK) as usize
     }
 
-    /// Whether the packet fits into its strides.
-    #[inline(always)]
+    /// Whether the packet is not longer than its strides.
+    #[inline]
     fn fits(self, bytes: u32) -> bool {
         self.length(bytes) <= self.room(bytes)
     }
@@ -226,8 +226,8 @@ impl fmt::Debug for Cursor<'_> {
 /// Returns the completion with another lifetime.
 ///
 /// # Safety
-/// The caller does not use it after the next use of the poll that returned it.
-#[inline(always)]
+/// It is not used after the next use of the poll that returned it.
+#[inline]
 unsafe fn detached<'other>(completion: WorkCompletion<'_>) -> WorkCompletion<'other> {
     // SAFETY: the types differ only in the lifetime, and the caller promises not to use the
     // completion after the next use of its poll.
@@ -255,21 +255,21 @@ impl Striding {
         }
     }
 
-    /// Returns the receive that a slot is part of. `None` for a frame.
-    #[inline(always)]
+    /// Which receive a slot is part of. `None` for a frame.
+    #[inline]
     fn receive(&self, slot: &Slot) -> Option<&Receive> {
         self.receives.get((slot.address() - self.start) >> self.log_receive)
     }
 
-    /// Returns the first stride of the receive that a slot is part of.
-    #[inline(always)]
+    /// The first stride of the receive that a slot is part of.
+    #[inline]
     fn first(&self, slot: &Slot) -> Slot {
         let before = slot.address() - self.start;
         Slot::at(self.start + (before >> self.log_receive << self.log_receive))
     }
 
-    /// Address of the packet that takes the next strides, if these are known.
-    #[inline(always)]
+    /// Where the packet lies whose strides are the next ones, if that is known.
+    #[inline]
     fn next(&self, poll: &StridePoll<'_, QueuePairRecords>) -> usize {
         let (wr_id, stride) = poll.behind();
         wr_id as usize + (usize::from(stride) << self.log_stride)
@@ -301,9 +301,9 @@ impl Striding {
         self.let_go(Slot::at(start), 1);
     }
 
-    /// Notes which packets of the burst are to be sent: they hold their receives until they are
-    /// sent. This comes before the burst releases any receive.
-    #[inline(always)]
+    /// Notes which packets of the burst are to be sent: they have their receives, as long as they are. Before that,
+    /// the burst is done with no receive.
+    #[inline]
     fn hold_outgoing(&self, outgoing: &Outgoing) {
         if !outgoing.is_empty() {
             self.hold_all(outgoing);
@@ -320,8 +320,8 @@ impl Striding {
         }
     }
 
-    /// Notes that `count` packets of a receive are held.
-    #[inline(always)]
+    /// Lets somebody have so many packets, of a receive.
+    #[inline]
     fn hold(&self, slot: &Slot, count: u32) {
         if let Some(receive) = self.receive(slot) {
             receive.held.set(receive.held.get() + count);
@@ -413,12 +413,12 @@ impl Cursor<'_> {
 impl GiveBack for Striding {
     const SHARES: bool = true;
 
-    #[inline(always)]
+    #[inline]
     fn give_back(&self, slot: Slot) {
         self.let_go(slot, 1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn give_back_run(&self, slot: Slot, count: u32) {
         self.let_go(slot, count);
     }
@@ -508,11 +508,11 @@ impl Inbound for Striding {
         }
     }
 
-    /// Nothing to do: the burst holds the receive.
-    #[inline(always)]
+    /// The burst has the receive.
+    #[inline]
     fn drop_packet(&self, _: Slot) {}
 
-    #[inline(always)]
+    #[inline]
     fn keep_packet(&self, slot: &Slot) {
         self.hold(slot, 1);
     }
@@ -521,8 +521,8 @@ impl Inbound for Striding {
         Some((self.frames.pop()?, self.frame_size))
     }
 
-    /// The packet's strides. The last one may be only partly filled.
-    #[inline(always)]
+    /// Its strides, of which the last one may be full in part.
+    #[inline]
     fn room(&self, buffers: &Buffers, length: u32) -> u32 {
         let size = buffers.size();
         (length + size - 1) & !(size - 1)

@@ -8,7 +8,7 @@ use mlx5_uapi::process::Origin;
 use mlx5_wqe::tag_matching::{TagCompletion, TagRecords};
 use mlx5_wqe::{
     Completed, LeftStrides, ReceiveRecords, Retired, SendRecords, SharedReceiveRecords,
-    SpareRecords, StridesOf, StridingRecords,
+    SpareRecords, StridingRecords,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -41,7 +41,7 @@ pub(crate) enum ReceiveSide {
     Striding(StridingRecords),
 }
 
-#[inline(always)]
+#[inline]
 fn sent(Completed { wr_id, info }: Completed) -> SentRequest {
     SentRequest { wr_id, opcode: info.opcode_and_mark() }
 }
@@ -54,12 +54,12 @@ impl Queue for QueuePairRecords {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn retire_next_send(&self, counter: u16) -> Option<SentRequest> {
         self.send.retire_next(counter).map(sent)
     }
 
-    #[inline(always)]
+    #[inline]
     fn retire_send_ahead(&self, counter: u16) -> Option<SentRequest> {
         self.send.retire_ahead(counter).map(sent)
     }
@@ -81,7 +81,7 @@ impl Queue for QueuePairRecords {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn has_strides(&self) -> bool {
         matches!(self.receive, ReceiveSide::Striding(_))
     }
@@ -90,30 +90,29 @@ impl Queue for QueuePairRecords {
     fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
         let ReceiveSide::Striding(records) = &self.receive else { return None };
         let CqeStrides { request, first, byte_count, outcome } = entry;
-        let outcome = match outcome {
-            StridesOutcome::Arrived => mlx5_wqe::StridesOutcome::Arrived,
-            StridesOutcome::Failed => mlx5_wqe::StridesOutcome::Failed,
-            StridesOutcome::Stopped => mlx5_wqe::StridesOutcome::Stopped,
+        let (wr_id, ended) = match outcome {
+            StridesOutcome::Arrived => records.arrive(request, first, byte_count)?,
+            StridesOutcome::Failed => records.fail(request, byte_count)?,
+            StridesOutcome::Stopped => records.stop(request)?,
         };
-        let (wr_id, ended) = records.retire(StridesOf { request, first, byte_count, outcome })?;
         Some(RetiredStrides { wr_id, ended })
     }
 
-    #[inline(always)]
+    #[inline]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         let ReceiveSide::Striding(records) = &self.receive else { return None };
         let LeftStrides { wr_id, request, mask, taken, strides } = records.left()?;
         Some(OldestStrides { wr_id, request, mask, taken, strides })
     }
 
-    #[inline(always)]
+    #[inline]
     fn take_strides(&self, until: u32) {
         if let ReceiveSide::Striding(records) = &self.receive {
             records.take(until);
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn user_tag(&self) -> &UserTag {
         &self.user_tag
     }

@@ -715,13 +715,13 @@ impl WorkQueue {
     }
 
     /// Posts one receive request with one buffer.
-    #[inline(always)]
+    #[inline]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.queue.recv(wr_id, sge)
     }
 
     /// Posts a list of receive requests. Requests before the first bad one are posted.
-    #[inline(always)]
+    #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.queue.post_recv(list)
     }

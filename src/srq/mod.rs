@@ -81,7 +81,7 @@ impl SharedReceiveQueue {
 
     /// Posts a list of receive requests (`ibv_post_srq_recv`). Requests before the first bad one
     /// are posted.
-    #[inline(always)]
+    #[inline]
     pub fn post_recv(&mut self, list: &[ReceiveWr<'_>]) -> Result<(), ListError> {
         self.ring.post_recv(list)
     }
@@ -97,7 +97,7 @@ impl SharedReceiveQueue {
     }
 
     /// Posts one receive request with one buffer. See [`crate::QueuePair::recv`].
-    #[inline(always)]
+    #[inline]
     pub fn recv(&mut self, wr_id: u64, sge: Sge) -> Result<(), PostError> {
         self.ring.recv(wr_id, sge)
     }

@@ -10,7 +10,7 @@ use crate::qp::Tags;
 use crate::srq::{Kind, SharedReceiveQueue, Sizes, SrqInner, make};
 use mlx5_cq::UserTag;
 use mlx5_uapi::verbs::SrqType;
-use mlx5_wqe::tag_matching::{TagList, TagListParts, TagRecords};
+use mlx5_wqe::tag_matching::{TagList, TagRecords};
 use mlx5_wqe::transport::Rc;
 use mlx5_wqe::{ReceiveRecords, SendLayout, SendRecords};
 use std::fmt;
@@ -182,7 +182,7 @@ impl TagMatchingQueueBuilder<'_> {
         // A number that no other list of the process has.
         static LISTS: AtomicU64 = AtomicU64::new(0);
         let id = LISTS.fetch_add(1, Relaxed);
-        let tags = TagList::new(TagListParts { queue, records, id, max_sge: caps.max_sge });
+        let tags = TagList::new(queue, records, id);
         Ok(TagMatchingQueue { tags, command, srq })
     }
 }

@@ -128,7 +128,7 @@ impl TagMatchingQueue {
 
     /// Returns the maximum number of SGEs of a tag.
     pub fn max_tag_sge(&self) -> u32 {
-        self.tags.max_sge()
+        TagList::MAX_SGE
     }
 
     /// Returns the kernel's handle, for calls that this crate does not wrap, unless it was

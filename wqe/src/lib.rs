@@ -31,9 +31,10 @@ pub use keys::update::{
     BsfUpdate, Interleaved, MkeyAccess, MkeyLayout, MkeyUpdate, PsvUpdate, SigningUpdate,
     SizedLayout,
 };
-pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveRecords, ReceiveWr};
+pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveWr};
+pub use receive::records::ReceiveRecords;
 pub use receive::shared::{Faulted, Repost, SharedReceiveQueue, SharedReceiveRecords};
-pub use receive::striding::{LeftStrides, StridesOf, StridesOutcome, StridingRecords};
+pub use receive::striding::{LeftStrides, StridingRecords};
 pub use request::batch_error::{BatchError, ListError};
 pub use request::data::InlineSges;
 pub use request::error::{MkeyRefusal, PostError, UnsupportedOperation};

@@ -95,9 +95,9 @@ hot! {
     receive::post_recv passes Receives, locks 0, calls 0;
     receive::post_srq_recv passes Receives, locks 0, calls 0;
     receive::srq_recv passes Receives, locks 0, calls 0;
-    [ReceiveQueue post_list] passes Receives, locks 0, calls 0;
-    [SharedReceiveQueue recv_slow] passes Receives, locks 0, calls 0;
-    [SharedReceiveQueue extend_run] passes Start, locks 0, calls 0;
+    [Post post_list_rest] passes Receives, locks 0, calls 0;
+    [Post recv_rest] passes Receives, locks 0, calls 1;
+    [add_any] passes Start, locks 0, calls 0;
     poll::one passes Publishing, locks 0, calls 0;
     poll::many passes Publishing, locks 0, calls 0;
     poll::empty passes Start, locks 0, calls 0;

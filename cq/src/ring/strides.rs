@@ -28,9 +28,9 @@ const UNKNOWN: u64 = u64::MAX;
 /// The expectation of a poll that knows no request.
 const NOT_KNOWN: (u64, u64, u64, (u16, u16)) = (UNKNOWN, UNKNOWN, 0, (0, 0));
 
-/// The number of strides in a byte count, at its position. With the bit of a filler it is more than
-/// a request has.
-#[inline(always)]
+/// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
+/// request has.
+#[inline]
 fn taken(bytes: u32) -> u64 {
     u64::from(bytes & !BYTES_MASK)
 }
@@ -68,7 +68,7 @@ pub enum StrideNotice {
 }
 
 /// Returns the word of a CQE that names the request, in the device's byte order.
-#[inline(always)]
+#[inline]
 fn request_at(descriptor: NonNull<u8>) -> u16 {
     const REQUEST: usize = offset_of!(Cqe, wqe_id);
     // SAFETY: the two bytes are inside a descriptor, and aligned to two.
@@ -111,7 +111,7 @@ struct Passed<'a, Q> {
 }
 
 impl<Q> Drop for Passed<'_, Q> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         (self.ring.lent.at.next, self.ring.lent.at.expected) = (self.next, self.expected);
     }
@@ -159,9 +159,9 @@ impl<Q> fmt::Debug for StridePoll<'_, Q> {
     }
 }
 
-/// The descriptor after this one. After the last one it may be outside the buffer, because a
-/// descriptor is at the end of its CQE.
-#[inline(always)]
+/// The place of the CQE behind one. Behind the last one it may lie outside of the buffer: a descriptor is the end
+/// of its CQE.
+#[inline]
 fn behind(descriptor: NonNull<u8>, stride: usize) -> NonNull<u8> {
     // SAFETY: no buffer reaches to the end of the address space, so the address does not wrap to
     // zero.
@@ -274,8 +274,8 @@ impl<Q: Queue> Ring<Q> {
         (taken != 0 && taken <= left && accept(bytes)).then_some(bytes)
     }
 
-    /// The address at which a poll stops that continues from the ring's position.
-    #[inline(always)]
+    /// Where a poll stops that goes on from the position of the ring.
+    #[inline]
     fn stop(&self) -> NonNull<u8> {
         let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
         self.next.map_addr(|next| next.saturating_add(left as usize).min(self.end.addr()))
@@ -397,16 +397,16 @@ impl<Q: Queue> StridePoll<'_, Q> {
         }
     }
 
-    /// Returns the request, and the first stride, of the packet that [`StridePoll::next_behind`]
-    /// would return. Meaningless if it would return none.
-    #[inline(always)]
+    /// Returns the request whose strides a packet takes that [`StridePoll::next_behind`] returns next, and
+    /// the first of these strides. Meaningless if it returns none.
+    #[inline]
     pub fn behind(&self) -> (u64, u16) {
         let Position { expected, wr_id, .. } = self.ring.lent.at;
         (wr_id, (expected >> FIRST_SHIFT) as u16)
     }
 
-    /// Whether [`StridePoll::find`] would find something. At the end of most polls it would not.
-    #[inline(always)]
+    /// Whether [`StridePoll::find`] has something to do: not at the end of most polls.
+    #[inline]
     pub fn has_next(&self) -> bool {
         let Position { next, stop, .. } = self.ring.lent.at;
         next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0

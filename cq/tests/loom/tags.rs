@@ -5,9 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use mlx5_prm::cqe::TagEvent;
-use mlx5_wqe::tag_matching::{
-    OpsWr, TagAdd, TagCompletion, TagHandle, TagList, TagListParts, TagRecords,
-};
+use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagCompletion, TagHandle, TagList, TagRecords};
 use mlx5_wqe::{PostError, SendRecords, SharedReceiveRecords};
 
 /// A list, its shared half, and its memory.
@@ -27,7 +25,7 @@ impl Bed {
         let receives = std::sync::Arc::new(SharedReceiveRecords::new(2));
         let records = std::sync::Arc::new(TagRecords::new(tags, operations, receives));
         let shared = std::sync::Arc::clone(&records);
-        let list = TagList::new(TagListParts { queue, records: shared, id: 1, max_sge: 1 });
+        let list = TagList::new(queue, shared, 1);
         Self { list, records, _commands: commands, _memory: memory }
     }
 

@@ -1,9 +1,10 @@
 //! The free places of a shared receive queue, which pollers give back in any order.
 //!
-//! Each place has a bit, set from when a poller gives it back until the owner claims it. Each word of
-//! these bits has a mark, and each group of words too, so that the owner finds one with a bit by a few
-//! loads in a queue of any size. A mark says where to look first, no more: pollers set it by a plain
-//! store, and in a race it may be lost. So before the queue is full all words are looked at.
+//! Each place has a bit, set from when a poller gives it back until the owner claims it. Each word
+//! of these bits has a mark, and each group of words too, so that the owner finds one with a bit by
+//! a few loads in a queue of any size. A mark says where to look first, no more: pollers set it by
+//! a plain store, and in a race it may be lost. So before the queue is full all words are looked
+//! at.
 
 use crate::sync::{
     AtomicBool, AtomicU64,
@@ -31,7 +32,7 @@ fn unmarked(count: u32) -> Box<[AtomicBool]> {
 }
 
 impl FreePlaces {
-    /// No place of so many.
+    /// Creates an empty set of capacity `places`.
     pub(crate) fn new(places: u32) -> Self {
         let words = places.div_ceil(BITS);
         Self {
@@ -45,7 +46,7 @@ impl FreePlaces {
     ///
     /// # Safety
     /// There is such a place.
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn put(&self, place: u32) {
         let word = place / BITS;
         // SAFETY: by the contract, there is a word with this place, in a group.
@@ -57,7 +58,7 @@ impl FreePlaces {
     }
 }
 
-/// What the owner took out of a set and has not used yet: places of one word, by its index.
+/// The places that the owner took out of a set and has not used yet, all of one word.
 #[derive(Default)]
 pub(crate) struct Claims {
     word: u32,
@@ -65,15 +66,16 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Returns the first run of free places from `from` on, as far as one word has them. If there are
-    /// none behind `from`, wraps around.
-    #[inline(always)]
+    /// Returns the first run of free places from `from` on, as far as one word has them. If there
+    /// are none behind `from`, wraps around.
+    #[inline]
     pub(crate) fn next_run(&mut self, free: &FreePlaces, from: u32) -> Option<Range<u32>> {
-        if self.places == 0 && !self.next_word(free, from / BITS) {
+        let word = from / BITS;
+        // The mark of this group may have been cleared when a word of it was taken.
+        if self.places == 0 && !self.take_marked(free, word) && !self.take_behind(free, word) {
             return None;
         }
-        let behind = if from / BITS == self.word { u64::MAX << (from % BITS) } else { u64::MAX };
-        let behind = self.places & behind;
+        let behind = if word == self.word { self.places & u64::MAX << (from % BITS) } else { 0 };
         let first = if behind == 0 { self.places } else { behind }.trailing_zeros();
         let length = (self.places >> first).trailing_ones();
         self.places &= !(u64::MAX >> (BITS - length) << first);
@@ -81,80 +83,43 @@ impl Claims {
         Some(start..start + length)
     }
 
-    /// Takes the places of the next word that has some, from word `from` on, all around.
-    #[inline(always)]
-    fn next_word(&mut self, free: &FreePlaces, from: u32) -> bool {
-        // The mark of this group may have been cleared when a word of it was taken.
-        self.take_marked(free, from) || self.take_behind(free, from / GROUP)
-    }
-
     /// Takes the places of the first word with a mark from one on, to the end of its group.
-    #[inline(always)]
+    #[inline]
     fn take_marked(&mut self, free: &FreePlaces, from: u32) -> bool {
         let end = ((from / GROUP + 1) * GROUP).min(free.words.len() as u32);
-        let mut word = from;
-        while word < end {
-            // SAFETY: the end is that of the words, or before it.
-            let mark = unsafe { free.words.get_unchecked(word as usize) };
-            if mark.load(Acquire) {
-                // Before the places are taken: who puts one in later marks it anew.
-                mark.store(false, Relaxed);
-                // SAFETY: as above.
-                if unsafe { self.take(free, word) } {
-                    return true;
-                }
-            }
-            word += 1;
-        }
-        false
+        let marks = free.words.get(from as usize..end as usize).unwrap_or_default();
+        // The mark is cleared before the places are taken: a poller that puts one in later marks
+        // the word again.
+        (from..).zip(marks).any(|(word, mark)| is_cleared(mark) && self.take(free, word))
     }
 
-    /// Takes the places of the first word with a mark behind a group, all around.
+    /// Takes the places of the first word with a mark behind the group of one, all around, or of
+    /// any other word: a poller may have put a place in and not have set the marks yet.
     #[inline(never)]
-    fn take_behind(&mut self, free: &FreePlaces, group: u32) -> bool {
-        let mut other = group;
-        loop {
-            other += 1;
-            if other >= free.groups.len() as u32 {
-                other = 0;
+    fn take_behind(&mut self, free: &FreePlaces, word: u32) -> bool {
+        let (before, behind) = free.groups.split_at((word / GROUP + 1) as usize);
+        let behind = (before.len() as u32..).zip(behind);
+        let mut groups = behind.chain((0..).zip(before));
+        let marked = groups.any(|(group, mark)| {
+            // A poller has put a place in, and set the mark of its word, before that of the group.
+            let found = is_cleared(mark) && self.take_marked(free, group * GROUP);
+            if found {
+                // Others behind it may have marks.
+                mark.store(true, Relaxed);
             }
-            if let Some(mark) = free.groups.get(other as usize)
-                // Whoever sets a mark has put a place in, and set the mark of its word, before.
-                && mark.load(Acquire)
-            {
-                mark.store(false, Relaxed);
-                if self.take_marked(free, other * GROUP) {
-                    // Others behind it may have marks.
-                    mark.store(true, Relaxed);
-                    return true;
-                }
-            }
-            if other == group {
-                return self.take_any(free);
-            }
-        }
-    }
-
-    /// Takes the places of any word that has some: a poller may have put one in and not have set the
-    /// marks yet.
-    #[cold]
-    fn take_any(&mut self, free: &FreePlaces) -> bool {
-        (0..).zip(&free.places).any(|(word, places)| {
-            // SAFETY: there is such a word.
-            places.load(Relaxed) != 0 && unsafe { self.take(free, word) }
-        })
+            found
+        });
+        marked || (0..free.places.len() as u32).any(|word| self.take(free, word))
     }
 
     /// Takes the places of a word. Returns whether there are some.
-    ///
-    /// # Safety
-    /// `free` has such a word.
-    #[inline(always)]
-    unsafe fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
-        // SAFETY: the caller's contract.
-        let places = unsafe { free.places.get_unchecked(word as usize) };
-        // The acquire pairs with the pollers' release in `put`.
-        (self.word, self.places) = (word, places.swap(0, AcqRel));
+    #[inline]
+    fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
+        let Some(places) = free.places.get(word as usize) else { return false };
+        if places.load(Relaxed) != 0 {
+            // The acquire pairs with the pollers' release in `put`.
+            (self.word, self.places) = (word, places.swap(0, AcqRel));
+        }
         self.places != 0
     }
 
@@ -164,6 +129,17 @@ impl Claims {
         let taken = if place / BITS == self.word { self.places } else { 0 };
         (given | taken) & 1 << (place % BITS) != 0
     }
+}
+
+/// Clears a mark. Returns whether it was set.
+#[inline]
+fn is_cleared(mark: &AtomicBool) -> bool {
+    // The acquire pairs with the pollers' release in `put`.
+    let was_set = mark.load(Acquire);
+    if was_set {
+        mark.store(false, Relaxed);
+    }
+    was_set
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,69 +1,39 @@
 //! Receive requests that packets share: each packet takes some strides of one.
 //!
-//! The rules are those of two drivers that run on silicon: Linux' mlx5e (`mlx5e_handle_rx_cqe_mpwrq`) and newer
-//! releases of DPDK's PMD (`mlx5_rx_burst_mprq`, `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`)
-//! and takes strides of it, as many as its byte count says: that of a packet, of strides that were skipped, or of a
-//! packet that failed. The request is done once its strides are taken, and not before: until then the device goes on
-//! writing there.
+//! The rules are those of two drivers that run on silicon: Linux' mlx5e
+//! (`mlx5e_handle_rx_cqe_mpwrq`) and newer releases of DPDK's PMD (`mlx5_rx_burst_mprq`,
+//! `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`) and takes strides of it, as
+//! many as its byte count says: that of a packet, of strides that were skipped, or of a packet that
+//! failed. The request is done once its strides are taken, and not before: until then the device
+//! goes on writing there.
 //!
-//! After other errors the queue receives nothing more. Both drivers reset it then, so no driver shows which request the
-//! flushes name. Here each of these completions ends the oldest request, and only the first has to name it.
+//! After other errors the queue receives nothing more. Both drivers reset it then, so no driver
+//! shows which request the flushes name. Here each of these completions ends the oldest request,
+//! and only the first has to name it.
 
-use super::queue::ReceiveRecords;
-use crate::sync::{
-    AtomicBool, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use super::records::ReceiveRecords;
+use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use alloc::sync::Arc;
-use core::fmt;
 use mlx5_prm::ethernet::striding::{FILLER, STRIDES_MASK, STRIDES_SHIFT};
 
 /// The records of a striding queue, as its poller sees them. The device fills one request after the
 /// other, from its first stride to its last one.
+///
+/// Methods that handle a completion take the number of its request, or the place of that in the
+/// ring. They return the request's identifier, and whether it was retired. `None` if a correct
+/// device never reports that.
+#[derive(Debug)]
 pub struct StridingRecords {
     records: Arc<ReceiveRecords>,
     /// Strides of a request.
     strides: u32,
-    /// Poller: how many strides of the oldest request completions took.
+    /// Poller: strides of the oldest request that completions took.
     taken: AtomicU32,
-    /// Poller: the stride of it after the last packet. No packet begins before that, so no stride is in two.
+    /// Poller: its stride after the last packet. No packet begins before that, so no stride is in
+    /// two.
     after: AtomicU32,
     /// An error came after which the queue receives nothing more.
     stopped: AtomicBool,
-}
-
-impl fmt::Debug for StridingRecords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StridingRecords")
-            .field("records", &self.records)
-            .field("strides", &self.strides)
-            .field("taken", &self.taken.load(Relaxed))
-            .finish()
-    }
-}
-
-/// What a completion says of strides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StridesOf {
-    /// The request: its number, or its place in the ring.
-    pub request: u16,
-    /// The first stride. Meaningful for a packet only.
-    pub first: u16,
-    /// The field of the CQE.
-    pub byte_count: u32,
-    /// What the completion is of.
-    pub outcome: StridesOutcome,
-}
-
-/// What a completion that takes strides is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StridesOutcome {
-    /// A packet, or strides that were skipped, as the byte count says.
-    Arrived,
-    /// A packet that failed alone.
-    Failed,
-    /// An error after which the queue receives nothing more.
-    Stopped,
 }
 
 impl StridingRecords {
@@ -83,9 +53,10 @@ impl StridingRecords {
         &self.records
     }
 
-    /// Begins again with the queue, which was reset: no completion from before can be polled any more.
+    /// Begins again with the queue, which was reset: no completion from before can be polled any
+    /// more.
     pub fn reset(&self) {
-        self.begin();
+        self.set_taken(0, 0);
         self.stopped.store(false, Relaxed);
     }
 
@@ -94,114 +65,101 @@ impl StridingRecords {
         self.stopped.load(Relaxed)
     }
 
-    /// Begins with the first stride of a request.
-    #[inline(always)]
-    fn begin(&self) {
-        self.taken.store(0, Relaxed);
-        self.after.store(0, Relaxed);
+    #[inline]
+    fn set_taken(&self, taken: u32, after: u32) {
+        self.taken.store(taken, Relaxed);
+        self.after.store(after, Relaxed);
     }
 
-    /// Poller: returns the oldest request, and its identifier, if there is one.
-    #[inline(always)]
-    fn oldest(&self) -> Option<(u16, u64)> {
-        let oldest = self.records.oldest.load(Relaxed) as u16;
-        if self.records.posted.count.load(Acquire) == oldest {
-            return None;
-        }
-        Some((oldest, self.records.wr_id(oldest).load(Relaxed)))
+    /// Whether `request` is the oldest one. Devices say its number or its place in the ring, and
+    /// debug builds of DPDK compare the bits of the place.
+    fn is_oldest(&self, request: u16, oldest: u16) -> bool {
+        (request ^ oldest) & self.records.mask() == 0
     }
 
-    /// The bits of a request's number that say its place in the ring. Devices say either, and debug
-    /// builds of DPDK compare these.
-    #[inline(always)]
-    fn mask(&self) -> u16 {
-        (self.records.requests() as u16).wrapping_sub(1)
-    }
-
-    /// Poller: returns what the next packet takes strides of, if there is a request, and if that packet lies
-    /// right after the strides that were taken.
-    #[inline(always)]
+    /// Poller: returns the request of which the next packet takes strides, if there is one, and if
+    /// that packet lies right after the strides that were taken.
+    #[inline]
     pub fn left(&self) -> Option<LeftStrides> {
-        let (oldest, wr_id) = self.oldest()?;
-        let taken = self.taken.load(Relaxed);
-        (self.after.load(Relaxed) <= taken).then_some(LeftStrides {
-            wr_id,
-            request: oldest,
-            mask: self.mask(),
-            taken,
-            strides: self.strides,
-        })
+        let (request, wr_id) = self.records.oldest_request()?;
+        let (taken, mask) = (self.taken.load(Relaxed), self.records.mask());
+        let left = LeftStrides { wr_id, request, mask, taken, strides: self.strides };
+        (self.after.load(Relaxed) <= taken).then_some(left)
     }
 
-    /// Poller: notes that packets took the strides of the oldest request before `until`, if those were not all
-    /// taken, and retires it with its last one.
-    #[inline(always)]
+    /// Poller: notes that packets took the strides of the oldest request before `until`, if those
+    /// were not all taken, and retires it with its last one.
+    #[inline]
     pub fn take(&self, until: u32) {
         if until == self.strides {
-            self.pass(self.records.oldest.load(Relaxed) as u16);
+            self.pass(self.records.oldest());
         } else if until != self.taken.load(Relaxed) {
-            self.taken.store(until, Relaxed);
-            self.after.store(until, Relaxed);
+            self.set_taken(until, until);
         }
     }
 
     /// Ends the oldest request.
-    #[inline(always)]
-    fn pass(&self, oldest: u16) {
-        self.begin();
-        self.records.oldest.store(oldest.wrapping_add(1).into(), Release);
-    }
-
-    /// Poller: takes the strides that a CQE names, and retires the request once all of its strides are taken, or the
-    /// queue stopped. Returns the request's identifier, and whether it was retired. `None` if a correct
-    /// device never reports that: the request is not the oldest one, or does not have the strides, or an earlier
-    /// packet took them.
     #[inline]
-    pub fn retire(&self, entry: StridesOf) -> Option<(u64, bool)> {
-        let StridesOf { request, first, byte_count, outcome } = entry;
-        if outcome == StridesOutcome::Stopped {
-            return self.stop(request);
-        }
-        let (oldest, wr_id) = self.oldest()?;
-        if (request ^ oldest) & self.mask() != 0 {
-            return None;
-        }
-        let (taken, first) = (self.taken.load(Relaxed), u32::from(first));
-        let count = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
-        let arrived = outcome == StridesOutcome::Arrived;
-        if count > self.strides - taken || arrived && count == 0 {
-            return None;
-        }
-        let is_packet = arrived && byte_count & FILLER == 0;
-        if is_packet && (first < self.after.load(Relaxed) || first + count > self.strides) {
-            return None;
-        }
-        if taken + count == self.strides {
-            self.pass(oldest);
-            return Some((wr_id, true));
-        }
-        self.taken.store(taken + count, Relaxed);
-        if is_packet {
-            self.after.store(first + count, Relaxed);
-        }
-        Some((wr_id, false))
+    fn pass(&self, oldest: u16) {
+        self.set_taken(0, 0);
+        self.records.free_before(oldest.wrapping_add(1));
     }
 
-    /// As [`StridingRecords::retire`], of an error after which the queue receives nothing more. If the device also
-    /// flushes the request whose error stopped the queue, one completion is left over: it is of no request, and gets
-    /// the identifier of the last one.
+    /// Poller: takes the strides of a packet, the first of which is `first`, or those that the
+    /// device skipped, as the byte count says.
+    #[inline]
+    pub fn arrive(&self, request: u16, first: u16, byte_count: u32) -> Option<(u64, bool)> {
+        let packet = (byte_count & FILLER == 0).then_some(first);
+        let count = byte_count >> STRIDES_SHIFT & STRIDES_MASK;
+        if count == 0 { None } else { self.retire(request, count, packet) }
+    }
+
+    /// Poller: takes the strides of a packet that failed alone. The completion does not say which
+    /// they are.
+    pub fn fail(&self, request: u16, byte_count: u32) -> Option<(u64, bool)> {
+        self.retire(request, byte_count >> STRIDES_SHIFT & STRIDES_MASK, None)
+    }
+
+    /// Takes `count` strides of `request`, which must be the oldest one. Those of a packet begin at
+    /// `packet`.
+    #[inline]
+    fn retire(&self, request: u16, count: u32, packet: Option<u16>) -> Option<(u64, bool)> {
+        let (oldest, wr_id) = self.records.oldest_request()?;
+        let taken = self.taken.load(Relaxed) + count;
+        if !self.is_oldest(request, oldest) || taken > self.strides {
+            return None;
+        }
+        let mut after = self.after.load(Relaxed);
+        if let Some(first) = packet.map(u32::from) {
+            if first < after || first + count > self.strides {
+                return None;
+            }
+            after = first + count;
+        }
+        let ended = taken == self.strides;
+        if ended {
+            self.pass(oldest)
+        } else {
+            self.set_taken(taken, after)
+        }
+        Some((wr_id, ended))
+    }
+
+    /// Poller: ends the oldest request, by an error after which the queue receives nothing more. If
+    /// the device also flushes the request whose error stopped the queue, one completion is left
+    /// over: it is of no request, and gets the identifier of the last one.
     #[cold]
-    fn stop(&self, request: u16) -> Option<(u64, bool)> {
+    pub fn stop(&self, request: u16) -> Option<(u64, bool)> {
         let again = self.is_stopped();
-        match self.oldest() {
-            Some((oldest, wr_id)) if again || (request ^ oldest) & self.mask() == 0 => {
+        match self.records.oldest_request() {
+            Some((oldest, wr_id)) if again || self.is_oldest(request, oldest) => {
                 self.stopped.store(true, Relaxed);
                 self.pass(oldest);
                 Some((wr_id, true))
             }
             None if again => {
-                let last = self.records.oldest.load(Relaxed) as u16;
-                Some((self.records.wr_id(last.wrapping_sub(1)).load(Relaxed), false))
+                let last = self.records.oldest().wrapping_sub(1);
+                Some((self.records.wr_id(last).load(Relaxed), false))
             }
             _ => None,
         }
@@ -217,15 +175,14 @@ pub struct LeftStrides {
     pub request: u16,
     /// See `request`.
     pub mask: u16,
-    /// How many of its strides were taken.
+    /// The number of its strides that were taken.
     pub taken: u32,
-    /// How many it has.
+    /// The number of its strides.
     pub strides: u32,
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::StridesOutcome::{Arrived, Failed, Stopped};
     use super::*;
 
     fn records(posted: u16) -> StridingRecords {
@@ -233,28 +190,26 @@ mod tests {
         for (number, place) in records.wr_ids.iter().enumerate() {
             place.store(100 + number as u64, Relaxed);
         }
-        records.posted.count.store(posted, Relaxed);
+        records.posted.store(posted, Relaxed);
         StridingRecords::new(Arc::new(records), 8)
     }
 
-    fn strides(request: u16, first: u16, count: u32) -> StridesOf {
-        StridesOf { request, first, byte_count: count << STRIDES_SHIFT | 60, outcome: Arrived }
+    /// The byte count of a packet of 60 bytes in `count` strides.
+    fn bytes(count: u32) -> u32 {
+        count << STRIDES_SHIFT | 60
     }
 
     /// A packet of the request at this place.
     fn take(records: &StridingRecords, request: u16, first: u16, count: u32) -> Option<u64> {
-        records.retire(strides(request, first, count)).map(|(wr_id, _)| wr_id)
+        records.arrive(request, first, bytes(count)).map(|(wr_id, _)| wr_id)
     }
 
     fn skip(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
-        records.retire(StridesOf {
-            byte_count: FILLER | count << STRIDES_SHIFT,
-            ..strides(0, first, 0)
-        })
+        records.arrive(0, first, FILLER | count << STRIDES_SHIFT)
     }
 
-    fn fail(records: &StridingRecords, first: u16, count: u32) -> Option<(u64, bool)> {
-        records.retire(StridesOf { outcome: Failed, ..strides(0, first, count) })
+    fn fail(records: &StridingRecords, count: u32) -> Option<(u64, bool)> {
+        records.fail(0, bytes(count))
     }
 
     #[test]
@@ -263,7 +218,7 @@ mod tests {
         assert_eq!(take(&records, 0, 0, 3), Some(100));
         assert_eq!(take(&records, 0, 3, 1), Some(100));
         assert_eq!(records.records().in_flight(), 2);
-        assert_eq!(records.retire(strides(0, 4, 4)), Some((100, true)));
+        assert_eq!(records.arrive(0, 4, bytes(4)), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
         assert_eq!(take(&records, 1, 0, 8), Some(101));
         assert_eq!((records.records().in_flight(), take(&records, 2, 0, 1)), (0, None));
@@ -287,20 +242,17 @@ mod tests {
     /// Of requests in order, the device is in the oldest one.
     #[test]
     fn strides_of_another_request_are_none() {
-        for outcome in [Arrived, Failed, Stopped] {
-            let records = records(3);
-            assert_eq!(take(&records, 0, 0, 3), Some(100));
-            for request in [1, 2, 3, u16::MAX] {
-                let other = StridesOf { outcome, ..strides(request, 3, 1) };
-                assert_eq!(records.retire(other), None, "{outcome:?} of {request}");
-            }
-            // Its number or its place.
-            for request in [0, 4, 0xfffc] {
-                assert_eq!(
-                    take(&records, request, records.left().unwrap().taken as u16, 1),
-                    Some(100)
-                );
-            }
+        let records = records(3);
+        assert_eq!(take(&records, 0, 0, 3), Some(100));
+        for request in [1, 2, 3, u16::MAX] {
+            assert_eq!(records.arrive(request, 3, bytes(1)), None, "{request}");
+            assert_eq!(records.fail(request, bytes(1)), None, "{request}");
+            assert_eq!(records.stop(request), None, "{request}");
+        }
+        // Its number or its place.
+        for request in [0, 4, 0xfffc] {
+            let taken = records.left().unwrap().taken as u16;
+            assert_eq!(take(&records, request, taken, 1), Some(100));
         }
     }
 
@@ -325,13 +277,13 @@ mod tests {
     fn a_packet_that_failed_takes_its_strides_and_the_request_goes_on() {
         let records = records(2);
         assert_eq!(take(&records, 0, 0, 3), Some(100));
-        // Its counter says nothing, and it may have taken none.
-        assert_eq!(fail(&records, 0, 2), Some((100, false)));
-        assert_eq!(fail(&records, 77, 0), Some((100, false)));
-        assert_eq!(fail(&records, 5, 4), None, "more than are left");
+        // It may have taken none.
+        assert_eq!(fail(&records, 2), Some((100, false)));
+        assert_eq!(fail(&records, 0), Some((100, false)));
+        assert_eq!(fail(&records, 4), None, "more than are left");
         assert_eq!(records.left().map(|left| left.taken), Some(5));
         assert_eq!(take(&records, 0, 5, 1), Some(100));
-        assert_eq!(fail(&records, 5, 2), Some((100, true)));
+        assert_eq!(fail(&records, 2), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
     }
 
@@ -339,14 +291,13 @@ mod tests {
     fn a_request_of_a_queue_that_stopped_ends_with_all_of_its_strides() {
         let records = records(2);
         assert_eq!(take(&records, 0, 0, 3), Some(100));
-        let stop = |request| StridesOf { outcome: Stopped, ..strides(request, 0, 0) };
         assert!(!records.is_stopped());
-        assert_eq!(records.retire(stop(0)), Some((100, true)));
+        assert_eq!(records.stop(0), Some((100, true)));
         assert!(records.is_stopped());
-        assert_eq!(records.retire(stop(1)), Some((101, true)));
+        assert_eq!(records.stop(1), Some((101, true)));
         assert_eq!(records.records().in_flight(), 0);
         records.reset();
-        assert_eq!((records.retire(stop(2)), records.is_stopped()), (None, false));
+        assert_eq!((records.stop(2), records.is_stopped()), (None, false));
     }
 
     #[test]
@@ -354,9 +305,8 @@ mod tests {
         for named in [[0, 1, 2], [1, 2, 3], [0, 0, 0], [0x5555; 3]] {
             let records = records(3);
             assert_eq!(take(&records, 0, 0, 3), Some(100));
-            let stop = |request| StridesOf { outcome: Stopped, ..strides(request, 0, 0) };
-            assert_eq!(records.retire(stop(0)), Some((100, true)));
-            let ended = named.map(|request| records.retire(stop(request)));
+            assert_eq!(records.stop(0), Some((100, true)));
+            let ended = named.map(|request| records.stop(request));
             let expected = [(101, true), (102, true), (102, false)].map(Some);
             assert_eq!(ended, expected, "{named:?}");
             assert_eq!(records.records().in_flight(), 0);
@@ -390,15 +340,15 @@ mod tests {
         assert_eq!((records.records().in_flight(), records.left()), (2, None));
         assert_eq!((take(&records, 0, 1, 3), take(&records, 1, 0, 1)), (None, None));
         assert_eq!(skip(&records, 1, 2), Some((100, false)));
-        assert_eq!(fail(&records, 1, 1), Some((100, true)));
+        assert_eq!(fail(&records, 1), Some((100, true)));
         assert_eq!(records.left().map(|left| left.wr_id), Some(101));
     }
 
     #[test]
     fn the_counter_of_requests_wraps() {
         let records = records(0);
-        records.records.oldest.store(u16::MAX.into(), Relaxed);
-        records.records.posted.count.store(1, Relaxed);
+        records.records.free_before(u16::MAX);
+        records.records.posted.store(1, Relaxed);
         assert_eq!(take(&records, 3, 0, 8), Some(103));
         assert_eq!(take(&records, 0, 0, 8), Some(100));
         assert_eq!(take(&records, 1, 0, 8), None);

@@ -1,92 +1,42 @@
 //! The owner half of a tag list.
 
+use crate::receive::post::{FULL, write_scatter};
 use crate::request::batch_error::ListError;
 use crate::request::error::PostError;
-use crate::request::sge::Sge;
 use crate::request::transport::Rc;
 use crate::send::queue::SendQueue;
-use crate::tag_matching::operation::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
-use crate::tag_matching::records::{Posted, TagRecords};
+use crate::tag_matching::operation::{OpsFlags, OpsWr, TagHandle, TagOperation};
+use crate::tag_matching::records::{Posted, PostedOperation, TagRecords};
 use alloc::sync::Arc;
-use core::fmt;
-use core::ptr::NonNull;
-use mlx5_prm::wqe::{
-    BLOCK, ControlSegment, DataSegment, MAX_SGE_LENGTH, Opcode, TagMatchingSegment,
-    TagOperation as Operation, UNIT,
-};
-use mlx5_prm::zerocopy::IntoBytes;
-
-/// The parts of a tag list's owner half.
-pub struct TagListParts {
-    /// The send queue of the command queue pair, on which nothing was posted.
-    pub queue: SendQueue<Rc>,
-    /// The shared half, created for as many operations as the send queue has blocks.
-    pub records: Arc<TagRecords>,
-    /// A number that no other list has.
-    pub id: u64,
-    /// The device's maximum number of SGEs of a tag.
-    pub max_sge: u32,
-}
+use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode, TagMatchingSegment, UNIT};
 
 /// The owner half of a tag list: posts operations on it.
+#[derive(Debug)]
 pub struct TagList {
     queue: SendQueue<Rc>,
+    /// The shared half.
     records: Arc<TagRecords>,
+    /// Part of the handles of its tags.
     id: u64,
-    max_sge: u32,
-    /// Operations posted so far, one block each; free-running.
-    posted: u16,
-    /// Tags added so far; free-running.
-    taken: u16,
-    /// The number of handled unexpected messages last reported to the device.
-    phase: u16,
     /// Operations since the last one that asks for a completion.
     run: u32,
 }
 
-impl fmt::Debug for TagListParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagListParts")
-            .field("id", &self.id)
-            .field("queue", &self.queue)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for TagList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagList")
-            .field("id", &self.id)
-            .field("records", &self.records)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Units of a request with an SGE, and without one.
-const ADD_UNITS: u32 =
-    ((size_of::<ControlSegment>() + size_of::<TagMatchingSegment>() + size_of::<DataSegment>())
-        / UNIT) as u32;
-const OTHER_UNITS: u32 = ADD_UNITS - 1;
-const _: () = assert!(ADD_UNITS as usize * UNIT == BLOCK);
-
-/// SGEs that a request has room for.
-const MAX_SGE: u32 = 1;
+/// Units of a request without an SGE.
+const UNITS: usize = (size_of::<ControlSegment>() + size_of::<TagMatchingSegment>()) / UNIT;
+const _: () = assert!((UNITS + TagList::MAX_SGE as usize) * UNIT == BLOCK);
 
 impl TagList {
-    /// Creates the owner half of a tag list.
-    pub fn new(TagListParts { queue, records, id, max_sge }: TagListParts) -> Self {
+    /// The maximum number of SGEs of a tag: a request has room for one.
+    pub const MAX_SGE: u32 = 1;
+
+    /// Creates the owner half of a tag list. `queue` is the send queue of the command queue pair,
+    /// on which nothing was posted. `records` was created for as many operations as it has blocks.
+    /// No other list has the number `id`.
+    pub fn new(queue: SendQueue<Rc>, records: Arc<TagRecords>, id: u64) -> Self {
         // Written here, and by the queue no more.
         queue.records().open();
-        Self {
-            queue,
-            records,
-            id,
-            max_sge: max_sge.min(MAX_SGE),
-            posted: 0,
-            taken: 0,
-            phase: 0,
-            run: 0,
-        }
+        Self { queue, records, id, run: 0 }
     }
 
     /// The maximum number of outstanding operations.
@@ -97,11 +47,6 @@ impl TagList {
     /// The maximum number of tags on the list.
     pub fn max_num_tags(&self) -> u32 {
         self.records.max_tags()
-    }
-
-    /// The maximum number of SGEs of a tag.
-    pub const fn max_sge(&self) -> u32 {
-        self.max_sge
     }
 
     /// The shared half.
@@ -116,138 +61,96 @@ impl TagList {
         if !self.queue.gate.may_send() {
             return Err(ListError::new(0, self.queue.gate.refusal().into()));
         }
-        let first = self.posted;
-        let mut result = Ok(());
-        for (index, wr) in list.iter_mut().enumerate() {
-            if let Err(error) = self.write(wr) {
-                result = Err(ListError::new(index as u32, error));
-                break;
-            }
+        let first = self.queue.posted.head;
+        let bad = (0..).zip(list).find_map(|(index, wr)| {
+            let error = self.write(wr).err()?;
+            Some(ListError::new(index, error))
+        });
+        let posted = self.queue.posted.head.wrapping_sub(first);
+        if posted > 0 {
+            self.ring(posted);
         }
-        let requests = self.posted.wrapping_sub(first);
-        if requests > 0 {
-            self.ring(requests);
-        }
-        result
+        bad.map_or(Ok(()), Err)
     }
 
-    fn at(&self, sequence: u16) -> NonNull<u8> {
-        self.queue.ring.at(sequence.into())
-    }
-
-    /// Publishes the last `requests` operations to the poller, then rings the doorbell.
-    fn ring(&mut self, requests: u16) {
-        self.records.publish(self.posted, self.phase);
-        let wqe = self.at(self.posted.wrapping_sub(1));
-        let queue = &mut self.queue;
-        queue.posted.head = queue.posted.head.wrapping_add(requests.into());
-        let (record, register) = (queue.doorbell.record, &mut queue.doorbell.register);
-        let copy = u32::from(requests == 1).min(register.blueflame_blocks());
+    /// Rings the doorbell for the last `posted` operations.
+    fn ring(&mut self, posted: u32) {
+        let head = self.queue.posted.head;
+        let wqe = self.queue.ring.at(head.wrapping_sub(1));
+        let (record, register) = (self.queue.doorbell.record, &mut self.queue.doorbell.register);
+        let copy = u32::from(posted == 1).min(register.blueflame_blocks());
         // SAFETY: `wqe` is the last request, of one block, in the ring whose producer index the
         // record has.
-        unsafe { register.ring(record, self.posted, wqe, copy) };
+        unsafe { register.ring(record, head as u16, wqe, copy) };
     }
 
-    /// Writes an operation, or returns what is wrong with it.
+    /// Writes an operation to the next block, or returns what is wrong with it.
     fn write(&mut self, wr: &mut OpsWr<'_>) -> Result<(), PostError> {
-        if self.records.room(self.posted) == 0 {
-            return Err(PostError::QueueFull { free: 0, needed: 1 });
+        let mut state = self.records.state();
+        let max_ops = self.max_ops();
+        if state.operations.len() >= max_ops as usize {
+            return Err(FULL);
         }
-        let phase = match wr.flags.contains(OpsFlags::TM_SYNC) {
-            true => wr.unexpected_cnt as u16,
-            false => self.phase,
-        };
+        let head = self.queue.posted.head;
+        let slot = self.queue.ring.at(head);
+        let mut units = UNITS as u32;
         let mut segment = TagMatchingSegment::default();
-        let (operation, place, entry) = match wr.operation {
+        let operation = match wr.operation {
             TagOperation::Add(add) => {
-                let entry = self.entry(add.sges)?;
-                let (place, next) = self
-                    .records
-                    .free_places(self.taken)
-                    .ok_or(PostError::TagListFull { max: self.max_num_tags() })?;
-                wr.handle = Some(self.take(place, &add));
+                // SAFETY: the block has room for an SGE after the segments. The device has executed
+                // the request that it held.
+                unsafe { write_scatter(slot.byte_add(UNITS * UNIT), add.sges, Self::MAX_SGE)? };
+                units += Self::MAX_SGE;
+                let full = PostError::TagListFull { max: state.max_tags() };
+                let (place, generation, next) = state.list(add.recv_wr_id).ok_or(full)?;
+                wr.handle = Some(TagHandle { list: self.id, generation, place });
                 segment.index.set(next);
                 segment.append_tag.set(add.tag);
                 segment.append_mask.set(add.mask);
-                (Operation::Append, place, Some(entry))
+                PostedOperation::Append(place)
             }
             TagOperation::Del(handle) => {
                 if handle.list != self.id {
                     return Err(PostError::ForeignTag);
                 }
-                if !self.records.begin_removal(handle.place, handle.generation) {
+                if !state.begin_removal(handle.place, handle.generation) {
                     return Err(PostError::StaleTag);
                 }
                 segment.index.set(handle.place);
-                (Operation::Remove, handle.place, None)
+                PostedOperation::Remove(handle.place)
             }
-            TagOperation::Sync => (Operation::Nop, 0, None),
+            TagOperation::Sync => PostedOperation::Nop,
         };
+        segment.opcode = (operation.kind() as u8) << TagMatchingSegment::OPCODE_SHIFT;
+        if wr.flags.contains(OpsFlags::TM_SYNC) {
+            state.synchronised = wr.unexpected_cnt as u16;
+            segment.software_count.set(state.synchronised);
+            segment.flags |= TagMatchingSegment::SOFTWARE_COUNT;
+        }
         let signaled = wr.flags.contains(OpsFlags::SIGNALED);
         // A place is free only after the completion of its removal. And a queue full of operations
         // without completion would never get room.
         let completes = signaled
-            || operation == Operation::Remove
-            || self.run + 1 >= (self.max_ops() / 2).max(1);
-        segment.opcode = (operation as u8) << TagMatchingSegment::OPCODE_SHIFT;
-        segment.flags = wr.segment_flags(completes);
-        if wr.flags.contains(OpsFlags::TM_SYNC) {
-            segment.software_count.set(phase);
+            || matches!(operation, PostedOperation::Remove(_))
+            || self.run + 1 >= (max_ops / 2).max(1);
+        if completes {
+            segment.flags |= TagMatchingSegment::COMPLETION;
         }
-        self.put(segment, entry);
-        let posted = Posted { wr_id: wr.wr_id, operation, place, phase, completes, signaled };
-        self.records.stage(self.posted, posted);
-        self.posted = self.posted.wrapping_add(1);
-        self.phase = phase;
-        self.run = if completes { 0 } else { self.run + 1 };
-        Ok(())
-    }
-
-    /// Returns the SGE of a tag.
-    fn entry(&self, sges: &[Sge]) -> Result<DataSegment, PostError> {
-        if sges.len() > self.max_sge as usize {
-            let given = u32::try_from(sges.len()).unwrap_or(u32::MAX);
-            return Err(PostError::TooManySges { given, max: self.max_sge });
-        }
-        match sges {
-            [sge, ..] if sge.length > MAX_SGE_LENGTH => {
-                Err(PostError::SgeTooLong { index: 0, length: sge.length })
-            }
-            // The device reads a length of zero as 2 GiB.
-            [sge, ..] if sge.length > 0 => Ok(DataSegment {
-                byte_count: sge.length.into(),
-                lkey: sge.lkey.into(),
-                address: sge.addr.into(),
-            }),
-            _ => Ok(DataSegment::END),
-        }
-    }
-
-    fn take(&mut self, place: u16, add: &TagAdd<'_>) -> TagHandle {
-        let generation = self.records.list(place, add.recv_wr_id);
-        self.taken = self.taken.wrapping_add(1);
-        TagHandle { list: self.id, generation, place }
-    }
-
-    /// Writes a request to the next block, which is free.
-    fn put(&mut self, segment: TagMatchingSegment, entry: Option<DataSegment>) {
-        let units = if entry.is_some() { ADD_UNITS } else { OTHER_UNITS };
-        let opcode = u32::from(self.posted) << 8 | Opcode::TagMatching as u32;
+        let (wr_id, phase) = (wr.wr_id, state.synchronised);
+        state.operations.push_back(Posted { wr_id, operation, phase, completes, signaled });
+        let opcode = u32::from(head as u16) << 8 | Opcode::TagMatching as u32;
         let control = ControlSegment {
             opmod_index_opcode: opcode.into(),
             qpn_ds: (self.queue.qp_num() << 8 | units).into(),
             ..ControlSegment::default()
         };
-        let mut block = [0; BLOCK];
-        let (head, rest) = block.split_at_mut(size_of::<ControlSegment>());
-        head.copy_from_slice(control.as_bytes());
-        let (middle, last) = rest.split_at_mut(size_of::<TagMatchingSegment>());
-        middle.copy_from_slice(segment.as_bytes());
-        if let Some(entry) = entry {
-            last.copy_from_slice(entry.as_bytes());
+        // SAFETY: as above. A block is aligned.
+        unsafe {
+            slot.cast().write(control);
+            slot.byte_add(size_of::<ControlSegment>()).cast().write(segment);
         }
-        // SAFETY: the block is in the ring, aligned to its size, and the device has executed what
-        // it held.
-        unsafe { self.at(self.posted).cast::<[u8; BLOCK]>().write(block) };
+        self.run = if completes { 0 } else { self.run + 1 };
+        self.queue.posted.head = head.wrapping_add(1);
+        Ok(())
     }
 }

@@ -9,6 +9,6 @@ mod list;
 mod operation;
 mod records;
 
-pub use list::{TagList, TagListParts};
+pub use list::TagList;
 pub use operation::{OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 pub use records::{TagCompletion, TagRecords};

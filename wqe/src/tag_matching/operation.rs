@@ -2,7 +2,6 @@
 
 use crate::request::sge::Sge;
 use core::fmt;
-use mlx5_prm::wqe::TagMatchingSegment;
 
 bitflags::bitflags! {
     /// Flags of an operation (`enum ibv_ops_flags`).
@@ -110,17 +109,5 @@ impl<'a> OpsWr<'a> {
         self.flags = self.flags.union(OpsFlags::TM_SYNC);
         self.unexpected_cnt = unexpected_cnt;
         self
-    }
-
-    /// Returns the flags byte of the tag matching segment. It asks for a completion if `completes`.
-    pub(crate) fn segment_flags(&self, completes: bool) -> u8 {
-        let mut flags = 0;
-        if completes {
-            flags |= TagMatchingSegment::COMPLETION;
-        }
-        if self.flags.contains(OpsFlags::TM_SYNC) {
-            flags |= TagMatchingSegment::SOFTWARE_COUNT;
-        }
-        flags
     }
 }

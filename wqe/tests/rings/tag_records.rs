@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Spec};
 use mlx5_prm::cqe::TagEvent;
 use mlx5_prm::wqe::TagOperation as Operation;
-use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagCompletion, TagList, TagListParts, TagRecords};
+use mlx5_wqe::tag_matching::{OpsWr, TagAdd, TagCompletion, TagList, TagRecords};
 use mlx5_wqe::{Rc, SharedReceiveRecords};
 use std::sync::Arc;
 
@@ -21,8 +21,7 @@ fn list() -> List {
     let receives = Arc::new(SharedReceiveRecords::new(4));
     let records = Arc::new(TagRecords::new(4, bed.layout.blocks, receives));
     let Bed { queue, records: sends, ring, uar, record, gate, .. } = bed;
-    let parts = TagListParts { queue, records: Arc::clone(&records), id: 1, max_sge: 1 };
-    let list = TagList::new(parts);
+    let list = TagList::new(queue, Arc::clone(&records), 1);
     List { list, records, _memory: [ring, uar, record], _gate: gate, _sends: sends }
 }
 

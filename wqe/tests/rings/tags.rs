@@ -1,7 +1,7 @@
 //! Operations on a tag list, as written for the device.
 
 use crate::bed::{Bed, REGISTER, Spec};
-use mlx5_wqe::tag_matching::{OpsWr, TagList, TagListParts, TagRecords};
+use mlx5_wqe::tag_matching::{OpsWr, TagList, TagRecords};
 use mlx5_wqe::{Rc, SharedReceiveRecords};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn one_operation_goes_to_the_register_and_of_several_only_the_doorbell() {
     let Bed { queue, layout, ring, uar, record: _record, gate: _gate, .. } = Bed::<Rc>::new(spec);
     let receives = Arc::new(SharedReceiveRecords::new(4));
     let records = Arc::new(TagRecords::new(15, layout.blocks, receives));
-    let mut list = TagList::new(TagListParts { queue, records, id: 1, max_sge: 1 });
+    let mut list = TagList::new(queue, records, 1);
     let mut expected = uar.all();
     list.post(&mut [OpsWr::sync(1, 0)]).unwrap();
     expected[REGISTER..REGISTER + 64].copy_from_slice(&ring.read(0, 64));

@@ -51,9 +51,8 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "receive", "post_srq_recv"], Rule::Receive),
     (&["operations", "receive", "recv"], Rule::Receive),
     (&["operations", "receive", "srq_recv"], Rule::Receive),
-    // The common path of receive lists, which `recv` calls. The list of a shared receive queue also
-    // publishes if it wrote no WQE, so one way has no stores before its barrier.
-    (&["mlx5_wqe", "receive", "queue", "ReceiveQueue", "post_list"], Rule::Receive),
+    // What the first of these calls for any list.
+    (&["receive", "post", "Post", "post_list_rest"], Rule::Receive),
     (&["operations", "poll", "one"], Rule::Poll),
     (&["operations", "poll", "many"], Rule::Poll),
     (&["operations", "poll", "one_shared"], Rule::Poll),
