@@ -67,16 +67,16 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// Returns the first run of free places from `from` on, as far as one word has them. If there
-    /// are none behind `from`, wraps around.
+    /// are none after it, wraps around.
     #[inline]
     pub(crate) fn next_run(&mut self, free: &FreePlaces, from: u32) -> Option<Range<u32>> {
         let word = from / BITS;
         // The mark of this group may have been cleared when a word of it was taken.
-        if self.places == 0 && !self.take_marked(free, word) && !self.take_behind(free, word) {
+        if self.places == 0 && !self.take_marked(free, word) && !self.take_after(free, word) {
             return None;
         }
-        let behind = if word == self.word { self.places & u64::MAX << (from % BITS) } else { 0 };
-        let first = if behind == 0 { self.places } else { behind }.trailing_zeros();
+        let after = if word == self.word { self.places & u64::MAX << (from % BITS) } else { 0 };
+        let first = if after == 0 { self.places } else { after }.trailing_zeros();
         let length = (self.places >> first).trailing_ones();
         self.places &= !(u64::MAX >> (BITS - length) << first);
         let start = self.word * BITS + first;
@@ -93,18 +93,19 @@ impl Claims {
         (from..).zip(marks).any(|(word, mark)| is_cleared(mark) && self.take(free, word))
     }
 
-    /// Takes the places of the first word with a mark behind the group of one, all around, or of
+    /// Takes the places of the first word with a mark after the group of one, all around, or of
     /// any other word: a poller may have put a place in and not have set the marks yet.
     #[inline(never)]
-    fn take_behind(&mut self, free: &FreePlaces, word: u32) -> bool {
-        let (before, behind) = free.groups.split_at((word / GROUP + 1) as usize);
-        let behind = (before.len() as u32..).zip(behind);
-        let mut groups = behind.chain((0..).zip(before));
+    fn take_after(&mut self, free: &FreePlaces, word: u32) -> bool {
+        let next = (word / GROUP + 1) as usize;
+        let (before, after) = free.groups.split_at_checked(next).unwrap_or_default();
+        let after = (before.len() as u32..).zip(after);
+        let mut groups = after.chain((0..).zip(before));
         let marked = groups.any(|(group, mark)| {
             // A poller has put a place in, and set the mark of its word, before that of the group.
             let found = is_cleared(mark) && self.take_marked(free, group * GROUP);
             if found {
-                // Others behind it may have marks.
+                // Others after it may have marks.
                 mark.store(true, Relaxed);
             }
             found

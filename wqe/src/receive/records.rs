@@ -199,7 +199,7 @@ impl ReceiveRecords {
         word.store(word.load(Relaxed) ^ bit, Relaxed);
     }
 
-    /// Places at the start of the ring behind which the owner never wrote. A request that was
+    /// Places at the start of the ring after which the owner never wrote. A request that was
     /// refused may have been written.
     pub fn written(&self) -> u32 {
         let lapped = self.lapped.load(Relaxed);

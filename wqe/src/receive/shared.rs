@@ -28,8 +28,8 @@ use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 pub struct Faulted<'poll> {
     records: &'poll SharedReceiveRecords,
     index: u16,
-    /// Passes the completion, at once when the request is posted again: it would be taken for one of
-    /// the request's second time.
+    /// Passes the completion, at once when the request is posted again: otherwise it would be taken
+    /// for one of the request's second time.
     pass: &'poll mut dyn FnMut(),
 }
 
@@ -196,7 +196,7 @@ pub struct SharedReceiveQueue {
     /// Places that were claimed and are in no run yet.
     claims: Claims,
     /// A bit for each WQE that may not have the usual form: the next one in the ring follows it,
-    /// and it ends behind its first SGE. A run that is claimed gets this form.
+    /// and it ends after its first SGE. A run that is claimed gets this form.
     unusual: Box<[u64]>,
 }
 
