@@ -72,6 +72,7 @@ impl<T: Transport> SendQueue<T> {
 
 impl<'q, T: Transport> Batch<'q, T> {
     /// Returns the number of requests in the batch.
+    #[inline]
     pub fn len(&self) -> usize {
         let (_, wqes) = self.at.since(self.queue.posted);
         let more_wqes = if self.queue.is_checked { self.queue.batch.more_wqes } else { 0 };
@@ -141,6 +142,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     }
 
     /// Refuses the next request, and so the batch.
+    #[inline]
     pub(crate) fn refuse(&mut self, error: PostError) {
         self.queue.refuse(self.at, error);
     }
@@ -156,9 +158,9 @@ impl<'q, T: Transport> Batch<'q, T> {
         data: impl Data,
     ) {
         let (queue, at) = (&mut *self.queue, self.at);
-        if let Some(more) = data.usual_units(O::DATA, &queue.limits)
+        if !queue.is_checked
             && const { T::FLAGS.intersection(O::FLAGS) }.contains(head.flags)
-            && !queue.is_checked
+            && let Some(more) = data.usual_units(O::DATA, &queue.limits)
         {
             let before = 1 + A::UNITS + O::Remote::UNITS;
             let (units, blocks) = (before + more, blocks_of(before + more));

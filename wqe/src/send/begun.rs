@@ -68,7 +68,7 @@ impl<T: Transport> Batch<'_, T> {
     #[inline(always)]
     pub unsafe fn finish_sge(&mut self, begun: Begun, sge: Sge) {
         // SAFETY: by the contract.
-        unsafe { self.finish(begun, &sge) };
+        unsafe { self.finish(begun, sge) };
     }
 
     /// Gives a request a list of pieces of local memory, and makes it part of the batch.

@@ -57,8 +57,9 @@ pub struct SendQueue<T> {
     pub(crate) records: NonNull<SendRecords>,
     /// The position after the last posted request.
     pub(crate) posted: Position,
-    /// The blocks before this one are known to be free, from the queue's position on.
-    pub(crate) free_end: u32,
+    /// A request that ends at this block or before it has room, and leaves room for one of the
+    /// largest size.
+    pub(crate) sure_end: u32,
     /// Whether requests of the batch under construction are added and completed with all checks.
     /// If not, `batch` has its initial value.
     pub(crate) is_checked: bool,
@@ -187,7 +188,7 @@ impl<T: Transport> SendQueue<T> {
             doorbell: Doorbell { record, register },
             records,
             posted: Position::default(),
-            free_end: shared.written_blocks(),
+            sure_end: shared.written_blocks().wrapping_sub(layout.max_request_blocks),
             is_checked: false,
             fence: false,
             common: Common {
@@ -284,7 +285,7 @@ impl<T> SendQueue<T> {
         self.posted = Position::default();
         self.fence = false;
         self.forget();
-        self.free_end = self.records().written_blocks();
+        self.set_free_end(self.records().written_blocks());
         self.names.generation = next_generation();
         self.records().reset();
         self.doorbell.record.set_send(0);
