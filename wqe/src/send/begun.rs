@@ -50,14 +50,13 @@ impl<T: Transport> Batch<'_, T> {
         if !queue.has_room(at, 1, signaled) {
             return None;
         }
-        let control = queue.control::<O>(at, Head { wr_id, flags, immediate }, units, 0);
-        let slot = queue.ring.at(at.head);
+        let (slot, head) = (queue.ring.at(at.head), Head { wr_id, flags, immediate });
         // SAFETY: the block is free, and the head is shorter.
-        unsafe {
+        let info = unsafe {
             write_segments(slot, (), remote);
-            control.write(slot);
-        }
-        queue.ring.stage(at.sequence, wr_id, control.info);
+            queue.write_control::<O>(slot, at, head, units, 0)
+        };
+        queue.ring.stage(at.sequence, wr_id, info);
         Some(Begun { units: units as u8 })
     }
 

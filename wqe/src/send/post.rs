@@ -161,7 +161,7 @@ impl<T> SendQueue<T> {
     #[cold]
     #[inline(never)]
     pub(crate) fn forget(&mut self) {
-        if !self.journal.is_empty() {
+        if self.journal.reaches(self.posted.sequence) {
             self.undo_changes();
         }
         self.batch = BatchState { fence: self.fence, ..BatchState::default() };
