@@ -87,7 +87,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Whether a request was refused. Then [`Batch::complete`] posts nothing.
     #[inline]
     pub fn is_refused(&self) -> bool {
-        self.queue.is_checked && self.queue.batch.error.is_some()
+        self.queue.is_checked && self.queue.batch.is_refused()
     }
 
     /// Returns a handle of the request that is added next, by which it can be cancelled. If that
@@ -164,7 +164,7 @@ impl<'q, T: Transport> Batch<'q, T> {
         {
             let before = 1 + A::UNITS + O::Remote::UNITS;
             let (units, blocks) = (before + more, blocks_of(before + more));
-            let signaled = (head.flags | queue.common.flags).contains(SendFlags::SIGNALED);
+            let signaled = head.flags.contains(SendFlags::SIGNALED);
             let in_one_piece = blocks == 1 || blocks <= queue.ring.blocks_to_end(at.head);
             if in_one_piece && queue.has_room(at, blocks, signaled) {
                 let slot = queue.ring.at(at.head);

@@ -46,8 +46,7 @@ impl<T: Transport> Batch<'_, T> {
         if !can || queue.is_checked || !T::FLAGS.intersection(O::FLAGS).contains(flags) {
             return None;
         }
-        let signaled = (flags | queue.common.flags).contains(SendFlags::SIGNALED);
-        if !queue.has_room(at, 1, signaled) {
+        if !queue.has_room(at, 1, flags.contains(SendFlags::SIGNALED)) {
             return None;
         }
         let (slot, head) = (queue.ring.at(at.head), Head { wr_id, flags, immediate });

@@ -57,9 +57,8 @@ pub struct SendQueue<T> {
     pub(crate) records: NonNull<SendRecords>,
     /// The position after the last posted request.
     pub(crate) posted: Position,
-    /// A request that ends at this block or before it has room, and leaves room for one of the
-    /// largest size.
-    pub(crate) sure_end: u32,
+    /// The blocks before this one are known to be free, from the queue's position on.
+    pub(crate) free_end: u32,
     /// Whether requests of the batch under construction are added and completed with all checks.
     /// If not, `batch` has its initial value.
     pub(crate) is_checked: bool,
@@ -103,6 +102,15 @@ pub(crate) struct BatchState {
     pub(crate) more_wqes: u32,
     /// The handle number of the request that is added next; none is zero.
     pub(crate) name: Option<core::num::NonZeroU32>,
+}
+
+impl BatchState {
+    /// Out of line, so that a list of usual requests does not look.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.error.is_some()
+    }
 }
 
 /// The numbers from which handles are made.
@@ -188,7 +196,7 @@ impl<T: Transport> SendQueue<T> {
             doorbell: Doorbell { record, register },
             records,
             posted: Position::default(),
-            sure_end: shared.written_blocks().wrapping_sub(layout.max_request_blocks),
+            free_end: shared.written_blocks(),
             is_checked: false,
             fence: false,
             common: Common {
@@ -285,7 +293,7 @@ impl<T> SendQueue<T> {
         self.posted = Position::default();
         self.fence = false;
         self.forget();
-        self.set_free_end(self.records().written_blocks());
+        self.free_end = self.records().written_blocks();
         self.names.generation = next_generation();
         self.records().reset();
         self.doorbell.record.set_send(0);

@@ -1,6 +1,7 @@
 //! Room in the ring: whether a request fits, and where it is built.
 
 use crate::request::error::PostError;
+use crate::request::flags::SendFlags;
 use crate::send::queue::{Position, SendQueue};
 use core::ptr::NonNull;
 
@@ -11,26 +12,33 @@ impl<T> SendQueue<T> {
     }
 
     fn free_blocks_at(&self, at: Position) -> u32 {
-        let outstanding = self.records().outstanding_before(at.sequence as u16);
-        if outstanding == 0 {
+        let (retired, _) = self.records().outstanding();
+        if retired == at.sequence as u16 {
             return self.ring.blocks();
         }
         // The first outstanding request starts where the last retired one ends.
-        let oldest = self.ring.info(at.sequence.wrapping_sub(outstanding.into())).first();
-        let used = (at.head as u16).wrapping_sub(oldest);
-        self.ring.blocks() - u32::from(used)
+        let oldest = self.ring.info(retired.into()).first();
+        self.ring.blocks() - u32::from((at.head as u16).wrapping_sub(oldest))
     }
 
     /// Whether a request of `blocks` blocks fits at `at`. An unsignaled one must leave room for a
     /// signaled one of the largest size after it: if a run of unsignaled requests filled the queue,
     /// none of them could ever be retired.
+    ///
+    /// `signaled` is what the request itself says. Only where room is short does it matter that a
+    /// queue signals all requests.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, at: Position, blocks: u32, signaled: bool) -> bool {
-        if self.sure_end.wrapping_sub(at.head) as i32 >= blocks as i32 {
-            return true;
-        }
         let reserve = if signaled { 0 } else { self.limits.max_blocks };
-        self.find_room(at) >= blocks + reserve
+        self.free_end.wrapping_sub(at.head) >= blocks + reserve
+            || self.find_room(at) >= blocks + self.reserve_after(signaled)
+    }
+
+    /// Returns the blocks that must be free after a request.
+    #[inline]
+    fn reserve_after(&self, signaled: bool) -> u32 {
+        let signaled = signaled || self.common.flags.contains(SendFlags::SIGNALED);
+        if signaled { 0 } else { self.limits.max_blocks }
     }
 
     /// Returns the number of free blocks at `at`, after another look at what was retired.
@@ -47,7 +55,7 @@ impl<T> SendQueue<T> {
     }
 
     /// [`SendQueue::find_room`] of a queue with changes of keys. Out of line, so that the other
-    /// saves no registers for the call.
+    /// saves no registers for a call.
     #[inline(never)]
     fn settle_and_find_room(&mut self, at: Position) -> u32 {
         self.settle_changes();
@@ -55,15 +63,11 @@ impl<T> SendQueue<T> {
     }
 
     /// Notes how far the ring is free at `at`. Returns the number of free blocks.
+    #[inline]
     fn note_room(&mut self, at: Position) -> u32 {
         let free = self.free_blocks_at(at);
-        self.set_free_end(at.head.wrapping_add(free));
+        self.free_end = at.head.wrapping_add(free);
         free
-    }
-
-    /// Notes that the blocks before `end` are free.
-    pub(crate) fn set_free_end(&mut self, end: u32) {
-        self.sure_end = end.wrapping_sub(self.limits.max_blocks);
     }
 
     /// Checks whether a request of `blocks` blocks fits at `at`.
@@ -76,7 +80,7 @@ impl<T> SendQueue<T> {
         if self.has_room(at, blocks, signaled) {
             return Ok(());
         }
-        let free = self.sure_end.wrapping_add(self.limits.max_blocks).wrapping_sub(at.head);
+        let free = self.free_end.wrapping_sub(at.head);
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
@@ -145,7 +149,7 @@ mod tests {
     /// counters have 16 bits and do not change.
     fn skip_ahead(queue: &mut SendQueue<Rc>) {
         queue.posted.head = queue.posted.head.wrapping_add(1 << 28);
-        queue.sure_end = queue.sure_end.wrapping_add(1 << 28);
+        queue.free_end = queue.free_end.wrapping_add(1 << 28);
     }
 
     /// Whether there is room is found by 32-bit counters that wrap. A queue that is always full
@@ -246,13 +250,13 @@ mod tests {
         let mut queue = unsafe { bed.queue() };
         let mut looks = 0;
         for at in 0..4 * BLOCKS {
-            let known = queue.sure_end;
+            let known = queue.free_end;
             post(&mut queue, None).unwrap();
-            looks += u32::from(queue.sure_end != known);
+            looks += u32::from(queue.free_end != known);
             assert!(!queue.is_checked);
             bed.records().retire(at as u16).unwrap();
         }
-        // It looks before the last block, in case the next request is not signaled.
+        // It looks before the last block: the requests themselves do not say that they are signaled.
         assert_eq!(looks, (4 * BLOCKS - 1) / (BLOCKS - 1));
     }
 }
