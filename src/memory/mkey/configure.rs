@@ -6,7 +6,6 @@ use super::{Inner, Mkey, SignatureBlock};
 use mlx5_wqe::{
     BsfUpdate, Change, ConfigureMkey, ConfiguresMkeys, Finished, Interleaved, MkeyAccess,
     MkeyLayout, MkeyRefusal, MkeyRequest, MkeyUpdate, PostError, PsvUpdate, Sge, SigningUpdate,
-    SizedLayout,
 };
 use std::fmt;
 use std::ptr::NonNull;
@@ -207,26 +206,6 @@ impl<'a> Configure<'a> {
             Ok((delta, signing))
         })
     }
-
-    /// Returns the update, but for the signature.
-    #[inline(always)]
-    fn update<'u>(
-        &self,
-        layout: Option<SizedLayout<'u>>,
-        signing: Option<&'u SigningUpdate>,
-    ) -> MkeyUpdate<'u> {
-        let capacity = self.inner.max_entries;
-        MkeyUpdate { capacity, access: self.access, layout, signing }
-    }
-
-    /// Returns the key as the change with this number makes it, and the change.
-    #[inline(always)]
-    fn changed(&self, number: u64) -> (u32, Change) {
-        // SAFETY: the change is pending, and its number is passed only here. A key's state keeps
-        // the key's data in memory while a change is pending.
-        let change = unsafe { Change::of_kept(NonNull::from(self.inner), number) };
-        (self.inner.index << 8 | u32::from(variant_of(number)), change)
-    }
 }
 
 impl ConfigureMkey for Configure<'_> {
@@ -237,20 +216,30 @@ impl ConfigureMkey for Configure<'_> {
         };
         let length = layout.map(|sized| sized.length());
         // The usual change: another length of a key without signatures.
-        if let (Some(length), SignatureChange::Keep, None) =
-            (length, self.signature, &self.inner.signed)
-            && let Some(number) = self.inner.state.change_length(length, self.variant)
-        {
-            let changed = self.changed(number);
-            return request.build(self.update(layout, None), move || changed);
-        }
-        match self.plan_change(length) {
-            Ok((number, signing)) => {
-                let changed = self.changed(number);
-                request.build(self.update(layout, signing.as_ref()), move || changed)
+        let usual = match (length, self.signature, &self.inner.signed) {
+            (Some(length), SignatureChange::Keep, None) => {
+                self.inner.state.change_length(length, self.variant)
             }
-            Err(refusal) => request.refuse(PostError::Mkey(refusal)),
-        }
+            _ => None,
+        };
+        let mut signing = None;
+        let number = match usual {
+            Some(number) => number,
+            None => match self.plan_change(length) {
+                Ok((number, update)) => {
+                    signing = update;
+                    number
+                }
+                Err(refusal) => return request.refuse(PostError::Mkey(refusal)),
+            },
+        };
+        let (capacity, access) = (self.inner.max_entries, self.access);
+        let update = MkeyUpdate { capacity, access, layout, signing: signing.as_ref() };
+        // SAFETY: the change is pending, and its number is given away here alone. A key's state
+        // keeps the key's data while a change is pending.
+        let change = unsafe { Change::of_kept(NonNull::from(self.inner), number) };
+        let key = self.inner.index << 8 | u32::from(variant_of(number));
+        request.build(update, move || (key, change))
     }
 }
 

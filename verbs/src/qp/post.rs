@@ -246,12 +246,17 @@ unsafe fn listed_data<'a>(wr: &'a ibv_send_wr) -> Data<'a> {
     }
 }
 
-/// Adds a request of a list to a batch.
+/// Adds a request of a list to a batch. The batch is passed by value, so that it stays in
+/// registers.
 ///
 /// # Safety
 /// `wr` is a request as C makes them, for a queue pair of transport `T`.
 #[inline(always)]
-unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, heads: bool) {
+unsafe fn add_listed<'q, T: CTransport>(
+    mut batch: Batch<'q, T>,
+    wr: &ibv_send_wr,
+    heads: bool,
+) -> Batch<'q, T> {
     // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
     unsafe {
         if const { cuts::<T>() } && (heads || wr.opcode == IBV_WR_TSO || wr.num_sge < 1) {
@@ -259,13 +264,11 @@ unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, 
         }
         let list = sges(wr.sg_list, wr.num_sge);
         let is_common = if wr.send_flags & IBV_SEND_INLINE == 0 {
-            add_common::<T>(batch, wr, Data::Sges(list))
+            add_common::<T>(&mut batch, wr, Data::Sges(list))
         } else {
-            add_common::<T>(batch, wr, Data::InlineAt(InlineSges::new(list)))
+            add_common::<T>(&mut batch, wr, Data::InlineAt(InlineSges::new(list)))
         };
-        if !is_common {
-            add_rare::<T>(batch, wr);
-        }
+        if is_common { batch } else { add_rare::<T>(batch, wr) }
     }
 }
 
@@ -274,9 +277,10 @@ unsafe fn add_listed<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr, 
 /// # Safety
 /// As for [`add_listed`].
 #[inline(never)]
-unsafe fn add_rare<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
+unsafe fn add_rare<'q, T: CTransport>(mut batch: Batch<'q, T>, wr: &ibv_send_wr) -> Batch<'q, T> {
     // SAFETY: by the contract.
     batch.push(&unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
+    batch
 }
 
 /// [`add_listed`] of a packet that the device cuts, of one whose first bytes the device needs in
@@ -285,7 +289,7 @@ unsafe fn add_rare<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
 /// # Safety
 /// As for [`add_listed`].
 #[inline(never)]
-unsafe fn add_packet<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) {
+unsafe fn add_packet<'q, T: CTransport>(mut batch: Batch<'q, T>, wr: &ibv_send_wr) -> Batch<'q, T> {
     // SAFETY: by the contract.
     unsafe {
         if wr.opcode == IBV_WR_TSO {
@@ -295,9 +299,10 @@ unsafe fn add_packet<T: CTransport>(batch: &mut Batch<'_, T>, wr: &ibv_send_wr) 
             // No packet: what a device does with such a request ends the queue.
             batch.push(&packet::refused());
         } else {
-            T::add_headed(batch, wr, &listed_data(wr));
+            T::add_headed(&mut batch, wr, &listed_data(wr));
         }
     }
+    batch
 }
 
 /// C's number for a refused send request.
@@ -338,7 +343,7 @@ pub(super) unsafe fn post_send_to<T: CTransport>(
         this.head.send_lock.lock();
         let mut batch = this.send().wr_start();
         while !next.is_null() && !batch.is_refused() {
-            add_listed::<T>(&mut batch, &*next, this.head.heads);
+            batch = add_listed::<T>(batch, &*next, this.head.heads);
             next = (*next).next;
         }
         let posted = batch.complete_list();

@@ -1,20 +1,21 @@
 //! Configuring memory keys from the send queue (`mlx5dv_wr_mkey_configure`): a UMR, followed by a
 //! SET_PSV for each signed domain. Together they are one request.
 
-use crate::keys::umr::{BSF_UNITS, HEAD_UNITS, MAX_MKEY_ENTRIES, PSV_UNITS, Writer, write_umr};
+use crate::keys::umr::{BSF_UNITS, HEAD_UNITS, MAX_MKEY_ENTRIES, PSV_UNITS, write_umr};
 use crate::keys::update::{ENTRIES_ALIGN, MkeyUpdate, SigningUpdate};
 use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::transport::{Rc, Transport};
-use crate::send::batch::blocks_of;
+use crate::send::batch::{Built, blocks_of};
 use crate::send::builder::Wr;
 use crate::send::journal::Change;
 use crate::send::queue::{Position, SendQueue};
 use crate::send::records::RequestInfo;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 use mlx5_prm::signature::SetPsvSegment;
-use mlx5_prm::wqe::{BLOCK, ControlSegment, Opcode, UNIT, control_flags};
+use mlx5_prm::wqe::{BLOCK, Opcode, UNIT, control_flags};
 use mlx5_prm::{U32, U64};
 
 /// A transport whose queues can configure memory keys.
@@ -65,6 +66,7 @@ impl fmt::Debug for Finished<'_> {
 impl<'q, T: ConfiguresMkeys> MkeyRequest<'q, T> {
     /// Builds the request. `change` is called once nothing can refuse it any more. It returns the
     /// key, variant included, and the change of the owner's view of the key.
+    #[inline]
     pub fn build(
         self,
         update: MkeyUpdate<'_>,
@@ -111,6 +113,7 @@ impl<T: ConfiguresMkeys> Wr<'_, '_, T> {
 impl<T: ConfiguresMkeys> SendQueue<T> {
     /// Lets `key` build the request at `at`, or refuse it, unless an earlier one was refused.
     /// Returns the position of the next request.
+    #[inline]
     fn add_mkey(
         &mut self,
         at: Position,
@@ -118,24 +121,16 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         flags: SendFlags,
         key: impl ConfigureMkey,
     ) -> Position {
-        if self.batch.error.is_some() {
-            return at;
-        }
         // Before the key is asked: in a forked child it may be locked for ever.
-        if !self.gate.may_send() {
-            let error = self.refusal();
-            self.refuse(at, error);
+        if !self.takes(at, flags, SendFlags::SIGNALED | SendFlags::FENCE) {
             return at;
         }
         // Brings the owner's view of its keys up to date.
         self.settle_changes();
-        let Finished(next, _) = key.configure(MkeyRequest { queue: self, at, wr_id, flags });
-        if next != at {
-            self.give_name(at.sequence);
-        }
-        next
+        key.configure(MkeyRequest { queue: self, at, wr_id, flags }).0
     }
 
+    #[inline]
     fn build_mkey(
         &mut self,
         at: Position,
@@ -144,23 +139,16 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         update: MkeyUpdate<'_>,
         change: impl FnOnce() -> (u32, Change),
     ) -> Result<Position, PostError> {
-        let refused = flags.difference(SendFlags::SIGNALED | SendFlags::FENCE);
-        if !refused.is_empty() {
-            return Err(PostError::Flags { refused });
-        }
         let entries = update.layout.map_or(0, |sized| sized.layout.entries());
         let max = (update.capacity as usize).min(MAX_MKEY_ENTRIES);
         if entries > max {
             let (given, max) = (entries as u32, max as u32);
             return Err(PostError::TooManyMkeyEntries { given, max });
         }
-        let (bsf, psvs) = match update.signing {
-            None => (None, 0),
-            Some(signing) => (signing.bsf(), signing.psvs.iter().flatten().count()),
-        };
-        let units = HEAD_UNITS
-            + entries.next_multiple_of(ENTRIES_ALIGN)
-            + if bsf.is_some() { BSF_UNITS } else { 0 };
+        let entries = entries.next_multiple_of(ENTRIES_ALIGN);
+        let bsf = update.signing.and_then(SigningUpdate::bsf);
+        let psvs = update.signing.map_or(0, |signing| signing.psvs.iter().flatten().count());
+        let units = HEAD_UNITS + entries + if bsf.is_some() { BSF_UNITS } else { 0 };
         let signaled = (flags | self.common.flags).contains(SendFlags::SIGNALED);
         let blocks = blocks_of(units) + psvs as u32 * blocks_of(PSV_UNITS);
         self.check_room(at, blocks, signaled)?;
@@ -177,28 +165,22 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             control: fence | completion_if(signaled && psvs == 0),
             place: if psvs == 0 { 0 } else { RequestInfo::MORE },
         };
-        // SAFETY: `check_room` found room for the whole request, and the writer writes no more than
-        // `units`.
+        // SAFETY: `check_room` found room for the whole request, and the writer writes the units
+        // after the control segment.
         let next = unsafe {
-            self.put_part(at, wr_id, part, |to| write_umr(to, key, &update, entries, bsf))
+            self.put_part(at, wr_id, part, |at| write_umr(at, key, &update, entries, bsf))
         };
-        let next = match update.signing {
-            // SAFETY: as above.
-            Some(signing) if psvs != 0 => unsafe {
-                self.put_psvs(next, wr_id, flags, signaled, signing)
-            },
-            _ => next,
-        };
-        self.is_checked = true;
-        self.batch.fence = true;
-        self.batch.more_wqes += psvs as u32;
-        Ok(next)
+        let Some(signing) = update.signing.filter(|_| psvs != 0) else { return Ok(next) };
+        // SAFETY: as above.
+        Ok(unsafe { self.put_psvs(next, wr_id, flags, signaled, signing) })
     }
 
     /// Adds the SET_PSVs after the UMR of the same request.
     ///
     /// # Safety
     /// There is room for them.
+    #[cold]
+    #[inline(never)]
     unsafe fn put_psvs(
         &mut self,
         mut next: Position,
@@ -228,55 +210,44 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
                 ..SetPsvSegment::default()
             };
             // SAFETY: by the caller's contract; the segment is all that such a WQE has after its
-            // control segment.
-            next = unsafe { self.put_part(next, wr_id, part, |to| to.put(segment)) };
+            // control segment, and padding fills its block.
+            next = unsafe {
+                self.put_part(next, wr_id, part, |at| {
+                    at.write_bytes(0, BLOCK - UNIT);
+                    at.cast().write(segment);
+                })
+            };
+            self.batch.more_wqes += 1;
         }
         next
     }
 
-    /// Builds one WQE of a request in the ring, or in the scratch buffer if it would wrap around
-    /// the end of the ring.
+    /// Builds one WQE of a request.
     ///
     /// # Safety
-    /// There is room for its units at `at`. `write` writes exactly the units after the control
-    /// segment.
+    /// There is room for its units at `at`. `write` writes the units after the control segment, and
+    /// no more than its blocks have.
+    #[inline]
     unsafe fn put_part(
         &mut self,
         at: Position,
         wr_id: u64,
         part: Part,
-        write: impl FnOnce(&mut Writer),
+        write: impl FnOnce(NonNull<u8>),
     ) -> Position {
-        let blocks = blocks_of(part.units);
-        let in_ring = blocks <= self.ring.blocks_to_end(at.head);
-        let slot = if in_ring { self.ring.at(at.head) } else { self.scratch() };
-        let mut to = Writer { to: slot };
-        // SAFETY: the slot has room for `blocks` blocks; control segment, what `write` writes and
-        // the padding are that many.
-        unsafe {
-            to.put(ControlSegment {
-                opmod_index_opcode: U32::new((at.head & 0xffff) << 8 | part.opcode as u32),
-                qpn_ds: U32::new(self.common.qpn | part.units as u32),
-                fm_ce_se: part.control,
-                immediate: U32::new(part.key),
-                ..ControlSegment::default()
-            });
-            write(&mut to);
-            to.put_zeros(blocks as usize * (BLOCK / UNIT) - part.units);
-        }
-        if !in_ring {
-            // SAFETY: by the contract, `blocks` blocks at `at` are free.
-            unsafe { self.ring.copy_in(at.head, slot, blocks) };
-        }
-        if self.common.is_signed {
-            self.sign(at.head);
-        }
+        let Part { opcode, key, units, control, place } = part;
+        let slot = self.site(at, blocks_of(units));
+        let first = u64::from(at.head as u16) << 8;
+        let control = u32::from(control) << RequestInfo::CONTROL_SHIFT;
         // The user's completion is that of configuring the key, whichever WQE reports it.
-        let place = u64::from(at.head as u16) << RequestInfo::FIRST_SHIFT
-            | (Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;
-        let control = u32::from(part.control) << RequestInfo::CONTROL_SHIFT | part.place;
-        self.ring.stage(at.sequence, wr_id, RequestInfo::new(place, control, blocks));
-        at.after(blocks)
+        let recorded = (first | Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;
+        let info = RequestInfo::new(recorded, control | place, blocks_of(units));
+        // SAFETY: the slot has room for the units.
+        unsafe {
+            write(slot.byte_add(UNIT));
+            self.write_words(slot, first | opcode as u64, units, control, key.to_be_bytes());
+        }
+        self.enter(at, Built { slot, units, wr_id, info, rewrites_key: true })
     }
 }
 

@@ -74,12 +74,14 @@ impl<'a> MkeyLayout<'a> {
     pub fn length(&self) -> Result<u64, PostError> {
         match *self {
             Self::List(sges) => {
-                let too_long = |sge: &Sge| sge.length > MAX_SGE_LENGTH;
-                if let Some(index) = sges.iter().position(too_long) {
-                    let length = sges[index].length;
-                    return Err(PostError::SgeTooLong { index: index as u32, length });
+                let mut total = 0;
+                for (index, &Sge { length, .. }) in sges.iter().enumerate() {
+                    if length > MAX_SGE_LENGTH {
+                        return Err(PostError::SgeTooLong { index: index as u32, length });
+                    }
+                    total += u64::from(length);
                 }
-                Ok(sges.iter().map(|sge| u64::from(sge.length)).sum())
+                Ok(total)
             }
             Self::Interleaved { repeat, entries } => interleaved_length(repeat, entries),
         }

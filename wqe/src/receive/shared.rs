@@ -130,8 +130,8 @@ impl SharedReceiveRecords {
         self.lent.load(Relaxed)
     }
 
-    /// Returns the number of requests that were posted and whose completion was not polled. A poller
-    /// that retires one counts it out before it gives the room back.
+    /// Returns the number of requests that were posted and whose completion was not polled. A
+    /// poller that retires one counts it out before it gives the room back.
     pub fn in_flight(&self) -> u32 {
         self.held.iter().filter(|held| held.load(Relaxed)).count() as u32
     }

@@ -91,7 +91,7 @@ pub(crate) unsafe trait Data: Copy {
 }
 
 // SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.
-unsafe impl Data for &Sge {
+unsafe impl Data for Sge {
     #[inline(always)]
     fn usual_units(&self, kind: DataKind, limits: &Limits) -> Option<usize> {
         let is_usual = match kind {
@@ -105,7 +105,7 @@ unsafe impl Data for &Sge {
     #[inline(always)]
     unsafe fn write_usual(self, at: NonNull<u8>) {
         // SAFETY: by the contract.
-        unsafe { write_sge(at, *self) };
+        unsafe { write_sge(at, self) };
     }
 
     unsafe fn write(
@@ -115,7 +115,7 @@ unsafe impl Data for &Sge {
         limits: &Limits,
     ) -> Result<usize, PostError> {
         // SAFETY: by the contract.
-        unsafe { core::slice::from_ref(self).write(at, kind, limits) }
+        unsafe { core::slice::from_ref(&self).write(at, kind, limits) }
     }
 }
 

@@ -49,7 +49,8 @@ impl Ethernet {
     /// As for [`Segment::write`].
     #[inline]
     unsafe fn write_with(self, at: NonNull<u8>, insert: u32) {
-        let words = [first_word(self.checksums), u64::from(insert).to_be_bytes()];
+        let first = u64::from_ne_bytes(first_word(self.checksums));
+        let words = [first, u64::from(insert).to_be()];
         // SAFETY: by the contract.
         unsafe { at.cast().write(words) };
     }

@@ -1,12 +1,13 @@
 //! Requests that rewrite a memory key: binding and invalidating memory windows.
 
-use crate::request::data::{Data, DataKind, Limits};
+use crate::request::data::{Data, DataKind, Limits, write_sge};
 use crate::request::error::PostError;
 use crate::request::segment::Segment;
+use crate::request::sge::Sge;
+use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
-use mlx5_prm::umr::{Klm, MkeyContextSegment, UmrControlSegment, mkey_mask, umr_flags};
+use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment, mkey_mask, umr_flags};
 use mlx5_prm::wqe::UNIT;
-use mlx5_prm::{U16, U32, U64};
 
 /// Units of the translation after the UMR's head, padded to a block.
 pub(crate) const UMR_UNITS: usize = 4;
@@ -83,47 +84,46 @@ impl Binding {
         }
         let owner = if two { qpn << 8 } else { MkeyContextSegment::ANY_QPN };
         UmrHead {
-            control: UmrControlSegment {
-                flags: umr_flags::INLINE
-                    | umr_flags::TRANSLATION_OFFSET
-                    | if two { umr_flags::CHECK_FREE } else { 0 },
-                klm_octowords: U16::new(UMR_UNITS as u16),
-                mkey_mask: U64::new(
-                    mkey_mask::FREE
-                        | mkey_mask::MKEY
-                        | mkey_mask::LENGTH
-                        | mkey_mask::START_ADDRESS
-                        | mkey_mask::ACCESS
-                        | if two { mkey_mask::QPN } else { 0 },
-                ),
-                ..UmrControlSegment::default()
-            },
-            mkey: MkeyContextSegment {
-                access_flags: access,
-                qpn_mkey: U32::new(owner | rkey & 0xff),
-                start_address: U64::new(if zero_based { 0 } else { addr }),
-                length: U64::new(length),
-                ..MkeyContextSegment::default()
-            },
+            flags: umr_flags::INLINE
+                | umr_flags::TRANSLATION_OFFSET
+                | if two { umr_flags::CHECK_FREE } else { 0 },
+            entries: UMR_UNITS as u16,
+            mask: mkey_mask::FREE
+                | mkey_mask::MKEY
+                | mkey_mask::LENGTH
+                | mkey_mask::START_ADDRESS
+                | mkey_mask::ACCESS
+                | if two { mkey_mask::QPN } else { 0 },
+            access,
+            qpn_mkey: owner | rkey & 0xff,
+            start: if zero_based { 0 } else { addr },
+            length,
+            ..UmrHead::default()
         }
     }
 
     pub(crate) fn translation(&self) -> Translation {
         let BindParts { lkey, addr, length, .. } = self.0;
-        Translation((length != 0).then(|| Klm {
-            byte_count: U32::new(length as u32),
-            mkey: U32::new(lkey),
-            address: U64::new(addr),
-        }))
+        Translation((length != 0).then_some(Sge { addr, length: length as u32, lkey }))
     }
 }
 
 /// The UMR's control segment and key context: which parts of a key change, and to what.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct UmrHead {
-    control: UmrControlSegment,
-    mkey: MkeyContextSegment,
+    pub(crate) flags: u8,
+    /// Units of the translation entries.
+    pub(crate) entries: u16,
+    /// Units of the signature.
+    pub(crate) bsf: u16,
+    /// The parts that change.
+    pub(crate) mask: u64,
+    pub(crate) free: u8,
+    pub(crate) access: u8,
+    pub(crate) qpn_mkey: u32,
+    pub(crate) flags_pd: u32,
+    pub(crate) start: u64,
+    pub(crate) length: u64,
 }
 
 impl UmrHead {
@@ -131,46 +131,60 @@ impl UmrHead {
     /// queue pair.
     pub(crate) fn free(variant: u8, of_queue: bool) -> Self {
         Self {
-            control: UmrControlSegment {
-                flags: umr_flags::INLINE
-                    | umr_flags::TRANSLATION_OFFSET
-                    | if of_queue { umr_flags::CHECK_QPN } else { 0 },
-                mkey_mask: U64::new(
-                    mkey_mask::FREE | mkey_mask::MKEY | if of_queue { mkey_mask::QPN } else { 0 },
-                ),
-                ..UmrControlSegment::default()
-            },
-            mkey: MkeyContextSegment {
-                free: MkeyContextSegment::FREE,
-                qpn_mkey: U32::new(MkeyContextSegment::ANY_QPN | u32::from(variant)),
-                ..MkeyContextSegment::default()
-            },
+            flags: umr_flags::INLINE
+                | umr_flags::TRANSLATION_OFFSET
+                | if of_queue { umr_flags::CHECK_QPN } else { 0 },
+            mask: mkey_mask::FREE | mkey_mask::MKEY | if of_queue { mkey_mask::QPN } else { 0 },
+            free: MkeyContextSegment::FREE,
+            qpn_mkey: MkeyContextSegment::ANY_QPN | u32::from(variant),
+            ..Self::default()
         }
     }
 }
 
+const _: () = {
+    assert!(size_of::<UmrControlSegment>() == 6 * size_of::<u64>());
+    assert!(offset_of!(UmrControlSegment, klm_octowords) == 4);
+    assert!(offset_of!(UmrControlSegment, mkey_mask) == 8);
+    assert!(offset_of!(MkeyContextSegment, access_flags) == 2);
+    assert!(offset_of!(MkeyContextSegment, qpn_mkey) == 4);
+    assert!(offset_of!(MkeyContextSegment, flags_pd) == 12);
+    assert!(offset_of!(MkeyContextSegment, start_address) == 16);
+    assert!(offset_of!(MkeyContextSegment, length) == 24);
+};
+
 // SAFETY: two segments are written.
 unsafe impl Segment for UmrHead {
-    const UNITS: usize = size_of::<Self>() / UNIT;
+    const UNITS: usize = (size_of::<UmrControlSegment>() + size_of::<MkeyContextSegment>()) / UNIT;
 
+    #[inline]
     unsafe fn write(self, at: NonNull<u8>) {
-        // SAFETY: by the caller's contract; segments need no alignment.
-        unsafe { at.cast().write(self) };
+        let sizes = u64::from(self.entries) << 16 | u64::from(self.bsf);
+        let control = u64::from(self.flags) << 56 | sizes;
+        let rights = u64::from(self.free) << 56 | u64::from(self.access) << 40;
+        let key = rights | u64::from(self.qpn_mkey);
+        let context = [key, self.flags_pd.into(), self.start, self.length, 0, 0, 0, 0];
+        // SAFETY: by the caller's contract; a segment starts at a multiple of a unit.
+        unsafe {
+            at.cast().write([control, self.mask, 0, 0, 0, 0].map(u64::to_be));
+            let at = at.byte_add(size_of::<UmrControlSegment>());
+            at.cast().write(context.map(u64::to_be));
+        }
     }
 }
 
 /// The translation of a bound window; `None` to unbind it.
 #[derive(Clone, Copy)]
-pub(crate) struct Translation(Option<Klm>);
+pub(crate) struct Translation(Option<Sge>);
 
 // SAFETY: at most `UMR_UNITS` units are written, as `BindWindow` declares.
 unsafe impl Data for Translation {
     unsafe fn write(self, at: NonNull<u8>, _: DataKind, _: &Limits) -> Result<usize, PostError> {
-        let Some(klm) = self.0 else { return Ok(0) };
+        let Some(sge) = self.0 else { return Ok(0) };
         // SAFETY: there is room for `UMR_UNITS` units.
         unsafe {
             at.write_bytes(0, UMR_UNITS * UNIT);
-            at.cast().write(klm);
+            write_sge(at, sge);
         }
         Ok(UMR_UNITS)
     }

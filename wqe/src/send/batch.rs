@@ -72,6 +72,7 @@ impl<T: Transport> SendQueue<T> {
 
 impl<'q, T: Transport> Batch<'q, T> {
     /// Returns the number of requests in the batch.
+    #[inline]
     pub fn len(&self) -> usize {
         let (_, wqes) = self.at.since(self.queue.posted);
         let more_wqes = if self.queue.is_checked { self.queue.batch.more_wqes } else { 0 };
@@ -86,7 +87,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Whether a request was refused. Then [`Batch::complete`] posts nothing.
     #[inline]
     pub fn is_refused(&self) -> bool {
-        self.queue.is_checked && self.queue.batch.error.is_some()
+        self.queue.is_checked && self.queue.batch.is_refused()
     }
 
     /// Returns a handle of the request that is added next, by which it can be cancelled. If that
@@ -141,6 +142,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     }
 
     /// Refuses the next request, and so the batch.
+    #[inline]
     pub(crate) fn refuse(&mut self, error: PostError) {
         self.queue.refuse(self.at, error);
     }
@@ -156,13 +158,13 @@ impl<'q, T: Transport> Batch<'q, T> {
         data: impl Data,
     ) {
         let (queue, at) = (&mut *self.queue, self.at);
-        if let Some(more) = data.usual_units(O::DATA, &queue.limits)
+        if !queue.is_checked
             && const { T::FLAGS.intersection(O::FLAGS) }.contains(head.flags)
-            && !queue.is_checked
+            && let Some(more) = data.usual_units(O::DATA, &queue.limits)
         {
             let before = 1 + A::UNITS + O::Remote::UNITS;
             let (units, blocks) = (before + more, blocks_of(before + more));
-            let signaled = (head.flags | queue.common.flags).contains(SendFlags::SIGNALED);
+            let signaled = head.flags.contains(SendFlags::SIGNALED);
             let in_one_piece = blocks == 1 || blocks <= queue.ring.blocks_to_end(at.head);
             if in_one_piece && queue.has_room(at, blocks, signaled) {
                 let slot = queue.ring.at(at.head);
@@ -171,9 +173,8 @@ impl<'q, T: Transport> Batch<'q, T> {
                 unsafe {
                     write_segments(slot, address, remote);
                     data.write_usual(slot.byte_add(before * UNIT));
-                    let control = queue.control::<O>(at, head, units, 0);
-                    control.write(slot);
-                    queue.ring.stage(at.sequence, head.wr_id, control.info);
+                    let info = queue.write_control::<O>(slot, at, head, units, 0);
+                    queue.ring.stage(at.sequence, head.wr_id, info);
                 }
                 self.at = at.after(blocks);
                 return;
@@ -197,29 +198,12 @@ pub(crate) struct Head {
     pub(crate) immediate: [u8; 4],
 }
 
-/// The control segment of a request, as two words in memory order, and its record.
-#[derive(Clone, Copy)]
-pub(crate) struct Control {
-    words: [u64; 2],
-    pub(crate) info: RequestInfo,
-}
-
 const _: () = {
     assert!(size_of::<ControlSegment>() == 2 * size_of::<u64>());
     assert!(offset_of!(ControlSegment, qpn_ds) == 4);
     assert!(offset_of!(ControlSegment, fm_ce_se) == 8 + RequestInfo::CONTROL_SHIFT as usize / 8);
     assert!(offset_of!(ControlSegment, immediate) == 12);
 };
-
-impl Control {
-    /// # Safety
-    /// `slot` has room for a control segment.
-    #[inline]
-    pub(crate) unsafe fn write(&self, slot: NonNull<u8>) {
-        // SAFETY: by the contract; a block is aligned.
-        unsafe { slot.cast().write(self.words) };
-    }
-}
 
 /// Writes the segments between control segment and data.
 ///
@@ -239,37 +223,58 @@ pub(crate) unsafe fn write_segments<A: Segment, R: Segment>(
 }
 
 /// A request that was built off the fast path, and is not part of the batch yet.
-struct Built {
-    slot: NonNull<u8>,
-    units: usize,
-    wr_id: u64,
-    info: RequestInfo,
+pub(crate) struct Built {
+    pub(crate) slot: NonNull<u8>,
+    pub(crate) units: usize,
+    pub(crate) wr_id: u64,
+    pub(crate) info: RequestInfo,
     /// The next request must not overtake it.
-    rewrites_key: bool,
+    pub(crate) rewrites_key: bool,
 }
 
 impl<T: Transport> SendQueue<T> {
-    /// Returns control segment and record of the request at `at`, which has this many units.
-    /// `fence` is added to its flags.
+    /// Writes the control segment of the request at `at`, which has this many units, and returns
+    /// its record. `fence` is added to its flags.
+    ///
+    /// # Safety
+    /// `slot` is the place of the request.
     #[inline(always)]
-    pub(crate) fn control<O: SendOperation>(
+    pub(crate) unsafe fn write_control<O: SendOperation>(
         &self,
+        slot: NonNull<u8>,
         at: Position,
         head: Head,
         units: usize,
         fence: u8,
-    ) -> Control {
+    ) -> RequestInfo {
         let flags = head.flags.intersection(SendFlags::CONTROL) | self.common.flags;
         let control = u32::from(flags.bits() | fence) << RequestInfo::CONTROL_SHIFT;
         let place = u64::from(O::MODIFIER) << 24 | u64::from(at.head as u16) << 8;
-        let first = (place | O::OPCODE as u64) << 32 | u64::from(self.common.qpn) | units as u64;
-        let immediate = u32::from_le_bytes(head.immediate);
-        let second = u64::from(immediate) << 32 | u64::from(control);
+        let named = place | O::OPCODE as u64;
+        // SAFETY: by the contract.
+        unsafe { self.write_words(slot, named, units, control, head.immediate) };
         let recorded = (place | O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
-        Control {
-            words: [first.to_be(), second.to_le()],
-            info: RequestInfo::new(recorded, control, blocks_of(units)),
-        }
+        RequestInfo::new(recorded, control, blocks_of(units))
+    }
+
+    /// Writes a control segment as two words. `place` has modifier, first block and opcode;
+    /// `control` the `fm_ce_se` byte.
+    ///
+    /// # Safety
+    /// `slot` is the place of a request.
+    #[inline(always)]
+    pub(crate) unsafe fn write_words(
+        &self,
+        slot: NonNull<u8>,
+        place: u64,
+        units: usize,
+        control: u32,
+        immediate: [u8; 4],
+    ) {
+        let first = place << 32 | u64::from(self.common.qpn) | units as u64;
+        let second = u64::from(u32::from_le_bytes(immediate)) << 32 | u64::from(control);
+        // SAFETY: by the contract; a block is aligned.
+        unsafe { slot.cast().write([first.to_be(), second.to_le()]) };
     }
 
     /// [`Batch::add`] with all checks: of the batch, of flags and data, of room, and of the end of
@@ -311,11 +316,11 @@ impl<T: Transport> SendQueue<T> {
             }
         };
         let head = Head { wr_id, flags, immediate };
-        let control = self.control::<O>(at, head, units, self.fence_for(flags.bits()));
+        let fence = self.fence_for(flags.bits());
         // SAFETY: as above.
-        unsafe { control.write(slot) };
+        let info = unsafe { self.write_control::<O>(slot, at, head, units, fence) };
         let rewrites_key = rewrites_key(O::RECORD as u8);
-        self.place(at, Built { slot, units, wr_id, info: control.info, rewrites_key })
+        self.place(at, Built { slot, units, wr_id, info, rewrites_key })
     }
 
     #[inline(never)]
@@ -348,7 +353,7 @@ impl<T: Transport> SendQueue<T> {
     }
 
     /// Whether a request with these flags may be added. If not, the batch is refused.
-    fn takes(&mut self, at: Position, flags: SendFlags, allowed: SendFlags) -> bool {
+    pub(crate) fn takes(&mut self, at: Position, flags: SendFlags, allowed: SendFlags) -> bool {
         let refused = flags.intersection(SendFlags::all()).difference(allowed);
         let error = if self.batch.error.is_some() {
             return false;
@@ -366,12 +371,18 @@ impl<T: Transport> SendQueue<T> {
     /// Makes a request that was built part of the batch, if there is room for it. Returns the
     /// position of the next one.
     fn place(&mut self, at: Position, built: Built) -> Position {
-        let Built { slot, units, wr_id, info, rewrites_key } = built;
-        let blocks = info.blocks().into();
-        if let Err(error) = self.check_room(at, blocks, info.signaled()) {
+        if let Err(error) = self.check_room(at, built.info.blocks().into(), built.info.signaled()) {
             self.refuse(at, error);
             return at;
         }
+        self.enter(at, built)
+    }
+
+    /// [`SendQueue::place`] of a request, or a part of one, for which there is room.
+    #[inline]
+    pub(crate) fn enter(&mut self, at: Position, built: Built) -> Position {
+        let Built { slot, units, wr_id, info, rewrites_key } = built;
+        let blocks = info.blocks().into();
         let is_copied = slot == self.scratch();
         if is_copied {
             // SAFETY: the blocks are free, and the scratch buffer holds the request.
@@ -384,16 +395,12 @@ impl<T: Transport> SendQueue<T> {
         // One that wraps, or is a control segment alone, is not copied to the register as it is.
         self.is_checked |= is_copied || units == 1 || rewrites_key;
         self.batch.fence = rewrites_key;
-        self.give_name(at.sequence);
-        at.after(blocks)
-    }
-
-    /// Gives the request that was just staged the handle number that was asked for.
-    pub(crate) fn give_name(&mut self, sequence: u32) {
+        // The handle number that was asked for.
         if let Some(name) = self.batch.name.take() {
-            self.records().set_name(sequence as u16, name.get());
-            self.ring.restage(sequence, self.ring.info(sequence).with_name());
+            self.records().set_name(at.sequence as u16, name.get());
+            self.ring.restage(at.sequence, info.with_name());
         }
+        at.after(blocks)
     }
 
     /// Returns the small fence if a request with `control` in its `fm_ce_se` byte needs one: the

@@ -46,30 +46,28 @@ impl<T: Transport> Batch<'_, T> {
         if !can || queue.is_checked || !T::FLAGS.intersection(O::FLAGS).contains(flags) {
             return None;
         }
-        let signaled = (flags | queue.common.flags).contains(SendFlags::SIGNALED);
-        if !queue.has_room(at, 1, signaled) {
+        if !queue.has_room(at, 1, flags.contains(SendFlags::SIGNALED)) {
             return None;
         }
-        let control = queue.control::<O>(at, Head { wr_id, flags, immediate }, units, 0);
-        let slot = queue.ring.at(at.head);
+        let (slot, head) = (queue.ring.at(at.head), Head { wr_id, flags, immediate });
         // SAFETY: the block is free, and the head is shorter.
-        unsafe {
+        let info = unsafe {
             write_segments(slot, (), remote);
-            control.write(slot);
-        }
-        queue.ring.stage(at.sequence, wr_id, control.info);
+            queue.write_control::<O>(slot, at, head, units, 0)
+        };
+        queue.ring.stage(at.sequence, wr_id, info);
         Some(Begun { units: units as u8 })
     }
 
     /// Gives a request one piece of local memory, and makes it part of the batch.
     ///
     /// # Safety
-    /// [`Batch::begin`] of this batch returned `begun`, and since then the batch was only paused and
-    /// resumed: no request was added, begun or refused, and no handle was asked for.
+    /// [`Batch::begin`] of this batch returned `begun`, and since then the batch was only paused
+    /// and resumed: no request was added, begun or refused, and no handle was asked for.
     #[inline(always)]
     pub unsafe fn finish_sge(&mut self, begun: Begun, sge: Sge) {
         // SAFETY: by the contract.
-        unsafe { self.finish(begun, &sge) };
+        unsafe { self.finish(begun, sge) };
     }
 
     /// Gives a request a list of pieces of local memory, and makes it part of the batch.

@@ -343,7 +343,7 @@ impl<T: Transport, O: SendOperation, A: Segment> Request<'_, '_, T, O, A, NeedsD
     /// Sets the data to one piece of local memory (`ibv_wr_set_sge`).
     #[inline(always)]
     pub fn sge(self, sge: Sge) {
-        self.finish(&sge);
+        self.finish(sge);
     }
 
     /// Sets the data to a list of pieces of local memory (`ibv_wr_set_sge_list`). With an empty

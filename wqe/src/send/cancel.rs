@@ -229,7 +229,8 @@ impl<'q, T> Cancel<'q, T> {
     }
 
     /// # Safety
-    /// As for [`SendQueue::cancel`]; the WQEs from `from` up to `end` are those of pending requests.
+    /// As for [`SendQueue::cancel`]; the WQEs from `from` up to `end` are those of pending
+    /// requests.
     #[inline(always)]
     unsafe fn range(
         &mut self,

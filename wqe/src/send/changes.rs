@@ -14,19 +14,19 @@ impl<T> SendQueue<T> {
     }
 
     /// Settles the changes of retired requests.
-    #[inline(never)]
     pub(crate) fn settle_changes(&mut self) {
-        if self.journal.is_empty() {
-            return;
-        }
         let sequence = self.posted.sequence;
         let outstanding = self.records().outstanding_before(sequence as u16);
         let retired = sequence.wrapping_sub(outstanding.into());
-        let failed = self.records().failed();
-        self.journal.settle(retired, failed);
+        if self.journal.starts_before(retired) {
+            let failed = self.records().failed();
+            self.journal.settle(retired, failed);
+        }
     }
 
     /// Undoes the changes of keys by requests that are not posted.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn undo_changes(&mut self) {
         // In a forked child a key may be locked for ever, by a thread that only the parent has.
         if self.gate.is_forked() {

@@ -197,21 +197,18 @@ impl Journal {
         self.0.is_empty()
     }
 
-    /// Removes the first change if its request is before `retired`.
+    /// Whether the first change is of a request before `retired`.
     #[inline]
-    fn pop_before(&mut self, retired: u32) -> Option<Option<Change>> {
-        let (sequence, _) = self.0.front()?;
-        if !is_before(*sequence, retired) {
-            return None;
-        }
-        self.0.pop_front().map(|(_, change)| change)
+    pub(super) fn starts_before(&self, retired: u32) -> bool {
+        self.0.front().is_some_and(|(sequence, _)| is_before(*sequence, retired))
     }
 
     /// Settles the changes of all requests before `retired`. If `failed`, some of them completed
     /// with an error, so their changes are marked unknown.
-    #[inline]
     pub(super) fn settle(&mut self, retired: u32, failed: bool) {
-        while let Some(change) = self.pop_before(retired) {
+        while self.starts_before(retired)
+            && let Some((_, change)) = self.0.pop_front()
+        {
             match change {
                 None => {}
                 Some(change) if failed => change.mark_unknown(),
@@ -239,10 +236,16 @@ impl Journal {
         unsafe { (first.ends.settle)(first.observer, &ids[..count]) };
     }
 
+    /// Whether the last change is of request `sequence` or a later one.
+    #[inline]
+    pub(super) fn reaches(&self, sequence: u32) -> bool {
+        self.0.back().is_some_and(|(at, _)| !is_before(*at, sequence))
+    }
+
     /// Undoes the changes of all requests from `sequence` on, which were never posted.
     pub(super) fn undo_from(&mut self, sequence: u32) {
         // Latest first, so that each change finds the state that it made.
-        while self.0.back().is_some_and(|(at, _)| !is_before(*at, sequence)) {
+        while self.reaches(sequence) {
             self.0.pop_back();
         }
     }

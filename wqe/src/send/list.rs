@@ -260,12 +260,12 @@ impl<T: ListTransport> Batch<'_, T> {
     #[inline(always)]
     fn message<O: Inline>(&mut self, wr: &SendWr<'_>, immediate: [u8; 4], remote: O::Remote) {
         match wr.data {
-            Data::Sges([sge]) => self.add_with::<O>(wr, immediate, remote, sge),
+            Data::Sges([sge]) => self.add_with::<O>(wr, immediate, remote, *sge),
             Data::Sges(sges) => self.add_with::<O>(wr, immediate, remote, sges),
             Data::Inline([bytes]) => self.add_with::<O>(wr, immediate, remote, InlineBytes(bytes)),
             Data::Inline(pieces) => self.add_with::<O>(wr, immediate, remote, InlineList(pieces)),
             Data::InlineAt(pieces) => self.add_with::<O>(wr, immediate, remote, pieces),
-            Data::Wqe(_) | Data::Segmented(_) => self.refuse_data::<O>(wr, false),
+            Data::Wqe(_) | Data::Segmented(_) => self.refuse(Self::wrong_data::<O>(wr, false)),
         }
     }
 
@@ -273,10 +273,10 @@ impl<T: ListTransport> Batch<'_, T> {
     #[inline(always)]
     fn entries<O: SendOperation>(&mut self, wr: &SendWr<'_>, remote: O::Remote) {
         match wr.data {
-            Data::Sges([sge]) => self.add_with::<O>(wr, NO_IMMEDIATE, remote, sge),
+            Data::Sges([sge]) => self.add_with::<O>(wr, NO_IMMEDIATE, remote, *sge),
             Data::Sges(sges) => self.add_with::<O>(wr, NO_IMMEDIATE, remote, sges),
-            Data::Inline(_) | Data::InlineAt(_) => self.refuse_data::<O>(wr, true),
-            Data::Wqe(_) | Data::Segmented(_) => self.refuse_data::<O>(wr, false),
+            Data::Inline(_) | Data::InlineAt(_) => self.refuse(Self::wrong_data::<O>(wr, true)),
+            Data::Wqe(_) | Data::Segmented(_) => self.refuse(Self::wrong_data::<O>(wr, false)),
         }
     }
 
@@ -296,18 +296,17 @@ impl<T: ListTransport> Batch<'_, T> {
         self.add::<O, _>(head, address, remote, data);
     }
 
-    /// Refuses a request for the kind of its data, unless something else is wrong with it.
+    /// Returns why a request is refused whose data is of the wrong kind.
     #[cold]
-    #[inline(never)]
-    fn refuse_data<O: SendOperation>(&mut self, wr: &SendWr<'_>, is_inline: bool) {
-        if !self.has::<O>() {
-            return;
+    fn wrong_data<O: SendOperation>(wr: &SendWr<'_>, is_inline: bool) -> PostError {
+        if !const { SendOps::of::<T>().contains(O::BIT) } {
+            return PostError::Unsupported;
         }
-        self.refuse(match (T::address(wr), is_inline) {
+        match (T::address(wr), is_inline) {
             (None, _) => T::ADDRESS_MISSING,
             (Some(_), true) => PostError::InlineNotAllowed,
             (Some(_), false) => PostError::DataNotAllowed,
-        });
+        }
     }
 }
 
@@ -341,14 +340,13 @@ impl<T: ListTransport> SendQueue<T> {
         requests: impl IntoIterator<Item = W>,
     ) -> Result<usize, ListError> {
         let mut batch = self.wr_start();
-        let mut count = 0;
         for wr in requests {
             batch.push(wr.borrow());
             if batch.is_refused() {
                 break;
             }
-            count += 1;
         }
+        let count = batch.len();
         batch.complete_list()?;
         Ok(count)
     }

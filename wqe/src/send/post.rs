@@ -20,8 +20,7 @@ impl<T: Transport> SendQueue<T> {
         self.posted
     }
 
-    /// [`SendQueue::start`], if the gate is shut or an earlier batch was neither posted nor
-    /// dropped.
+    /// [`SendQueue::start`], if the gate is shut or an earlier batch was unusual.
     #[cold]
     #[inline(never)]
     fn start_checked(&mut self) {
@@ -68,14 +67,17 @@ impl<T: Transport> SendQueue<T> {
             return Err(self.discard_refused());
         }
         let first = self.posted;
-        if at != first {
+        if at.sequence != first.sequence {
             self.commit(at);
-            self.ring(first);
+            self.ring(first, at);
         }
+        // The next batch forgets what was unusual about this one.
         if self.is_checked {
             self.fence = self.batch.fence;
-            self.settle_changes();
-            self.forget();
+            // A batch that ends with a key has done so.
+            if !self.fence {
+                self.settle_changes();
+            }
         }
         Ok(())
     }
@@ -110,21 +112,29 @@ impl<T: Transport> SendQueue<T> {
         self.records().publish(at.sequence as u16);
     }
 
-    /// Rings the doorbell for the requests from `first` to the queue's position. A single one is
-    /// copied to the BlueFlame register if it fits and is more than a control segment, which is in
-    /// every doorbell.
-    fn ring(&mut self, first: Position) {
-        let (ring, record, counter) = (self.ring, self.doorbell.record, self.posted.head as u16);
-        let (blocks, wqes) = self.posted.since(first);
-        let last = ring.info(self.posted.sequence.wrapping_sub(1)).first();
-        let (wqe, to_end) = (ring.at(last.into()), ring.blocks_to_end(last.into()));
+    /// Rings the doorbell for the requests from `first` to `at`. A single one is copied to the
+    /// BlueFlame register if it fits and is more than a control segment, which is in every
+    /// doorbell.
+    fn ring(&mut self, first: Position, at: Position) {
+        let (ring, record, counter) = (self.ring, self.doorbell.record, at.head as u16);
+        let (blocks, wqes) = at.since(first);
+        let last = match wqes {
+            1 => first.head,
+            _ => ring.info(at.sequence.wrapping_sub(1)).first().into(),
+        };
+        let (wqe, to_end) = (ring.at(last), ring.blocks_to_end(last));
         let register = &mut self.doorbell.register;
         // SAFETY: a WQE starts with a control segment and has at least one block. If it is alone,
         // it has `blocks`, `to_end` of them before the end of the ring if that is less.
         unsafe {
-            let is_only_rung = units_of(wqe) == 1 || Self::is_only_rung(wqe);
-            if wqes != 1 || blocks > register.blueflame_blocks() || is_only_rung {
+            if wqes != 1
+                || blocks > register.blueflame_blocks()
+                || units_of(wqe) == 1
+                || Self::is_only_rung(wqe)
+            {
                 register.ring(record, counter, wqe, 0);
+            } else if blocks <= to_end.min(register.own_blueflame_blocks()) {
+                register.ring_blueflame::<3>(record, counter, wqe, blocks);
             } else if blocks <= to_end {
                 register.ring(record, counter, wqe, blocks);
             } else {
@@ -151,7 +161,7 @@ impl<T> SendQueue<T> {
     #[cold]
     #[inline(never)]
     pub(crate) fn forget(&mut self) {
-        if !self.journal.is_empty() {
+        if self.journal.reaches(self.posted.sequence) {
             self.undo_changes();
         }
         self.batch = BatchState { fence: self.fence, ..BatchState::default() };

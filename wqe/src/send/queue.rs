@@ -81,7 +81,8 @@ pub(crate) struct Doorbell {
 
 /// What all requests of a queue have in common.
 pub(crate) struct Common {
-    /// Number of the queue pair, as in `qpn_ds` of a control segment: above eight bits for the units.
+    /// Number of the queue pair, as in `qpn_ds` of a control segment: above eight bits for the
+    /// units.
     pub(crate) qpn: u32,
     /// Flags of every request: the completion flag, if the queue signals all requests.
     pub(crate) flags: SendFlags,
@@ -102,6 +103,15 @@ pub(crate) struct BatchState {
     pub(crate) more_wqes: u32,
     /// The handle number of the request that is added next; none is zero.
     pub(crate) name: Option<core::num::NonZeroU32>,
+}
+
+impl BatchState {
+    /// Out of line, so that a list of usual requests does not look.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.error.is_some()
+    }
 }
 
 /// The numbers from which handles are made.

@@ -365,14 +365,6 @@ impl SendRecords {
         NonNull::from(&self.committed).cast()
     }
 
-    /// Owner: returns the blocks in use up to `head`, at which request `sequence` would start.
-    #[inline]
-    pub(crate) fn used_blocks(&self, head: u16, sequence: u16) -> u16 {
-        let retired = self.retired.load(Acquire);
-        // The first outstanding request starts where the last retired one ends.
-        if retired == sequence { 0 } else { head.wrapping_sub(self.info(retired).first()) }
-    }
-
     /// Whether a request failed since the last reset. Covers all requests that an earlier call of
     /// `outstanding` returned as retired.
     #[inline]
@@ -490,9 +482,9 @@ impl SendRecords {
         [&self.memory.records[start..start + first], &self.memory.records[..count - first]]
     }
 
-    /// Owner: marks every WQE in `from..to` whose identifier `wanted` returns true for as cancelled,
-    /// and passes newly marked ones to `cancelled`. `maybe` is called first, as a filter that may
-    /// return true for an unwanted identifier.
+    /// Owner: marks every WQE in `from..to` whose identifier `wanted` returns true for as
+    /// cancelled, and passes newly marked ones to `cancelled`. `maybe` is called first, as a filter
+    /// that may return true for an unwanted identifier.
     #[inline(always)]
     pub(crate) fn cancel(
         &self,
