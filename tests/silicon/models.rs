@@ -65,8 +65,7 @@ const NOT_OF_THE_MODEL: &[&str] = &[
 ];
 
 /// Why flags differ.
-const OLD_KERNEL: &str =
-    "kernels before 6.0 set bits 22, 27, 30 and 31 (and 19 on InfiniBand) too";
+const OLD_KERNEL: &str = "kernels before 6.0 set bits 22, 27, 30 and 31 (and 19 on InfiniBand) too";
 
 /// Differences of a model from a description: the record, the field, and the reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
@@ -203,7 +202,8 @@ fn each_model_has_the_limits_and_flags_of_the_recorded_descriptions() {
             }
             let recorded = if field == "max_vl_num" { lanes(value) } else { number(value) };
             let Some(recorded) = recorded else { panic!("{id}: {field} is no number: {value}") };
-            let told = simulated(&context, field).unwrap_or_else(|| panic!("{id}: what is {field}?"));
+            let told =
+                simulated(&context, field).unwrap_or_else(|| panic!("{id}: what is {field}?"));
             compared += 1;
             if told == recorded {
                 continue;
