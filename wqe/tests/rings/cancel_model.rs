@@ -30,7 +30,7 @@ struct Shape {
     units: u8,
     inline: bool,
     flags: SendFlags,
-    /// An operation of a size of its own instead, if the transport has any.
+    /// An operation of fixed size instead, if the transport has any.
     extra: Option<u8>,
 }
 
@@ -689,7 +689,7 @@ impl Numbers {
 
 /// Steps of all transports together.
 const STEPS: u32 = 100_000;
-/// Steps in the life of one queue.
+/// Number of steps of one queue.
 const LIFE: u32 = 500;
 
 /// Random programs on every transport. `MLX5_SEED` repeats the program that failed, on all four.

@@ -253,7 +253,7 @@ impl Recorded for RawPacket {
             _ => {
                 let mut wqe = [0x5a; 48];
                 wqe[..12].copy_from_slice(&[0, 0, 0, 0x0a, 0, 0, 0, 3, 0, 0, 0, 0]);
-                // SAFETY: no device executes it.
+                // SAFETY: no device reads the ring.
                 wr.raw_wqe(unsafe { mlx5_wqe::RawWqe::new(&wqe) }.unwrap().unnamed());
             }
         }
