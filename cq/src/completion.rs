@@ -222,7 +222,8 @@ impl<'poll> WorkCompletion<'poll> {
     }
 
     /// Whether it is a send request with immediate data that succeeded. (`ibv_poll_cq` sets
-    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received messages.
+    /// `IBV_WC_WITH_IMM` for these too.) [`WorkCompletion::imm_data`] has the data of received
+    /// messages.
     #[inline]
     pub fn sent_immediate(&self) -> bool {
         self.kind.facts().sent_immediate()
@@ -242,9 +243,9 @@ impl<'poll> WorkCompletion<'poll> {
         self.kind.is_cancelled()
     }
 
-    /// Where a packet of a striding work queue lies in the memory of its request. Of a packet that failed only
-    /// the number of its strides has a meaning. Meaningless for any other completion, which the CQE does not tell
-    /// apart.
+    /// The place of a packet of a striding work queue in the memory of its request. Of a packet
+    /// that failed only the number of strides has a meaning. Meaningless for any other completion:
+    /// the CQE does not say whether it is of such a packet.
     #[inline]
     pub fn strides(&self) -> Strides {
         let first = field!(self, Cqe.wqe_counter as u16);
@@ -259,8 +260,8 @@ impl<'poll> WorkCompletion<'poll> {
         field!(self, Cqe.byte_count as u32)
     }
 
-    /// Number of bytes received, read or returned by an atomic; `None` for other completions. Of a packet
-    /// of a striding work queue, see [`WorkCompletion::strides`].
+    /// Number of bytes received, read or returned by an atomic; `None` for other completions. Of a
+    /// packet of a striding work queue, see [`WorkCompletion::strides`].
     #[inline]
     pub fn byte_len(&self) -> Option<u32> {
         self.kind.facts().has_length().then(|| field!(self, Cqe.byte_count as u32))

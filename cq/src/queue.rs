@@ -25,28 +25,28 @@ pub trait Queue {
     fn retire_next_receive(&self, counter: u16) -> Option<u64> {
         self.retire_receive(counter)
     }
-    /// Whether the packets of the queue share requests: each takes some strides of one. Its receives are
-    /// retired by [`Queue::retire_strides`] only.
+    /// Whether the packets of the queue share requests: each takes some strides of one. Only
+    /// [`Queue::retire_strides`] retires receives of such a queue.
     #[inline]
     fn has_strides(&self) -> bool {
         false
     }
-    /// Retires strides of the oldest receive request of a queue that [has some](Queue::has_strides), and
-    /// the request once all of them are. `None` for any other queue, for another request, and for strides that are
-    /// not left.
+    /// Retires strides of the oldest receive request of a queue that
+    /// [has strides](Queue::has_strides), and with the last stride the request. `None` for any
+    /// other queue, for another request, and for more strides than are left.
     #[inline]
     fn retire_strides(&self, entry: CqeStrides) -> Option<RetiredStrides> {
         let _ = entry;
         None
     }
-    /// The oldest receive request of a queue that [has strides](Queue::has_strides), if there is one, and if the
-    /// next packet lies right after the strides that were taken.
+    /// The oldest receive request of a queue that [has strides](Queue::has_strides). `None` if
+    /// there is none, or if a packet lies after strides that no completion has taken yet.
     #[inline]
     fn oldest_strides(&self) -> Option<OldestStrides> {
         None
     }
-    /// Notes that all strides of that request before `until` were taken, and retires it with its last one. For
-    /// a poller that counts them itself, and in between does not ask.
+    /// Notes that all strides of the oldest request before `until` were taken, and retires it with
+    /// its last stride. For a poller that counts strides itself between two such calls.
     #[inline]
     fn take_strides(&self, until: u32) {
         let _ = until;

@@ -121,28 +121,30 @@ impl<Q> Ring<Q> {
         self.consumer == self.state.consumed()
     }
 
-    /// Counts a poll that found nothing. Says whether the owner is to look around: after as many as it
-    /// [asked for](Ring::look_after), and at the first one after the poll came to the end of the ring. The ring was
-    /// not full since a poll found nothing, unless it came there.
+    /// Counts a poll that found nothing. Returns whether the owner must look around: after as many
+    /// such polls as [`Ring::look_after`] set, and at the first one after polling has passed the
+    /// end of the ring. Since the last poll that found nothing, the ring was not full unless
+    /// polling has passed its end.
     #[inline]
     pub fn found_nothing(&mut self) -> bool {
         self.countdown = self.countdown.wrapping_sub(1);
         self.countdown == 0
     }
 
-    /// A bit that changes whenever the poll comes to the end of the ring.
+    /// A bit that changes whenever polling passes the end of the ring.
     #[inline]
     pub fn lap(&self) -> u32 {
         self.owner
     }
 
-    /// Sets the number of polls that find nothing until [`Ring::found_nothing`] says so. Returns the number before.
+    /// Sets the number of polls that find nothing until [`Ring::found_nothing`] returns true.
+    /// Returns the number that was left.
     #[inline]
     pub fn look_after(&mut self, polls: u32) -> u32 {
         core::mem::replace(&mut self.countdown, polls)
     }
 
-    /// Passes so many CQEs of the fast path.
+    /// Passes `count` CQEs of the fast path.
     #[inline]
     fn pass_slots(&mut self, count: u32) {
         self.consumer = self.consumer.wrapping_add(count.wrapping_mul(self.step));

@@ -216,7 +216,7 @@ impl Run {
     }
 }
 
-/// The arrays of mini CQEs of a run, from the mini CQE `told` on.
+/// The arrays of mini CQEs of a run that are not consumed yet.
 struct Arrays<'a> {
     state: &'a RingState,
     first: u32,

@@ -166,7 +166,7 @@ impl CompletionCursor {
         count
     }
 
-    /// Ends the poll and lends the queue.
+    /// Ends the poll and returns a reference to the queue.
     #[inline]
     pub fn queue(&mut self) -> &mut CompletionQueue {
         self.end();

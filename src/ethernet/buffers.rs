@@ -37,7 +37,7 @@ impl Slot {
         Self(address)
     }
 
-    /// Where the buffer is.
+    /// Address of the buffer.
     #[inline]
     pub(super) const fn address(&self) -> usize {
         self.0
@@ -148,7 +148,8 @@ impl Buffers {
     /// The first `length` bytes of a buffer.
     ///
     /// # Safety
-    /// The slot is of one of these buffers and not with the device, and the right to `length` bytes.
+    /// The slot is of one of these buffers and not with the device, and the right to `length`
+    /// bytes.
     #[inline]
     pub(super) unsafe fn slice<'s>(&'s self, slot: &'s Slot, length: usize) -> &'s [u8] {
         // SAFETY: the bytes are in the region, which was zeroed at allocation. The caller promises
@@ -233,7 +234,7 @@ impl FreeList {
         Self { count: Cell::new(addresses.len()), addresses }
     }
 
-    /// How many there are.
+    /// Number of buffers in the list.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.count.get()

@@ -44,8 +44,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Returns the packets that were added since this was called, for whoever has to know that they leave the
-    /// burst.
+    /// Returns the packets that were added since the last call, so that the caller can note that
+    /// they leave the burst.
     #[inline]
     pub(super) fn not_noted(&self) -> &[Cell<Sge>] {
         let count = self.count.get();
@@ -69,7 +69,7 @@ impl<'a> Taken<'a> {
         self.0.len()
     }
 
-    /// Takes so many of them away, or all, the first ones.
+    /// Splits off the first `count` packets, or all if there are fewer.
     #[inline]
     pub(super) fn split(&mut self, count: usize) -> Self {
         let (first, rest) = self.0.split_at(count.min(self.0.len()));
@@ -77,7 +77,7 @@ impl<'a> Taken<'a> {
         Self(first)
     }
 
-    /// As a request names them.
+    /// The packets as scatter/gather entries of a request.
     #[inline]
     pub(super) fn sges(&self) -> &'a [Cell<Sge>] {
         self.0
@@ -152,13 +152,13 @@ impl InFlight {
         if self.posted == self.put { 0 } else { self.undo(self.posted, free) }
     }
 
-    /// How many there are.
+    /// Number of frames that are being sent.
     #[inline]
     pub(super) const fn len(&self) -> usize {
         (self.put - self.sent) as usize
     }
 
-    /// How many more there is room for.
+    /// Number of further frames that there is room for.
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.addresses.len() - self.len()

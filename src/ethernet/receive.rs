@@ -71,7 +71,7 @@ impl<M: Mode> fmt::Debug for Packet<'_, M> {
 }
 
 impl<'p, M: Mode> Packet<'p, M> {
-    /// What the device tells of the packet: checksums, headers, VLAN tag, hash, flow tag, time.
+    /// The device's report about the packet: checksums, headers, VLAN tag, hash, flow tag, time.
     #[inline]
     pub fn completion(&self) -> &WorkCompletion<'p> {
         &self.completion

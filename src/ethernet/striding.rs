@@ -268,7 +268,7 @@ impl Striding {
         Slot::at(self.start + (before >> self.log_receive << self.log_receive))
     }
 
-    /// Where the packet lies whose strides are the next ones, if that is known.
+    /// Address of the packet whose strides are the next ones, if the poll knows it.
     #[inline]
     fn next(&self, poll: &StridePoll<'_, QueuePairRecords>) -> usize {
         let (wr_id, stride) = poll.behind();
@@ -301,8 +301,8 @@ impl Striding {
         self.let_go(Slot::at(start), 1);
     }
 
-    /// Notes which packets of the burst are to be sent: they have their receives, as long as they are. Before that,
-    /// the burst is done with no receive.
+    /// Notes which packets of the burst are to be sent: each holds its receive until it has left.
+    /// The burst gives back no receive before that.
     #[inline]
     fn hold_outgoing(&self, outgoing: &Outgoing) {
         if !outgoing.is_empty() {
@@ -320,7 +320,7 @@ impl Striding {
         }
     }
 
-    /// Lets somebody have so many packets, of a receive.
+    /// Counts `count` further packets of a receive as held.
     #[inline]
     fn hold(&self, slot: &Slot, count: u32) {
         if let Some(receive) = self.receive(slot) {

@@ -71,14 +71,14 @@ pub(crate) enum Refusal {
     State(QueueState),
 }
 
-/// A word in memory that is zeroed in a forked child. One load shows the owner whether it may post:
-/// the state allows it, the device is not gone, and this process created the queue.
+/// A word in memory that is zeroed in a forked child. By one load the owner knows whether it may
+/// post: the state allows it, the device is not gone, and this process created the queue.
 #[derive(Clone, Copy)]
 pub struct Gate(NonNull<AtomicU32>);
 
-// SAFETY: it is an address, and all access through it is atomic.
+// SAFETY: a gate is an address, and all access through it is atomic.
 unsafe impl Send for Gate {}
-// SAFETY: as above.
+// SAFETY: all access through a shared gate is atomic.
 unsafe impl Sync for Gate {}
 
 impl fmt::Debug for Gate {
@@ -93,7 +93,7 @@ impl Gate {
     const GONE: u32 = 4;
     /// Set if the queue does not exist, or the device itself uses it.
     const ABSENT: u32 = 16;
-    /// Set in every live gate, so that a live gate is never zero as a zeroed one is.
+    /// Set in every live gate: only the gate of a forked child is zero.
     const LIVE: u32 = 8;
     const STATE_SHIFT: u32 = 8;
 
@@ -121,7 +121,8 @@ impl Gate {
 
     #[inline]
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: valid and aligned by the contract of `new`.
+        // SAFETY: the caller of `new` or `shut` promised that the word is valid and aligned for as
+        // long as a copy of the gate exists.
         unsafe { self.0.as_ref() }
     }
 

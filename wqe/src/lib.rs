@@ -8,8 +8,10 @@
 //! single-consumer queue: the owner publishes `committed` before it rings the doorbell, and the
 //! poller publishes `retired` after it has read a record.
 //!
-//! The crate works on memory that it is given, makes no system call, and allocates nothing after a
-//! queue is created.
+//! The crate works on memory that it is given. It makes no system call, except that a thread that
+//! waits for a lock may yield its core. Once a queue exists, posting allocates only when a request
+//! changes a key, and polling only for the list of receives whose completion is not reported. A
+//! cancel of one request allocates nothing; a cancel of several, or of a set of identifiers, does.
 
 #![deny(missing_debug_implementations)]
 #![cfg_attr(not(test), no_std)]

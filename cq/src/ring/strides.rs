@@ -28,8 +28,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// The expectation of a poll that knows no request.
 const NOT_KNOWN: (u64, u64, u64, (u16, u16)) = (UNKNOWN, UNKNOWN, 0, (0, 0));
 
-/// The strides that a byte count tells, at their place. With the bit of a filler there are more than a
-/// request has.
+/// The number of strides in a byte count, at the position that it has there. With the bit of a
+/// filler the result exceeds the strides of any request.
 #[inline]
 fn taken(bytes: u32) -> u64 {
     u64::from(bytes & !BYTES_MASK)
@@ -159,8 +159,8 @@ impl<Q> fmt::Debug for StridePoll<'_, Q> {
     }
 }
 
-/// The place of the CQE behind one. Behind the last one it may lie outside of the buffer: a descriptor is the end
-/// of its CQE.
+/// The descriptor of the next CQE in memory. After the last CQE it may lie outside of the buffer,
+/// because a descriptor is the end of its CQE.
 #[inline]
 fn behind(descriptor: NonNull<u8>, stride: usize) -> NonNull<u8> {
     // SAFETY: no buffer reaches to the end of the address space, so the address does not wrap to
@@ -274,7 +274,7 @@ impl<Q: Queue> Ring<Q> {
         (taken != 0 && taken <= left && accept(bytes)).then_some(bytes)
     }
 
-    /// Where a poll stops that goes on from the position of the ring.
+    /// Position at which a poll stops that continues from the position of the ring.
     #[inline]
     fn stop(&self) -> NonNull<u8> {
         let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
@@ -397,8 +397,8 @@ impl<Q: Queue> StridePoll<'_, Q> {
         }
     }
 
-    /// Returns the request whose strides a packet takes that [`StridePoll::next_behind`] returns next, and
-    /// the first of these strides. Meaningless if it returns none.
+    /// Returns the request and the first stride of the packet that [`StridePoll::next_behind`]
+    /// returns next. Meaningless if that returns none.
     #[inline]
     pub fn behind(&self) -> (u64, u16) {
         let Position { expected, wr_id, .. } = self.ring.lent.at;

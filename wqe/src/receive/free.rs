@@ -1,10 +1,10 @@
 //! The free places of a shared receive queue, which pollers give back in any order.
 //!
-//! Each place has a bit, set from when a poller gives it back until the owner claims it. Each word
-//! of these bits has a mark, and each group of words too, so that the owner finds one with a bit by
-//! a few loads in a queue of any size. A mark says where to look first, no more: pollers set it by
-//! a plain store, and in a race it may be lost. So before the queue is full all words are looked
-//! at.
+//! Each place has a bit, which a poller sets when it gives the place back, and the owner clears
+//! when it claims the place. Each word of these bits has a mark, and so has each group of words, so
+//! that the owner finds a free place by a few loads in a queue of any size. Marks are only hints:
+//! pollers set them by plain stores, and a race may lose one. Before the owner reports a full
+//! queue, it therefore reads all words.
 
 use crate::sync::{
     AtomicBool, AtomicU64,
@@ -15,10 +15,10 @@ use core::ops::Range;
 
 const BITS: u32 = u64::BITS;
 
-/// Words of a group: their marks are a cache line.
+/// Number of words in a group: their marks fill a cache line.
 const GROUP: u32 = 64;
 
-/// The places that were given back: several pollers put places in, and one owner takes them out.
+/// The places that were given back. Several pollers put places in; one owner takes them out.
 pub(crate) struct FreePlaces {
     places: Box<[AtomicU64]>,
     /// Marks of words.
@@ -45,11 +45,12 @@ impl FreePlaces {
     /// Poller: puts a place into the set. The release lets the owner use it.
     ///
     /// # Safety
-    /// There is such a place.
+    /// `place` is below the capacity of the set.
     #[inline]
     pub(crate) unsafe fn put(&self, place: u32) {
         let word = place / BITS;
-        // SAFETY: by the contract, there is a word with this place, in a group.
+        // SAFETY: the caller promises that the place is below the capacity, for which there are
+        // words, marks of words and marks of groups.
         unsafe {
             self.places.get_unchecked(word as usize).fetch_or(1 << (place % BITS), AcqRel);
             self.words.get_unchecked(word as usize).store(true, Release);
@@ -83,13 +84,13 @@ impl Claims {
         Some(start..start + length)
     }
 
-    /// Takes the places of the first word with a mark from one on, to the end of its group.
+    /// Takes the places of the first marked word from `from` on, up to the end of its group.
     #[inline]
     fn take_marked(&mut self, free: &FreePlaces, from: u32) -> bool {
         let end = ((from / GROUP + 1) * GROUP).min(free.words.len() as u32);
         let marks = free.words.get(from as usize..end as usize).unwrap_or_default();
-        // The mark is cleared before the places are taken: a poller that puts one in later marks
-        // the word again.
+        // The mark is cleared before the places are taken: a poller that puts a place in later
+        // marks the word again.
         (from..).zip(marks).any(|(word, mark)| is_cleared(mark) && self.take(free, word))
     }
 
@@ -102,7 +103,7 @@ impl Claims {
         let after = (before.len() as u32..).zip(after);
         let mut groups = after.chain((0..).zip(before));
         let marked = groups.any(|(group, mark)| {
-            // A poller has put a place in, and set the mark of its word, before that of the group.
+            // A poller puts the place in first, then marks the word, then the group.
             let found = is_cleared(mark) && self.take_marked(free, group * GROUP);
             if found {
                 // Others after it may have marks.
@@ -113,7 +114,7 @@ impl Claims {
         marked || (0..free.places.len() as u32).any(|word| self.take(free, word))
     }
 
-    /// Takes the places of a word. Returns whether there are some.
+    /// Takes the places of a word. Returns whether there are any.
     #[inline]
     fn take(&mut self, free: &FreePlaces, word: u32) -> bool {
         let Some(places) = free.places.get(word as usize) else { return false };
@@ -153,7 +154,7 @@ mod tests {
 
     fn put(free: &FreePlaces, place: u32) {
         assert!(place < PLACES);
-        // SAFETY: there is such a place.
+        // SAFETY: `place` is below the capacity, checked above.
         unsafe { free.put(place) };
     }
 
@@ -215,7 +216,8 @@ mod tests {
     #[test]
     fn the_search_begins_in_the_word_of_a_place_and_goes_on_in_the_group_behind_it() {
         let (word, group) = (BITS, GROUP * BITS);
-        // In the last word of the second group: the third group comes next, then the first.
+        // From the last word of the second group the search goes to the third group, then to the
+        // first.
         let last = 2 * group - word;
         for (from, order) in
             [(word, [word + 6, group, 10]), (last, [2 * group + 1, 10, group + 2 * word])]

@@ -12,10 +12,10 @@ use mlx5_prm::wqe::{DataSegment, MAX_SGE_LENGTH, UNIT};
 /// There is no room for a request.
 pub(crate) const FULL: PostError = PostError::QueueFull { free: 0, needed: 1 };
 
-/// A queue of receive requests. A single one with one buffer is posted by [`Post::recv`], which has
-/// a fast path and a cold rest, and everything else by [`Post::post_all`].
+/// A queue of receive requests. [`Post::recv`] posts a single request with one buffer, by a fast
+/// path with an out-of-line slow path; [`Post::post_all`] posts everything else.
 pub(super) trait Post: Sized {
-    /// Where in the ring the next request goes. The queue learns it when requests are published.
+    /// A place in the ring, to which the next request goes. `publish` passes it to the queue.
     type Place: Copy;
 
     fn gate(&self) -> &Gate;
@@ -23,19 +23,19 @@ pub(super) trait Post: Sized {
     /// Returns the place after the last published request.
     fn place(&self) -> Self::Place;
 
-    /// Writes a request with one buffer at a place, and returns the next one. `None`, and nothing
-    /// is written, if the place is not known to be free, or the buffer is not [usual](is_usual).
+    /// Writes a request with one buffer at a place, and returns the next place. If the place is not
+    /// known to be free, or the buffer is not [usual](is_usual), writes nothing and returns `None`.
     fn add_usual(&mut self, at: Self::Place, wr_id: u64, sge: &Sge) -> Option<Self::Place>;
 
-    /// Writes any request at a place, which becomes the next one. If the request is refused, the
-    /// place is still that after the last one that was written.
+    /// Writes any request at `at`, and advances `at` to the next place. If the request is refused,
+    /// `at` is still the place after the last request that was written.
     fn add_any(&mut self, at: &mut Self::Place, wr_id: u64, sges: &[Sge]) -> Result<(), PostError>;
 
-    /// Shows the requests before a place to the poller, then to the device.
+    /// Publishes the requests before a place to the poller, then to the device.
     fn publish(&mut self, at: Self::Place);
 
-    /// Posts a request with one buffer. Returns false, and does nothing, if it is refused or needs
-    /// a further check.
+    /// Posts a request with one buffer. If it is refused or needs a further check, does nothing and
+    /// returns false.
     #[inline(always)]
     fn recv_usual(&mut self, wr_id: u64, sge: &Sge) -> bool {
         if self.gate().may_receive()
@@ -79,8 +79,8 @@ pub(super) trait Post: Sized {
         self.post_all(list, |wr| (wr.wr_id, wr.sges)).map(drop)
     }
 
-    /// Posts requests, of which `parts` returns identifiers and buffers, up to the first bad one.
-    /// Returns their number, or the index of the bad one and what is wrong with it.
+    /// Posts requests up to the first bad one; `parts` returns the identifier and the buffers of
+    /// each. Returns the number of requests, or the index of the bad one and its error.
     #[inline(always)]
     fn post_all<W>(
         &mut self,
@@ -93,7 +93,7 @@ pub(super) trait Post: Sized {
         let mut requests = requests.into_iter();
         let mut added = Added { at: self.place(), queue: self, count: 0 };
         while let Some(request) = requests.find(|request| !added.add_usual(parts(request))) {
-            // A copy, so that the other one stays in registers.
+            // `add_any` gets the address of a copy, so that `added.at` can stay in registers.
             let ((wr_id, sges), mut at) = (parts(&request), added.at);
             let result = added.queue.add_any(&mut at, wr_id, sges);
             added.at = at;
@@ -107,7 +107,7 @@ pub(super) trait Post: Sized {
 }
 
 /// Requests that were written. Dropping it publishes them, also if an iterator panics: the records
-/// say that the device holds them.
+/// of a shared queue already say that the device holds them.
 struct Added<'q, Q: Post> {
     queue: &'q mut Q,
     at: Q::Place,
@@ -115,7 +115,7 @@ struct Added<'q, Q: Post> {
 }
 
 impl<Q: Post> Added<'_, Q> {
-    /// Adds a request with one buffer, if there is nothing else to check. Returns whether it did.
+    /// Adds a request with one buffer, if it needs no further check. Returns whether it was added.
     #[inline]
     fn add_usual(&mut self, (wr_id, sges): (u64, &[Sge])) -> bool {
         let [sge] = sges else { return false };
@@ -146,7 +146,8 @@ pub(super) fn is_usual(sge: &Sge) -> bool {
 /// `at` has room for `max_sge` SGEs, at least one.
 #[inline(always)]
 pub(super) unsafe fn write_usual(at: NonNull<u8>, sge: &Sge, max_sge: u32) {
-    // SAFETY: by the contract; the end mark takes the place of the second SGE.
+    // SAFETY: the caller promises room for `max_sge` SGEs, at least one. The end mark takes the
+    // place of the second SGE, if there is room for one.
     unsafe {
         if max_sge > 1 {
             at.byte_add(UNIT).cast().write(DataSegment::END);
@@ -167,11 +168,11 @@ pub(crate) unsafe fn write_scatter(
 ) -> Result<(), PostError> {
     match sges {
         [sge] if is_usual(sge) => {
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises room for `max_sge` SGEs, at least one.
             unsafe { write_usual(at, sge, max_sge) };
             Ok(())
         }
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises room for `max_sge` SGEs, at least one.
         _ => unsafe { write_list(at, sges, max_sge) },
     }
 }
@@ -180,8 +181,9 @@ pub(crate) unsafe fn write_scatter(
 /// As for [`write_usual`].
 #[inline(never)]
 unsafe fn write_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
-    // SAFETY: by the contract. A scatter list may be longer than any message, so only the length of
-    // each SGE is checked. If fewer than `max_sge` SGEs were written, there is room for one more.
+    // A scatter list may be longer than any message, so only the length of each SGE is checked.
+    // SAFETY: the caller promises room for `max_sge` SGEs. If fewer were written, there is room for
+    // the end mark.
     unsafe {
         let units = write_sges(at, sges, max_sge, None)?;
         if units < max_sge as usize {

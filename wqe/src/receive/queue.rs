@@ -75,9 +75,10 @@ pub struct ReceiveQueue {
     /// The scatter entries of the first request of the ring.
     ring: NonNull<u8>,
     layout: ReceiveLayout,
-    /// The place that the next request fills. The places from here to `end` are known to be free.
+    /// Index of the place that the next request fills. The places from here up to `end` are known
+    /// to be free.
     next: u32,
-    /// At most the end of the ring.
+    /// At most the number of places in the ring.
     end: u32,
     /// With `next`, the number of requests posted so far, free-running.
     base: u32,
@@ -107,7 +108,7 @@ pub(super) struct Place {
     /// The identifiers of all requests.
     wr_ids: NonNull<AtomicU64>,
     index: usize,
-    /// The places from this one up to here are known to be free.
+    /// The places from `index` up to this one are known to be free.
     end: usize,
 }
 
@@ -118,7 +119,8 @@ impl Place {
     /// The place is free.
     #[inline(always)]
     unsafe fn record(self, wr_id: u64, stride: u32) -> Self {
-        // SAFETY: a free place is in the ring, and there is a record for each.
+        // SAFETY: the caller promises that the place is free, so it is in the ring, and each place
+        // of the ring has a record. The next place is at most the end of the ring.
         let slot = unsafe {
             self.wr_ids.add(self.index).as_ref().store(wr_id, Relaxed);
             self.slot.byte_add(stride as usize)
@@ -149,7 +151,8 @@ impl Post for ReceiveQueue {
         if !is_usual(sge) || at.index == at.end {
             return None;
         }
-        // SAFETY: the place is free. It has room for `max_sge` SGEs.
+        // SAFETY: `at.index` is not `at.end`, checked above, so the place is free. It has room for
+        // `max_sge` SGEs.
         unsafe {
             write_usual(at.slot, sge, self.layout.max_sge);
             Some(at.record(wr_id, self.layout.stride))
@@ -163,7 +166,8 @@ impl Post for ReceiveQueue {
             self.find_room()?;
             *at = self.place();
         }
-        // SAFETY: as in `add_usual`.
+        // SAFETY: the place is free: it was before `at.end`, or `find_room` found it. It has room
+        // for `max_sge` SGEs.
         unsafe {
             write_scatter(at.slot, sges, self.layout.max_sge)?;
             *at = at.record(wr_id, self.layout.stride);
@@ -186,10 +190,10 @@ impl ReceiveQueue {
     ///
     /// # Safety
     /// `ring` points to the scatter entries of the first of `layout.requests` requests, aligned to
-    /// 16, from each of which it is `layout.stride` bytes to those of the next one. The entries,
-    /// `max_sge` of each, are valid for as long as the value lives, and nothing but the device and
-    /// this value reads or writes them. `records` was created for this many requests and belongs to
-    /// this queue alone.
+    /// 16; those of each next request are `layout.stride` bytes further. The `max_sge` entries of
+    /// each request are valid for as long as the value lives, and nothing but the device and this
+    /// value reads or writes them. `records` was created for this many requests and belongs to this
+    /// queue alone.
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
@@ -214,8 +218,8 @@ impl ReceiveQueue {
     }
 
     /// Posts the receive requests that `requests` yields and returns their number. Requests before
-    /// the first bad one are posted, also if the iterator panics; nothing is taken from it after a
-    /// bad one. The error has the index of the bad request and what is wrong with it.
+    /// the first bad one are posted, also if the iterator panics; after a bad one the iterator is
+    /// not called again. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
         &mut self,
@@ -235,10 +239,10 @@ impl ReceiveQueue {
         self.post_all(requests, |(wr_id, sge)| (*wr_id, slice::from_ref(sge)))
     }
 
-    /// Finds the places that are free, up to the end of the ring, when requests were written in all
-    /// that were known to be.
+    /// Finds the places that are free, up to the end of the ring. Called when all places that were
+    /// known to be free have been written.
     fn find_room(&mut self) -> Result<(), PostError> {
-        // Each place was written once.
+        // Each place may have been written by now.
         self.records.lapped.store(true, Relaxed);
         self.next = self.end;
         let (posted, free) = (u32::from(self.posted()), self.free());

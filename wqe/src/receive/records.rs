@@ -11,10 +11,11 @@ use mlx5_prm::wqe::MAX_RING_BLOCKS;
 
 /// The shared half of a receive queue.
 ///
-/// Requests may complete in any order: a device that places data out of order consumes them so. The
-/// device holds the requests from the oldest one without completion up to the last posted one,
-/// except those marked in `ahead`. Room becomes free only with the oldest one, because the ring has
-/// no free slots in the middle. Those of packets complete [in order](ReceiveRecords::set_in_order).
+/// Requests may complete in any order, because a device that places data out of order consumes them
+/// out of order. The device holds the requests from the oldest one without completion up to the
+/// last posted one, except those marked in `ahead`. Room becomes free only when the oldest request
+/// completes, because the ring has no free slots in the middle. Receives of packets complete
+/// [in order](ReceiveRecords::set_in_order).
 pub struct ReceiveRecords {
     /// Identifiers of the requests, by their slot in the ring.
     pub(super) wr_ids: Box<[AtomicU64]>,
@@ -26,11 +27,11 @@ pub struct ReceiveRecords {
     in_order: bool,
     /// Poller: one bit per slot of the ring, set if its request completed before an older one.
     ahead: Box<[AtomicU64]>,
-    /// In a cache line of its own: the owner reads it once in each time around the ring.
+    /// In a cache line of its own, because the owner reads it only once a lap.
     pub(super) completed: CachePadded<Completed>,
 }
 
-/// What the poller counts.
+/// The poller's counters.
 pub(super) struct Completed {
     /// The number of the oldest request without completion, free-running.
     pub(super) oldest: AtomicU16,
@@ -68,31 +69,31 @@ impl ReceiveRecords {
         }
     }
 
-    /// Makes them those of a new queue with as many requests.
+    /// Returns the records to their initial state, for a new queue with as many requests.
     pub fn renew(&mut self) {
         self.reset();
         self.lapped.store(false, Relaxed);
         self.in_order = false;
     }
 
-    /// The requests of the ring that they are for.
+    /// The number of requests in the ring.
     pub fn requests(&self) -> u32 {
         self.wr_ids.len() as u32
     }
 
-    /// Takes completions only in the order of the requests. The device fills the requests of
-    /// packets in that order: one that names another request names a buffer that it may still
-    /// write to.
+    /// Accepts completions only in the order of the requests. The device fills receives of packets
+    /// in that order: a completion that names another one names a buffer to which the device may
+    /// still write.
     pub fn set_in_order(&mut self) {
         self.in_order = true;
     }
 
-    /// Whether they complete in order.
+    /// Whether completions are accepted only in order.
     pub fn is_in_order(&self) -> bool {
         self.in_order
     }
 
-    /// The bits of a number that are a slot. Meaningless for a ring of zero requests.
+    /// The bits of a request's number that are its slot. Meaningless for a ring of zero requests.
     #[inline]
     pub(super) fn mask(&self) -> u16 {
         (self.wr_ids.len() as u16).wrapping_sub(1)
@@ -100,14 +101,15 @@ impl ReceiveRecords {
 
     #[inline]
     pub(super) fn wr_id(&self, counter: u16) -> &AtomicU64 {
-        // SAFETY: the slot is masked by the length, which is a power of two: not zero, because a
-        // request was posted.
+        // SAFETY: `mask` keeps the slot below the length, which is a power of two. It is not zero,
+        // because a request was posted.
         unsafe { self.wr_ids.get_unchecked(usize::from(counter & self.mask())) }
     }
 
     /// Owner: the number of the oldest request without completion, free-running.
     pub(super) fn oldest(&self) -> u16 {
-        // The acquire pairs with the poller's release: the poller has read the earlier records.
+        // The acquire pairs with the poller's release in `free_before`: the poller has read the
+        // earlier records.
         self.completed.oldest.load(Acquire)
     }
 
@@ -137,7 +139,8 @@ impl ReceiveRecords {
         Some((oldest, self.wr_id(oldest).load(Relaxed)))
     }
 
-    /// Poller: makes `oldest` the oldest request. The owner may use the places of those before it.
+    /// Poller: makes `oldest` the oldest request. The owner may reuse the places of the requests
+    /// before it.
     #[inline]
     pub(super) fn free_before(&self, oldest: u16) {
         self.completed.oldest.store(oldest, Release);
@@ -157,8 +160,8 @@ impl ReceiveRecords {
 
     /// Poller: retires the request in the slot of `counter`, which a completion names. `None` if
     /// the device does not hold it, which a correct device never reports: the slot is free, or its
-    /// request has completed before an older one. Also `None` for any but the oldest request, where
-    /// they complete [in order](ReceiveRecords::set_in_order).
+    /// request has already completed. If requests complete
+    /// [in order](ReceiveRecords::set_in_order), also `None` for any but the oldest one.
     pub fn retire(&self, counter: u16) -> Option<u64> {
         let Completed { oldest: next, waiting } = &*self.completed;
         let mut oldest = next.load(Relaxed);
@@ -183,8 +186,8 @@ impl ReceiveRecords {
     /// Returns the word of `ahead` with the bit of request `counter`, and the bit.
     fn ahead(&self, counter: u16) -> (&AtomicU64, u64) {
         let slot = u32::from(counter & self.mask());
-        // SAFETY: a request was posted, so the slot is in the ring, and there is a bit for each
-        // slot.
+        // SAFETY: a request was posted, so the ring is not empty and `mask` keeps the slot inside
+        // it. Each slot has a bit.
         let word = unsafe { self.ahead.get_unchecked((slot / u64::BITS) as usize) };
         (word, 1 << (slot % u64::BITS))
     }
@@ -208,7 +211,7 @@ impl ReceiveRecords {
     }
 
     pub(super) fn reset(&self) {
-        // The places that were written before are not counted any more.
+        // `posted` no longer counts the places that were written before.
         self.lapped.store(true, Relaxed);
         self.posted.store(0, Relaxed);
         self.completed.oldest.store(0, Relaxed);

@@ -24,7 +24,7 @@ use mlx5_doorbell::{Lock, QueuePairRecord, barrier, prefetch};
 use mlx5_prm::U16;
 use mlx5_prm::wqe::{DataSegment, SrqNextSegment, UNIT};
 
-/// A request that met a page fault, as long as the poll that found it can have it posted again.
+/// A request that met a page fault. It lives as long as the poll that found it can repost it.
 pub struct Faulted<'poll> {
     records: &'poll SharedReceiveRecords,
     index: u16,
@@ -60,7 +60,7 @@ pub struct SharedReceiveRecords {
     free: FreePlaces,
     /// A program has the memory of the queue and posts there itself.
     lent: AtomicBool,
-    /// What posts requests again that met a page fault.
+    /// The hook that posts requests again that met a page fault.
     repost: Lock<Option<Repost>>,
     /// Identifiers of requests whose completion was not reported.
     discarded: Lock<Vec<u64>>,
@@ -88,17 +88,18 @@ impl SharedReceiveRecords {
         }
     }
 
-    /// Sets what posts requests again that met a page fault, or nothing. When it returns, what was
-    /// set before is not called any more.
+    /// Sets or removes the hook that posts requests again that met a page fault. When this returns,
+    /// the former hook is not running and is not called any more.
     pub fn set_repost(&self, repost: Option<Repost>) {
         let before = core::mem::replace(&mut *self.repost.lock(), repost);
-        // Without the lock.
+        // Without the lock, because the drop may run any code.
         drop(before);
     }
 
-    /// Poller: reposts `index` after a page fault, and calls `pass` if it was: its completion is
-    /// not reported. Returns false, and does nothing, if there is no hook, the device does not hold
-    /// the request, or a program has the memory of the queue and posts there itself.
+    /// Poller: has the hook repost `index` after a page fault. If the request was posted, `pass`
+    /// was called, and the completion is not reported. Returns false, and does nothing, if there is
+    /// no hook, the device does not hold the request, or a program has the memory of the queue and
+    /// posts there itself.
     #[cold]
     pub fn repost(&self, index: u16, pass: &mut dyn FnMut()) -> bool {
         let mut posted = false;
@@ -119,13 +120,13 @@ impl SharedReceiveRecords {
         self.held.get(usize::from(index)).is_some_and(|held| held.load(Acquire))
     }
 
-    /// From now on requests complete that have no record: a program has the memory of the queue and
-    /// posts there itself.
+    /// Notes that a program has the memory of the queue and posts there itself. From now on
+    /// requests complete that have no record.
     pub fn lend(&self) {
         self.lent.store(true, Relaxed);
     }
 
-    /// Whether such requests complete.
+    /// Whether a program has the memory of the queue and posts there itself.
     pub fn is_lent(&self) -> bool {
         self.lent.load(Relaxed)
     }
@@ -147,16 +148,16 @@ impl SharedReceiveRecords {
         if !held.load(Acquire) || !held.swap(false, AcqRel) {
             return None;
         }
-        // Read by the poller that retires it: the owner does not write another one before `put`.
-        // SAFETY: there are as many identifiers as flags.
+        // The owner does not write another identifier before `put`.
+        // SAFETY: `held` has a flag at `index`, and there are as many identifiers as flags.
         let wr_id = unsafe { self.wr_ids.get_unchecked(index) }.load(Relaxed);
-        // SAFETY: there is a place for each flag.
+        // SAFETY: `held` has a flag at `index`, and there are as many places as flags.
         unsafe { self.free.put(index as u32) };
         Some(wr_id)
     }
 
     /// Poller: retires request `index`, whose completion is not reported, and keeps its identifier
-    /// for [`SharedReceiveRecords::take_discarded`]: as many as there are requests.
+    /// for [`SharedReceiveRecords::take_discarded`]. Keeps at most as many as there are requests.
     #[cold]
     pub fn discard(&self, index: u16) {
         if let Some(wr_id) = self.retire(index) {
@@ -176,7 +177,7 @@ impl SharedReceiveRecords {
 /// The owner half of a shared receive queue.
 ///
 /// The device walks a linked list: each WQE names the next. The last posted WQE names a free one,
-/// the *tail*, which the next post fills. So one WQE of the ring is always free.
+/// the *tail*, which the next post fills. One WQE of the ring is therefore always free.
 // In the order of use on the fast path.
 #[repr(C)]
 pub struct SharedReceiveQueue {
@@ -232,7 +233,7 @@ impl Post for SharedReceiveQueue {
         if !is_usual(sge) || tail == self.last {
             return None;
         }
-        // SAFETY: the WQE at the tail is free. It is of the usual form, and has room for an SGE.
+        // SAFETY: the WQE at the tail is free, and has room for an SGE.
         unsafe { write_sge(self.entries(tail), *sge) };
         self.hold(tail, wr_id);
         Some(tail + 1)
@@ -243,10 +244,10 @@ impl Post for SharedReceiveQueue {
     fn add_any(&mut self, tail: &mut u32, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let index = *tail;
         self.note_unusual(index);
-        // SAFETY: the WQE at the tail is free. It has room for `max_sge` SGEs.
+        // SAFETY: the WQE at the tail is free, and has room for `max_sge` SGEs.
         let written = unsafe { write_scatter(self.entries(index), sges, self.layout.max_sge) };
         if written.is_err() {
-            // Some may have been written before the bad one.
+            // SGEs before the bad one may have been written.
             self.make_usual(index..index + 1);
         }
         written?;
@@ -272,8 +273,9 @@ impl SharedReceiveQueue {
     /// Creates a shared receive queue.
     ///
     /// # Safety
-    /// As for [`crate::ReceiveQueue::new`]. `layout` was created with [`Self::HEAD`] bytes of head,
-    /// for at least two requests.
+    /// As for [`crate::ReceiveQueue::new`], except that `ring` points to the first WQE, and the
+    /// queue also accesses the [`Self::HEAD`] bytes before the entries of each WQE. `layout` was
+    /// created with [`Self::HEAD`] bytes of head, for at least two requests.
     pub unsafe fn new(
         ring: NonNull<u8>,
         layout: ReceiveLayout,
@@ -288,7 +290,8 @@ impl SharedReceiveQueue {
         let mut queue =
             Self { gate, ring, layout, tail: 0, last, base: 0, record, records, claims, unusual };
         for index in 0..layout.requests {
-            // SAFETY: a WQE of the ring starts with this segment.
+            // SAFETY: `index` is below the number of requests, and each WQE starts with this
+            // segment.
             unsafe { queue.slot(index).cast().write(SrqNextSegment::default()) };
             queue.make_usual(index..index + 1);
         }
@@ -305,8 +308,8 @@ impl SharedReceiveQueue {
         self.layout
     }
 
-    /// Returns the request that the next post fills, and the last of the adjacent free ones, each
-    /// of which names the next: for a program that posts to the ring itself.
+    /// Returns the request that the next post fills, and the last of the free ones that follow it
+    /// in the ring. Each of them names the next. For a program that posts to the ring itself.
     pub fn free_run(&mut self) -> (u32, u32) {
         let mut last = self.tail;
         loop {
@@ -344,8 +347,7 @@ impl SharedReceiveQueue {
     #[inline]
     fn link(&mut self, index: u32, next: u32) {
         const NEXT: usize = offset_of!(SrqNextSegment, next_wqe_index);
-        // SAFETY: a WQE starts with this segment. The rest of it was written when the queue was
-        // created.
+        // SAFETY: a WQE starts with this segment, which `new` wrote as a whole.
         unsafe { self.slot(index).byte_add(NEXT).cast().write(U16::new(next as u16)) };
     }
 
@@ -360,14 +362,15 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Links the WQE at `tail`, of which an unusual form was noted, to the one that becomes the
-    /// tail when it is posted, and returns that. After the last claimed one, claims a run of
-    /// others.
+    /// Links the WQE at `tail` to the one that becomes the tail when it is posted, and returns that
+    /// one. After the last claimed WQE, claims another run. The caller has noted that the WQE may
+    /// not have the usual form.
     #[inline(always)]
     fn next(&mut self, tail: u32) -> Result<u32, PostError> {
         let mut next = tail + 1;
         if tail == self.last {
-            // On from the tail, if requests completed in the order in which they were posted.
+            // The search starts after the tail: if requests completed in posting order, the run
+            // there continues.
             let run = self.claims.next_run(&self.records.free, self.after(tail)).ok_or(FULL)?;
             self.make_usual(run.clone());
             self.base = self.base.wrapping_add(next).wrapping_sub(run.start);
@@ -407,7 +410,7 @@ impl SharedReceiveQueue {
             let index = run.start / u64::BITS * u64::BITS + unusual.trailing_zeros();
             self.link(index, self.after(index));
             if self.layout.max_sge > 1 {
-                // SAFETY: the WQE has room for a second SGE.
+                // SAFETY: `max_sge` exceeds 1, checked above, so the WQE has room for a second SGE.
                 unsafe { self.entries(index).byte_add(UNIT).cast().write(DataSegment::END) };
             }
             unusual &= unusual - 1;
@@ -428,8 +431,8 @@ impl SharedReceiveQueue {
     }
 
     /// Posts the receive requests that `requests` yields and returns their number. Requests before
-    /// the first bad one are posted, also if the iterator panics; nothing is taken from it after a
-    /// bad one. The error has the index of the bad request and what is wrong with it.
+    /// the first bad one are posted, also if the iterator panics; after a bad one the iterator is
+    /// not called again. The error has the index of the bad request and what is wrong with it.
     #[inline]
     pub fn post_recv_iter<'a, W: Borrow<ReceiveWr<'a>>>(
         &mut self,
@@ -439,9 +442,9 @@ impl SharedReceiveQueue {
         self.post_all(requests, |wr| (wr.wr_id, wr.sges))
     }
 
-    /// Posts a request again that met a page fault: with its identifier and its entries, behind all
-    /// others. Returns false, and does nothing, if it is another queue's, the device does not hold
-    /// it, or posting is refused.
+    /// Posts a request again that met a page fault, with its identifier and its entries, after all
+    /// other requests. Returns false, and does nothing, if it is a request of another queue, the
+    /// device does not hold it, or the queue refuses posting.
     #[cold]
     pub fn repost(&mut self, Faulted { records, index, pass }: Faulted<'_>) -> bool {
         let ours = core::ptr::eq(records, &*self.records);
@@ -450,11 +453,11 @@ impl SharedReceiveQueue {
         }
         let length = (self.layout.stride - Self::HEAD) as usize;
         let [from, to] = [u32::from(index), self.tail].map(|at| self.entries(at));
-        // SAFETY: there is a WQE for each flag. The one at the tail is free, so it is not this one,
-        // which the device holds.
+        // SAFETY: the device holds `index`, checked above, so it is a WQE of the ring, and another
+        // one than the tail, which is free.
         unsafe { from.copy_to_nonoverlapping(to, length) };
         self.note_unusual(self.tail);
-        // None if another poller got it, of a device that completes a request twice.
+        // None if the device completed the request twice and another poller retired it.
         let Some(wr_id) = self.records.retire(index) else { return false };
         let Ok(next) = self.next(self.tail) else {
             debug_assert!(false, "its own place is free, and only the owner takes places");

@@ -1,15 +1,15 @@
-//! Receive requests that packets share: each packet takes some strides of one.
+//! Receive requests that packets share: each packet takes some strides of a request.
 //!
 //! The rules are those of two drivers that run on silicon: Linux' mlx5e
 //! (`mlx5e_handle_rx_cqe_mpwrq`) and newer releases of DPDK's PMD (`mlx5_rx_burst_mprq`,
-//! `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`) and takes strides of it, as
-//! many as its byte count says: that of a packet, of strides that were skipped, or of a packet that
-//! failed. The request is done once its strides are taken, and not before: until then the device
-//! goes on writing there.
+//! `mlx5_rx_err_handle`). Every completion names its request (`wqe_id`) and takes as many strides
+//! of it as its byte count says, whether it is of a packet, of strides that were skipped, or of a
+//! packet that failed. A request is done only when all its strides are taken: until then the device
+//! may write to it.
 //!
-//! After other errors the queue receives nothing more. Both drivers reset it then, so no driver
-//! shows which request the flushes name. Here each of these completions ends the oldest request,
-//! and only the first has to name it.
+//! After any other error the queue receives nothing more. Both drivers then reset the queue, so
+//! neither shows which request a flush names. Here each of these completions ends the oldest
+//! request, and only the first must name it.
 
 use super::records::ReceiveRecords;
 use crate::sync::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -17,22 +17,22 @@ use alloc::sync::Arc;
 use mlx5_prm::ethernet::striding::{FILLER, STRIDES_MASK, STRIDES_SHIFT};
 
 /// The records of a striding queue, as its poller sees them. The device fills one request after the
-/// other, from its first stride to its last one.
+/// other, from the first stride to the last one.
 ///
-/// Methods that handle a completion take the number of its request, or the place of that in the
-/// ring. They return the request's identifier, and whether it was retired. `None` if a correct
-/// device never reports that.
+/// Methods that handle a completion take the number of its request, or the request's place in the
+/// ring. They return the request's identifier, and whether it was retired. `None` means that a
+/// correct device never reports this completion.
 #[derive(Debug)]
 pub struct StridingRecords {
     records: Arc<ReceiveRecords>,
     /// Strides of a request.
     strides: u32,
-    /// Poller: strides of the oldest request that completions took.
+    /// Poller: number of strides of the oldest request that completions took.
     taken: AtomicU32,
-    /// Poller: its stride after the last packet. No packet begins before that, so no stride is in
-    /// two.
+    /// Poller: the stride after the last packet of that request. No later packet begins before it,
+    /// so that no stride is in two packets.
     after: AtomicU32,
-    /// An error came after which the queue receives nothing more.
+    /// An error was reported after which the queue receives nothing more.
     stopped: AtomicBool,
 }
 
@@ -53,8 +53,8 @@ impl StridingRecords {
         &self.records
     }
 
-    /// Begins again with the queue, which was reset: no completion from before can be polled any
-    /// more.
+    /// Starts over, after the queue was reset. No completion from before the reset can be polled
+    /// any more.
     pub fn reset(&self) {
         self.set_taken(0, 0);
         self.stopped.store(false, Relaxed);
@@ -71,14 +71,14 @@ impl StridingRecords {
         self.after.store(after, Relaxed);
     }
 
-    /// Whether `request` is the oldest one. Devices say its number or its place in the ring, and
-    /// debug builds of DPDK compare the bits of the place.
+    /// Whether `request` is the oldest one. A device may report its number or its place in the
+    /// ring; debug builds of DPDK compare only the bits of the place.
     fn is_oldest(&self, request: u16, oldest: u16) -> bool {
         (request ^ oldest) & self.records.mask() == 0
     }
 
-    /// Poller: returns the request of which the next packet takes strides, if there is one, and if
-    /// that packet lies right after the strides that were taken.
+    /// Poller: returns the request that the next packet takes strides of. `None` if there is none,
+    /// or if a packet lies after strides that no completion has taken yet.
     #[inline]
     pub fn left(&self) -> Option<LeftStrides> {
         let (request, wr_id) = self.records.oldest_request()?;
@@ -87,8 +87,8 @@ impl StridingRecords {
         (self.after.load(Relaxed) <= taken).then_some(left)
     }
 
-    /// Poller: notes that packets took the strides of the oldest request before `until`, if those
-    /// were not all taken, and retires it with its last one.
+    /// Poller: notes that packets took the strides of the oldest request up to `until`, which may
+    /// have been noted before, and retires the request with its last stride.
     #[inline]
     pub fn take(&self, until: u32) {
         if until == self.strides {
@@ -105,8 +105,8 @@ impl StridingRecords {
         self.records.free_before(oldest.wrapping_add(1));
     }
 
-    /// Poller: takes the strides of a packet, the first of which is `first`, or those that the
-    /// device skipped, as the byte count says.
+    /// Poller: takes the strides of a packet, which starts at stride `first`, or strides that the
+    /// device skipped. The byte count says which of the two, and their number.
     #[inline]
     pub fn arrive(&self, request: u16, first: u16, byte_count: u32) -> Option<(u64, bool)> {
         let packet = (byte_count & FILLER == 0).then_some(first);
@@ -114,14 +114,14 @@ impl StridingRecords {
         if count == 0 { None } else { self.retire(request, count, packet) }
     }
 
-    /// Poller: takes the strides of a packet that failed alone. The completion does not say which
-    /// they are.
+    /// Poller: takes the strides of a packet that failed without stopping the queue. The completion
+    /// does not say which strides they are.
     pub fn fail(&self, request: u16, byte_count: u32) -> Option<(u64, bool)> {
         self.retire(request, byte_count >> STRIDES_SHIFT & STRIDES_MASK, None)
     }
 
-    /// Takes `count` strides of `request`, which must be the oldest one. Those of a packet begin at
-    /// `packet`.
+    /// Takes `count` strides of `request`, which must be the oldest one. A packet begins at stride
+    /// `packet`; `None` if the strides hold no packet, or the place is not known.
     #[inline]
     fn retire(&self, request: u16, count: u32, packet: Option<u16>) -> Option<(u64, bool)> {
         let (oldest, wr_id) = self.records.oldest_request()?;
@@ -145,9 +145,9 @@ impl StridingRecords {
         Some((wr_id, ended))
     }
 
-    /// Poller: ends the oldest request, by an error after which the queue receives nothing more. If
-    /// the device also flushes the request whose error stopped the queue, one completion is left
-    /// over: it is of no request, and gets the identifier of the last one.
+    /// Poller: ends the oldest request, after an error that stops the queue. If the device also
+    /// flushes the request whose error stopped the queue, there is one completion more than there
+    /// are requests: it gets the identifier of the last one.
     #[cold]
     pub fn stop(&self, request: u16) -> Option<(u64, bool)> {
         let again = self.is_stopped();
@@ -166,18 +166,18 @@ impl StridingRecords {
     }
 }
 
-/// What is left of the oldest request.
+/// The remaining strides of the oldest request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftStrides {
-    /// Its identifier.
+    /// Identifier of the request.
     pub wr_id: u64,
-    /// Its number, of which the bits of `mask` say its place in the ring.
+    /// Number of the request. Its bits in `mask` are the request's place in the ring.
     pub request: u16,
     /// See `request`.
     pub mask: u16,
-    /// The number of its strides that were taken.
+    /// The number of strides that were taken.
     pub taken: u32,
-    /// The number of its strides.
+    /// The number of strides of the request.
     pub strides: u32,
 }
 
@@ -234,12 +234,12 @@ mod tests {
         {
             assert_eq!(take(&records, 0, first, count), None, "{count} from {first} on");
         }
-        // The bit of a filler is none of the number.
+        // The bit of a filler does not count as a part of the number.
         assert_eq!(skip(&records, 3, 5), Some((100, true)));
         assert_eq!(records.records().in_flight(), 1);
     }
 
-    /// Of requests in order, the device is in the oldest one.
+    /// Requests complete in order, so the device is writing to the oldest one.
     #[test]
     fn strides_of_another_request_are_none() {
         let records = records(3);
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(records.fail(request, bytes(1)), None, "{request}");
             assert_eq!(records.stop(request), None, "{request}");
         }
-        // Its number or its place.
+        // The request's number, or its place.
         for request in [0, 4, 0xfffc] {
             let taken = records.left().unwrap().taken as u16;
             assert_eq!(take(&records, request, taken, 1), Some(100));
@@ -277,7 +277,7 @@ mod tests {
     fn a_packet_that_failed_takes_its_strides_and_the_request_goes_on() {
         let records = records(2);
         assert_eq!(take(&records, 0, 0, 3), Some(100));
-        // It may have taken none.
+        // A packet that failed may have taken no strides.
         assert_eq!(fail(&records, 2), Some((100, false)));
         assert_eq!(fail(&records, 0), Some((100, false)));
         assert_eq!(fail(&records, 4), None, "more than are left");
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// mlx5e and DPDK count the strides of a filler and do not look where it says that they are.
+    /// mlx5e and DPDK count the strides of a filler and ignore its first stride.
     #[test]
     fn strides_that_were_skipped_count_wherever_they_are_said_to_be() {
         let records = records(2);
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(take(&records, 0, 5, 1), Some(100));
         assert_eq!(skip(&records, u16::MAX, 1), Some((100, false)));
         assert_eq!((skip(&records, 6, 2), skip(&records, 6, 0)), (None, None));
-        // No packet lies in them for a poller that counted none.
+        // For a poller that noted no packet there, a packet may begin in these strides.
         records.take(7);
         assert_eq!(take(&records, 0, 6, 1), Some(100));
         let records = self::records(2);
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(skip(&records, 2, 1), Some((100, true)));
     }
 
-    /// The device may go on in what no completion took.
+    /// The device may still write to the strides that no completion took.
     #[test]
     fn a_request_with_a_gap_is_done_once_the_gap_is_taken_too() {
         let records = records(2);

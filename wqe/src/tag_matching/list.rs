@@ -16,7 +16,7 @@ pub struct TagList {
     queue: SendQueue<Rc>,
     /// The shared half.
     records: Arc<TagRecords>,
-    /// Part of the handles of its tags.
+    /// The number of the list, a part of the handles of its tags.
     id: u64,
     /// Operations since the last one that asks for a completion.
     run: u32,
@@ -31,10 +31,10 @@ impl TagList {
     pub const MAX_SGE: u32 = 1;
 
     /// Creates the owner half of a tag list. `queue` is the send queue of the command queue pair,
-    /// on which nothing was posted. `records` was created for as many operations as it has blocks.
-    /// No other list has the number `id`.
+    /// to which nothing was posted. `records` was created for as many operations as `queue` has
+    /// blocks. No other list has the number `id`.
     pub fn new(queue: SendQueue<Rc>, records: Arc<TagRecords>, id: u64) -> Self {
-        // Written here, and by the queue no more.
+        // The list writes the blocks itself, so the queue does not count the written ones.
         queue.records().open();
         Self { queue, records, id, run: 0 }
     }
@@ -79,8 +79,8 @@ impl TagList {
         let wqe = self.queue.ring.at(head.wrapping_sub(1));
         let (record, register) = (self.queue.doorbell.record, &mut self.queue.doorbell.register);
         let copy = u32::from(posted == 1).min(register.blueflame_blocks());
-        // SAFETY: `wqe` is the last request, of one block, in the ring whose producer index the
-        // record has.
+        // SAFETY: `wqe` is the last request, which has one block, of the ring whose producer index
+        // the record has.
         unsafe { register.ring(record, head as u16, wqe, copy) };
     }
 
@@ -97,8 +97,8 @@ impl TagList {
         let mut segment = TagMatchingSegment::default();
         let operation = match wr.operation {
             TagOperation::Add(add) => {
-                // SAFETY: the block has room for an SGE after the segments. The device has executed
-                // the request that it held.
+                // SAFETY: the block has room for an SGE after the segments. It is free, because
+                // fewer than `max_ops` operations are outstanding, checked above.
                 unsafe { write_scatter(slot.byte_add(UNITS * UNIT), add.sges, Self::MAX_SGE)? };
                 units += Self::MAX_SGE;
                 let full = PostError::TagListFull { max: state.max_tags() };
@@ -128,8 +128,9 @@ impl TagList {
             segment.flags |= TagMatchingSegment::SOFTWARE_COUNT;
         }
         let signaled = wr.flags.contains(OpsFlags::SIGNALED);
-        // A place is free only after the completion of its removal. And a queue full of operations
-        // without completion would never get room.
+        // A removal needs a completion, because only that frees the place. Other operations need
+        // one from time to time: a queue full of operations without completions would never have
+        // room.
         let completes = signaled
             || matches!(operation, PostedOperation::Remove(_))
             || self.run + 1 >= (max_ops / 2).max(1);
@@ -144,7 +145,8 @@ impl TagList {
             qpn_ds: (self.queue.qp_num() << 8 | units).into(),
             ..ControlSegment::default()
         };
-        // SAFETY: as above. A block is aligned.
+        // SAFETY: the block is aligned, has room for both segments, and is free, because fewer than
+        // `max_ops` operations are outstanding, checked above.
         unsafe {
             slot.cast().write(control);
             slot.byte_add(size_of::<ControlSegment>()).cast().write(segment);

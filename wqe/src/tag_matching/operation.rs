@@ -50,7 +50,7 @@ pub struct TagAdd<'a> {
     pub mask: u64,
 }
 
-/// What an operation does (`enum ibv_ops_wr_opcode`).
+/// The action of an operation (`enum ibv_ops_wr_opcode`).
 #[derive(Clone, Copy, Debug)]
 pub enum TagOperation<'a> {
     /// Appends a tag to the list.

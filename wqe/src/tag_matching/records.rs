@@ -12,7 +12,7 @@ use mlx5_prm::wqe::TagOperation as Operation;
 /// Beyond it, the user must report them (`MLX5_TM_MAX_SYNC_DIFF`).
 const MAX_SYNC_DIFF: u16 = 0x3fff;
 
-/// What a CQE about a tag list means for the poller.
+/// The meaning of a CQE about a tag list for the poller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TagCompletion {
     /// A completion for the user.
@@ -22,12 +22,12 @@ pub enum TagCompletion {
         /// The user must report to the device how many unexpected messages were handled.
         needs_sync: bool,
     },
-    /// The completion of an operation for which the user asked for none.
+    /// The completion of an operation for which the user requested none.
     Unasked,
 }
 
-/// The shared half of a tag list. One thread at a time polls the completion queue on which all of
-/// it completes. Owner and poller take turns by a lock, as in C's libmlx5.
+/// The shared half of a tag list. All of the list completes on one completion queue, which one
+/// thread at a time polls. Owner and poller take turns by a lock, as in C's libmlx5.
 #[derive(Debug)]
 pub struct TagRecords {
     state: Lock<TagState>,
@@ -36,14 +36,15 @@ pub struct TagRecords {
 
 /// The tags and the outstanding operations of a list.
 pub(super) struct TagState {
-    /// One more than tags: an operation that adds a tag names the place of the next one.
+    /// One more than there are tags, because an operation that adds a tag names the place of the
+    /// next tag.
     places: Box<[Place]>,
     /// Free places, in the order in which they became free.
     free: VecDeque<u16>,
-    /// Operations that were posted, and for which no completion, their own or a later one, was
+    /// Operations that were posted, and of which neither the own completion nor a later one was
     /// polled.
     pub(super) operations: VecDeque<Posted>,
-    /// The number of the first of them, free-running.
+    /// The number of the first outstanding operation, free-running.
     retired: u16,
     /// Unexpected messages polled so far, free-running.
     unexpected: u16,
@@ -55,7 +56,7 @@ pub(super) struct TagState {
 #[derive(Clone, Default)]
 struct Place {
     recv_wr_id: u64,
-    /// Counts the uses of the place: part of a tag's handle.
+    /// Counts the uses of the place; a part of a tag's handle.
     generation: u32,
     /// The last completion of the tag's message is outstanding.
     listed: bool,
@@ -84,7 +85,7 @@ pub(super) struct Posted {
     pub(super) signaled: bool,
 }
 
-/// What a posted operation does, and at which place.
+/// The action of a posted operation, and the place.
 #[derive(Clone, Copy)]
 pub(super) enum PostedOperation {
     Append(u16),
@@ -103,11 +104,11 @@ impl PostedOperation {
 }
 
 impl TagRecords {
-    /// The maximum number of tags: a place has 16 bits, and one more is free.
+    /// The maximum number of tags. With the place that is always free they are 2¹⁵.
     pub const MAX_TAGS: u32 = (1 << 15) - 1;
 
     /// Creates the records of a list of `tags` tags and a ring of `operations` operations.
-    /// `receives` has the receive requests for messages that match no tag.
+    /// `receives` are the records of the receive requests for messages that match no tag.
     ///
     /// # Panics
     /// If `tags` is zero or exceeds [`TagRecords::MAX_TAGS`], or `operations` is not a power of two
@@ -135,8 +136,8 @@ impl TagRecords {
         self.state.lock()
     }
 
-    /// Poller: handles a CQE about `event` at `place`. `success` and `phase` are its fields about
-    /// an operation. `None` if no correct device reports it.
+    /// Poller: handles a CQE about `event` at `place`. `success` and `phase` are the CQE's fields
+    /// about an operation. `None` if no correct device writes this CQE.
     pub fn complete(
         &self,
         event: TagEvent,
@@ -179,7 +180,8 @@ impl TagRecords {
         let mut state = self.state();
         let at = usize::from(counter.wrapping_sub(state.retired));
         let failed = *state.operations.get(at)?;
-        // If an operation fails, every earlier one that reports a completion has reported it.
+        // Operations complete in order: if one fails, each earlier one that has a completion has
+        // reported it.
         if state.operations.iter().take(at).any(|posted| posted.completes) {
             return None;
         }
@@ -210,8 +212,8 @@ impl TagState {
         Some((place, generation, next))
     }
 
-    /// Owner: marks a tag as being removed. Returns false if a completion has already shown that it
-    /// is matched or removed, or if it is being removed already.
+    /// Owner: marks a tag as being removed. Returns false if a completion has already shown that
+    /// the tag is matched or removed, or if a removal is already outstanding.
     pub(super) fn begin_removal(&mut self, place: u16, generation: u32) -> bool {
         let Some(place) = self.place(place) else { return false };
         let there = place.generation == generation && place.listed;
@@ -224,7 +226,7 @@ impl TagState {
         self.places.get_mut(usize::from(place))
     }
 
-    /// Handles the completion of the next operation that reports one. Completions come in posting
+    /// Handles the completion of the next operation that reports one. Completions arrive in posting
     /// order and name no operation.
     fn operated(&mut self, kind: Operation, success: bool, phase: u16) -> Option<TagCompletion> {
         let at = self.operations.iter().position(|posted| posted.completes)?;
@@ -257,7 +259,7 @@ impl TagState {
         self.retired = self.retired.wrapping_add(at as u16 + 1);
     }
 
-    /// Changes a place, by which it becomes free if nothing is outstanding any more.
+    /// Changes a place, and frees it if nothing is outstanding there any more.
     fn end(&mut self, place: u16, change: impl FnOnce(&mut Place)) {
         let Some(tag) = self.place(place) else { return };
         let was_used = tag.is_used();
@@ -275,8 +277,8 @@ impl TagState {
         Some(tag.recv_wr_id)
     }
 
-    /// Handles the last completion of a tag's message. `second` says whether it is the second one,
-    /// if known.
+    /// Handles the last completion of a tag's message. `second` is whether it is the second one, if
+    /// that is known.
     fn finished(&mut self, place: u16, second: Option<bool>) -> Option<u64> {
         let tag = self.place(place).filter(|tag| tag.listed)?;
         if second.is_some_and(|second| second != tag.matched) {

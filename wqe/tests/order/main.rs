@@ -1,6 +1,6 @@
 //! The order in which a device sees the stores of a queue. The pages of doorbell record and
-//! doorbell register are write-protected; memory is examined at the first store to each, before it
-//! is done.
+//! doorbell register are write-protected, and the test examines all memory at the first store to
+//! each, before the store is done.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 mod watch;
@@ -22,17 +22,17 @@ use watch::{PAGE, Page, turn, watch};
 const RECORD: usize = 0;
 const REGISTER: usize = 1;
 
-/// What there was at a store.
+/// The contents of memory at a store.
 struct Seen {
     page: usize,
     record: [u8; 8],
     ring: [u8; PAGE],
     uar: [u8; PAGE],
-    /// What a poll returns if the device has completed the request by then.
+    /// The result of a poll if the device has completed the request by then.
     completed: Option<u64>,
 }
 
-/// The memory of a queue, and what was seen of it.
+/// The memory of a queue.
 struct Memory {
     record: Page,
     uar: Page,
@@ -46,21 +46,22 @@ impl Memory {
     }
 
     fn gate(&self) -> Gate {
-        // SAFETY: a page that is used for nothing else.
+        // SAFETY: the word is at the start of a page that is used for nothing else.
         let gate = unsafe { Gate::new(self.gate.at(0).cast()) };
         gate.set_state(QueueState::ReadyToSend);
         gate
     }
 
     fn record(&self) -> QueuePairRecord {
-        // SAFETY: a page that is used for nothing else.
+        // SAFETY: the record is at the start of a page that is used for nothing else.
         unsafe { QueuePairRecord::new(self.record.at(0)) }
     }
 
-    /// Runs `act`, and returns the ring at the first store to the record and at that to the register.
+    /// Runs `act`. Returns the memory at the first store to the record and at the first one to the
+    /// register.
     fn watch(&self, completed: impl Fn() -> Option<u64>, act: impl FnOnce()) -> Vec<Seen> {
         let turn = turn();
-        // Room for all: nothing is allocated while looking.
+        // There is room for all: the signal handler must not allocate.
         let mut seen = Vec::with_capacity(4);
         let pages = [&self.record, &self.uar];
         let mut look = |page| {
@@ -76,7 +77,7 @@ impl Memory {
     }
 }
 
-/// In a forked child the rings, records and registers of the parent's queues may not be mapped.
+/// A forked child may lack the mappings of the parent's rings, records and registers.
 #[test]
 fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
     let memory = Memory::new();
@@ -93,11 +94,12 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
         atomics: true,
         gate,
         record,
-        // SAFETY: a register in a page that outlives the queue.
+        // SAFETY: the register is in a page that outlives the queue.
         register: unsafe { SendRegister::blueflame(memory.uar.at(0x800), 512) },
         records: NonNull::from(&send_records),
     };
-    // SAFETY: parts of the page that outlives the queues; the record is not shared at once.
+    // SAFETY: the queues get different parts of a page that outlives them. They are used one after
+    // the other, so they share the record.
     let (mut send, mut receive, mut shared) = unsafe {
         (
             SendQueue::<Rc>::new(parts),
@@ -142,9 +144,9 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
         refused.push(shared.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).is_err());
         refused
     };
-    // Once with the gate open, so that there is room and all is as it is for a queue in use.
+    // First with an open gate, so that the queues are in use and have room.
     assert_eq!(post_all(), [false; 5]);
-    // SAFETY: the gate's word, which a fork wipes.
+    // SAFETY: the word is inside the gate's page. A fork zeroes it, too.
     let fork = || unsafe { memory.gate.at(0).cast::<u32>().write_volatile(0) };
     let shut: [&dyn Fn(); 3] =
         [&|| gate.set_state(QueueState::Reset), &|| gate.set_gone(), &|| fork()];
@@ -164,8 +166,8 @@ enum Register {
     Doorbell,
 }
 
-/// Posts `counts` requests of so many entries from block `start` on, as one batch, and checks what
-/// the device sees at each store.
+/// Posts one batch from block `start` on, with a request for each number of entries in `counts`.
+/// Checks the memory that the device sees at each store.
 fn check_send(kind: Register, start: u16, counts: &[usize]) {
     let memory = Memory::new();
     let layout = SendLayout::new::<Rc>(16, 13, 0).unwrap();
@@ -173,7 +175,7 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     let records = Arc::new(SendRecords::new(layout.blocks));
     let register = memory.uar.at(0x800);
     let shared = SharedBlueFlame::new(register);
-    // SAFETY: registers in a page that outlives the queue, as `shared` does.
+    // SAFETY: the register is in a page that outlives the queue, and so does `shared`.
     let register = unsafe {
         match kind {
             Register::Own => SendRegister::blueflame(register, 512),
@@ -193,7 +195,7 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
         register,
         records: NonNull::from(&*records),
     };
-    // SAFETY: the memory is the queue's own, and outlives it.
+    // SAFETY: the memory is used by this queue alone, and outlives it.
     let mut queue = unsafe { SendQueue::<Rc>::new(parts) };
     for block in 0..start {
         let mut batch = queue.wr_start();
@@ -217,15 +219,15 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     );
     let [record, register] = &seen[..] else { panic!("{} stores were seen", seen.len()) };
 
-    // The record is stored first: by then all WQEs are in the ring, and the poller can find
-    // the requests, and no doorbell was rung.
+    // The record is stored first. By then all WQEs are in the ring, the poller can find the
+    // requests, and no doorbell was rung.
     assert_eq!(record.page, RECORD);
     assert!(record.ring == memory.ring.read());
     assert_eq!(record.ring[usize::from(last) % 64 * 64 + 3], 0x0a);
     assert_eq!(record.completed, Some(499 + counts.len() as u64));
     assert_eq!(record.record, before[..8]);
     assert!(record.uar == uar);
-    // Then the register: by then the record has the new counter.
+    // The register is stored next. By then the record has the new counter.
     assert_eq!(register.page, REGISTER);
     let blocks: usize = counts.iter().map(|count| (1 + count).div_ceil(4)).sum();
     assert_eq!(register.record[4..], (u32::from(start) + blocks as u32).to_be_bytes());
@@ -244,11 +246,11 @@ fn with_three_requests(memory: &Memory, records: &SendRecords) -> SendQueue<Rc> 
         atomics: true,
         gate: memory.gate(),
         record: memory.record(),
-        // SAFETY: a page that is used for nothing else.
+        // SAFETY: the register is in a page that is used for nothing else.
         register: unsafe { SendRegister::doorbell(memory.uar.at(0)) },
         records: NonNull::from(records),
     };
-    // SAFETY: the memory is the queue's own, and outlives it.
+    // SAFETY: the memory is used by this queue alone, and outlives it.
     let mut queue = unsafe { SendQueue::<Rc>::new(parts) };
     (1..4).for_each(|wr_id| post_bare(&mut queue, wr_id));
     queue
@@ -261,7 +263,7 @@ fn post_bare(queue: &mut SendQueue<Rc>, wr_id: u64) {
 }
 
 /// The C provider does not order the NOP before the store that resumes the queue. This driver
-/// stores the NOP before anything that it tells the device after a cancel.
+/// stores the NOP before any later store that the device sees.
 #[test]
 fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
     let memory = Memory::new();
@@ -271,7 +273,7 @@ fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
         || None,
         || {
             let drained = queue.drain_point(1).unwrap();
-            // SAFETY: there is no device.
+            // SAFETY: no device reads the ring.
             assert_eq!(unsafe { queue.cancel(drained, 2) }.count(), 1);
             post_bare(&mut queue, 4);
         },
@@ -287,14 +289,15 @@ thread_local! {
 
 fn note_opcodes() {
     if let Some(ring) = CANCELS_IN.get() {
-        // SAFETY: the ring of the test that runs on this thread, of which these are the first blocks.
+        // SAFETY: the ring is that of the test on this thread, which outlives the cancel. The bytes
+        // are in its first three blocks.
         let opcode = |block: usize| unsafe { ring.byte_add(block * 64 + 3).read_volatile() };
         AT_BARRIERS.with_borrow_mut(|all| all.push([0, 1, 2].map(opcode)));
     }
 }
 
-/// The kernel may also resume the queue, without a store to the driver's memory: it takes a
-/// barrier by itself, behind the last NOP and before the cancel is done.
+/// The kernel may also resume the queue, without a store to the driver's memory. The cancel
+/// therefore ends with a barrier of its own, after the last NOP.
 #[test]
 fn c_weakness_15_a_barrier_stands_behind_all_nops_of_a_cancel() {
     let memory = Memory::new();
@@ -303,7 +306,7 @@ fn c_weakness_15_a_barrier_stands_behind_all_nops_of_a_cancel() {
     let drained = queue.drain_point(0).unwrap();
     CANCELS_IN.set(Some(memory.ring.at(0)));
     barrier::watch::set(Some(note_opcodes));
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     let cancelled = unsafe { queue.cancel_where(drained, |request| request.wr_id != 2) };
     barrier::watch::set(None);
     CANCELS_IN.set(None);
@@ -350,7 +353,7 @@ fn receive_requests_are_stored_and_remembered_before_they_are_counted() {
     let memory = Memory::new();
     let layout = ReceiveLayout::new(16, 4, 0).unwrap();
     let records = Arc::new(ReceiveRecords::new(layout.requests));
-    // SAFETY: the memory is the queue's own, and outlives it.
+    // SAFETY: the memory is used by this queue alone, and outlives it.
     let mut queue = unsafe {
         let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
         ReceiveQueue::new(memory.ring.at(0), layout, gate, record, records)
@@ -376,7 +379,7 @@ fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
     let memory = Memory::new();
     let layout = ReceiveLayout::new(16, 3, SharedReceiveQueue::HEAD).unwrap();
     let records = Arc::new(SharedReceiveRecords::new(layout.requests));
-    // SAFETY: the memory is the queue's own, and outlives it.
+    // SAFETY: the memory is used by this queue alone, and outlives it.
     let mut queue = unsafe {
         let (gate, record, records) = (memory.gate(), memory.record(), Arc::clone(&records));
         SharedReceiveQueue::new(memory.ring.at(0), layout, gate, record, records)
@@ -396,7 +399,7 @@ fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
 #[test]
 fn a_completion_queue_is_armed_in_the_record_before_the_register() {
     let memory = Memory::new();
-    // SAFETY: pages that are used for nothing else.
+    // SAFETY: record and register are in pages that are used for nothing else.
     let (record, register) = unsafe {
         (
             CompletionQueueRecord::new(memory.record.at(0)),

@@ -1,5 +1,5 @@
 //! A failure has no effect: a batch that is refused, aborted or dropped changes nothing visible.
-//! The list form posts the requests before the first bad one, and none behind it.
+//! The list form posts the requests before the first bad one, and none after it.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Given, IMM, Kind, Op, REMOTE, Wqe, least, of_sges, sges};
@@ -67,7 +67,7 @@ fn a_queue_says_what_its_layout_has() {
     }
 }
 
-/// Requests of several sizes, which go on writing to wherever the batch builds them.
+/// Requests of several sizes, added one after the other to a batch.
 fn fill(batch: &mut Batch<'_, Rc>, count: usize) {
     let data = sges(14);
     for i in 0..count {
@@ -84,7 +84,7 @@ fn fill(batch: &mut Batch<'_, Rc>, count: usize) {
     }
 }
 
-/// A way in which a batch comes to nothing.
+/// A way in which a batch is not posted.
 type Failure = fn(Batch<'_, Rc>);
 
 const FAILURES: &[(&str, Failure)] = &[
@@ -151,8 +151,8 @@ fn an_unsignaled_run_that_is_refused_changes_nothing() {
     for _ in 0..32 {
         batch.wr(0xbad, SendFlags::empty()).send().sge_list(&[]);
     }
-    // All 25 blocks that are free may be taken: a run of up to 28 leaves room for a request of four
-    // once what comes before it is done.
+    // All 25 free blocks may be taken: an unsignaled run of up to 28 blocks leaves room for a
+    // request of four once the requests before it are done.
     let error = batch.complete().unwrap_err();
     assert_eq!(error.error(), PostError::QueueFull { free: 0, needed: 1 });
     assert!(look(&bed) == before);
@@ -191,7 +191,7 @@ fn an_empty_batch_rings_no_doorbell() {
     assert!(look(&bed) == before);
 }
 
-/// After any failure the queue takes the same batch as if there had been none.
+/// After any failure the queue takes the same batch as without the failure.
 #[test]
 fn a_batch_after_a_failure_is_posted_where_the_failed_one_stood() {
     for &(failure, fail) in FAILURES {
@@ -218,7 +218,7 @@ fn a_batch_after_a_failure_is_posted_where_the_failed_one_stood() {
     }
 }
 
-/// A bad request, and whether an error is the one that it is refused for.
+/// A bad request, and a check for the error that refuses it.
 type Bad = (SendWr<'static>, fn(PostError) -> bool);
 
 fn bad() -> Vec<Bad> {
@@ -293,7 +293,7 @@ fn a_list_is_posted_up_to_its_first_bad_request() {
     }
 }
 
-/// Where the last request of a good prefix starts, and its blocks.
+/// Start of the last request of a good prefix, and its number of blocks.
 fn last_of(first: u16, prefix: usize) -> Option<(u16, usize)> {
     let blocks = |i: usize| (1 + 3 * i).div_ceil(4);
     let last = prefix.checked_sub(1)?;

@@ -20,9 +20,9 @@ pub(crate) struct Memory {
     layout: Layout,
 }
 
-// SAFETY: an allocation that the value owns; it is read and written through raw pointers alone.
+// SAFETY: the value owns its allocation, which is read and written only through raw pointers.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: a shared value makes no reference to the memory between the guard pages.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -31,7 +31,7 @@ impl Memory {
         // SAFETY: the size is not zero.
         let all = NonNull::new(unsafe { alloc_zeroed(layout) });
         let all = all.unwrap_or_else(|| handle_alloc_error(layout));
-        // SAFETY: all three parts are inside the allocation.
+        // SAFETY: the memory and its two guard pages are inside the allocation.
         unsafe {
             all.write_bytes(CANARY, PAGE);
             all.byte_add(PAGE + length).write_bytes(CANARY, PAGE);
@@ -42,14 +42,15 @@ impl Memory {
     /// The address of byte `offset`.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.length);
-        // SAFETY: inside the memory.
+        // SAFETY: `offset` is inside the memory, checked above.
         unsafe { self.start.byte_add(offset) }
     }
 
     pub(crate) fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.length);
         let mut bytes = vec![0; length];
-        // SAFETY: inside the memory, which nothing writes to meanwhile.
+        // SAFETY: the bytes are inside the memory, checked above, and nothing writes to them
+        // meanwhile.
         unsafe { self.start.byte_add(offset).copy_to(NonNull::from(&mut *bytes).cast(), length) };
         bytes
     }
@@ -60,14 +61,14 @@ impl Memory {
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.length);
-        // SAFETY: inside the memory, which nothing uses meanwhile.
+        // SAFETY: the bytes are inside the memory, checked above, and nothing uses them meanwhile.
         unsafe {
             self.start.byte_add(offset).copy_from(NonNull::from(bytes).cast(), bytes.len());
         }
     }
 
     fn canaries_live(&self) -> bool {
-        // SAFETY: the pages before and after the memory.
+        // SAFETY: the pages before and after the memory are inside the allocation.
         let (before, after) = unsafe {
             (
                 std::slice::from_raw_parts(self.start.byte_sub(PAGE).as_ptr(), PAGE),
@@ -81,7 +82,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let intact = self.canaries_live();
-        // SAFETY: allocated with this layout, a page before the start.
+        // SAFETY: the allocation begins a page before the start, and was made with this layout.
         unsafe { dealloc(self.start.byte_sub(PAGE).as_ptr(), self.layout) };
         if !std::thread::panicking() {
             assert!(intact, "something was written before or behind the memory");
@@ -98,14 +99,14 @@ pub(crate) struct GateBed {
 impl GateBed {
     pub(crate) fn new() -> Self {
         let word = Memory::new(4);
-        // SAFETY: four aligned bytes, kept next to the gate.
+        // SAFETY: `word` has four aligned bytes, and is kept next to the gate.
         let gate = unsafe { Gate::new(word.at(0).cast()) };
         gate.set_state(QueueState::ReadyToSend);
         Self { word, gate }
     }
 }
 
-/// What a test wants of its queue.
+/// The parameters of a test's queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Spec {
     pub(crate) requests: u32,
@@ -132,7 +133,7 @@ impl Default for Spec {
     }
 }
 
-/// Where the register is in the UAR page.
+/// Offset of the register in the UAR page.
 pub(crate) const REGISTER: usize = 0x800;
 
 pub(crate) struct Bed<T> {
@@ -144,7 +145,7 @@ pub(crate) struct Bed<T> {
     pub(crate) record: Memory,
     pub(crate) gate: GateBed,
     blueflame: usize,
-    /// How often the register was written.
+    /// Number of writes to the register.
     pub(crate) rings: usize,
 }
 
@@ -159,7 +160,7 @@ impl<T: ListTransport> Bed<T> {
         let records = Arc::new(SendRecords::new(layout.blocks));
         let gate = GateBed::new();
         let register = uar.at(REGISTER);
-        // SAFETY: a register inside the page that this bed keeps.
+        // SAFETY: the register is inside the page that this bed keeps.
         let register = unsafe {
             match spec.blueflame {
                 0 => SendRegister::doorbell(register),
@@ -174,7 +175,7 @@ impl<T: ListTransport> Bed<T> {
             signal_all: spec.signal_all,
             atomics: spec.atomics,
             gate: gate.gate,
-            // SAFETY: eight aligned bytes that this bed keeps.
+            // SAFETY: `record` has eight aligned bytes, and this bed keeps it.
             record: unsafe { QueuePairRecord::new(record.at(0)) },
             register,
             records: NonNull::from(&*records),
@@ -199,18 +200,18 @@ impl<T: ListTransport> Bed<T> {
         bytes
     }
 
-    /// The counter in the doorbell record, all four bytes of it.
+    /// The send counter in the doorbell record, all four bytes.
     pub(crate) fn producer(&self) -> u32 {
         u32::from_be_bytes(self.record.read(4, 4).try_into().unwrap())
     }
 
-    /// The device's answer for the request that starts at `block`.
+    /// Retires the request that starts at `block`, as for a completion.
     pub(crate) fn retire(&self, block: u32) -> Option<Completed> {
         self.records.retire(block as u16)
     }
 
     /// Posts and retires requests of one block each, until the next one starts at `block` of the
-    /// ring, or, if it does already, not at all.
+    /// ring. Posts none if it already does.
     pub(crate) fn advance_to(&mut self, block: u32) {
         while self.slot(self.queue.producer().into()) != self.slot(block) {
             self.advance();
@@ -226,13 +227,14 @@ impl<T: ListTransport> Bed<T> {
         self.records.retire(first).unwrap();
     }
 
-    /// Asserts that `wqe` is in the ring from block `first` on, that the register had it or its
-    /// start, depending on `blueflame` of the queue, and that the record counts up to its end.
+    /// Asserts that `wqe` is in the ring from block `first` on, that the register got the WQE or
+    /// its first eight bytes, depending on the queue's `blueflame`, and that the record counts up
+    /// to the end of the WQE.
     pub(crate) fn assert_rang_alone(&mut self, first: u32, wqe: &Wqe, uar_before: &[u8]) {
         wqe.assert_eq(&self.at_block(first, wqe.bytes.len()));
         let blocks = wqe.blocks();
-        // All of a control segment alone is in a doorbell, and no driver that ran on silicon copies a request of
-        // several packets.
+        // A control segment alone is not copied, because every doorbell has it. Nor is a request of
+        // several packets, because no driver that ran on silicon copies one.
         let several = wqe.bytes[3] == 0x29;
         let whole = blocks * 64 <= self.blueflame / 2 && wqe.bytes.len() > 16 && !several;
         self.assert_rang(first, if whole { blocks * 64 } else { 8 }, uar_before);

@@ -1,5 +1,5 @@
-//! Requests that are begun by one call and finished by another: the same bytes, records, doorbells
-//! and refusals as those of the typed builder.
+//! Requests that one call begins and another finishes: bytes, records, doorbells and refusals are
+//! the same as those of the typed builder.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{IMM, INVALIDATED, REMOTE, least, pattern, sges};
@@ -35,7 +35,8 @@ fn begin<T: Transport>(
 }
 
 fn finish<T: Transport>(batch: &mut Batch<'_, T>, begun: Begun, given: Given<'_>) {
-    // SAFETY: the callers begin a request and finish it. The bytes are those of a slice.
+    // SAFETY: each caller has just begun this request in this batch. The piece is that of the slice
+    // `bytes`.
     unsafe {
         match given {
             Given::Sges(&[sge]) => batch.finish_sge(begun, sge),
@@ -71,7 +72,7 @@ macro_rules! typed {
     }};
 }
 
-/// All that is the same in two queues.
+/// Asserts that two queues have the same doorbell, doorbell record, request records and WQEs.
 fn assert_same<T: mlx5_wqe::ListTransport>(one: &Bed<T>, other: &Bed<T>, what: &str) {
     assert!(one.uar.all()[..0x808] == other.uar.all()[..0x808], "doorbell: {what}");
     assert_eq!(one.record.all(), other.record.all(), "{what}");
@@ -133,11 +134,12 @@ macro_rules! compare {
                     let given = givens[(first + wr_id as usize) % givens.len()];
                     typed!(batch, wr_id, flags, which, given);
                     let queue: &mut SendQueue<$transport> = &mut other.queue;
-                    // SAFETY: the batch of this queue that was paused last.
+                    // SAFETY: `at` is of the batch of this queue that was paused last, and the
+                    // queue was not used since.
                     let mut again = unsafe { queue.resume(at) };
                     let head = begin(&mut again, wr_id, flags, which);
                     at = again.pause();
-                    // SAFETY: as above.
+                    // SAFETY: the batch of this queue was paused in the line above.
                     let mut again = unsafe { queue.resume(at) };
                     match head {
                         Some(head) => {
@@ -149,7 +151,8 @@ macro_rules! compare {
                     at = again.pause();
                 }
                 let typed = batch.complete();
-                // SAFETY: as above.
+                // SAFETY: the loop above has paused the batch of this queue, which was not used
+                // since.
                 let finished = unsafe { other.queue.resume(at) }.complete();
                 let what = format!("{which} {:?} {flags:?} {count} {start} {free}", givens[first]);
                 assert_eq!(typed, finished, "{what}");
@@ -170,7 +173,7 @@ fn a_begun_request_of_an_unreliable_connection_is_that_of_the_typed_builder() {
     compare!(Uc);
 }
 
-/// Nothing is begun that must be checked, or that has an address.
+/// A request that must be checked, or that has an address, cannot be begun.
 #[test]
 fn a_request_that_must_be_checked_is_not_begun() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 4, sges: 1, ..Spec::default() });
@@ -240,7 +243,7 @@ fn a_begun_request_is_not_posted_after_the_gate_shut() {
     }
 }
 
-/// Also where the 16 bits of the counters wrap around.
+/// The same holds where the 16-bit counters wrap around.
 #[test]
 fn begun_requests_go_on_past_the_wrap_of_the_counters() {
     let mut bed = Bed::<Uc>::new(Spec::default());

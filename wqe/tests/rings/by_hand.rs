@@ -1,4 +1,5 @@
-//! WQEs written by hand from the tables of the PRM, and functions that make a queue build the same.
+//! WQEs written by hand from the tables of the PRM, and functions that make a queue build the same
+//! WQEs.
 
 use mlx5_prm::wqe::AddressVector;
 use mlx5_prm::{U16, U32};
@@ -11,12 +12,12 @@ pub(crate) const QPN: u32 = 0xc0_ffee;
 
 pub(crate) const COMPLETION: u8 = 0x08;
 
-/// The flags that stand in the control segment.
+/// The flags that have bits in the control segment.
 pub(crate) const CONTROL: SendFlags =
     SendFlags::SIGNALED.union(SendFlags::SOLICITED).union(SendFlags::FENCE);
 
-/// A WQE as one piece of memory. Bytes that mean nothing to the device, behind inline data up to
-/// the next 16, are not known.
+/// A WQE as one piece of memory. The padding after inline data, up to the next unit, means nothing
+/// to the device and is not known.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) bytes: Vec<u8>,
@@ -83,7 +84,7 @@ impl Wqe {
         self
     }
 
-    /// What the device makes of a cancelled one.
+    /// The WQE after a cancel.
     pub(crate) fn nop(mut self) -> Self {
         self.bytes[0] = 0;
         self.bytes[3] = 0;
@@ -404,7 +405,7 @@ pub(crate) fn sges(count: usize) -> Vec<Sge> {
         .collect()
 }
 
-/// `count` bytes, none of them zero, and not the same at the same place of different rows.
+/// `count` bytes, none of them zero, that differ between rows at the same place.
 pub(crate) fn pattern(count: usize) -> Vec<u8> {
     (0..count).map(|i| (i % 251) as u8 + 1).collect()
 }

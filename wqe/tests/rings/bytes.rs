@@ -22,13 +22,14 @@ fn subsets(allowed: SendFlags) -> impl Iterator<Item = SendFlags> {
     (0..=u8::MAX).filter_map(SendFlags::from_bits).filter(move |&flags| allowed.contains(flags))
 }
 
-/// What a flag is in the control segment.
+/// The bits of a flag in the control segment.
 fn control(flags: SendFlags) -> u8 {
     let bit = |flag, bit| if flags.contains(flag) { bit } else { 0 };
     bit(SendFlags::SIGNALED, 0x08) | bit(SendFlags::SOLICITED, 0x02) | bit(SendFlags::FENCE, 0x80)
 }
 
-/// Posts a request in the typed form and in the list form, and compares all that becomes of it.
+/// Posts a request in the typed form and in the list form, and compares bytes, doorbells and
+/// records.
 fn check<T: Kind>(bed: &mut Bed<T>, op: Op, flags: SendFlags, given: Given<'_>) {
     for list in [false, true] {
         // The previous request is signaled if this one is not, so it can be posted.
@@ -56,7 +57,7 @@ fn check<T: Kind>(bed: &mut Bed<T>, op: Op, flags: SendFlags, given: Given<'_>) 
     }
 }
 
-/// Runs `check` over all that is said of a transport.
+/// Runs `check` for every operation, every set of flags and every kind of data of a transport.
 fn matrix<T: Kind>() {
     let mut bed = Bed::<T>::new(SPEC);
     let max_sge = bed.layout.max_sge as usize;

@@ -12,7 +12,7 @@ fn bed() -> Bed<Rc> {
     Bed::new(Spec { requests: 4, sges: 14, ..Spec::default() })
 }
 
-/// Posts a signaled send of `blocks` blocks, and returns where it starts.
+/// Posts a signaled send of `blocks` blocks, and returns its first block.
 fn post(bed: &mut Bed<Rc>, wr_id: u64, blocks: usize) -> u16 {
     let first = bed.queue.producer();
     let data = sges(blocks * 4 - 2);
@@ -20,13 +20,13 @@ fn post(bed: &mut Bed<Rc>, wr_id: u64, blocks: usize) -> u16 {
     first
 }
 
-/// Where the queue is drained, before the request at `block`.
+/// The proof that the queue is drained before the request at `block`.
 fn drained(bed: &Bed<Rc>, block: u16) -> DrainPoint {
     bed.queue.drain_point(block).unwrap()
 }
 
 fn cancel(bed: &mut Bed<Rc>, point: DrainPoint, wr_id: u64) -> Cancelled {
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     unsafe { bed.queue.cancel(point, wr_id) }
 }
 
@@ -36,7 +36,7 @@ fn cancel_set(
     wr_ids: &[u64],
     mode: Mode,
 ) -> Result<Cancelled, NotPending> {
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     unsafe { bed.queue.cancel_set(point, wr_ids, mode) }
 }
 
@@ -112,7 +112,8 @@ fn the_answer_tells_what_was_cancelled_in_the_order_of_posting() {
     assert_eq!([0, 1, 4, 6].map(|block| opcode(&bed, block)), [0, 0x0a, 0, 0x0a]);
 }
 
-/// What the device has executed stays: it is not pending, whether or not its completion was polled.
+/// An executed request is not cancelled: it is not pending, whether or not its completion was
+/// polled.
 #[test]
 fn executed_requests_are_not_cancelled() {
     let mut bed = bed();
@@ -191,7 +192,7 @@ fn a_cancel_that_is_repeated_finds_nothing_more() {
     assert_eq!(cancel(&mut bed, point, 1).count(), 0);
     assert_eq!(starts(&cancel_set(&mut bed, point, &[1, 2], Mode::AllOrNothing).unwrap()), [1]);
     assert_eq!(cancel_set(&mut bed, point, &[1, 2], Mode::AllOrNothing).unwrap().count(), 0);
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     assert_eq!(unsafe { bed.queue.cancel_where(point, |_| true) }.count(), 0);
     assert!(bed.queue.pending(point).all(|request| request.info.cancelled()));
 }
@@ -273,7 +274,7 @@ fn a_predicate_sees_each_pending_request_once() {
     }
     let point = drained(&bed, 1);
     let mut seen = vec![];
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     let cancelled = unsafe {
         bed.queue.cancel_where(point, |request| {
             seen.push((request.wr_id, request.info.first(), request.info.blocks()));
@@ -284,7 +285,8 @@ fn a_predicate_sees_each_pending_request_once() {
     assert_eq!(starts(&cancelled), [3]);
 }
 
-/// Requests of other sizes than those that stood there before: an aborted batch, a former life.
+/// Requests of other sizes than those that were at the same blocks before, in an aborted batch or
+/// before a reset.
 #[test]
 fn nothing_of_an_aborted_batch_or_of_a_former_life_is_met() {
     let mut bed = bed();
@@ -316,7 +318,7 @@ fn a_queue_goes_on_after_a_cancel() {
     }
     bed.records.retire(0).unwrap();
     let point = drained(&bed, 6);
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     unsafe { bed.queue.cancel_where(point, |request| request.wr_id % 2 == 1) };
     let completed: Vec<_> = [3, 6, 9, 12]
         .map(|block| bed.records.retire(block).unwrap())
@@ -326,7 +328,7 @@ fn a_queue_goes_on_after_a_cancel() {
     assert_eq!(bed.queue.free_blocks(), 16);
 }
 
-/// Whatever the device makes of it: raw requests may have opcodes that have no name here.
+/// Raw requests may have opcodes without a name here; they are cancelled as well.
 #[test]
 fn a_request_of_any_opcode_but_nop_can_be_cancelled() {
     for opcode in 0..64 {

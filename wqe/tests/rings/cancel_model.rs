@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::VecDeque;
 
-/// So many cases, always the same ones.
+/// Configures proptest to run `cases` cases, always the same ones.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -21,7 +21,7 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// What a request is to be; numbers beyond what the queue takes are brought into its range.
+/// A plan of a request. Numbers that exceed the limits of the queue are reduced to fit.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     wr_id: u8,
@@ -30,7 +30,7 @@ struct Shape {
     units: u8,
     inline: bool,
     flags: SendFlags,
-    /// An operation of a size of its own instead, if the transport has any.
+    /// An operation of fixed size instead, if the transport has any.
     extra: Option<u8>,
 }
 
@@ -49,7 +49,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     )
 }
 
-/// How requests are handed over.
+/// The way in which requests are handed over.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Complete,
@@ -60,7 +60,7 @@ enum Form {
     Bad,
 }
 
-/// What happens while the queue is drained.
+/// An action while the queue is drained.
 #[derive(Clone, Debug)]
 enum Act {
     Id(u8),
@@ -143,15 +143,15 @@ struct World<T> {
     bed: Bed<T>,
     sges: Vec<Sge>,
     bytes: Vec<u8>,
-    /// From the first that is not retired on.
+    /// The requests that are not retired, in posting order.
     outstanding: VecDeque<Posted>,
-    /// How many of them the device has executed.
+    /// Number of outstanding requests that the device has executed.
     executed: usize,
     /// The block at which the device stopped.
     stands: u16,
     /// CQEs that the device has written and that were not polled.
     completions: VecDeque<u16>,
-    /// What became of every request that was ever posted.
+    /// The fate of every request that was ever posted.
     fates: Vec<Option<Fate>>,
     head: u16,
     /// Whether the next request waits for the last one.
@@ -204,7 +204,7 @@ impl<T: ExtraKind> World<T> {
         shapes.iter().enumerate().map(plan).collect()
     }
 
-    /// Whether a request of `blocks` blocks is to be taken, behind those of a batch.
+    /// Whether the queue must take a request of `blocks` blocks, after those of a batch.
     fn verdict(
         &self,
         pending: &[(u32, bool)],
@@ -226,8 +226,8 @@ impl<T: ExtraKind> World<T> {
         Ok(())
     }
 
-    /// Hands requests over, and takes over into the model what must have been posted. Returns how
-    /// many that are.
+    /// Posts requests, and adds to the model those that must have been posted. Returns their
+    /// number.
     fn post(&mut self, shapes: &[Shape], form: Form) -> usize {
         let planned = self.plan(shapes);
         let mut taken: Vec<(u32, bool)> = vec![];
@@ -308,7 +308,7 @@ impl<T: ExtraKind> World<T> {
             assert_eq!(self.executed, self.outstanding.len());
             return false;
         }
-        // It knows only its position, and the bytes there.
+        // The device knows only its position and the bytes there.
         let control = self.bed.at_block(self.stands.into(), 16);
         assert_eq!(control[1..3], self.stands.to_be_bytes());
         let (units, completes) = (control[7] & 0x3f, control[11] & 0x0c == 8);
@@ -330,10 +330,10 @@ impl<T: ExtraKind> World<T> {
         true
     }
 
-    /// A completion is polled, if there is one.
+    /// Polls a completion, if there is one.
     fn poll(&mut self) -> bool {
         let Some(block) = self.completions.pop_front() else { return false };
-        // A device that lies about the counter gets nothing.
+        // A completion with a wrong counter retires nothing.
         assert_eq!(self.bed.records.retire(self.head), None);
         let completed = self.bed.records.retire(block).unwrap();
         assert_eq!(self.bed.records.retire(block), None);
@@ -373,7 +373,7 @@ impl<T: ExtraKind> World<T> {
                 Act::Set(ids, all_or_nothing) => {
                     let ids: Vec<_> = ids.iter().map(|&id| u64::from(id)).collect();
                     let mode = if *all_or_nothing { Mode::AllOrNothing } else { Mode::BestEffort };
-                    // SAFETY: as above.
+                    // SAFETY: the device of this test stopped at `point`.
                     let result = unsafe { self.bed.queue.cancel_set(point, &ids, mode) };
                     let mut missing = ids.clone();
                     missing.retain(|id| self.pending().all(|posted| posted.wr_id != *id));
@@ -394,7 +394,7 @@ impl<T: ExtraKind> World<T> {
                         3 => first & 1 == 1,
                         _ => false,
                     };
-                    // SAFETY: as above.
+                    // SAFETY: the device of this test stopped at `point`.
                     let cancelled = unsafe {
                         self.bed.queue.cancel_where(point, |PendingRequest { info, .. }| {
                             wanted(info.first(), info.blocks(), info.signaled())
@@ -428,11 +428,12 @@ impl<T: ExtraKind> World<T> {
         assert!(expected.eq(found.map(|r| tell(r.wr_id, r.info.first(), r.info.cancelled()))));
     }
 
-    /// Those that are `wanted` and were not cancelled are the ones in the answer, in order.
+    /// Asserts that the answer has exactly the pending requests that are `wanted` and were not
+    /// cancelled before, in order.
     fn cancelled(&mut self, answer: &[PendingRequest], wanted: impl Fn(&Posted) -> bool) {
         let mut answer = answer.iter();
         for posted in self.outstanding.iter_mut().skip(self.executed) {
-            // A request that does nothing need not be cancelled.
+            // A NOP is not cancelled.
             if wanted(posted) && !posted.cancelled && posted.code != 0 {
                 let told = answer.next().unwrap();
                 assert_eq!((told.wr_id, told.info.first()), (posted.wr_id, posted.first));
@@ -443,8 +444,8 @@ impl<T: ExtraKind> World<T> {
         assert_eq!(answer.next(), None);
     }
 
-    /// Every request that is pending is flushed, with a completion of its own. The completions are
-    /// polled, or go with the completion queue.
+    /// The device flushes every pending request with a completion. The completions are polled, or
+    /// lost with the completion queue.
     fn fail(&mut self, poll: bool) {
         for i in self.executed..self.outstanding.len() {
             let (number, first) = (self.outstanding[i].number, self.outstanding[i].first);
@@ -524,7 +525,7 @@ struct Planned {
     number: u64,
 }
 
-/// What a request of the list form borrows from.
+/// Memory that a request of the list form borrows from.
 type Room<'a> = (([Sge; 1], [&'a [u8]; 1]), (Vec<u8>, [Sge; 1]));
 
 impl Planned {
@@ -591,7 +592,7 @@ proptest! {
     }
 }
 
-/// A few sizes, for so long that the 16-bit counters wrap again and again.
+/// A few sizes, until the 16-bit counters have wrapped several times.
 #[test]
 fn thousands_of_laps_agree_with_the_model() {
     let mut world = World::<Rc>::new(1);
@@ -688,7 +689,7 @@ impl Numbers {
 
 /// Steps of all transports together.
 const STEPS: u32 = 100_000;
-/// Steps in the life of one queue.
+/// Number of steps of one queue.
 const LIFE: u32 = 500;
 
 /// Random programs on every transport. `MLX5_SEED` repeats the program that failed, on all four.

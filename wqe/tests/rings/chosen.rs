@@ -1,5 +1,5 @@
-//! Requests whose operation, or whose transport, is chosen at run time: the same bytes, records and
-//! refusals as those of the list form.
+//! Requests whose operation or transport is chosen at run time. Bytes, records and refusals are the
+//! same as those of the list form.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, IMM, INVALIDATED, QKEY, REMOTE, SRQN, TO_QPN, pattern, sges};
@@ -22,7 +22,7 @@ fn operations() -> Vec<Operation> {
         access: 0,
         zero_based: false,
     };
-    // SAFETY: no device executes it.
+    // SAFETY: no device reads the ring.
     let binding = unsafe { Binding::new(parts) };
     vec![
         Operation::Send,
@@ -57,11 +57,11 @@ fn with_each_data(mut each: impl FnMut(Data<'_>)) {
     }
     let mut wqe = [0; 32];
     (wqe[3], wqe[7]) = (0x0a, 2);
-    // SAFETY: no device executes it.
+    // SAFETY: no device reads the ring.
     each(Data::Wqe(unsafe { RawWqe::new(&wqe) }.unwrap()));
 }
 
-/// By which batch a request is posted.
+/// The batch by which a request is posted.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// A batch of any transport.
@@ -130,7 +130,8 @@ where
 
 #[test]
 fn a_request_chosen_at_run_time_is_that_of_the_list_form() {
-    // Without optimization, so many functions in one have more variables than a usual stack holds.
+    // Without optimization, all these functions inlined into one need more variables than a usual
+    // stack holds.
     let stack = std::thread::Builder::new().stack_size(64 << 20);
     let thread = stack.spawn(|| {
         check::<Rc>();

@@ -6,7 +6,7 @@ use mlx5_wqe::{
     WindowType, XrcSend,
 };
 
-/// An operation with its own size. The number distinguishes it from others of its kind.
+/// An operation of fixed size. The number distinguishes it from others of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extra {
     FetchAdd,
@@ -16,7 +16,7 @@ pub(crate) enum Extra {
     Raw,
 }
 
-/// What a raw WQE looks like: 17 units, with a small fence of its own.
+/// The raw WQE of the tests: 17 units, with a small fence of its own.
 fn raw_bytes(number: u64) -> Vec<u8> {
     let mut bytes = vec![1, 0, 0, 0x2f, 0, 0, 0, 17, 0, 0, 0, 0x20];
     bytes.resize(17 * 16, 0x5a);
@@ -41,7 +41,7 @@ impl Extra {
         matches!(self, Self::Bind | Self::LocalInvalidate)
     }
 
-    /// The flags that mean something.
+    /// The flags that have a meaning for the operation.
     pub(crate) const fn flags(self) -> SendFlags {
         SendFlags::SIGNALED.union(SendFlags::FENCE)
     }
@@ -141,7 +141,7 @@ impl Extra {
     }
 }
 
-/// A transport that has some of these.
+/// A transport that has some of these operations.
 pub(crate) trait ExtraKind: Kind {
     const EXTRAS: &'static [Extra];
     /// Whether requests name the peer's shared receive queue.

@@ -12,10 +12,10 @@ fn bed() -> Bed<Rc> {
     Bed::new(Spec { requests: 4, sges: 14, ..Spec::default() })
 }
 
-/// Cancels by handle all that is pending where nothing was executed since `block`.
+/// Cancels by handle on a queue that is drained at `block`.
 fn cancel(bed: &mut Bed<Rc>, block: u16, handle: RequestHandle) -> Cancelled {
     let point = bed.queue.drain_point(block).unwrap();
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     unsafe { bed.queue.cancel_handle(point, handle) }
 }
 
@@ -101,7 +101,7 @@ fn a_handle_of_what_is_not_posted_names_nothing() {
                 bed.records.retire(next).unwrap();
                 next = next.wrapping_add(1);
             }
-            // and behind all of them a good one again.
+            // and after all of them a good one again.
             let mut batch = bed.queue.wr_start();
             let good = batch.handle();
             batch.wr(5, SIGNALED).send().sge_list(&[]);
@@ -115,7 +115,7 @@ fn a_handle_of_what_is_not_posted_names_nothing() {
     }
 }
 
-/// Its place may hold the record of a request that was posted a lap ago.
+/// The handle's place may hold the record of a request that was posted a lap ago.
 #[test]
 fn a_handle_behind_the_last_request_names_nothing() {
     let mut bed = bed();
@@ -162,7 +162,7 @@ fn a_handle_belongs_to_one_life_of_one_queue() {
 fn a_handle_is_good_until_its_request_was_executed() {
     let mut bed = bed();
     let mut executed = None;
-    // Past the 16 bits of what the device counts.
+    // Past the wrap of the device's 16-bit counter.
     for turn in 0..70_000 {
         let first = bed.queue.producer();
         let mut batch = bed.queue.wr_start();
@@ -187,7 +187,7 @@ fn a_handle_is_good_until_its_request_was_executed() {
     }
 }
 
-/// However a request is built, and of however many WQEs it is.
+/// A handle names any request, however it is built and whatever its number of WQEs.
 #[test]
 fn any_request_can_have_a_handle() {
     let (mut bed, key) = (keys::bed(), keys::Key::default());

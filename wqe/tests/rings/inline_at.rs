@@ -1,4 +1,4 @@
-//! Inline data that is given by addresses: the same bytes and refusals as those of slices.
+//! Inline data given by addresses: bytes and refusals are the same as for slices.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{ADDRESS, Kind, QKEY, TO_QPN, least, pattern};
@@ -9,7 +9,7 @@ use mlx5_wqe::{
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
-/// Where slices are, with keys that are not used.
+/// The addresses and lengths of slices, with keys that are not used.
 fn places(slices: &[&[u8]]) -> Vec<Sge> {
     let place = |slice: &&[u8]| {
         let addr = slice.as_ptr().expose_provenance() as u64;
@@ -65,7 +65,7 @@ fn compare<T: Setters + ListTransport>() {
             let mut beds: [Bed<T>; 4] = std::array::from_fn(|_| Bed::new(spec));
             beds.iter_mut().for_each(|bed| bed.advance_to(start % bed.layout.blocks));
             let places = places(&slices);
-            // SAFETY: they are the places of slices.
+            // SAFETY: the pieces are those of slices, which live longer than the call.
             let at = unsafe { InlineSges::new(&places) };
             let [one, typed, listed, other] = &mut beds;
             let mut batch = one.queue.wr_start();
@@ -93,7 +93,7 @@ fn bytes_by_address_are_those_of_slices() {
     compare::<XrcSend>();
 }
 
-/// What is too long is refused before it is read, and an empty piece is nowhere.
+/// A piece that is too long is refused before it is read, and an empty one is never read.
 #[test]
 fn an_address_that_is_not_needed_is_not_read() {
     let spec = Spec { inline: 60, ..Spec::default() };
@@ -101,7 +101,8 @@ fn an_address_that_is_not_needed_is_not_read() {
     let (bytes, max) = (pattern(8), bed.queue.max_inline());
     let nowhere = |length| Sge { addr: 1, length, lkey: 0 };
     let mut post = |pieces: &[Sge]| {
-        // SAFETY: those at an address that cannot be read are too long or empty.
+        // SAFETY: every piece at an address that cannot be read is too long or empty, so it is not
+        // read.
         let data = Data::InlineAt(unsafe { InlineSges::new(pieces) });
         bed.queue.post_send(&[SendWr { data, ..least(1, SIGNALED) }]).map_err(|list| list.error())
     };

@@ -72,7 +72,7 @@ fn requests_before_the_first_bad_one_are_posted_and_no_more_is_taken() {
         if bad == 0 {
             assert!(bed.uar.all() == uar, "no doorbell for nothing");
         } else {
-            // A send of nothing is in the doorbell whole.
+            // A send of nothing is a control segment alone, which every doorbell has.
             bed.assert_rang(bed.producer() - 1, 8, &uar);
         }
         for block in 0..bad as u32 {
@@ -158,7 +158,7 @@ fn a_linked_list_of_c_is_posted_without_a_copy() {
         // SAFETY: the list ends with a null pointer, and lives longer than the call.
         let wr = unsafe { next.as_ref() }?;
         next = wr.next;
-        // SAFETY: both structures have the same layout; the array has that many.
+        // SAFETY: both structures have the same layout, and the array has that many entries.
         let sges = unsafe { std::slice::from_raw_parts(wr.sg_list.cast(), wr.num_sge as usize) };
         Some(of_sges(wr.wr_id, SIGNALED, sges))
     }));

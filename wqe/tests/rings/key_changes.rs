@@ -1,6 +1,6 @@
-//! What becomes of the changes of keys, in random programs of requests that are posted, aborted,
-//! leaked, refused, executed, failed, cancelled and reset: what became of its request, and no
-//! other. However the observer is kept, it is the same, and each change ends once.
+//! The ends of key changes, in random programs of requests that are posted, aborted, leaked,
+//! refused, executed, failed, cancelled and reset. Each change ends once, as its request did, and
+//! in the same way whether the key is kept or shared.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::sges;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
-/// What became of the changes of a key.
+/// The end of a change of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pending,
@@ -59,23 +59,23 @@ impl ChangeObserver for Key {
     }
 }
 
-/// A change has a count of the key, which it gives back when it ends.
+/// A change holds a count of the key, and drops it when it ends.
 impl KeptObserver for Key {
     unsafe fn undo(this: NonNull<Self>, change: u64) {
-        // SAFETY: by the contract, the change has not ended, so its count is there.
+        // SAFETY: the caller promises that the change has not ended, so it still holds its count.
         unsafe { Arc::from_raw(this.as_ptr()) }.end(change, Fate::Undone);
     }
 
     unsafe fn settle(this: NonNull<Self>, changes: &[u64]) {
         assert!(changes.is_sorted_by(|a, b| a < b), "in posting order: {changes:?}");
         for change in changes {
-            // SAFETY: as above.
+            // SAFETY: the caller promises that no change has ended, so each still holds its count.
             unsafe { Arc::from_raw(this.as_ptr()) }.end(*change, Fate::Settled);
         }
     }
 
     unsafe fn mark_unknown(this: NonNull<Self>, change: u64) {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the change has not ended, so it still holds its count.
         unsafe { Arc::from_raw(this.as_ptr()) }.end(change, Fate::Lost);
     }
 }
@@ -85,7 +85,7 @@ impl KeptObserver for Key {
 struct List<'a> {
     key: &'a Arc<Key>,
     pieces: &'a [Sge],
-    /// Whether the key is kept, or changes share in it.
+    /// Whether the key is kept; otherwise its changes share ownership of it.
     kept: bool,
 }
 
@@ -96,7 +96,7 @@ impl List<'_> {
             return (0x1234_5600, Change::new(Arc::clone(self.key), number));
         }
         let count = NonNull::new(Arc::into_raw(Arc::clone(self.key)).cast_mut()).unwrap();
-        // SAFETY: the number was just given. The change has a count of the key.
+        // SAFETY: the number is new, and the change holds a count of the key.
         (0x1234_5600, unsafe { Change::of_kept(count, number) })
     }
 }
@@ -125,8 +125,8 @@ impl Dice {
     }
 }
 
-/// A request: its first block, its identifier, and key and number of its change, if it configures
-/// one.
+/// A request: its first block, its identifier, and the key and number of its change, if it
+/// configures a key.
 #[derive(Clone, PartialEq, Debug)]
 struct Posted {
     first: u16,
@@ -134,14 +134,14 @@ struct Posted {
     change: Option<(usize, usize)>,
 }
 
-/// A queue, the requests that are outstanding there, and what is to become of each change of each
-/// key.
+/// A queue, its outstanding requests, and the expected end of each change of each key.
 struct Side {
     bed: Bed<Rc>,
     keys: Vec<Arc<Key>>,
     outstanding: Vec<Posted>,
     ends: Vec<Vec<Fate>>,
-    /// A request failed: nobody knows whether those that are told of together were executed.
+    /// A request failed, so it is unknown whether the requests whose ends are reported together
+    /// were executed.
     failed: bool,
     kept: bool,
 }
@@ -154,7 +154,7 @@ impl Side {
         Self { bed, keys, outstanding: Vec::new(), ends, failed: false, kept }
     }
 
-    /// Notes what is to become of the changes of these requests.
+    /// Notes the expected end of the changes of these requests.
     fn end(&mut self, requests: &[Posted], fate: Fate) {
         for (key, number) in requests.iter().filter_map(|request| request.change) {
             if self.ends[key][number] == Fate::Pending {
@@ -163,8 +163,8 @@ impl Side {
         }
     }
 
-    /// No change has another end than that of its request. It may have none yet: a queue tells
-    /// late.
+    /// Asserts that no change ended in another way than its request. A change may be pending still,
+    /// because a queue reports ends late.
     fn check(&self, what: &str) {
         for (fates, ends) in self.fates().iter().zip(&self.ends) {
             assert_eq!(fates.len(), ends.len(), "{what}");
@@ -173,7 +173,7 @@ impl Side {
         }
     }
 
-    /// Now every change that is to end has.
+    /// Asserts that every change has its expected end.
     fn check_all(&self, what: &str) {
         assert_eq!(self.fates(), self.ends, "{what}");
     }
@@ -200,7 +200,7 @@ impl Side {
                 let kept = self.kept;
                 batch.wr(wr_id, SIGNALED).mkey_configure(List { key, pieces, kept });
                 at = at.wrapping_add(2 + pieces.len().div_ceil(4) as u16);
-                // Nothing, if it was refused.
+                // A refused request makes no change.
                 let (ends, asked) = (&mut self.ends[which], key.fates().len());
                 if asked != ends.len() {
                     change = Some((which, ends.len()));
@@ -242,7 +242,8 @@ impl Side {
         self.bed.records.retire_any(last.first, failed).expect("it is outstanding");
         if failed {
             self.failed = true;
-            // Also of those that were executed before, if they were not told of yet.
+            // Changes of requests that were executed before are lost too, if their end was not
+            // reported yet.
             let fates = self.fates();
             for (end, fate) in self.ends.iter_mut().flatten().zip(fates.into_iter().flatten()) {
                 if fate == Fate::Pending && *end == Fate::Settled {
@@ -253,7 +254,7 @@ impl Side {
         self.end(&executed, if self.failed { Fate::Lost } else { Fate::Settled });
     }
 
-    /// What is outstanding when the queue starts over, or goes, is lost.
+    /// The changes of outstanding requests are lost when the queue is reset or dropped.
     fn lose(&mut self) {
         let outstanding = std::mem::take(&mut self.outstanding);
         self.end(&outstanding, Fate::Lost);
@@ -330,7 +331,7 @@ fn random_changes_have_the_fate_of_their_requests() {
     assert!(cfg!(miri) || ends[1..].iter().all(|end| *end > 500), "{ends:?}");
 }
 
-/// A queue that posted three lists for its only key, of which two were executed, and leaked the
+/// A queue that posted three lists for its only key, two of which were executed, and leaked the
 /// batch of a fourth one.
 fn two_of_three_executed(kept: bool) -> Side {
     let list = sges(3);
@@ -351,8 +352,8 @@ fn two_of_three_executed(kept: bool) -> Side {
     side
 }
 
-/// The changes of executed requests are settled when the queue is reset, or goes; those of the
-/// others are lost, and those of what was not posted undone.
+/// When the queue is reset or dropped, the changes of executed requests are settled, those of other
+/// posted requests are lost, and those of requests that were not posted are undone.
 #[test]
 fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
     let ended = [Fate::Settled, Fate::Settled, Fate::Lost, Fate::Undone];
@@ -366,15 +367,15 @@ fn what_was_executed_is_settled_by_a_reset_and_when_the_queue_goes() {
     }
 }
 
-/// In a forked child, which sees the gate zeroed, a queue tells a key nothing: a thread of the
-/// parent's may have locked it.
+/// In a forked child, which sees the gate zeroed, a queue does not call a key: a thread of the
+/// parent may have held the key's lock.
 #[test]
 fn in_a_child_a_queue_ends_no_change() {
     type Ends = fn(Side, &[Sge]) -> Vec<Arc<Key>>;
     let ends: [Ends; 4] = [
         |side, _| side.keys,
         |mut side, list| {
-            // Refused.
+            // The post is refused.
             post(&mut side, list).unwrap_err();
             side.keys
         },
@@ -395,9 +396,9 @@ fn in_a_child_a_queue_ends_no_change() {
             side.bed.gate.word.write(0, &[0; 4]);
             let keys = end(side, &list);
             assert_eq!(keys[0].fates(), [Fate::Pending; 4]);
-            // What the changes had.
+            // Drops the counts that the changes held.
             for _ in 0..4 {
-                // SAFETY: each change had a count of the key, and none of them is left.
+                // SAFETY: each of the four changes held a count of the key, and none dropped it.
                 unsafe { Arc::decrement_strong_count(Arc::as_ptr(&keys[0])) };
             }
         }
@@ -413,7 +414,7 @@ fn post(side: &mut Side, list: &[Sge]) -> Result<(), PostError> {
     batch.complete().map_err(|refused| refused.error())
 }
 
-/// What a queue knew of its room before it was reset does not hold afterwards.
+/// A reset queue does not use what it knew of its room before.
 #[test]
 fn a_reset_queue_has_the_room_of_its_ring() {
     let list = sges(1);

@@ -14,7 +14,7 @@ const FENCE: SendFlags = SendFlags::FENCE;
 /// The key, with a variant of its own.
 const KEY: u32 = 0x1234_5678;
 
-/// The changes that ended, and whether their requests were executed.
+/// The changes that ended, each with whether its request was executed.
 #[derive(Default)]
 struct Ended(Mutex<Vec<(u64, bool)>>);
 
@@ -27,11 +27,11 @@ impl ChangeObserver for Ended {
         self.0.lock().unwrap().push((change, true));
     }
 
-    /// Those that were posted when the queue was dropped.
+    /// Ignores the changes that were outstanding when the queue was dropped.
     fn mark_unknown(&self, _: u64) {}
 }
 
-/// A key and the list that it is given.
+/// A key and its list.
 struct Listed<'a> {
     pieces: &'a [Sge],
     capacity: u32,
@@ -49,7 +49,7 @@ impl<'a> Listed<'a> {
     /// The request by hand, with no access rights.
     fn by_hand(&self, index: u16, control: u8) -> Wqe {
         let entries = self.pieces.len().next_multiple_of(4);
-        // Inline entries; which parts of the key change: free, key, length.
+        // Inline entries, and the mask of the changed parts: free, key, length.
         let mut umr = vec![0x80, 0, 0, 0, 0, entries as u8, 0, 0];
         umr.extend((1_u64 << 29 | 1 << 13 | 1).to_be_bytes());
         umr.resize(48, 0);
@@ -142,8 +142,7 @@ fn a_list_with_rights_sets_them() {
     assert_eq!(found[64 + 2], access.bits());
 }
 
-/// Requests in flight are never overwritten; what has no room is refused, and so is what would
-/// leave none after unsignaled ones.
+/// A list never overwrites requests in flight: one without room is refused.
 #[test]
 fn a_list_takes_no_more_than_the_room_that_is_left() {
     let list = sges(12);
@@ -189,7 +188,7 @@ fn a_run_of_unsignaled_lists_leaves_room_for_one_that_is_signaled() {
     }
 }
 
-/// Of the flags, a configuration takes a completion and a fence.
+/// A configuration takes two flags: completion and fence.
 #[test]
 fn a_list_takes_the_flags_of_a_configuration() {
     let list = sges(3);
@@ -197,7 +196,7 @@ fn a_list_takes_the_flags_of_a_configuration() {
         let mut bed = Bed::<Rc>::new(Spec::default());
         let key = Listed::new(&list);
         let refused = flags.difference(SIGNALED | FENCE);
-        // The second one waits for the first, unless it has a fence of its own.
+        // The second request waits for the first, unless it has a fence of its own.
         for fence in [0, 0x20] {
             let first = bed.queue.producer();
             let done = configure(&mut bed, flags, &key);
@@ -242,7 +241,7 @@ fn a_list_that_is_refused_names_its_fault_and_posts_nothing() {
     assert_eq!(configure(&mut bed, SIGNALED, &Listed::new(&list[..6])), Err(long));
     assert!(bed.uar.all() == before);
     assert_eq!((bed.producer(), bed.records.in_flight()), (0, 0));
-    // The longest ones are good, and as many as there can be.
+    // The longest entry is good, and so is the largest number of entries.
     list[3].length = u32::MAX >> 1;
     configure(&mut bed, SIGNALED, &Listed::new(&list[..MAX_MKEY_ENTRIES])).unwrap();
     let key = Listed { capacity: 5, ..Listed::new(&list[..5]) };
@@ -260,7 +259,7 @@ fn a_list_is_not_posted_after_the_gate_shut() {
         let state = Err(PostError::State(QueueState::Init));
         assert_eq!(configure(&mut bed, SIGNALED, &key), state);
         assert!(bed.ring.all() == ring && key.ended.0.lock().unwrap().is_empty());
-        // It shuts between the two calls.
+        // The gate shuts between the two calls.
         bed.gate.gate.set_state(QueueState::ReadyToSend);
         let mut batch = bed.queue.wr_start();
         batch.wr(1, SIGNALED).mkey_configure(&key);
@@ -274,7 +273,7 @@ fn a_list_is_not_posted_after_the_gate_shut() {
     }
 }
 
-/// The owner learns what became of its changes, in order.
+/// The observer learns the ends of its changes in order.
 #[test]
 fn a_list_that_completed_is_settled_by_the_next_one() {
     let list = sges(2);

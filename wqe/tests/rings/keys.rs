@@ -1,4 +1,4 @@
-//! Requests that configure keys: several WQEs each, and the changes of the owner's view of the key.
+//! Requests that configure keys: each has several WQEs and changes the driver's view of the key.
 
 use crate::bed::{Bed, Spec};
 use mlx5_prm::wqe::Opcode;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
-/// What became of changes.
+/// The end of a change, with its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Undone(u64),
@@ -96,7 +96,7 @@ fn send(bed: &mut Bed<Rc>, wr_id: u64) -> u16 {
     first
 }
 
-/// A completion of the request that ends at `behind`, with an error or without.
+/// Completes the request that ends before block `behind`, with an error or without.
 fn completes(bed: &Bed<Rc>, behind: u16, failed: bool) {
     let told = bed.records.retire_any(behind.wrapping_sub(1), failed);
     assert!(matches!(told, Some(Retired::Request(_))), "{told:?}");
@@ -113,7 +113,7 @@ fn a_batch_counts_requests_not_their_wqes() {
         batch.wr(count, SIGNALED).send().sge_list(&[]);
         assert_eq!(batch.len(), 2 * count as usize);
     }
-    // Which request is at fault is counted in the same way.
+    // The index of the bad request counts requests, too.
     batch.wr(9, SIGNALED).send().sge_list(&[Sge { addr: 0, length: 1 << 31, lkey: 0 }]);
     assert_eq!(batch.complete().unwrap_err().index(), 6);
     let mut batch = bed.queue.wr_start();
@@ -121,7 +121,7 @@ fn a_batch_counts_requests_not_their_wqes() {
     assert_eq!(batch.len(), 1);
 }
 
-/// Where the queue is drained, before the WQE at `block`.
+/// The proof that the queue is drained before the WQE at `block`.
 fn drained(bed: &Bed<Rc>, block: u16) -> DrainPoint {
     bed.queue.drain_point(block).unwrap()
 }
@@ -144,20 +144,20 @@ fn the_rest_of_a_request_that_was_begun_is_not_pending() {
             let point = drained(&bed, *part);
             let pending: Vec<_> = bed.queue.pending(point).map(|one| one.info.first()).collect();
             assert_eq!(pending, [behind], "drained before the part at {part}");
-            // SAFETY: there is no device.
+            // SAFETY: no device reads the ring.
             let by_handle = unsafe { bed.queue.cancel_handle(point, handle) };
             assert_eq!(by_handle.count(), 0);
             let ask = |request: &PendingRequest| {
                 assert_eq!(request.info.first(), behind);
                 false
             };
-            // SAFETY: as above.
+            // SAFETY: no device reads the ring.
             assert_eq!(unsafe { bed.queue.cancel_where(point, ask) }.count(), 0);
             assert!(bed.ring.all() == ring);
         }
-        // By identifier, too, the one behind it alone.
+        // A cancel by identifier also finds only the request after it.
         let point = drained(&bed, parts[1]);
-        // SAFETY: as above.
+        // SAFETY: no device reads the ring.
         let cancelled = unsafe { bed.queue.cancel(point, 1) };
         assert_eq!(cancelled.requests().len(), 1);
         assert_eq!(cancelled.requests()[0].info.first(), behind);
@@ -165,12 +165,12 @@ fn the_rest_of_a_request_that_was_begun_is_not_pending() {
             [parts[0], parts[1], parts[2], behind].map(|at| bed.at_block(at.into(), 4)[3]);
         let psv = Opcode::SetPsv as u8;
         assert_eq!(opcodes, [Opcode::Umr as u8, psv, psv, Opcode::Nop as u8]);
-        // SAFETY: as above.
+        // SAFETY: no device reads the ring.
         let again = unsafe { bed.queue.cancel_set(point, &[1], Mode::AllOrNothing) };
         assert_eq!(again.unwrap().count(), 0);
-        // Before its first, all of it is.
+        // A queue that drained before the first WQE has the whole request pending.
         let point = drained(&bed, first);
-        // SAFETY: as above.
+        // SAFETY: no device reads the ring.
         assert_eq!(unsafe { bed.queue.cancel_handle(point, handle) }.count(), 1);
         let opcodes = parts.map(|at| bed.at_block(at.into(), 4)[3]);
         assert_eq!(opcodes, [Opcode::Nop as u8; 3]);
@@ -186,7 +186,7 @@ fn what_completed_is_certain_and_what_was_cancelled_is_undone() {
     let second = configure(&mut bed, &key, 2, SIGNALED);
     assert_eq!(key.told(), [Fate::Settled(1)]);
     let point = drained(&bed, second);
-    // SAFETY: there is no device.
+    // SAFETY: no device reads the ring.
     assert_eq!(unsafe { bed.queue.cancel(point, 2) }.count(), 1);
     assert_eq!(key.told(), [Fate::Undone(2)]);
 }
@@ -204,7 +204,7 @@ fn a_cancelled_request_of_several_wqes_is_described_as_the_pending_one_was() {
         let pending: Vec<_> = bed.queue.pending(point).collect();
         assert_eq!((pending[0].info.blocks(), pending[0].info.signaled()), (BLOCKS, true));
         let mut asked = Vec::new();
-        // SAFETY: there is no device.
+        // SAFETY: no device reads the ring.
         let cancelled = unsafe {
             match way {
                 0 => bed.queue.cancel(point, 1),
@@ -222,7 +222,7 @@ fn a_cancelled_request_of_several_wqes_is_described_as_the_pending_one_was() {
     }
 }
 
-/// The requests that were already chosen are cancelled, with all that follows from it.
+/// The requests that the closure has already chosen are cancelled, and their changes undone.
 #[test]
 fn a_cancel_whose_closure_panics_undoes_the_changes_of_the_requests_before() {
     let (mut bed, key) = (bed(), Key::default());
@@ -230,7 +230,7 @@ fn a_cancel_whose_closure_panics_undoes_the_changes_of_the_requests_before() {
     let second = configure(&mut bed, &key, 2, SIGNALED);
     let point = drained(&bed, 0);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: there is no device.
+        // SAFETY: no device reads the ring.
         unsafe {
             bed.queue.cancel_where(point, |request| {
                 assert_eq!(request.wr_id, 1, "a panic at the second");
@@ -244,10 +244,10 @@ fn a_cancel_whose_closure_panics_undoes_the_changes_of_the_requests_before() {
     assert_eq!(opcodes, [Opcode::Nop as u8, Opcode::Umr as u8]);
 }
 
-/// A device flushes what follows an error: it is unknown what of it was executed.
+/// The device flushes the requests after an error, and does not report which were executed.
 #[test]
 fn what_was_outstanding_when_a_request_failed_is_lost() {
-    // The request itself fails, or the one behind it, or the one before it.
+    // The request itself fails, or the one after it, or the one before it.
     for which in 0..3 {
         let (mut bed, key) = (bed(), Key::default());
         let before = send(&mut bed, 1) + 1;
@@ -259,7 +259,7 @@ fn what_was_outstanding_when_a_request_failed_is_lost() {
             1 => completes(&bed, behind, true),
             _ => {
                 completes(&bed, before, true);
-                // Flushed, as all that follows.
+                // The requests after it are flushed.
                 completes(&bed, behind, true);
             }
         }
@@ -293,8 +293,7 @@ fn of_a_request_that_fails_in_several_parts_the_first_is_told() {
     completes(&bed, behind, true);
 }
 
-/// A failure inside a request before a reset does not affect one that fails inside it
-/// now.
+/// A request that failed in the middle before a reset does not hide the failure of a later one.
 #[test]
 fn a_queue_that_is_reset_forgets_which_request_it_told_of() {
     let (mut bed, key) = (bed(), Key::default());
@@ -309,8 +308,8 @@ fn a_queue_that_is_reset_forgets_which_request_it_told_of() {
     }
 }
 
-/// A queue notes that any block of its ring may be written before it writes the first of them, also
-/// for a batch that is dropped.
+/// Before a queue writes after the first blocks of its ring, it notes that any block may be
+/// written, also for a batch that is dropped.
 #[test]
 fn a_request_behind_the_first_blocks_opens_the_ring() {
     for keyed in [false, true] {

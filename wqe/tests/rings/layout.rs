@@ -54,7 +54,7 @@ fn a_request_has_at_most_63_units() {
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 4), Some(rc));
     assert_eq!(SendLayout::new::<Rc>(1, 0, 61 * 16 - 3), None);
     assert_eq!(rc.max_request_bytes(), 63 * 16);
-    // Of fifteen blocks all units are there.
+    // All units of fifteen blocks can be used.
     assert_eq!(SendLayout::new::<Rc>(1, 58, 0).unwrap().max_request_bytes(), 15 * 64);
     assert_eq!(SendLayout::new::<Ud>(1, 59, 0).unwrap().max_sge, 59);
     assert_eq!(SendLayout::new::<Ud>(1, 60, 0), None);
@@ -80,13 +80,13 @@ fn a_ring_that_holds_more_requests_has_as_many_blocks_at_most() {
     }
 }
 
-/// Control segment, UMR and context take 8 units, a signature 4, and entries come in fours: of 63 units
-/// 48 are left, and four more entries would be one unit too many.
+/// Control segment, UMR and context take 8 units, a signature takes 4, and the number of entries is
+/// a multiple of four. Of 63 units 48 are left for entries; four more would be one unit too many.
 #[test]
 fn a_request_gives_a_key_at_most_48_entries_beside_a_signature() {
     assert_eq!(MAX_MKEY_ENTRIES, 48);
     assert_eq!(mkey_update_blocks(MAX_MKEY_ENTRIES, false), 14);
-    // The signature's, and one for each of its two variables.
+    // One for the signature, and one for each of its two variables.
     assert_eq!(mkey_update_blocks(MAX_MKEY_ENTRIES, true), 15 + 2);
     assert_eq!(mkey_update_blocks(1, true), mkey_update_blocks(4, true));
 }

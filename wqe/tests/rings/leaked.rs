@@ -14,7 +14,7 @@ const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const SMALL_FENCE: u8 = 0x20;
 const FENCE_BITS: u8 = 0xe0;
 
-/// What became of a key's changes, in order.
+/// The ends of a key's changes, in order.
 #[derive(Default)]
 struct Key(Mutex<Vec<(u64, &'static str)>>);
 
@@ -38,7 +38,7 @@ impl ChangeObserver for Key {
     }
 }
 
-/// A configuration with a change of this number; it sets a variable, if it is signed.
+/// A configuration with a change of this number. A signed one also sets a variable.
 #[derive(Clone, Copy)]
 struct Configure<'a> {
     key: &'a Arc<Key>,
@@ -74,7 +74,7 @@ fn configure(bed: &mut Bed<Rc>, key: &Arc<Key>, change: u64) -> u16 {
     first
 }
 
-/// Posts a send; the fence bits of its WQE.
+/// Posts a send, and returns the fence bits of its WQE.
 fn fence_of_a_send(bed: &mut Bed<Rc>) -> u8 {
     let first = bed.queue.producer();
     let mut batch = bed.queue.wr_start();
@@ -140,7 +140,7 @@ fn the_fence_behind_a_configuration_stays_whatever_is_leaked_in_between() {
         }
         forget(batch);
         assert_eq!(fence_of_a_send(&mut bed), SMALL_FENCE, "{leaked}");
-        // And only the one behind it.
+        // Only the next request waits.
         assert_eq!(fence_of_a_send(&mut bed), 0, "{leaked}");
     }
 }

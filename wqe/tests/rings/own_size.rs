@@ -12,7 +12,8 @@ use mlx5_wqe::{
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const RESULT: Sge = Sge { addr: 0x1111_2222_3333_4444, length: 8, lkey: 0x5566_7788 };
 
-/// Posts a request in the typed form and in the list form, and compares all that becomes of it.
+/// Posts a request in the typed form and in the list form, and compares bytes, doorbells and
+/// records.
 fn check<T: ListTransport>(
     bed: &mut Bed<T>,
     build: impl Fn(&mut Batch<'_, T>, u64),
@@ -36,7 +37,7 @@ fn check<T: ListTransport>(
         assert_eq!((completed.wr_id, completed.info.opcode_bits()), (7, opcode));
         assert_eq!(usize::from(completed.info.blocks()), by_hand(first).blocks());
         assert!(completed.info.signaled());
-        // Whatever waits for it.
+        // After a rewritten key, this request takes the small fence.
         bed.advance();
     }
 }
@@ -192,7 +193,7 @@ fn a_device_without_atomics_is_asked_for_none() {
 
 const WINDOW: u32 = 0x0012_3401;
 
-/// What a window is bound to; nothing dereferences the address.
+/// The memory that a window is bound to; nothing dereferences the address.
 fn binding(window_type: WindowType, length: u64, zero_based: bool) -> Binding {
     let parts = BindParts {
         window_type,
@@ -227,7 +228,7 @@ fn context(free: u8, access: u8, qpn_tag: u32, start: u64, length: u64) -> Vec<u
     bytes
 }
 
-/// Length, start, variant, four rights and whether the key is free.
+/// The mask of a bind: length, start, variant, four rights and whether the key is free.
 const BOUND: u64 = 1 | 1 << 6 | 1 << 13 | 0xf << 18 | 1 << 29;
 
 fn bind_wqe(at: u16, flags: u8, mask: u64, owner: u32, start: u64) -> Wqe {
@@ -248,11 +249,11 @@ fn binds<T: ListTransport + mlx5_wqe::operation::Supports<mlx5_wqe::operation::B
         let wr = SendWr { operation, ..SendWr::default() };
         check(&mut bed, |batch, id| batch.wr(id, SIGNALED).bind_mw(binding), wr, by_hand, 0x19);
     };
-    // Type 2: free before, and this queue pair's from now on.
+    // Type 2: the key was free, and belongs to this queue pair from now on.
     let two = |at, start| bind_wqe(at, 0xb0, BOUND | 1 << 14, QPN << 8 | 2, start);
     bind(binding(WindowType::Two, 0x1000, false), &|at| two(at, addr));
     bind(binding(WindowType::Two, 0x1000, true), &|at| two(at, 0));
-    // Type 1: everybody's.
+    // Type 1: every queue pair may use the key.
     let one = |at| bind_wqe(at, 0x90, BOUND, 0xffff_ff02, addr);
     bind(binding(WindowType::One, 0x1000, false), &one);
     // Unbinding frees the key.
@@ -269,7 +270,7 @@ fn binds<T: ListTransport + mlx5_wqe::operation::Supports<mlx5_wqe::operation::B
 fn binding_a_window_gives_its_key_a_translation_an_owner_and_a_new_variant() {
     binds::<Rc>();
     binds::<Uc>();
-    // No queue of the peer takes part, so none is named.
+    // No shared receive queue of the peer takes part, so none is named.
     binds::<XrcSend>();
 }
 
@@ -365,8 +366,8 @@ fn a_raw_wqe_gets_its_place_and_its_queue_pair_and_keeps_the_rest() {
     on::<RawPacket>(0);
 }
 
-/// Of a request that may be larger than what the queue was made for, the fast path would not know
-/// how much room it leaves.
+/// The fast path cannot know the room that a request leaves that is larger than the queue was sized
+/// for.
 #[test]
 fn a_run_of_unsignaled_requests_of_a_size_of_their_own_does_not_fill_the_queue() {
     let layout = SendLayout::new::<Rc>(8, 1, 0).unwrap();
@@ -388,7 +389,7 @@ fn a_run_of_unsignaled_requests_of_a_size_of_their_own_does_not_fill_the_queue()
 fn a_raw_wqe_that_asks_for_a_completion_is_signaled() {
     let mut bed = Bed::<Rc>::new(Spec::default());
     let bytes = raw_bytes(2, 0x0a, 0x08);
-    // It may say so itself, the flags may, or both.
+    // The bytes request the completion, with or without the flag.
     for flags in [SendFlags::empty(), SIGNALED] {
         let at = bed.queue.producer();
         let mut batch = bed.queue.wr_start();
@@ -434,7 +435,7 @@ fn a_request_larger_than_the_queue_was_made_for_is_posted_if_there_is_room_for_i
     bed.queue.post_send(&[wr]).unwrap();
     let none = PostError::QueueFull { free: 0, needed: 1 };
     assert_eq!(bed.queue.post_send(&[least(1, SIGNALED)]).unwrap_err().error(), none);
-    // One that the ring can never hold.
+    // A request that the ring can never hold.
     let bytes = raw_bytes(63, 0x0a, 0x08);
     let wr = SendWr {
         operation: Operation::Raw,
@@ -469,7 +470,7 @@ fn a_queue_is_made_for_as_many_of_the_operations_asked_for_as_of_others() {
     assert_eq!(blocks(SendOps::SEND | SendOps::RDMA_READ | SendOps::FETCH_ADD), (16, 1));
     assert_eq!(blocks(SendOps::MASKED_COMPARE_SWAP), (32, 2));
     assert_eq!(blocks(SendOps::LOCAL_INV), (32, 2));
-    // Of three blocks, 16 take 48, of which 64 are the next power of two, where 21 fit.
+    // 16 requests of three blocks take 48. The next power of two is 64, which has room for 21.
     let layout = SendLayout::with_ops::<Rc>(16, 1, 0, SendOps::BIND_MW).unwrap();
     assert_eq!((layout.blocks, layout.max_request_blocks, layout.max_size_requests), (64, 3, 21));
 }
@@ -517,7 +518,8 @@ fn what_follows_a_rewritten_key_waits_for_it() {
     let starts = [0, 2, 3, 4, 6, 9, 10, 11];
     let fences: Vec<u8> = starts.into_iter().map(|block| fence(&bed, block)).collect();
     assert_eq!(fences, [0, 0x20, 0, 0, 0x20, 0x80, 0, 0]);
-    // In the next batch, too, and a batch that is aborted or refused does not use it up.
+    // A request of the next batch waits, too. A batch that is aborted or refused does not use up
+    // the fence.
     for _ in 0..2 {
         let mut batch = bed.queue.wr_start();
         batch.wr(9, SIGNALED).send().inline_data(b"never");
@@ -539,7 +541,8 @@ fn a_rewrite_that_is_not_posted_makes_nothing_wait() {
     batch.abort();
     bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
     assert_eq!(fence(&bed, 0), 0);
-    // Of a list, what comes before the first bad request is posted, and waited for.
+    // The rewrite before the first bad request of a list is posted, and the next request waits for
+    // it.
     let rewrite = SendWr {
         operation: Operation::LocalInvalidate(WINDOW),
         flags: SIGNALED,
@@ -569,7 +572,7 @@ fn a_raw_wqe_waits_and_is_waited_for_as_others_are() {
         batch.wr(1, SIGNALED).nop();
         batch.complete().unwrap();
         let fences: Vec<u8> = (0..6).map(|block| fence(&bed, block)).collect();
-        // A fence that waits for reads alone becomes the one that waits for keys as well.
+        // A fence that waits only for reads becomes one that waits for keys as well.
         assert_eq!(fences, [0, 0x20, 0x80, 0, 0x80, 0]);
     }
 }
@@ -606,7 +609,7 @@ fn requests_after_a_rewrite_are_soon_ordinary_again() {
     batch.wr(1, SIGNALED).local_inv(WINDOW);
     batch.complete().unwrap();
     bed.queue.post_send(&[least(1, SIGNALED)]).unwrap();
-    // A single request goes to the BlueFlame register whole.
+    // A single request is copied to the BlueFlame register as a whole.
     let uar = bed.uar.all();
     bed.rings = 2;
     let first = u32::from(bed.queue.producer());
@@ -655,7 +658,7 @@ fn the_list_form_refuses_operations_that_the_transport_lacks() {
         assert_eq!(refused::<Ud>(wr), PostError::Unsupported);
         assert_eq!(refused::<XrcSend>(wr), PostError::Unsupported);
     }
-    // Of these a packet can only be sent.
+    // The only message operation of a raw packet queue is a send.
     let messages = [
         Operation::SendImm([0; 4]),
         Operation::RdmaWrite(REMOTE),

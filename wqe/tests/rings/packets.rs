@@ -1,5 +1,5 @@
-//! Requests of raw packet queues: the Ethernet segment, with inline headers, tags and checksums,
-//! and packets that the device cuts into segments.
+//! Requests of raw packet queues: the Ethernet segment with inline headers, tags and checksums, and
+//! packets that the device cuts into segments.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{Wqe, pattern, sges};
@@ -216,7 +216,7 @@ fn a_device_that_needs_the_header_gets_no_packet_without() {
         batch.complete().unwrap();
         bed.retire(0).unwrap();
         bed.retire(1).unwrap();
-        // It still needs the header after a reset.
+        // The queue still needs the header after a reset.
         bed.queue.reset();
     }
 }
@@ -244,7 +244,7 @@ fn a_packet_to_be_cut_has_its_headers_inline_whatever_their_length() {
                 batch.wr(7, CHECKED).send_tso(packet);
                 batch.complete().unwrap();
             }
-            // The ring wraps several times in all this.
+            // The ring wraps several times during this loop.
             let wqe = segmented(first, 0xc0, &header, 1460, &payload[..count]);
             wqe.assert_eq(&bed.at_block(first.into(), wqe.bytes.len()));
             let completed = bed.retire(first.into()).unwrap();
@@ -301,8 +301,8 @@ fn what_cannot_be_cut_is_refused_by_name_and_leaves_no_trace() {
     assert_eq!(error.to_string(), "the queue was created without TSO: set `max_tso_header`");
 }
 
-/// The entries that fit depend on the headers: behind the longest ones there is room for those that
-/// the queue was sized for, and never for more than the largest request has.
+/// The number of entries that fit depends on the headers. With the longest headers there is room
+/// for as many as the queue was sized for, and never for more than the largest request has.
 #[test]
 fn headers_and_entries_together_never_exceed_the_largest_request() {
     for header in [14, 64, 128, 255, 512] {
@@ -390,7 +390,7 @@ fn several_packets_have_an_entry_each_behind_one_segment() {
             let wqe = Wqe::control(0x29, first, 8, [0; 4]).with(&segment);
             let wqe = all[..count].iter().fold(wqe, |wqe, &sge| wqe.sge(sge));
             bed.assert_rang_alone(first.into(), &wqe, &uar);
-            // Whoever completes it is told of a send.
+            // The record, and so the completion, has the opcode of a send.
             let retired = bed.retire(first.into()).unwrap();
             assert_eq!((retired.wr_id, retired.info.opcode_bits()), (7, 0x0a));
         }
@@ -437,7 +437,8 @@ fn packets_in_the_request_lie_behind_their_lengths_wherever_the_ring_ends() {
         &[&bytes[..300]],
         &[&bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20], &bytes[..20]],
     ];
-    // Requests of one to six blocks start at every block of the ring, and those before leave bytes there.
+    // Requests of one to six blocks start at every block of the ring, over the bytes of earlier
+    // requests.
     for round in 0..200 {
         let packets = lists[round % lists.len()];
         let flags = if round % 3 == 0 { CHECKED } else { SIGNALED };
@@ -464,7 +465,7 @@ fn packets_that_do_not_fit_into_the_request_are_refused_by_name() {
     let most = max as usize;
     let short = |index, length| PostError::PacketTooShort { index, length };
     let long = |length| PostError::InlineTooLong { length, max };
-    // What is left beside a packet of two units.
+    // The room that is left beside a packet of two units.
     let rest = most - 32;
     for (packets, error) in [
         (&[][..], short(0, 0)),
@@ -491,7 +492,7 @@ fn packets_that_do_not_fit_into_the_request_are_refused_by_name() {
     }
 }
 
-/// The size of a WQE has six bits: one of 64 units would say that it has none.
+/// The size field of a WQE has six bits: a WQE of 64 units would appear to have none.
 #[test]
 fn the_largest_packet_to_be_cut_has_63_units() {
     assert!(SendLayout::with_tso::<RawPacket>(16, 58, 60, SendOps::TSO, 54).is_none());

@@ -54,8 +54,8 @@ impl Random {
     }
 }
 
-/// A scatter list as the device reads it: entries, then, if there is room, one of no length with
-/// the key 0x100, at which it stops.
+/// A scatter list as the device reads it: the entries, and then, if there is room, an end mark: an
+/// entry of length zero with the key 0x100.
 fn by_hand(sges: &[Sge], max: usize) -> Vec<u8> {
     let mut bytes = vec![];
     let sges: Vec<_> = sges.iter().filter(|sge| sge.length != 0).collect();
@@ -87,7 +87,7 @@ fn a_request_is_its_scatter_list() {
             data.iter().map(|&sge| if sge.lkey & 0x100 == 0 { sge } else { empty }).collect(),
         );
         for (posted, list) in lists.iter().enumerate() {
-            // What stood there before is not to be met behind the list.
+            // The device must not find former bytes after the list.
             let index = posted % bed.layout.requests as usize;
             bed.ring
                 .write(index * bed.layout.stride as usize, &vec![0xff; bed.layout.stride as usize]);
@@ -154,7 +154,7 @@ fn a_list_without_a_good_request_changes_nothing() {
     assert_eq!((bed.request(0), bed.record.all()), (first, record));
 }
 
-/// A device that places data out of order completes requests as it gets to them.
+/// A device that places data out of order completes requests in any order.
 #[test]
 fn requests_complete_in_any_order_each_once() {
     let orders: [[u16; 4]; 6] =
@@ -194,7 +194,7 @@ fn requests_of_packets_complete_in_order() {
     }
 }
 
-/// Memory that is used again tells nothing of the queue that had it.
+/// Reused records have no trace of their former queue.
 #[test]
 fn renewed_records_are_those_of_a_new_queue() {
     let mut bed = Bed::new(4, 1);
@@ -222,8 +222,8 @@ fn renewed_records_are_those_of_a_new_queue() {
     assert_eq!(bed.queue.free(), 4);
 }
 
-/// The ring has no free slots in its midst: what completed behind an older request is room only once
-/// that has completed, however many they are.
+/// The ring has no free slots in the middle: the slot of a request that completed before an older
+/// one is free only after the older one has completed.
 #[test]
 fn room_comes_back_with_the_oldest_request() {
     let mut bed = Bed::new(4, 1);
@@ -251,7 +251,7 @@ fn room_comes_back_with_the_oldest_request() {
     assert_eq!(bed.records.retire_next(7), Some(7), "the quick way, now that none waits");
 }
 
-/// What the quick way takes is the oldest request, by all 16 bits.
+/// The fast path takes only the oldest request, and compares all 16 bits.
 #[test]
 fn the_next_request_may_be_asked_for_alone() {
     let mut bed = Bed::new(4, 1);
@@ -274,8 +274,8 @@ fn the_next_request_may_be_asked_for_alone() {
     assert!(slowly <= 6, "the usual way is the quick one, but for {slowly} requests");
 }
 
-/// A counter leads to a slot, as for the C provider: of the 16 bits only those that index the ring
-/// tell requests apart.
+/// A counter selects a slot, as in the C provider: only those of its 16 bits count that index the
+/// ring.
 #[test]
 fn a_counter_leads_to_its_slot() {
     let mut bed = Bed::new(4, 1);
@@ -291,23 +291,22 @@ fn a_counter_leads_to_its_slot() {
     assert_eq!(bed.queue.free(), 4);
 }
 
-/// Every order, every depth, past the wrap of the counter: a request completes if its slot is
-/// outstanding, and only then; there is room for what no slot from the oldest outstanding one on
-/// takes.
+/// In random order, at several depths and past the wrap of the counter, a request completes exactly
+/// if its slot is outstanding. The slots before the oldest outstanding one are free.
 #[test]
 fn a_model_of_the_slots_agrees_in_every_order() {
     for (requests, seed) in [(4, 1), (8, 2), (64, 3), (128, 4), (1024, 5)] {
         let mut random = Random(seed);
         let mut bed = Bed::new(requests, 1);
         let size = requests as u16;
-        // By slot: the identifier, where one is outstanding.
+        // The identifier of each slot's request, if one is outstanding.
         let mut slots = vec![None; requests as usize];
         let (mut head, mut oldest, mut next) = (0u32, 0u32, 0u64);
         let mut lives = 0;
         for _ in 0..200_000 {
             let what = random.below(4);
             if what == 0 {
-                // A new life now and then, once the counter has come round.
+                // Sometimes a reset, once the counter has wrapped.
                 if head > 70_000 && random.below(1000) == 0 {
                     lives += 1;
                     bed.queue.reset();
@@ -329,7 +328,7 @@ fn a_model_of_the_slots_agrees_in_every_order() {
                 }
                 continue;
             }
-            // Mostly in order, else anything.
+            // Mostly the oldest, sometimes any counter.
             let counter = if what == 1 { random.below(65536) as u16 } else { oldest as u16 };
             let slot = usize::from(counter % size);
             let expected = slots[slot].take();
@@ -351,7 +350,7 @@ fn a_full_queue_takes_a_request_for_each_that_completes() {
     let mut bed = Bed::new(8, 2);
     let data = sges(2);
     let mut next = 0u64;
-    // More than the 16 bits of the counter.
+    // Past the wrap of the 16-bit counter.
     while next < 70_000 {
         let count = (next % 8) as usize + 1;
         let list: Vec<_> = (0..count)
@@ -363,7 +362,7 @@ fn a_full_queue_takes_a_request_for_each_that_completes() {
             let expected = by_hand(wr.sges, 2);
             assert_eq!(bed.request(wr.wr_id as usize % 8)[..expected.len()], expected);
         }
-        // The rest, and one too many.
+        // The rest of the room, and one request too many.
         let rest = vec![ReceiveWr { wr_id: 1 << 40, sges: &data[..1] }; 9 - count];
         assert_eq!(bed.queue.post_recv(&rest), Err(full(8 - count as u32)));
         let posted = (next + 8) as u16;
@@ -401,7 +400,7 @@ fn a_reset_queue_starts_over() {
     assert_eq!(bed.records.retire(0), Some(9));
 }
 
-/// What completed before an older one is forgotten, too.
+/// A reset also forgets the requests that completed before an older one.
 #[test]
 fn a_queue_that_is_reset_out_of_order_starts_over() {
     let mut bed = Bed::new(4, 1);
@@ -417,7 +416,7 @@ fn a_queue_that_is_reset_out_of_order_starts_over() {
     for wr_id in 10..14 {
         bed.post(wr_id, &[]).unwrap();
     }
-    // In order, the quick way is open again, also behind one that did not take it.
+    // The fast path works again, also after a request that completed on the slow path.
     assert_eq!(bed.records.retire(0), Some(10));
     for counter in 1..4 {
         assert_eq!(bed.records.retire_next(counter), Some(u64::from(counter) + 10));
@@ -500,7 +499,7 @@ fn receives_of_one_buffer_each_are_those_of_a_list() {
         assert_eq!((refused.index(), one.queue.free()), (3, 5));
         assert_eq!(one.ring.all(), other.ring.all());
         assert_eq!(one.record.all(), other.record.all());
-        // To the last place, and no further.
+        // Posts up to the last place and no further.
         let more = (20..).map(|n| (n, of(n, 100)));
         let full = one.queue.recv_each(more).unwrap_err();
         assert_eq!(full.error(), PostError::QueueFull { free: 0, needed: 1 });
@@ -511,8 +510,8 @@ fn receives_of_one_buffer_each_are_those_of_a_list() {
     }
 }
 
-/// Never less than what was written, over several laps of the ring and of the counter of 16 bits, however a
-/// request is posted.
+/// The records never count fewer places than were written, over several laps of the ring and of the
+/// 16-bit counter, in every way of posting.
 #[test]
 fn the_records_tell_how_far_the_ring_was_written() {
     let mut bed = Bed::new(8, 2);
@@ -536,7 +535,7 @@ fn the_records_tell_how_far_the_ring_was_written() {
     bed.queue.reset();
     assert_eq!(bed.records.written(), 8, "before it was reset");
 
-    // Up to a whole lap, and a place of the next one.
+    // Up to a whole lap and a place of the next one.
     for posted in 0..=9_u16 {
         let mut bed = Bed::new(8, 2);
         for counter in 0..posted {

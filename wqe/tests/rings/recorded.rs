@@ -1,9 +1,9 @@
 //! Random requests of every operation, compared with what was recorded: answers, doorbells, and
 //! each byte that a device would read.
 //!
-//! The send queue that this one replaced did the same but for needless fences: it remembered a key
-//! of a batch that was not posted. A change that is meant to alter bytes or answers records new
-//! digests: a failing test prints them.
+//! The former send queue had the same results except for needless fences: it remembered a key of a
+//! batch that was not posted. A change that is meant to alter bytes or answers needs new digests,
+//! which a failing test prints.
 
 use crate::bed::{Bed, REGISTER, Spec};
 use crate::by_hand::{Given, Kind, list_form, pattern, sges};
@@ -45,7 +45,7 @@ impl Dice {
     }
 }
 
-/// What became of the changes of a key, by number.
+/// The ends of the changes of a key, by number.
 #[derive(Default)]
 struct Key(Mutex<Vec<&'static str>>);
 
@@ -110,7 +110,7 @@ trait Recorded: ListTransport {
         named: bool,
     ) where
         Self: Sized;
-    /// Units before the data of a request whose data may be inline; nothing for others.
+    /// Number of units before the data of a request whose data may be inline; `None` for others.
     fn before_inline(opcode: u8) -> Option<usize>;
     fn list(queue: &mut mlx5_wqe::SendQueue<Self>, wr_id: u64, dice: &mut Dice) -> String
     where
@@ -253,7 +253,7 @@ impl Recorded for RawPacket {
             _ => {
                 let mut wqe = [0x5a; 48];
                 wqe[..12].copy_from_slice(&[0, 0, 0, 0x0a, 0, 0, 0, 3, 0, 0, 0, 0]);
-                // SAFETY: no device executes it.
+                // SAFETY: no device reads the ring.
                 wr.raw_wqe(unsafe { mlx5_wqe::RawWqe::new(&wqe) }.unwrap().unnamed());
             }
         }
@@ -282,13 +282,13 @@ impl Recorded for RawPacket {
     }
 }
 
-/// A queue, and all that is known of it.
+/// A queue, and the log of its results.
 struct Side<T> {
     bed: Bed<T>,
     key: Arc<Key>,
     handles: HashMap<u64, RequestHandle>,
     wr_id: u64,
-    /// Where the second half of the register is.
+    /// Offset of the second half of the register.
     half: usize,
     log: String,
 }
@@ -318,7 +318,7 @@ impl<T: Recorded> Side<T> {
         Self { bed, key: Arc::default(), handles, wr_id: 0, half, log: String::new() }
     }
 
-    /// Fills what no request in flight has with the same byte.
+    /// Fills all blocks without a request in flight with the same byte.
     fn clear(&self) {
         let Bed { queue, layout, ring, .. } = &self.bed;
         for block in (u32::from(queue.producer())..).take(queue.free_blocks() as usize) {
@@ -348,7 +348,7 @@ impl<T: Recorded> Side<T> {
                 let word = bytes[before * 16..][..4].try_into().unwrap();
                 let end = before * 16 + 4 + (u32::from_be_bytes(word) & 0x7fff_ffff) as usize;
                 bytes[end..].fill(0);
-                // Signatures are of the padding, too.
+                // The signature covers the padding, too.
                 bytes[8] = 0;
             }
             wqes.push((at, bytes));
@@ -440,7 +440,8 @@ impl<T: Recorded> Side<T> {
             let (opcode, fence) = (wqe[3], wqe[11] & 0xe0);
             match before {
                 Some(0x20 | 0x25) => assert_ne!(fence, 0, "block {block} waits for a key"),
-                // A cancelled one may have been for a key, and raw requests have fences.
+                // A cancelled request may have configured a key, and raw requests have fences of
+                // their own.
                 None | Some(0) => {}
                 _ if opcode == 0x2f => {}
                 Some(_) => assert_ne!(fence, 0x20, "block {block} waits for nothing"),

@@ -1,4 +1,4 @@
-//! What completions find in the records, and which completions are refused.
+//! The results of completions in the records, and the completions that are refused.
 
 use crate::bed::{Bed, Spec};
 use crate::by_hand::{of_sges, post_least, sges};
@@ -8,7 +8,7 @@ fn bed() -> Bed<Rc> {
     Bed::new(Spec { requests: 2, sges: 13, ..Spec::default() })
 }
 
-/// Posts a request of `blocks` blocks, and returns where it starts.
+/// Posts a request of `blocks` blocks, and returns its first block.
 fn post(bed: &mut Bed<Rc>, wr_id: u64, flags: SendFlags, blocks: usize) -> u32 {
     let first = bed.queue.producer();
     bed.queue.post_send(&[of_sges(wr_id, flags, &sges(blocks * 4 - 2))]).unwrap();
@@ -16,7 +16,7 @@ fn post(bed: &mut Bed<Rc>, wr_id: u64, flags: SendFlags, blocks: usize) -> u32 {
     first.into()
 }
 
-/// Asserts that the device can name none but the blocks in `known`.
+/// Asserts that completions of all blocks but those in `known` are refused.
 fn assert_only(bed: &Bed<Rc>, known: &[u32]) {
     for block in 0..=u16::MAX {
         if !known.contains(&block.into()) {
@@ -54,7 +54,7 @@ fn a_completion_retires_all_requests_before_it() {
     assert_eq!(bed.retire(c).unwrap().wr_id, 3);
     assert_eq!(bed.queue.free_blocks(), 8 - 1);
     assert_only(&bed, &[d]);
-    // Unsignaled ones complete too, when they fail.
+    // An unsignaled request completes, too, if it fails.
     assert_eq!(bed.retire(d).unwrap().wr_id, 4);
     assert_eq!(bed.queue.free_blocks(), 8);
 }
@@ -79,8 +79,9 @@ fn the_fast_path_finds_the_oldest_request_and_those_behind_requests_of_one_block
     }
 }
 
-/// Random sizes, random signals, and completions of every kind: of the next signaled request, of one
-/// that failed unsignaled, and of blocks that no correct device names. A model says what each finds.
+/// Random sizes, random signals, and completions of every kind: of the next signaled request, of an
+/// unsignaled one that failed, and of blocks that no correct device names. A model has the result
+/// of each.
 #[test]
 fn completions_of_random_patterns_find_what_a_model_finds() {
     let start =
@@ -121,7 +122,7 @@ fn completions_of_random_patterns_find_what_a_model_finds() {
             }
             let block = match random(8) {
                 0 => random(1 << 16) as u16,
-                // Close to what is outstanding: inside requests, before and behind them.
+                // Blocks close to the outstanding requests: inside, before and after them.
                 1 => bed.queue.producer().wrapping_add(8).wrapping_sub(random(80) as u16),
                 // A failure of any of them.
                 2 if !outstanding.is_empty() => {

@@ -29,7 +29,7 @@ fn post<T: Kind>(
         assert!(bed.uar.all() == uar);
     } else {
         let last = bed.queue.producer().wrapping_sub(1);
-        // Wherever the request starts, this retires it.
+        // The first block of the request is not known here, so this tries the last 16.
         (0..16).find_map(|back| bed.records.retire(last.wrapping_sub(back))).unwrap();
     }
     result.map_err(|error| {
@@ -69,11 +69,11 @@ fn a_message_is_at_most_as_long_as_the_ports_largest() {
     assert_eq!(post(&mut bed, SIGNALED, Op::Read, Given::List(&halves)), Ok(()));
     let more = [sge(max / 2), sge(max / 2), sge(1)];
     assert_eq!(post(&mut bed, SIGNALED, Op::Read, Given::List(&more)), too_long((1 << 30) + 1));
-    // Together they are more than 32 bits hold.
+    // The sum of the lengths exceeds 32 bits.
     let most = [sge((1 << 31) - 1); 3];
     let result = post(&mut bed, SIGNALED, Op::Write, Given::List(&most));
     assert_eq!(result, too_long(u32::MAX));
-    // An entry that is too long for any message is that first of all.
+    // An entry that is too long for any message is refused as an entry.
     let result = post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1 << 31)));
     assert_eq!(result, Err(PostError::SgeTooLong { index: 0, length: 1 << 31 }));
 }
@@ -100,8 +100,7 @@ fn a_list_has_at_most_the_entries_that_the_queue_was_made_for() {
 
 #[test]
 fn a_queue_made_for_no_entries_takes_none() {
-    // The most that a request may be long, of which the control segment and the inline data leave
-    // nothing for an entry.
+    // As if control segment and inline data left no room for an entry in the longest request.
     let spec = Spec { sges: 0, ..Spec::default() };
     let layout = mlx5_wqe::SendLayout { max_sge: 0, ..Bed::<Rc>::new(spec).layout };
     let mut bed = Bed::<Rc>::with_layout(spec, layout);
@@ -208,7 +207,7 @@ fn the_gate_says_in_which_states_requests_are_taken() {
 #[test]
 fn a_new_gate_is_shut() {
     let word = crate::bed::Memory::new(4);
-    // SAFETY: four aligned bytes that outlive the gate.
+    // SAFETY: `word` has four aligned bytes and outlives the gate.
     let gate = unsafe { Gate::new(word.at(0).cast()) };
     assert_eq!(gate.state(), Some(QueueState::Reset));
 }
@@ -225,8 +224,7 @@ fn nothing_is_posted_to_a_device_that_is_gone() {
     }
 }
 
-/// A fork wipes the gate's memory in the child; there it stays shut, whatever the parent's handles
-/// are told.
+/// A fork zeroes the gate's memory in the child. The gate stays shut there, whatever state is set.
 #[test]
 fn nothing_is_posted_in_a_forked_child() {
     let mut bed = Bed::<Rc>::new(Spec::default());
@@ -257,7 +255,7 @@ fn the_first_refusal_of_a_batch_is_the_one_that_is_told() {
     let error = batch.complete().unwrap_err();
     let max = bed.layout.max_sge;
     assert_eq!((error.index(), error.error()), (1, PostError::TooManySges { given: 9, max }));
-    // The next batch knows nothing of it.
+    // The refusal does not affect the next batch.
     assert_eq!(post(&mut bed, SIGNALED, Op::Send, Given::Sge(sge(1))), Ok(()));
 }
 
@@ -278,7 +276,7 @@ fn refusals_say_what_was_wrong() {
     );
 }
 
-/// A request refuses too many entries, but the owner of the key computes their length before.
+/// A request refuses too many entries, but the driver computes their length before that.
 #[test]
 fn a_layout_that_is_longer_than_can_be_counted_has_a_length() {
     let entry = Interleaved { addr: 0, bytes: u16::MAX.into(), skip: 0, lkey: 1 };

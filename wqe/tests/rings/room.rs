@@ -15,7 +15,7 @@ fn bed() -> Bed<Rc> {
 }
 
 fn post(bed: &mut Bed<Rc>, flags: SendFlags, blocks: usize) -> Result<(), PostError> {
-    // Behind the control segment; the room for a remote address stays unused.
+    // The entries follow the control segment; the room for a remote address stays unused.
     let sges = sges(blocks * 4 - 2);
     let before = bed.queue.free_blocks();
     let result = bed.queue.post_send(&[of_sges(1, flags, &sges)]);
@@ -40,7 +40,7 @@ fn a_request_fits_if_its_own_blocks_do() {
     assert_eq!(post(&mut bed, SIGNALED, 4), full(3, 4));
     assert_eq!(post(&mut bed, SIGNALED, 3), Ok(()));
     assert_eq!(post(&mut bed, SIGNALED, 1), full(0, 1));
-    // Four blocks come free; they lie at the start of the ring.
+    // Four blocks at the start of the ring become free.
     bed.retire(0).unwrap();
     assert_eq!(post(&mut bed, SIGNALED, 2), Ok(()));
     assert_eq!(post(&mut bed, SIGNALED, 3), full(2, 3));
@@ -83,7 +83,7 @@ fn a_run_without_completions_leaves_room_for_a_largest_request() {
         }
         assert_eq!(post(&mut bed, UNSIGNALED, 1), Err(PostError::UnsignaledRun));
         assert_eq!(post(&mut bed, UNSIGNALED, 4), Err(PostError::UnsignaledRun));
-        // Signaled, any request is taken; with it the run is over.
+        // A signaled request is taken, and ends the run.
         assert_eq!(post(&mut bed, SIGNALED, 1), Ok(()));
         for _ in 0..3 {
             assert_eq!(post(&mut bed, UNSIGNALED, 1), Ok(()));
@@ -105,8 +105,8 @@ fn a_run_may_leave_exactly_the_room_for_a_largest_request() {
     assert_eq!(post(&mut bed, SIGNALED, 4), Ok(()));
 }
 
-/// The run is what follows the last signaled request: the completion of that one must not leave the
-/// queue with less room than a largest request takes, and nothing outstanding that ever completes.
+/// The run begins after the last signaled request. When that one has completed, only requests
+/// without a completion may be outstanding, so there must be room for a largest request.
 #[test]
 fn a_run_behind_a_signaled_request_leaves_room_once_that_one_completes() {
     for first in [SIGNALED, UNSIGNALED] {
@@ -161,7 +161,8 @@ fn a_queue_that_signals_all_has_no_such_runs() {
     assert_eq!(post(&mut bed, UNSIGNALED, 1), full(0, 1));
 }
 
-/// With room for one largest request, each must be signaled, or it could be the last.
+/// In a queue with room for one largest request, each request must be signaled: an unsignaled one
+/// could be the last.
 #[test]
 fn a_queue_of_one_request_takes_signaled_ones_alone() {
     let mut bed = Bed::<Rc>::new(Spec { requests: 1, sges: 2, ..Spec::default() });

@@ -1,4 +1,5 @@
-//! Cancelling a set of identifiers, of any size and any values: those in the set, and no others.
+//! Cancelling a set of identifiers, of any size and any values, cancels the requests in the set and
+//! no others.
 
 use crate::bed::{Bed, Spec};
 use mlx5_wqe::{Mode, Rc, SendFlags};
@@ -17,8 +18,8 @@ impl Random {
     }
 }
 
-/// Cancels a set of `size` identifiers, some of which are among the `pending` ones, and compares with
-/// what a set says.
+/// Cancels a set of `size` identifiers, some of which are among the `pending` ones, and compares
+/// the result with that of a `BTreeSet`.
 fn check(pending: usize, size: usize, seed: u64) {
     let mut random = Random(seed);
     let mut bed = Bed::<Rc>::new(Spec { requests: pending as u32, sges: 2, ..Spec::default() });
@@ -41,12 +42,12 @@ fn check(pending: usize, size: usize, seed: u64) {
     let expected: Vec<u64> = ids.iter().copied().filter(|id| wanted.contains(id)).collect();
     let point = bed.queue.drain_point(0).unwrap();
     if there.len() < size {
-        // SAFETY: there is no device.
+        // SAFETY: no device reads the ring.
         let missing = unsafe { bed.queue.cancel_set(point, &list, Mode::AllOrNothing) };
         let missing = missing.expect_err("not all are pending").wr_ids;
         assert_eq!(missing.len(), size - expected.len(), "{size} identifiers, seed {seed}");
     }
-    // SAFETY: as above.
+    // SAFETY: no device reads the ring.
     let cancelled = unsafe { bed.queue.cancel_set(point, &list, Mode::BestEffort) }.unwrap();
     let told: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
     assert_eq!(told.len(), expected.len(), "{size} identifiers, seed {seed}");
@@ -71,7 +72,7 @@ fn sets_of_hundreds_of_thousands_cancel_what_is_in_them() {
     }
 }
 
-/// Identifiers whose hashes are equal, which are found however few they are among many.
+/// In this many random sets some identifiers share a place of the table; they are distinguished.
 #[test]
 fn identifiers_that_share_a_place_are_told_apart() {
     for seed in 0..100 {

@@ -23,8 +23,8 @@ struct Bed {
     gate: GateBed,
 }
 
-/// The device's side: it starts at request 0, and takes as many requests as the record counts, each
-/// of which names the next.
+/// The device's side. It starts at request 0 and takes as many requests as the record counts. Each
+/// request names the next.
 struct Device {
     ring: Memory,
     record: Memory,
@@ -64,28 +64,28 @@ impl Device {
     }
 }
 
-/// The queue of a bed, for what a poll of the same thread calls.
+/// The queue of a bed, for a hook that a poll of the same thread calls.
 struct Owner(*mut SharedReceiveQueue);
 
-// SAFETY: one thread uses a bed.
+// SAFETY: the thread that uses the bed is the only one that calls the hook.
 unsafe impl Send for Owner {}
 
 impl Owner {
     /// # Safety
     /// The bed exists, and nothing else uses its queue.
     unsafe fn repost(&self, faulted: Faulted<'_>) -> bool {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the bed exists, and that nothing else uses its queue.
         unsafe { (*self.0).repost(faulted) }
     }
 }
 
 impl Bed {
-    /// As a poll does that finds a page fault.
+    /// Reposts a request as a poll does that finds a page fault.
     fn repost(&mut self, index: u16) -> bool {
         let owner = Owner(&raw mut self.queue);
-        // SAFETY: the bed is borrowed, and its queue not used until the function is taken away.
         let repost = move |faulted: Faulted<'_>| {
-            // SAFETY: as above.
+            // SAFETY: the bed is borrowed, and nothing else uses its queue until the hook is
+            // removed.
             unsafe { owner.repost(faulted) };
         };
         self.records.set_repost(Some(Box::new(repost)));
@@ -101,7 +101,7 @@ impl Bed {
         let (ring, record) = (Memory::new(layout.bytes()), Memory::new(8));
         let gate = GateBed::new();
         let records = Arc::new(SharedReceiveRecords::new(layout.requests));
-        // SAFETY: the bed keeps ring and record, and nothing else writes to them.
+        // SAFETY: the bed keeps the ring and the record, and only this queue writes to them.
         let queue = unsafe {
             let record = QueuePairRecord::new(record.at(0));
             let records = Arc::clone(&records);
@@ -170,8 +170,8 @@ fn a_request_that_the_device_does_not_hold_cannot_complete() {
     assert_eq!(any(&bed), None);
 }
 
-/// A request that met a page fault is posted again as it was, behind the others, also where nothing but its own
-/// place is free.
+/// A request that met a page fault is posted again unchanged, after the others, even if only its
+/// own place is free.
 #[test]
 fn a_request_that_faulted_is_posted_again_behind_all_others() {
     let mut bed = Bed::new(4, 3);
@@ -188,7 +188,7 @@ fn a_request_that_faulted_is_posted_again_behind_all_others() {
     assert_eq!(bed.device.take(), Some((3, data[..2].to_vec())));
     assert_eq!(bed.device.take(), None);
     assert_eq!([3, 1, 2].map(|index| bed.records.retire(index)), [1, 2, 3].map(Some));
-    // What the device does not hold is not posted.
+    // A request that the device does not hold is not posted.
     assert!([0, 1, 4, u16::MAX].iter().all(|index| !bed.repost(*index)));
     assert_eq!(bed.device.take(), None);
     bed.post(5, &data[..1]).unwrap();
@@ -198,7 +198,7 @@ fn a_request_that_faulted_is_posted_again_behind_all_others() {
     assert_eq!(bed.records.retire(0), Some(5));
 }
 
-/// Who polls asks whoever has the queue, and nobody once that is over.
+/// A poller calls the hook that is set, and nothing once the hook is removed.
 #[test]
 fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
     let records = Arc::new(SharedReceiveRecords::new(4));
@@ -207,14 +207,14 @@ fn a_poller_has_requests_posted_again_by_whom_it_is_told() {
     let (asked, told) = std::sync::mpsc::channel();
     let ask = move |faulted: Faulted<'_>| asked.send(faulted.request()).unwrap();
     records.set_repost(Some(Box::new(ask)));
-    // Who is asked and posts nothing has the completion told.
+    // A hook that posts nothing leaves the completion to be reported.
     assert!(!repost(1) && !repost(3));
     records.set_repost(None);
     assert!(!repost(2));
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
 }
 
-/// The completion of a request that was posted again would be taken for one of the request's second time.
+/// Without the pass, the completion would be taken for that of the reposted request.
 #[test]
 fn a_panic_behind_a_request_that_was_posted_again_passes_its_completion() {
     for posts in [false, true] {
@@ -222,7 +222,7 @@ fn a_panic_behind_a_request_that_was_posted_again_passes_its_completion() {
         bed.post(5, &[]).unwrap();
         let owner = Owner(&raw mut bed.queue);
         let repost = move |faulted: Faulted<'_>| {
-            // SAFETY: the queue is used by nothing else while the function may be called.
+            // SAFETY: the bed exists, and nothing else uses its queue while the hook is set.
             assert!(!posts || unsafe { owner.repost(faulted) });
             std::panic::resume_unwind(Box::new("planned"));
         };
@@ -232,13 +232,13 @@ fn a_panic_behind_a_request_that_was_posted_again_passes_its_completion() {
         assert!(catch_unwind(run).is_err());
         assert_eq!(passed, u32::from(posts));
         bed.records.set_repost(None);
-        // The first one completes as what it is; the second one has another place.
+        // A request that was not reposted completes; a reposted one has another place.
         assert_eq!(bed.records.retire(0), (!posts).then_some(5));
         assert_eq!(bed.records.in_flight(), u32::from(posts));
     }
 }
 
-/// Whoever takes the function away may free what it uses: a poll that is at it is over by then.
+/// After removing the hook, the caller may free what the hook uses: no poll runs it any more.
 #[test]
 fn what_posts_again_is_not_called_any_more_once_it_is_taken_away() {
     let records = Arc::new(SharedReceiveRecords::new(4));
@@ -249,7 +249,7 @@ fn what_posts_again_is_not_called_any_more_once_it_is_taken_away() {
     let slow = move |_: Faulted<'_>| {
         entered.send(()).unwrap();
         gone.recv().unwrap();
-        // The other thread takes it away now.
+        // The other thread removes the hook now.
         (0..1000).for_each(|_| thread::yield_now());
         sets.store(true, Relaxed);
     };
@@ -264,14 +264,15 @@ fn what_posts_again_is_not_called_any_more_once_it_is_taken_away() {
     });
 }
 
-/// A queue with its device, of which pollers know only the records.
+/// A queue with its device. Pollers know only the records.
 struct Owned {
     bed: Bed,
     next: u64,
 }
 
 impl Owned {
-    /// Posts if there is room, and has the device take a request: which one it is, and its identifier.
+    /// Posts if there is room, and has the device take a request. Returns the request's index and
+    /// identifier.
     fn step(&mut self, until: u64) -> Option<(u16, u64)> {
         if self.next < until {
             let sge = Sge { addr: self.next, length: 1, lkey: 2 };
@@ -281,8 +282,9 @@ impl Owned {
     }
 }
 
-/// Pollers of several completion queues meet page faults while the owner posts, and at last drops the queue. Each
-/// request completes once, with its identifier, however often it is posted again.
+/// Pollers of several completion queues meet page faults while the owner posts and finally drops
+/// the queue. Each request completes at most once, with its identifier, even if it is posted again
+/// many times.
 #[test]
 fn threads_that_meet_page_faults_lose_no_request_and_post_none_twice() {
     const REQUESTS: u64 = 400;
@@ -321,7 +323,7 @@ fn threads_that_meet_page_faults_lose_no_request_and_post_none_twice() {
                 })
                 .collect();
             let mut random = Random(seed);
-            // Dropped with faults that nobody posts again any more.
+            // The queue is dropped while faults remain that nothing posts again.
             let last = REQUESTS as usize - 8;
             while done.load(Relaxed) < last {
                 match owned.lock().unwrap().step(REQUESTS) {
@@ -341,7 +343,7 @@ fn threads_that_meet_page_faults_lose_no_request_and_post_none_twice() {
     }
 }
 
-/// What a program wrote itself into a ring that it has is not written over.
+/// A queue does not overwrite what a program has itself written into the ring.
 #[test]
 fn nothing_is_posted_again_into_memory_that_a_program_has() {
     let mut bed = Bed::new(4, 2);
@@ -354,7 +356,7 @@ fn nothing_is_posted_again_into_memory_that_a_program_has() {
     assert_eq!(bed.records.retire(0), Some(1), "the completion is told");
 }
 
-/// A queue posts nothing again for what another one's poll found.
+/// A queue does not repost a request of another queue.
 #[test]
 fn a_request_of_another_queue_is_not_posted_again() {
     let (mut bed, mut other) = (Bed::new(4, 2), Bed::new(4, 2));
@@ -363,7 +365,7 @@ fn a_request_of_another_queue_is_not_posted_again() {
     other.post(2, &data[..1]).unwrap();
     let owner = Owner(&raw mut other.queue);
     let repost = move |faulted: Faulted<'_>| {
-        // SAFETY: the other bed exists, and nothing else uses its queue meanwhile.
+        // SAFETY: the other bed exists, and nothing else uses its queue while the hook is set.
         unsafe { owner.repost(faulted) };
     };
     bed.records.set_repost(Some(Box::new(repost)));
@@ -417,14 +419,14 @@ fn many_laps_in_order_cross_the_end_of_the_counter() {
     }
 }
 
-/// A thing that happens to the queue.
+/// A step of a random program.
 #[derive(Clone, Debug)]
 enum Step {
     Post(u8),
     Take(u8),
     /// The n-th of the requests that the device has taken completes, out of order.
     Complete(u8),
-    /// It met a page fault, and is posted again.
+    /// The n-th such request met a page fault, and is posted again.
     Fault(u8),
 }
 
@@ -488,8 +490,8 @@ proptest! {
     }
 }
 
-/// A queue of any size, whose requests come back in any order: it takes as many as it has room for, in
-/// whatever form, and each arrives.
+/// Checks a queue whose requests complete in any order: it takes as many as it has room for, in
+/// every form, and each arrives.
 fn check_any_order(requests: u32, seed: u64) {
     let mut random = Random(seed);
     let mut below = |limit: usize| (random.next() % limit as u64) as usize;
@@ -532,7 +534,7 @@ fn requests_of_a_queue_of_any_size_come_back_in_any_order() {
     }
 }
 
-/// What came back in any order is posted in the order of the ring again, in few runs.
+/// Requests that completed in any order are posted in ring order again, in few runs.
 #[test]
 fn requests_that_came_back_in_any_order_are_posted_in_runs() {
     for (log, seed) in (6..=15).zip(1..) {
@@ -545,7 +547,8 @@ fn requests_that_came_back_in_any_order_are_posted_in_runs() {
             let taken = std::iter::from_fn(|| bed.device.take().map(|(index, _)| index));
             let mut taken: Vec<_> = taken.collect();
             let breaks = taken.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
-            // One at the end of the ring, and one where a word of places is taken in two parts.
+            // One break at the end of the ring, and one where a word of places is taken in two
+            // parts.
             assert!(breaks <= 3, "{breaks} breaks among {requests}, seed {seed}");
             for left in (1..=posted).rev() {
                 let index = taken.swap_remove((random.next() % left as u64) as usize);
@@ -555,7 +558,7 @@ fn requests_that_came_back_in_any_order_are_posted_in_runs() {
     }
 }
 
-/// The free requests that the next posts fill, as a program finds them that posts to the ring itself.
+/// A program that posts to the ring itself finds the free requests that the next posts fill.
 #[test]
 fn the_free_run_is_what_the_next_posts_fill() {
     let mut bed = Bed::new(128, 1);
@@ -599,7 +602,7 @@ fn an_iterator_is_posted_up_to_the_first_bad_one() {
     assert_eq!((list, bed.records.retire(index)), (vec![four[0]], Some(9)));
 }
 
-/// What was yielded before a panic is posted: no request is lost.
+/// Requests that the iterator yielded before it panicked are posted, so none is lost.
 #[test]
 fn an_iterator_that_panics_costs_no_room() {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -629,14 +632,14 @@ fn an_iterator_that_panics_costs_no_room() {
     assert_eq!(bed.queue.recv(1, list[0]), Err(error));
 }
 
-/// The record is not written where there is nothing to tell: it may be another's, who posts to the
-/// ring itself.
+/// A call that posts nothing does not write the record: a program that posts to the ring itself may
+/// own it.
 #[test]
 fn a_list_without_a_good_request_stores_to_no_record() {
     let mut bed = Bed::new(4, 1);
     let (data, four) = (sges(1), sges(4));
     bed.post(1, &data).unwrap();
-    // SAFETY: the record of the bed.
+    // SAFETY: the bed keeps the record, and nothing else uses it meanwhile.
     unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
     let record = bed.device.record.all();
     assert_eq!(bed.post(2, &four).unwrap_err().index(), 0);
@@ -647,7 +650,7 @@ fn a_list_without_a_good_request_stores_to_no_record() {
     assert_eq!(bed.device.record.all(), record);
     bed.gate.gate.set_state(QueueState::ReadyToSend);
     (0..bed.layout.requests - 2).for_each(|_| bed.post(2, &data).unwrap());
-    // SAFETY: as above.
+    // SAFETY: the bed keeps the record, and nothing else uses it meanwhile.
     unsafe { bed.device.record.at(0).cast::<u32>().write_volatile(0xabcd) };
     let full = PostError::QueueFull { free: 0, needed: 1 };
     assert_eq!(bed.queue.recv(3, data[0]), Err(full));
@@ -655,7 +658,8 @@ fn a_list_without_a_good_request_stores_to_no_record() {
     assert_eq!(bed.device.record.all(), record);
 }
 
-/// Whoever posts to the ring itself goes from link to link, from the first free request to the last.
+/// A program that posts to the ring itself follows the links from the first free request to the
+/// last.
 #[test]
 fn the_links_of_the_free_run_are_in_memory() {
     let mut random = Random(0x5eed);

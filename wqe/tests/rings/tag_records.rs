@@ -33,7 +33,7 @@ fn add(wr_id: u64) -> OpsWr<'static> {
     OpsWr::add(wr_id, TagAdd { recv_wr_id: wr_id + 100, sges: &[], tag: wr_id, mask: u64::MAX })
 }
 
-/// Operations complete in their order: one that fails has none before it whose completion is to come.
+/// Operations complete in order: when one fails, no earlier one has an outstanding completion.
 #[test]
 fn an_operation_does_not_fail_before_one_that_is_to_complete() {
     let mut bed = list();
@@ -50,7 +50,7 @@ fn an_operation_does_not_fail_before_one_that_is_to_complete() {
     assert_eq!(bed.records.fail(3), None, "once");
 }
 
-/// A tag is matched by one message: by the device's first word of it, and its second.
+/// One message matches a tag. The device reports it by one completion or by two.
 #[test]
 fn a_tag_is_matched_once() {
     let mut bed = list();
@@ -71,7 +71,7 @@ fn a_tag_is_matched_once() {
         assert_eq!(tell(TagEvent::Expected, place), None, "it is free");
         assert_eq!(tell(TagEvent::Consumed, place), None, "it is free");
     }
-    // Both words at once.
+    // One completion reports the match and the message.
     assert_eq!(tell(TagEvent::ConsumedMessage, places[2]), told(103));
     assert_eq!(tell(TagEvent::ConsumedMessage, places[2]), None);
     assert_eq!(tell(TagEvent::Consumed, u16::MAX), None, "no such place");

@@ -5,8 +5,8 @@ use mlx5_wqe::tag_matching::{OpsWr, TagList, TagRecords};
 use mlx5_wqe::{Rc, SharedReceiveRecords};
 use std::sync::Arc;
 
-/// What a register has of an operation that stands behind it in the ring is the operation itself; of
-/// several the last one would be executed before the others were fetched.
+/// A single operation is copied to the register. Of several none is: the device would execute the
+/// copied last one before it has fetched the others.
 #[test]
 fn one_operation_goes_to_the_register_and_of_several_only_the_doorbell() {
     let spec = Spec { requests: 16, ..Spec::default() };

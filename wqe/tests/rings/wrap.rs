@@ -4,11 +4,11 @@ use crate::bed::{Bed, Spec};
 use crate::by_hand::{Given, Kind, Op, pattern, sges};
 use mlx5_wqe::{Rc, SendFlags, Ud};
 
-/// A request of every size, started at every distance from the end of the ring at which it crosses
-/// it, and at those next to them: the ring holds the request in two parts, split there.
+/// Requests of every size start at every distance from the end of the ring at which they cross it,
+/// and at the neighbouring ones. The ring holds each request in two parts, split at the end.
 fn every_size_at_every_distance<T: Kind>(blueflame: usize, op: Op, inline: bool) {
     let spec = Spec { requests: 2, blueflame, ..Spec::default() };
-    // The most that the operation with the longest head leaves room for.
+    // The largest number that fits after the longest head of an operation.
     let max = if T::head(op) == 64 { 59 } else { 61 };
     let mut bed = Bed::<T>::new(Spec { sges: max, ..spec });
     let blocks = bed.layout.blocks;
