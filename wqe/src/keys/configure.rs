@@ -126,7 +126,7 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
             return at;
         }
         // Brings the owner's view of its keys up to date.
-        self.settle_changes();
+        self.settle_key_changes();
         key.configure(MkeyRequest { queue: self, at, wr_id, flags }).0
     }
 
@@ -236,8 +236,8 @@ impl<T: ConfiguresMkeys> SendQueue<T> {
         write: impl FnOnce(NonNull<u8>),
     ) -> Position {
         let Part { opcode, key, units, control, place } = part;
-        let slot = self.site(at, blocks_of(units));
-        let first = u64::from(at.head as u16) << 8;
+        let slot = self.build_address(at, blocks_of(units));
+        let first = u64::from(at.block as u16) << 8;
         let control = u32::from(control) << RequestInfo::CONTROL_SHIFT;
         // The user's completion is that of configuring the key, whichever WQE reports it.
         let recorded = (first | Opcode::Umr as u64) << RequestInfo::OPCODE_SHIFT;

@@ -145,7 +145,7 @@ pub(super) fn is_usual(sge: &Sge) -> bool {
 /// # Safety
 /// `at` has room for `max_sge` SGEs, at least one.
 #[inline(always)]
-pub(super) unsafe fn write_usual(at: NonNull<u8>, sge: &Sge, max_sge: u32) {
+pub(super) unsafe fn write_fast(at: NonNull<u8>, sge: &Sge, max_sge: u32) {
     // SAFETY: the caller promises room for `max_sge` SGEs, at least one. The end mark takes the
     // place of the second SGE, if there is room for one.
     unsafe {
@@ -159,7 +159,7 @@ pub(super) unsafe fn write_usual(at: NonNull<u8>, sge: &Sge, max_sge: u32) {
 /// Checks and writes any scatter list, with an end mark if it is shorter than the WQE.
 ///
 /// # Safety
-/// As for [`write_usual`].
+/// As for [`write_fast`].
 #[inline]
 pub(crate) unsafe fn write_scatter(
     at: NonNull<u8>,
@@ -169,7 +169,7 @@ pub(crate) unsafe fn write_scatter(
     match sges {
         [sge] if is_usual(sge) => {
             // SAFETY: the caller promises room for `max_sge` SGEs, at least one.
-            unsafe { write_usual(at, sge, max_sge) };
+            unsafe { write_fast(at, sge, max_sge) };
             Ok(())
         }
         // SAFETY: the caller promises room for `max_sge` SGEs, at least one.
@@ -178,7 +178,7 @@ pub(crate) unsafe fn write_scatter(
 }
 
 /// # Safety
-/// As for [`write_usual`].
+/// As for [`write_fast`].
 #[inline(never)]
 unsafe fn write_list(at: NonNull<u8>, sges: &[Sge], max_sge: u32) -> Result<(), PostError> {
     // A scatter list may be longer than any message, so only the length of each SGE is checked.

@@ -1,7 +1,7 @@
 //! The owner half of the receive queue of a queue pair.
 
 use crate::gate::Gate;
-use crate::receive::post::{FULL, Post, is_usual, write_scatter, write_usual};
+use crate::receive::post::{FULL, Post, is_usual, write_fast, write_scatter};
 use crate::receive::records::ReceiveRecords;
 use crate::request::batch_error::ListError;
 use crate::request::error::PostError;
@@ -154,7 +154,7 @@ impl Post for ReceiveQueue {
         // SAFETY: `at.index` is not `at.end`, checked above, so the place is free. It has room for
         // `max_sge` SGEs.
         unsafe {
-            write_usual(at.slot, sge, self.layout.max_sge);
+            write_fast(at.slot, sge, self.layout.max_sge);
             Some(at.record(wr_id, self.layout.stride))
         }
     }

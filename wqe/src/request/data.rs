@@ -13,8 +13,7 @@ pub enum DataKind {
     Message,
     /// One piece of eight bytes, which receives the previous value.
     Result,
-    /// None, but up to so many 16-byte units of the operation's own follow what is counted as its
-    /// remote side.
+    /// None. At most this number of the operation's own 16-byte units follows its remote side.
     Own(usize),
 }
 
@@ -61,12 +60,12 @@ impl TsoLimits {
 /// # Safety
 /// No method writes more than a request of the queue's largest size has room for after any head,
 /// or, for data that only one operation takes, more than its [`DataKind::Own`] says.
-/// [`Data::write_usual`] writes as many units as [`Data::usual_units`] returns.
+/// [`Data::write_fast`] writes as many units as [`Data::fast_units`] returns.
 pub(crate) unsafe trait Data: Copy {
     /// Returns the 16-byte units of data that is one piece, not empty, and within the limits.
     /// Nothing for all other data, which [`Data::write`] checks.
     #[inline(always)]
-    fn usual_units(&self, _: DataKind, _: &Limits) -> Option<usize> {
+    fn fast_units(&self, _: DataKind, _: &Limits) -> Option<usize> {
         None
     }
 
@@ -74,9 +73,9 @@ pub(crate) unsafe trait Data: Copy {
     ///
     /// # Safety
     /// The address is the place of the data in a request of a queue for whose limits
-    /// [`Data::usual_units`] returned something.
+    /// [`Data::fast_units`] returned something.
     #[inline(always)]
-    unsafe fn write_usual(self, _: NonNull<u8>) {}
+    unsafe fn write_fast(self, _: NonNull<u8>) {}
 
     /// Checks and writes any data, and returns its units.
     ///
@@ -93,7 +92,7 @@ pub(crate) unsafe trait Data: Copy {
 // SAFETY: one SGE is written, and only if the queue takes SGEs; otherwise as for a list.
 unsafe impl Data for Sge {
     #[inline(always)]
-    fn usual_units(&self, kind: DataKind, limits: &Limits) -> Option<usize> {
+    fn fast_units(&self, kind: DataKind, limits: &Limits) -> Option<usize> {
         let is_usual = match kind {
             DataKind::Result => limits.has_atomics && self.length == ATOMIC_RESULT,
             // One comparison also rejects the length zero.
@@ -103,7 +102,7 @@ unsafe impl Data for Sge {
     }
 
     #[inline(always)]
-    unsafe fn write_usual(self, at: NonNull<u8>) {
+    unsafe fn write_fast(self, at: NonNull<u8>) {
         // SAFETY: by the contract.
         unsafe { write_sge(at, self) };
     }
@@ -143,12 +142,12 @@ pub(crate) struct InlineBytes<'a>(pub(crate) &'a [u8]);
 // SAFETY: at most `max_inline` bytes are written after their header.
 unsafe impl Data for InlineBytes<'_> {
     #[inline(always)]
-    fn usual_units(&self, _: DataKind, limits: &Limits) -> Option<usize> {
+    fn fast_units(&self, _: DataKind, limits: &Limits) -> Option<usize> {
         usual_inline_units(self.0.len(), limits)
     }
 
     #[inline(always)]
-    unsafe fn write_usual(self, at: NonNull<u8>) {
+    unsafe fn write_fast(self, at: NonNull<u8>) {
         // SAFETY: by the contract.
         unsafe { write_piece(at, self.0.as_ptr(), self.0.len()) };
     }
@@ -213,13 +212,13 @@ fn bytes_of(sge: &Sge) -> (*const u8, usize) {
 // SAFETY: at most `max_inline` bytes are written after their header.
 unsafe impl Data for InlineSges<'_> {
     #[inline(always)]
-    fn usual_units(&self, _: DataKind, limits: &Limits) -> Option<usize> {
+    fn fast_units(&self, _: DataKind, limits: &Limits) -> Option<usize> {
         let [sge] = self.0 else { return None };
         usual_inline_units(sge.length as usize, limits)
     }
 
     #[inline(always)]
-    unsafe fn write_usual(self, at: NonNull<u8>) {
+    unsafe fn write_fast(self, at: NonNull<u8>) {
         if let [sge] = self.0 {
             let (from, length) = bytes_of(sge);
             // SAFETY: by the contract, and that of `InlineSges::new`.

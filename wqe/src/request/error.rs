@@ -11,9 +11,9 @@ pub enum PostError {
     /// There is no room: `free` blocks (on a receive queue: requests) are free, `needed` are
     /// required.
     QueueFull {
-        /// What is free.
+        /// The free blocks or entries.
         free: u32,
-        /// What the request needs.
+        /// The blocks or entries that the request needs.
         needed: u32,
     },
     /// With this request, the queue would be full of unsignaled requests, none of which could ever

@@ -246,7 +246,7 @@ unsafe impl Data for SegmentedData<'_> {
     }
 }
 
-/// Where a list has the entry of a packet.
+/// The place of a packet's entry in a list.
 pub(crate) trait Entry {
     fn sge(&self) -> Sge;
 }
@@ -349,7 +349,8 @@ unsafe impl Data for InlinePackets<'_> {
     }
 }
 
-/// Units of so many bytes after their length. No slice is so long that this overflows.
+/// The units of `bytes` bytes of inline data with their length. No slice is long enough to
+/// overflow.
 #[inline]
 const fn units_of(bytes: usize) -> usize {
     (INLINE_HEADER + bytes).div_ceil(UNIT)
@@ -379,7 +380,7 @@ impl InlinePackets<'_> {
 /// Bytes of the shortest packet: a header.
 const SHORTEST: u32 = HEADER as u32;
 
-/// Why a packet cannot be sent that has so many bytes.
+/// The error of a packet of a length that cannot be sent.
 #[cold]
 fn wrong_length(index: usize, length: u32) -> PostError {
     let index = index as u32;

@@ -103,7 +103,7 @@ impl FromStr for RemoteAddress {
 /// ```
 ///
 /// It goes to a peer as text or bytes, which carry the size of an element: both sides must agree.
-/// What arrives is checked, so a corrupt length or address is refused and not posted.
+/// Received bytes are checked, so a corrupt length or address is refused and not posted.
 ///
 /// ```
 /// # use mlx5_wqe::{RemoteAddress, RemoteSlice};

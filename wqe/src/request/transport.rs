@@ -12,7 +12,7 @@ mod sealed {
 pub trait Transport: sealed::Sealed + Send + Sync + 'static {
     /// The state of a request once its operation is chosen: what it needs next.
     type Start;
-    /// What lies between control segment and operation if the request says nothing about it.
+    /// The address segment of a request that names no address.
     #[doc(hidden)]
     type Bare: Segment;
     /// Returns it, for a request with these flags.

@@ -1,4 +1,4 @@
-//! A batch of requests, and the one way by which requests enter the ring.
+//! A batch of requests, and the functions that write its WQEs.
 
 use crate::request::batch_error::{BatchError, ListError};
 use crate::request::data::{Data, DataKind};
@@ -25,9 +25,9 @@ use mlx5_prm::wqe::{BLOCK, ControlSegment, MAX_BLOCKS, Opcode, UNIT, control_fla
 #[must_use = "a batch that is dropped posts nothing"]
 pub struct Batch<'q, T: Transport> {
     pub(crate) queue: &'q mut SendQueue<T>,
-    /// The position after the last request. The queue learns it when the batch is completed, so a
-    /// batch that is leaked leaves nothing, unless it is checked ([`SendQueue::is_checked`]): then
-    /// [`SendQueue::start`] discards what it left.
+    /// The position after the last request. A leaked batch is harmless: the queue's position has
+    /// not moved. If the batch took the slow path, the next [`SendQueue::start`] clears its state
+    /// and its changes of keys.
     pub(crate) at: Position,
 }
 
@@ -45,8 +45,8 @@ impl<T: Transport> fmt::Debug for Batch<'_, T> {
 impl<T: Transport> Drop for Batch<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.queue.is_checked {
-            self.queue.forget();
+        if self.queue.is_slow {
+            self.queue.reset_batch();
         }
     }
 }
@@ -75,7 +75,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline]
     pub fn len(&self) -> usize {
         let (_, wqes) = self.at.since(self.queue.posted);
-        let more_wqes = if self.queue.is_checked { self.queue.batch.more_wqes } else { 0 };
+        let more_wqes = if self.queue.is_slow { self.queue.batch.more_wqes } else { 0 };
         (wqes - more_wqes) as usize
     }
 
@@ -87,7 +87,7 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// Whether a request was refused. Then [`Batch::complete`] posts nothing.
     #[inline]
     pub fn is_refused(&self) -> bool {
-        self.queue.is_checked && self.queue.batch.is_refused()
+        self.queue.is_slow && self.queue.batch.is_refused()
     }
 
     /// Returns a handle of the request that is added next, by which it can be cancelled. If that
@@ -95,14 +95,14 @@ impl<'q, T: Transport> Batch<'q, T> {
     /// refers to nothing.
     pub fn handle(&mut self) -> RequestHandle {
         let queue = &mut *self.queue;
-        queue.is_checked = true;
-        let name = match queue.batch.name {
-            Some(name) => name,
-            None => queue.names.next(),
+        queue.is_slow = true;
+        let number = match queue.batch.handle_number {
+            Some(number) => number,
+            None => queue.handle_numbers.next(),
         };
-        queue.batch.name = Some(name);
-        let generation = queue.names.generation;
-        RequestHandle { sequence: self.at.sequence, name: name.get(), generation }
+        queue.batch.handle_number = Some(number);
+        let generation = queue.handle_numbers.generation;
+        RequestHandle { sequence: self.at.sequence, number: number.get(), generation }
     }
 
     /// Posts the batch (`ibv_wr_complete`): all of it, or nothing if a request was refused.
@@ -152,36 +152,36 @@ impl<'q, T: Transport> Batch<'q, T> {
     #[inline(always)]
     pub(crate) fn add<O: SendOperation, A: Segment>(
         &mut self,
-        head: Head,
+        fields: RequestFields,
         address: A,
         remote: O::Remote,
         data: impl Data,
     ) {
         let (queue, at) = (&mut *self.queue, self.at);
-        if !queue.is_checked
-            && const { T::FLAGS.intersection(O::FLAGS) }.contains(head.flags)
-            && let Some(more) = data.usual_units(O::DATA, &queue.limits)
+        if !queue.is_slow
+            && const { T::FLAGS.intersection(O::FLAGS) }.contains(fields.flags)
+            && let Some(more) = data.fast_units(O::DATA, &queue.limits)
         {
             let before = 1 + A::UNITS + O::Remote::UNITS;
             let (units, blocks) = (before + more, blocks_of(before + more));
-            let signaled = head.flags.contains(SendFlags::SIGNALED);
-            let in_one_piece = blocks == 1 || blocks <= queue.ring.blocks_to_end(at.head);
+            let signaled = fields.flags.contains(SendFlags::SIGNALED);
+            let in_one_piece = blocks == 1 || blocks <= queue.ring.blocks_to_end(at.block);
             if in_one_piece && queue.has_room(at, blocks, signaled) {
-                let slot = queue.ring.at(at.head);
+                let slot = queue.ring.at(at.block);
                 // SAFETY: `blocks` blocks are free there, in one piece, and the request has as
                 // many.
                 unsafe {
                     write_segments(slot, address, remote);
-                    data.write_usual(slot.byte_add(before * UNIT));
-                    let info = queue.write_control::<O>(slot, at, head, units, 0);
-                    queue.ring.stage(at.sequence, head.wr_id, info);
+                    data.write_fast(slot.byte_add(before * UNIT));
+                    let info = queue.write_control::<O>(slot, at, fields, units, 0);
+                    queue.ring.stage(at.sequence, fields.wr_id, info);
                 }
                 self.at = at.after(blocks);
                 return;
             }
         }
-        let Head { wr_id, flags, immediate } = head;
-        self.at = queue.add_checked::<O, A>(at, wr_id, flags, immediate, address, remote, data);
+        let RequestFields { wr_id, flags, immediate } = fields;
+        self.at = queue.add_slow::<O, A>(at, wr_id, flags, immediate, address, remote, data);
     }
 
     /// Adds a WQE that the caller has built.
@@ -190,9 +190,9 @@ impl<'q, T: Transport> Batch<'q, T> {
     }
 }
 
-/// What a request has besides its segments.
+/// The fields of a request that are not in its segments.
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct RequestFields {
     pub(crate) wr_id: u64,
     pub(crate) flags: SendFlags,
     pub(crate) immediate: [u8; 4],
@@ -215,7 +215,7 @@ pub(crate) unsafe fn write_segments<A: Segment, R: Segment>(
     address: A,
     remote: R,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises room for these segments.
     unsafe {
         address.write(slot.byte_add(UNIT));
         remote.write(slot.byte_add((1 + A::UNITS) * UNIT));
@@ -243,16 +243,16 @@ impl<T: Transport> SendQueue<T> {
         &self,
         slot: NonNull<u8>,
         at: Position,
-        head: Head,
+        fields: RequestFields,
         units: usize,
         fence: u8,
     ) -> RequestInfo {
-        let flags = head.flags.intersection(SendFlags::CONTROL) | self.common.flags;
+        let flags = fields.flags.intersection(SendFlags::CONTROL) | self.common.flags;
         let control = u32::from(flags.bits() | fence) << RequestInfo::CONTROL_SHIFT;
-        let place = u64::from(O::MODIFIER) << 24 | u64::from(at.head as u16) << 8;
-        let named = place | O::OPCODE as u64;
-        // SAFETY: by the contract.
-        unsafe { self.write_words(slot, named, units, control, head.immediate) };
+        let place = u64::from(O::MODIFIER) << 24 | u64::from(at.block as u16) << 8;
+        let posted = place | O::OPCODE as u64;
+        // SAFETY: the caller promises that `slot` is the place of the request.
+        unsafe { self.write_words(slot, posted, units, control, fields.immediate) };
         let recorded = (place | O::RECORD as u64) << RequestInfo::OPCODE_SHIFT;
         RequestInfo::new(recorded, control, blocks_of(units))
     }
@@ -282,7 +282,7 @@ impl<T: Transport> SendQueue<T> {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "one by one, they stay in registers")]
-    fn add_checked<O: SendOperation, A: Segment>(
+    fn add_slow<O: SendOperation, A: Segment>(
         &mut self,
         at: Position,
         wr_id: u64,
@@ -300,7 +300,7 @@ impl<T: Transport> SendQueue<T> {
             return at;
         }
         let most = const { most_blocks::<O, A>() }.max(self.limits.max_blocks);
-        let slot = self.site(at, most);
+        let slot = self.build_address(at, most);
         let before = 1 + A::UNITS + O::Remote::UNITS;
         // SAFETY: there is room for a request of the largest size, or of that of the operation if
         // it is larger, in memory that the device does not use.
@@ -315,12 +315,12 @@ impl<T: Transport> SendQueue<T> {
                 return at;
             }
         };
-        let head = Head { wr_id, flags, immediate };
+        let fields = RequestFields { wr_id, flags, immediate };
         let fence = self.fence_for(flags.bits());
         // SAFETY: as above.
-        let info = unsafe { self.write_control::<O>(slot, at, head, units, fence) };
+        let info = unsafe { self.write_control::<O>(slot, at, fields, units, fence) };
         let rewrites_key = rewrites_key(O::RECORD as u8);
-        self.place(at, Built { slot, units, wr_id, info, rewrites_key })
+        self.put_in_ring(at, Built { slot, units, wr_id, info, rewrites_key })
     }
 
     #[inline(never)]
@@ -330,14 +330,14 @@ impl<T: Transport> SendQueue<T> {
         }
         let bytes = wqe.bytes();
         let units = bytes.len() / UNIT;
-        let slot = self.site(at, blocks_of(units));
+        let slot = self.build_address(at, blocks_of(units));
         let flags = flags.intersection(SendFlags::CONTROL) | self.common.flags;
         let mut control = flags.bits() | wqe.control();
         if self.batch.fence && control & control_flags::FENCE_MASK == control_flags::LARGE_FENCE {
             control = control & !control_flags::FENCE_MASK | control_flags::FENCE;
         }
         let control = control | self.fence_for(control);
-        let place = u64::from(wqe.modifier()) << 24 | u64::from(at.head as u16) << 8;
+        let place = u64::from(wqe.modifier()) << 24 | u64::from(at.block as u16) << 8;
         let first = (place | u64::from(wqe.opcode())) << 32 | u64::from(self.common.qpn);
         // SAFETY: there is room for `units` units, in memory that the device does not use.
         unsafe {
@@ -349,7 +349,7 @@ impl<T: Transport> SendQueue<T> {
         let control = u32::from(control) << RequestInfo::CONTROL_SHIFT;
         let info = RequestInfo::new(recorded, control, blocks_of(units));
         let rewrites_key = rewrites_key(wqe.opcode());
-        self.place(at, Built { slot, units, wr_id, info, rewrites_key })
+        self.put_in_ring(at, Built { slot, units, wr_id, info, rewrites_key })
     }
 
     /// Whether a request with these flags may be added. If not, the batch is refused.
@@ -370,7 +370,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// Makes a request that was built part of the batch, if there is room for it. Returns the
     /// position of the next one.
-    fn place(&mut self, at: Position, built: Built) -> Position {
+    fn put_in_ring(&mut self, at: Position, built: Built) -> Position {
         if let Err(error) = self.check_room(at, built.info.blocks().into(), built.info.signaled()) {
             self.refuse(at, error);
             return at;
@@ -378,7 +378,7 @@ impl<T: Transport> SendQueue<T> {
         self.enter(at, built)
     }
 
-    /// [`SendQueue::place`] of a request, or a part of one, for which there is room.
+    /// [`SendQueue::put_in_ring`] of a request, or a part of one, for which there is room.
     #[inline]
     pub(crate) fn enter(&mut self, at: Position, built: Built) -> Position {
         let Built { slot, units, wr_id, info, rewrites_key } = built;
@@ -386,19 +386,20 @@ impl<T: Transport> SendQueue<T> {
         let is_copied = slot == self.scratch();
         if is_copied {
             // SAFETY: the blocks are free, and the scratch buffer holds the request.
-            unsafe { self.ring.copy_in(at.head, slot, blocks) };
+            unsafe { self.ring.copy_in(at.block, slot, blocks) };
         }
         if self.common.is_signed {
-            self.sign(at.head);
+            self.sign(at.block);
         }
         self.ring.stage(at.sequence, wr_id, info);
-        // One that wraps, or is a control segment alone, is not copied to the register as it is.
-        self.is_checked |= is_copied || units == 1 || rewrites_key;
+        // `complete` copies one contiguous WQE of more than one unit that no later request waits
+        // for; all others go to `complete_slow`.
+        self.is_slow |= is_copied || units == 1 || rewrites_key;
         self.batch.fence = rewrites_key;
         // The handle number that was asked for.
-        if let Some(name) = self.batch.name.take() {
-            self.records().set_name(at.sequence as u16, name.get());
-            self.ring.restage(at.sequence, info.with_name());
+        if let Some(number) = self.batch.handle_number.take() {
+            self.records().set_handle_number(at.sequence as u16, number.get());
+            self.ring.restage(at.sequence, info.with_handle());
         }
         at.after(blocks)
     }

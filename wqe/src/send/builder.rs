@@ -13,7 +13,7 @@ use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, Re
 use crate::request::sge::Sge;
 use crate::request::transport::{NeedsAddress, NeedsData, NeedsSrqn, RawPacket, Transport};
 use crate::request::window::{Binding, UmrHead};
-use crate::send::batch::{Batch, Head};
+use crate::send::batch::{Batch, RequestFields};
 use crate::send::journal::Change;
 use core::cell::Cell;
 use core::fmt;
@@ -53,9 +53,9 @@ macro_rules! builders {
                     T: Supports<operation::$operation>,
                 {
                     let Self { batch, wr_id, flags } = self;
-                    let head = Head { wr_id, flags, immediate: $immediate };
+                    let fields = RequestFields { wr_id, flags, immediate: $immediate };
                     let address = T::bare(flags);
-                    Request { batch, head, address, remote: $remote, state: PhantomData }
+                    Request { batch, fields, address, remote: $remote, state: PhantomData }
                 }
             )*
         }
@@ -214,7 +214,7 @@ impl<T: Transport> Batch<'_, T> {
         remote: O::Remote,
         data: impl Data,
     ) {
-        self.add::<O, ()>(Head { wr_id, flags, immediate }, (), remote, data);
+        self.add::<O, ()>(RequestFields { wr_id, flags, immediate }, (), remote, data);
     }
 
     pub(crate) fn add_binding(&mut self, wr_id: u64, flags: SendFlags, binding: Binding) {
@@ -245,8 +245,9 @@ impl<T: Transport> Batch<'_, T> {
 
     #[inline]
     fn add_packets(&mut self, wr_id: u64, flags: SendFlags, packets: impl Data) {
-        let (head, segment) = (Head { wr_id, flags, immediate: [0; 4] }, Ethernet::new(flags));
-        self.add::<operation::MultiPacket, Ethernet>(head, segment, (), packets);
+        let (fields, segment) =
+            (RequestFields { wr_id, flags, immediate: [0; 4] }, Ethernet::new(flags));
+        self.add::<operation::MultiPacket, Ethernet>(fields, segment, (), packets);
     }
 }
 
@@ -255,7 +256,7 @@ impl<T: Transport> Batch<'_, T> {
 #[must_use = "a request is part of the batch once its data is set"]
 pub struct Request<'b, 'q, T: Transport, O: SendOperation, A, S> {
     batch: &'b mut Batch<'q, T>,
-    head: Head,
+    fields: RequestFields,
     address: A,
     remote: O::Remote,
     state: PhantomData<S>,
@@ -264,8 +265,8 @@ pub struct Request<'b, 'q, T: Transport, O: SendOperation, A, S> {
 impl<T: Transport, O: SendOperation, A, S> fmt::Debug for Request<'_, '_, T, O, A, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("wr_id", &self.head.wr_id)
-            .field("flags", &self.head.flags)
+            .field("wr_id", &self.fields.wr_id)
+            .field("flags", &self.fields.flags)
             .finish_non_exhaustive()
     }
 }
@@ -274,8 +275,8 @@ impl<'b, 'q, T: Transport, O: SendOperation, A, S> Request<'b, 'q, T, O, A, S> {
     /// Sets the address. The data follows.
     #[inline(always)]
     fn to<B>(self, address: B) -> Request<'b, 'q, T, O, B, NeedsData> {
-        let Self { batch, head, remote, .. } = self;
-        Request { batch, head, address, remote, state: PhantomData }
+        let Self { batch, fields, remote, .. } = self;
+        Request { batch, fields, address, remote, state: PhantomData }
     }
 }
 
@@ -320,7 +321,7 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
         self,
         header: &'a [u8; L2_INLINE],
     ) -> Request<'b, 'q, RawPacket, operation::Send, InlineHeader<'a>, NeedsData> {
-        let checksums = self.head.flags.contains(SendFlags::IP_CSUM);
+        let checksums = self.fields.flags.contains(SendFlags::IP_CSUM);
         self.to(InlineHeader { checksums, header })
     }
 
@@ -329,7 +330,7 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
     /// [`inline_header`](Self::inline_header) takes: VLAN tags, or those of IP, TCP and UDP. A
     /// queue that was created with `max_inline_data(n)` takes `n` bytes, and one SGE after them.
     pub fn inline_headers(self, headers: &[u8], rest: &[Sge]) {
-        self.batch.add_headed(self.head.wr_id, self.head.flags, headers, rest);
+        self.batch.add_headed(self.fields.wr_id, self.fields.flags, headers, rest);
     }
 }
 
@@ -337,7 +338,7 @@ impl<'b, 'q> Request<'b, 'q, RawPacket, operation::Send, Ethernet, NeedsData> {
 impl<T: Transport, O: SendOperation, A: Segment> Request<'_, '_, T, O, A, NeedsData> {
     #[inline(always)]
     fn finish(self, data: impl Data) {
-        self.batch.add::<O, A>(self.head, self.address, self.remote, data);
+        self.batch.add::<O, A>(self.fields, self.address, self.remote, data);
     }
 
     /// Sets the data to one piece of local memory (`ibv_wr_set_sge`).

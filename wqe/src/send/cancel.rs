@@ -2,7 +2,7 @@
 //! the matching WQEs into NOPs.
 
 use crate::send::post::OPCODE_AT;
-use crate::send::queue::{Names, SendQueue, next_generation};
+use crate::send::queue::{HandleNumbers, SendQueue, next_generation};
 use crate::send::records::{Completed, RequestInfo};
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use mlx5_doorbell::barrier;
 use mlx5_prm::wqe::{ControlSegment, Opcode};
 
-/// Where a drained send queue stopped: a request boundary among the outstanding requests.
+/// The position of a drained send queue: a request boundary among the outstanding requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DrainPoint {
     /// Sequence number of the first WQE that was not executed.
@@ -37,7 +37,7 @@ pub struct PendingRequest {
     pub info: RequestInfo,
 }
 
-/// Names one posted request of one queue, independent of its `wr_id`. See
+/// HandleNumbers one posted request of one queue, independent of its `wr_id`. See
 /// [`Batch::handle`](crate::Batch::handle).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestHandle {
@@ -45,7 +45,7 @@ pub struct RequestHandle {
     pub(crate) sequence: u32,
     /// Number of the handle. Several requests may have been built with this sequence number, of
     /// which all but the last were never posted.
-    pub(crate) name: u32,
+    pub(crate) number: u32,
     /// Generation of the queue; no two queues of a process share one.
     pub(crate) generation: u64,
 }
@@ -269,7 +269,7 @@ impl<T> SendQueue<T> {
     /// Finds the request boundary at which the device reports that it stopped. `None` if `counter`
     /// is not a boundary among the outstanding requests.
     pub fn drain_point(&self, counter: u16) -> Option<DrainPoint> {
-        if counter == self.posted.head as u16 {
+        if counter == self.posted.block as u16 {
             return Some(DrainPoint { sequence: self.posted.sequence as u16, block: counter });
         }
         let sequence = self.records().starting_at(counter)?;
@@ -396,7 +396,7 @@ impl<T> SendQueue<T> {
         let (from, end) = self.pending_range(drained);
         let behind = self.posted.sequence.wrapping_sub(handle.sequence);
         let pending = behind != 0 && behind <= u32::from(end.wrapping_sub(from));
-        if handle.generation != self.names.generation || !pending || !self.has_name(handle) {
+        if handle.generation != self.handle_numbers.generation || !pending || !self.is_of(handle) {
             return Cancelled::default();
         }
         let first = handle.sequence as u16;
@@ -427,16 +427,16 @@ impl<T> SendQueue<T> {
     }
 
     /// Whether the posted request with the handle's sequence number is the one that it names.
-    fn has_name(&self, handle: RequestHandle) -> bool {
+    fn is_of(&self, handle: RequestHandle) -> bool {
         let (records, sequence) = (self.records(), handle.sequence as u16);
-        records.info(sequence).named() && records.name(sequence) == handle.name
+        records.info(sequence).has_handle() && records.handle_number(sequence) == handle.number
     }
 
     /// Undoes the changes of keys by cancelled requests.
     fn forget_cancelled(&mut self) {
         if !self.journal.is_empty() {
             // The record of a retired request may already be reused.
-            self.settle_changes();
+            self.settle_key_changes();
             // SAFETY: the records live as long as this value. Only the journal is borrowed mutably.
             let records = unsafe { self.records.as_ref() };
             self.journal.undo_where(|sequence| records.info(sequence as u16).cancelled());
@@ -444,7 +444,7 @@ impl<T> SendQueue<T> {
     }
 }
 
-impl Names {
+impl HandleNumbers {
     /// Returns a handle number that no other request of this generation has.
     pub(crate) fn next(&mut self) -> NonZeroU32 {
         self.last = self.last.wrapping_add(1);

@@ -8,13 +8,13 @@ impl<T> SendQueue<T> {
     /// was refused.
     pub(crate) fn note_change(&mut self, sequence: u32, change: Change) {
         if self.batch.error.is_none() {
-            self.settle_changes();
+            self.settle_key_changes();
             self.journal.push(sequence, change);
         }
     }
 
     /// Settles the changes of retired requests.
-    pub(crate) fn settle_changes(&mut self) {
+    pub(crate) fn settle_key_changes(&mut self) {
         let sequence = self.posted.sequence;
         let outstanding = self.records().outstanding_before(sequence as u16);
         let retired = sequence.wrapping_sub(outstanding.into());
@@ -42,7 +42,7 @@ impl<T> SendQueue<T> {
     #[inline(never)]
     pub(crate) fn end_changes(&mut self) {
         self.undo_changes();
-        self.settle_changes();
+        self.settle_key_changes();
         self.journal.mark_unknown();
     }
 }

@@ -22,8 +22,8 @@ pub trait ChangeObserver: Send + Sync {
     fn mark_unknown(&self, change: u64);
 }
 
-/// As [`ChangeObserver`], but the observer itself sees to it that it lives until its changes have
-/// ended: counting those who share in it would take two atomic operations for each.
+/// As [`ChangeObserver`], but the observer keeps itself alive until its changes have ended: a
+/// reference count would take two atomic operations for each change.
 ///
 /// The functions get its address, because it may be gone when they return.
 pub trait KeptObserver: Send + Sync {

@@ -105,9 +105,8 @@ impl SendLayout {
     }
 }
 
-/// How many units a request of so many blocks has at most: the last block of the longest WQE is not
-/// whole.
-const fn units_of(blocks: usize) -> usize {
+/// The most units of a request of `blocks` blocks: the last block of the longest WQE is not whole.
+pub(crate) const fn units_of(blocks: usize) -> usize {
     let units = blocks * (BLOCK / UNIT);
     if units < MAX_UNITS { units } else { MAX_UNITS }
 }

@@ -12,11 +12,11 @@ use crate::request::segment::{Atomic, Datagram, MaskedAtomic, MaskedOperands, Re
 use crate::request::sge::Sge;
 use crate::request::transport::{RawPacket, Rc, Transport, Uc, Ud, XrcSend};
 use crate::request::window::Binding;
-use crate::send::batch::{Batch, Head};
+use crate::send::batch::{Batch, RequestFields};
 use crate::send::queue::{Position, SendQueue};
 use core::borrow::Borrow;
 
-/// What a request of the list form does.
+/// The operation of a request in the list form.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Operation {
@@ -109,7 +109,7 @@ pub struct SendWr<'a> {
     pub wr_id: u64,
     /// Flags.
     pub flags: SendFlags,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
     /// The data.
     pub data: Data<'a>,
@@ -130,7 +130,7 @@ pub trait ListTransport: Transport {
     #[doc(hidden)]
     fn address<'a>(wr: &SendWr<'a>) -> Option<Self::Address<'a>>;
 
-    /// What is wrong with a request without a receiver.
+    /// The error of a request without a receiver.
     #[doc(hidden)]
     const ADDRESS_MISSING: PostError;
 }
@@ -292,8 +292,8 @@ impl<T: ListTransport> Batch<'_, T> {
             return;
         }
         let Some(address) = T::address(wr) else { return self.refuse(T::ADDRESS_MISSING) };
-        let head = Head { wr_id: wr.wr_id, flags: wr.flags, immediate };
-        self.add::<O, _>(head, address, remote, data);
+        let fields = RequestFields { wr_id: wr.wr_id, flags: wr.flags, immediate };
+        self.add::<O, _>(fields, address, remote, data);
     }
 
     /// Returns why a request is refused whose data is of the wrong kind.

@@ -13,19 +13,21 @@ impl<T: Transport> SendQueue<T> {
     /// Starts a batch. Returns the position of its first request.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> Position {
-        // While the gate is shut, the ring is not written: a forked child may not have it mapped.
-        if self.is_checked || !self.gate.may_send() {
-            self.start_checked();
+        // While the gate is shut, no batch writes the ring: a forked child may not have it mapped.
+        // A batch that started before the gate shut may still write, and is refused at its end.
+        if self.is_slow || !self.gate.may_send() {
+            self.start_slow();
         }
         self.posted
     }
 
-    /// [`SendQueue::start`], if the gate is shut or an earlier batch was unusual.
+    /// [`SendQueue::start`], if the gate is shut or an earlier batch took the slow path. While the
+    /// gate is shut, `takes` refuses each request before it writes the ring.
     #[cold]
     #[inline(never)]
-    fn start_checked(&mut self) {
-        self.forget();
-        self.is_checked |= !self.gate.may_send();
+    fn start_slow(&mut self) {
+        self.reset_batch();
+        self.is_slow |= !self.gate.may_send();
     }
 
     /// Refuses the request at `at`, and so the batch, unless an earlier request was refused.
@@ -34,26 +36,26 @@ impl<T: Transport> SendQueue<T> {
     pub(crate) fn refuse(&mut self, at: Position, error: PostError) {
         let (_, wqes) = at.since(self.posted);
         let index = wqes - self.batch.more_wqes;
-        self.is_checked = true;
+        self.is_slow = true;
         self.batch.error.get_or_insert(BatchError::new(index, error));
     }
 
     /// Posts the requests up to `at`: all of them, or nothing if one was refused.
     ///
-    /// One request that was added without checks is in the ring in one piece, and is more than a
-    /// control segment. It is copied to the queue's own BlueFlame register, unless it has several
-    /// packets.
+    /// If `is_slow` is false, every WQE of the batch is contiguous and has at least two units. A
+    /// single one is copied to a BlueFlame register that no other queue uses, so no lock is taken,
+    /// unless it has several packets.
     #[inline(always)]
     pub(crate) fn complete(&mut self, at: Position) -> Result<(), BatchError> {
         let (blocks, wqes) = at.since(self.posted);
         let fits = blocks <= self.doorbell.register.own_blueflame_blocks();
-        let wqe = self.ring.at(self.posted.head);
-        if wqes != 1 || !fits || self.is_checked || !self.gate.may_send() || Self::is_only_rung(wqe)
+        let wqe = self.ring.at(self.posted.block);
+        if wqes != 1 || !fits || self.is_slow || !self.gate.may_send() || Self::skips_blueflame(wqe)
         {
-            return self.complete_rest(at);
+            return self.complete_slow(at);
         }
         self.commit(at);
-        let (record, counter) = (self.doorbell.record, at.head as u16);
+        let (record, counter) = (self.doorbell.record, at.block as u16);
         // SAFETY: the WQE has this many blocks, in one piece, which the register takes.
         unsafe { self.doorbell.register.ring_blueflame::<2>(record, counter, wqe, blocks) };
         Ok(())
@@ -61,22 +63,22 @@ impl<T: Transport> SendQueue<T> {
 
     /// [`SendQueue::complete`] of any batch.
     #[inline(never)]
-    fn complete_rest(&mut self, at: Position) -> Result<(), BatchError> {
-        // `batch` is in a line that other posts do not use.
-        if self.is_checked && self.batch.error.is_some() || !self.gate.may_send() {
+    fn complete_slow(&mut self, at: Position) -> Result<(), BatchError> {
+        // `is_slow` first: `batch` is in a cache line that other posts do not use.
+        if self.is_slow && self.batch.error.is_some() || !self.gate.may_send() {
             return Err(self.discard_refused());
         }
         let first = self.posted;
         if at.sequence != first.sequence {
             self.commit(at);
-            self.ring(first, at);
+            self.ring_doorbell(first, at);
         }
         // The next batch forgets what was unusual about this one.
-        if self.is_checked {
+        if self.is_slow {
             self.fence = self.batch.fence;
-            // A batch that ends with a key has done so.
+            // A batch that ends with a key settled when the change was noted.
             if !self.fence {
-                self.settle_changes();
+                self.settle_key_changes();
             }
         }
         Ok(())
@@ -86,7 +88,7 @@ impl<T: Transport> SendQueue<T> {
     #[cold]
     fn discard_refused(&mut self) -> BatchError {
         let error = self.batch.error;
-        self.forget();
+        self.reset_batch();
         match error {
             // A shut gate takes precedence: a full queue of a device that is gone never gets room.
             Some(error) if self.gate.may_send() => error,
@@ -98,7 +100,7 @@ impl<T: Transport> SendQueue<T> {
     /// that one was refused.
     #[inline(always)]
     pub(crate) fn complete_list(&mut self, at: Position) -> Result<(), ListError> {
-        let refused = if self.is_checked { self.batch.error.take() } else { None };
+        let refused = if self.is_slow { self.batch.error.take() } else { None };
         self.complete(at)?;
         refused.map_or(Ok(()), |refused| Err(refused.into()))
     }
@@ -115,14 +117,14 @@ impl<T: Transport> SendQueue<T> {
     /// Rings the doorbell for the requests from `first` to `at`. A single one is copied to the
     /// BlueFlame register if it fits and is more than a control segment, which is in every
     /// doorbell.
-    fn ring(&mut self, first: Position, at: Position) {
-        let (ring, record, counter) = (self.ring, self.doorbell.record, at.head as u16);
+    fn ring_doorbell(&mut self, first: Position, at: Position) {
+        let (ring, record, counter) = (self.ring, self.doorbell.record, at.block as u16);
         let (blocks, wqes) = at.since(first);
-        let last = match wqes {
-            1 => first.head,
+        let last_wqe = match wqes {
+            1 => first.block,
             _ => ring.info(at.sequence.wrapping_sub(1)).first().into(),
         };
-        let (wqe, to_end) = (ring.at(last), ring.blocks_to_end(last));
+        let (wqe, to_end) = (ring.at(last_wqe), ring.blocks_to_end(last_wqe));
         let register = &mut self.doorbell.register;
         // SAFETY: a WQE starts with a control segment and has at least one block. If it is alone,
         // it has `blocks`, `to_end` of them before the end of the ring if that is less.
@@ -130,7 +132,7 @@ impl<T: Transport> SendQueue<T> {
             if wqes != 1
                 || blocks > register.blueflame_blocks()
                 || units_of(wqe) == 1
-                || Self::is_only_rung(wqe)
+                || Self::skips_blueflame(wqe)
             {
                 register.ring(record, counter, wqe, 0);
             } else if blocks <= to_end.min(register.own_blueflame_blocks()) {
@@ -148,7 +150,7 @@ impl<T: Transport> SendQueue<T> {
     /// them: DPDK's PMD (`mlx5_tx_burst_tmpl`, `mlx5_doorbell_ring`) and Linux's mlx5e
     /// (`mlx5e_xdp_mpwqe_complete`). libmlx5 copies a single packet (`post_send_db`).
     #[inline(always)]
-    fn is_only_rung(wqe: NonNull<u8>) -> bool {
+    fn skips_blueflame(wqe: NonNull<u8>) -> bool {
         let may_be = const { SendOps::of::<T>().contains(MultiPacket::BIT) };
         // SAFETY: a WQE starts with a control segment.
         may_be && unsafe { opcode_of(wqe) } == Opcode::EnhancedMpw as u8
@@ -156,17 +158,17 @@ impl<T: Transport> SendQueue<T> {
 }
 
 impl<T> SendQueue<T> {
-    /// Forgets what is unusual about the batch under construction, which was completed or is
-    /// discarded. Changes of keys by requests that were not posted are undone.
+    /// Clears the state of a batch that took the slow path and was completed or is discarded.
+    /// Changes of keys by requests that were not posted are undone.
     #[cold]
     #[inline(never)]
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset_batch(&mut self) {
         if self.journal.reaches(self.posted.sequence) {
             self.undo_changes();
         }
         self.batch = BatchState { fence: self.fence, ..BatchState::default() };
         let common = &self.common;
-        self.is_checked = self.fence || common.is_signed || common.needs_inline_header;
+        self.is_slow = self.fence || common.is_signed || common.needs_inline_header;
     }
 }
 
@@ -182,7 +184,7 @@ pub(crate) const OPCODE_AT: usize = offset_of!(ControlSegment, opmod_index_opcod
 /// A control segment is at `wqe`.
 #[inline(always)]
 unsafe fn opcode_of(wqe: NonNull<u8>) -> u8 {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a control segment, which this byte is in.
     unsafe { wqe.byte_add(OPCODE_AT).read() }
 }
 
@@ -191,6 +193,6 @@ unsafe fn opcode_of(wqe: NonNull<u8>) -> u8 {
 /// # Safety
 /// A control segment is at `wqe`.
 pub(crate) unsafe fn units_of(wqe: NonNull<u8>) -> usize {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a control segment, which this byte is in.
     usize::from(unsafe { wqe.byte_add(UNITS_AT).read() & 0x3f })
 }

@@ -13,12 +13,12 @@ impl<T> SendQueue<T> {
         self.next_lines().into_iter().for_each(prefetch);
     }
 
-    /// What the next post uses besides the queue itself: the next block of the ring, its record,
-    /// the doorbell record, and the counter that the poller reads.
+    /// The memory that the next post uses besides the queue itself: the next block of the ring, its
+    /// record, the doorbell record, and the counter that the poller reads.
     #[inline]
     fn next_lines(&self) -> [NonNull<u8>; 4] {
         [
-            self.ring.at(self.posted.head),
+            self.ring.at(self.posted.block),
             self.ring.record_at(self.posted.sequence),
             self.doorbell.record.as_non_null(),
             self.records().committed_line(),

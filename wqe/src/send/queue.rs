@@ -1,9 +1,12 @@
 //! The owner half of a send queue.
 //!
-//! A post goes through four functions. [`SendQueue::start`] returns the position of the first
-//! request. [`Batch::add`](crate::Batch) writes a request into the ring at the batch's position.
-//! [`SendQueue::complete`] moves the queue's position after the batch and rings the doorbell. What
-//! is unusual goes through `add_checked` and `complete_rest`, which are out of line.
+//! The owner is the thread that has the [`SendQueue`]; the poller, the one that polls its
+//! completion queue. They share [`SendRecords`].
+//!
+//! A post is three calls. [`SendQueue::start`] gives the batch the queue's position.
+//! [`Batch::add`](crate::Batch) writes each WQE and its record. [`SendQueue::complete`] publishes
+//! the records and rings the doorbell. `start_slow`, `add_slow` and `complete_slow` are their slow
+//! paths, out of line.
 
 use crate::gate::Gate;
 use crate::request::batch_error::BatchError;
@@ -12,7 +15,7 @@ use crate::request::error::PostError;
 use crate::request::flags::SendFlags;
 use crate::request::transport::Transport;
 use crate::send::journal::Journal;
-use crate::send::layout::SendLayout;
+use crate::send::layout::{SendLayout, units_of};
 use crate::send::records::SendRecords;
 use crate::send::ring::Ring;
 use core::fmt;
@@ -20,13 +23,13 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use mlx5_doorbell::{QueuePairRecord, SendRegister};
-use mlx5_prm::wqe::{MAX_SGE_LENGTH, UNIT};
+use mlx5_prm::wqe::MAX_SGE_LENGTH;
 
-/// Where in a queue the next request goes.
+/// The position of the next request of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Position {
     /// Blocks before it, free-running. The device sees the low 16 bits: its producer index.
-    pub(crate) head: u32,
+    pub(crate) block: u32,
     /// WQEs before it, free-running. The low 16 bits are the sequence number of a record.
     pub(crate) sequence: u32,
 }
@@ -35,18 +38,19 @@ impl Position {
     /// Returns the blocks and WQEs from `start` to this position.
     #[inline]
     pub(crate) const fn since(self, start: Self) -> (u32, u32) {
-        (self.head.wrapping_sub(start.head), self.sequence.wrapping_sub(start.sequence))
+        (self.block.wrapping_sub(start.block), self.sequence.wrapping_sub(start.sequence))
     }
 
     /// Returns the position after a WQE of `blocks` blocks.
     #[inline]
     pub(crate) const fn after(self, blocks: u32) -> Self {
-        Self { head: self.head.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
+        Self { block: self.block.wrapping_add(blocks), sequence: self.sequence.wrapping_add(1) }
     }
 }
 
 /// The owner half of a send queue: writes requests into the ring and rings the doorbell.
-// What a post uses comes first: of thousands of queues, none is in a cache.
+// Fields of the fast path come first: a program with thousands of queues finds them in few cache
+// lines.
 #[repr(C, align(64))]
 pub struct SendQueue<T> {
     /// The blocks, and the records of the requests in them.
@@ -59,9 +63,9 @@ pub struct SendQueue<T> {
     pub(crate) posted: Position,
     /// The blocks before this one are known to be free, from the queue's position on.
     pub(crate) free_end: u32,
-    /// Whether requests of the batch under construction are added and completed with all checks.
-    /// If not, `batch` has its initial value.
-    pub(crate) is_checked: bool,
+    /// The rest of the batch under construction takes the slow path. While this is false, `batch`
+    /// has its initial value.
+    pub(crate) is_slow: bool,
     /// Whether the last posted request rewrites a memory key: the next one needs a small fence.
     pub(crate) fence: bool,
     pub(crate) common: Common,
@@ -69,7 +73,7 @@ pub struct SendQueue<T> {
     pub(crate) batch: BatchState,
     /// Changes of memory keys by requests that have not yet completed.
     pub(crate) journal: Journal,
-    pub(crate) names: Names,
+    pub(crate) handle_numbers: HandleNumbers,
     pub(crate) transport: PhantomData<T>,
 }
 
@@ -79,7 +83,7 @@ pub(crate) struct Doorbell {
     pub(crate) register: SendRegister,
 }
 
-/// What all requests of a queue have in common.
+/// The parts that all requests of a queue share.
 pub(crate) struct Common {
     /// Number of the queue pair, as in `qpn_ds` of a control segment: above eight bits for the
     /// units.
@@ -92,7 +96,7 @@ pub(crate) struct Common {
     pub(crate) needs_inline_header: bool,
 }
 
-/// What is unusual about the batch under construction.
+/// The state of a batch on the slow path.
 #[derive(Default)]
 pub(crate) struct BatchState {
     /// The first refusal. It refuses the batch.
@@ -102,7 +106,7 @@ pub(crate) struct BatchState {
     /// WQEs besides the first of each request.
     pub(crate) more_wqes: u32,
     /// The handle number of the request that is added next; none is zero.
-    pub(crate) name: Option<core::num::NonZeroU32>,
+    pub(crate) handle_number: Option<core::num::NonZeroU32>,
 }
 
 impl BatchState {
@@ -115,17 +119,18 @@ impl BatchState {
 }
 
 /// The numbers from which handles are made.
-pub(crate) struct Names {
+pub(crate) struct HandleNumbers {
     /// Unique among all queues of the process, and changed by a reset.
     pub(crate) generation: u64,
     /// The last handle number of this generation.
     pub(crate) last: u32,
 }
 
-// SAFETY: the ring and the scratch buffer are reached only through this value.
+// SAFETY: no pointer here is tied to a thread, the ring and the scratch buffer are reached only
+// through this value, and the shared records are `Sync`.
 unsafe impl<T> Send for SendQueue<T> {}
 
-/// What a send queue consists of.
+/// The parts of a send queue.
 pub struct SendParts {
     /// The ring.
     pub ring: NonNull<u8>,
@@ -198,7 +203,7 @@ impl<T: Transport> SendQueue<T> {
             records,
             posted: Position::default(),
             free_end: shared.written_blocks(),
-            is_checked: false,
+            is_slow: false,
             fence: false,
             common: Common {
                 qpn: parts.qpn << 8,
@@ -220,7 +225,7 @@ impl<T: Transport> SendQueue<T> {
             },
             batch: BatchState::default(),
             journal: Journal::default(),
-            names: Names { generation: next_generation(), last: 0 },
+            handle_numbers: HandleNumbers { generation: next_generation(), last: 0 },
             transport: PhantomData,
         }
     }
@@ -229,13 +234,13 @@ impl<T: Transport> SendQueue<T> {
     /// (`MLX5_QP_FLAG_SIGNATURE`).
     pub fn sign_requests(&mut self) {
         self.common.is_signed = true;
-        self.forget();
+        self.reset_batch();
     }
 
     /// Refuses packets without inline header, which the device demands.
     pub fn require_inline_header(&mut self) {
         self.common.needs_inline_header = true;
-        self.forget();
+        self.reset_batch();
     }
 
     /// Lets the queue take packets that the device cuts, of up to `max_total` bytes. Their headers
@@ -244,7 +249,8 @@ impl<T: Transport> SendQueue<T> {
         self.limits.tso = TsoLimits {
             max_header: layout.max_tso_header,
             max_total,
-            max_units: (layout.max_request_bytes() / UNIT) as u32,
+            // Of the queue, not of the layout that is given: requests reserve no more.
+            max_units: units_of(self.limits.max_blocks as usize) as u32,
         };
     }
 
@@ -265,7 +271,7 @@ impl<T: Transport> SendQueue<T> {
 
     /// The low 16 bits of the producer index, as last written to the doorbell record.
     pub const fn producer(&self) -> u16 {
-        self.posted.head as u16
+        self.posted.block as u16
     }
 
     /// The largest WQE, in blocks, that is copied to the BlueFlame register.
@@ -293,9 +299,9 @@ impl<T> SendQueue<T> {
         self.end_changes();
         self.posted = Position::default();
         self.fence = false;
-        self.forget();
+        self.reset_batch();
         self.free_end = self.records().written_blocks();
-        self.names.generation = next_generation();
+        self.handle_numbers.generation = next_generation();
         self.records().reset();
         self.doorbell.record.set_send(0);
     }

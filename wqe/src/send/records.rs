@@ -1,13 +1,13 @@
 //! The records of posted requests, shared by owner and poller.
 //!
-//! Requests are numbered by a free-running 16-bit sequence number, which indexes a ring of records,
+//! Each WQE has a free-running 16-bit sequence number, which indexes a ring of records,
 //! so that a scan over pending requests reads memory in order. A CQE names the block at which a
 //! request starts. Blocks ascend with the sequence number, so a request is found by its block
 //! without a second ring. A request may consist of several WQEs (one that configures a signed key
 //! does): each has a record, which notes its place among them. Only the last of them can be
 //! signaled.
 //!
-//! The owner *stages* a record in the slot at `committed`, which the poller does not read, and
+//! The owner *stages* records in the slots from `committed` on, which the poller does not read, and
 //! `publish` makes it visible. An aborted batch publishes nothing.
 
 use crate::sync::{
@@ -22,9 +22,10 @@ use core::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use mlx5_prm::wqe::{BLOCK, MAX_BLOCKS, MAX_RING_BLOCKS, Opcode, control_flags};
 
-/// The description of a request, in one word: blocks (8 bits), place among several WQEs (16),
-/// `fm_ce_se` byte (8), opcode with the mark of a cancelled request (8), first block (16), opcode
-/// modifier (8). The upper half is laid out as the first word of a WQE.
+/// The description of a WQE, in one word. From bit 0: blocks (8 bits), flags (16: more WQEs follow,
+/// continues a request, has a handle), `fm_ce_se` byte (8), opcode (8, of which bit 6 marks a
+/// cancelled request), first block (16), opcode modifier (8). The upper half is laid out as the
+/// first word of a WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestInfo(u64);
 
@@ -40,7 +41,7 @@ impl RequestInfo {
     /// The request has WQEs before this one.
     pub(crate) const CONTINUES: u32 = 1 << 9;
     /// The request has a handle; the owner knows its number.
-    const NAMED: u32 = 1 << 10;
+    const HAS_HANDLE: u32 = 1 << 10;
 
     /// Combines fields that are already shifted: `place` has opcode and first block, `control` the
     /// `fm_ce_se` byte.
@@ -55,8 +56,8 @@ impl RequestInfo {
     }
 
     /// The same request, with a handle.
-    pub(crate) const fn with_name(self) -> Self {
-        Self(self.0 | Self::NAMED as u64)
+    pub(crate) const fn with_handle(self) -> Self {
+        Self(self.0 | Self::HAS_HANDLE as u64)
     }
 
     /// The 64-byte block at which the request starts, free-running.
@@ -113,8 +114,8 @@ impl RequestInfo {
     }
 
     /// Whether the request has a handle.
-    pub(crate) const fn named(self) -> bool {
-        self.0 & Self::NAMED as u64 != 0
+    pub(crate) const fn has_handle(self) -> bool {
+        self.0 & Self::HAS_HANDLE as u64 != 0
     }
 
     /// Returns the description of the request whose first WQE this is and whose last one is `last`.
@@ -135,7 +136,7 @@ pub struct Completed {
     pub info: RequestInfo,
 }
 
-/// What a completion retired.
+/// The result of retiring a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retired {
     /// This request.
@@ -202,7 +203,7 @@ pub(crate) struct Scratch([u8; MAX_BLOCKS * BLOCK]);
 struct Memory {
     records: Box<[Record]>,
     /// The handle numbers of requests, by sequence number. The owner's alone, as the next one.
-    names: Box<[AtomicU32]>,
+    handle_numbers: Box<[AtomicU32]>,
     scratch: Box<UnsafeCell<Scratch>>,
 }
 
@@ -215,7 +216,7 @@ impl Memory {
         let record = |_| Record { wr_id: AtomicU64::new(0), info: AtomicU64::new(0) };
         Self {
             records: (0..blocks).map(record).collect(),
-            names: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
+            handle_numbers: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
             scratch: Box::new(UnsafeCell::new(Scratch([0; MAX_BLOCKS * BLOCK]))),
         }
     }
@@ -242,7 +243,7 @@ pub struct SendRecords {
     mask: u32,
     memory: Memory,
     committed: CachePadded<Committed>,
-    /// Requests that the poller has retired.
+    /// WQEs that the poller has retired.
     retired: CachePadded<AtomicU16>,
     /// Poller: an error was reported for a request of which further WQEs are outstanding.
     reported: AtomicBool,
@@ -250,9 +251,9 @@ pub struct SendRecords {
     failed: AtomicBool,
 }
 
-/// What the owner alone writes.
+/// Counters that the owner alone writes.
 struct Committed {
-    /// Requests that were committed.
+    /// WQEs that the owner has published.
     sequence: AtomicU16,
     /// Whether the ring may have been written after its first [`FIRST_BLOCKS`].
     opened: AtomicBool,
@@ -295,10 +296,10 @@ impl SendRecords {
         }
     }
 
-    /// The memory, for records of a ring of as many blocks. What it holds does not matter: no
-    /// record is looked at before it is staged, but to count requests while another thread resets
-    /// the queue, which then is any number that the ring can hold ([`SendRecords::in_flight`]). A
-    /// handle number is looked at where a record says that there is one.
+    /// The memory, for records of a ring of as many blocks. Old contents are harmless: records are
+    /// read only after they are staged, and a handle number only if its record has one. The
+    /// exception is [`SendRecords::in_flight`] while another thread resets the queue: it may return
+    /// any count up to the size of the ring.
     pub fn into_spare(self) -> SpareRecords {
         SpareRecords(self.memory)
     }
@@ -320,17 +321,17 @@ impl SendRecords {
     }
 
     /// Owner: the handle number of request `sequence`, if it has one.
-    pub(crate) fn name(&self, sequence: u16) -> u32 {
-        self.name_of(sequence).load(Relaxed)
+    pub(crate) fn handle_number(&self, sequence: u16) -> u32 {
+        self.handle_number_of(sequence).load(Relaxed)
     }
 
     /// Owner: gives request `sequence` a handle number.
-    pub(crate) fn set_name(&self, sequence: u16, name: u32) {
-        self.name_of(sequence).store(name, Relaxed);
+    pub(crate) fn set_handle_number(&self, sequence: u16, number: u32) {
+        self.handle_number_of(sequence).store(number, Relaxed);
     }
 
-    fn name_of(&self, sequence: u16) -> &AtomicU32 {
-        &self.memory.names[(u32::from(sequence) & self.mask) as usize]
+    fn handle_number_of(&self, sequence: u16) -> &AtomicU32 {
+        &self.memory.handle_numbers[(u32::from(sequence) & self.mask) as usize]
     }
 
     /// Owner: commits all requests before `sequence`. The release orders their records before the
@@ -365,8 +366,8 @@ impl SendRecords {
         NonNull::from(&self.committed).cast()
     }
 
-    /// Whether a request failed since the last reset. Covers all requests that an earlier call of
-    /// `outstanding` returned as retired.
+    /// Whether a request failed since the last reset. Read `retired` first: then this covers every
+    /// request that was retired by that read.
     #[inline]
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Relaxed)
@@ -401,12 +402,15 @@ impl SendRecords {
         retired == committed
     }
 
-    /// Returns the identifiers of these requests, in posting order.
+    /// Returns the identifiers of the requests in flight, in posting order. While another thread
+    /// posts or resets the queue they are any identifiers, at most as many as the ring has blocks.
     pub fn wr_ids_in_flight(&self) -> impl Iterator<Item = u64> + '_ {
         let (mut at, committed) = self.outstanding();
+        let mut left = committed.wrapping_sub(at).min(self.mask as u16 + 1);
         core::iter::from_fn(move || {
-            (at != committed).then(|| {
+            (left != 0).then(|| {
                 let (request, next) = self.request(at);
+                left = left.saturating_sub(next.wrapping_sub(at));
                 at = next;
                 request.wr_id
             })
@@ -469,7 +473,7 @@ impl SendRecords {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
             }
-            middle = low + (high.saturating_sub(low)) / 2;
+            middle = low + (high - low) / 2;
         }
         None
     }

@@ -28,44 +28,44 @@ impl Ring {
         self.mask + 1
     }
 
-    /// Returns the address of block `head`.
+    /// Returns the address of block `block`.
     #[inline]
-    pub(crate) fn at(&self, head: u32) -> NonNull<u8> {
+    pub(crate) fn at(&self, block: u32) -> NonNull<u8> {
         // SAFETY: the index is masked, so the block is inside the ring.
-        unsafe { self.start.byte_add((head & self.mask) as usize * BLOCK) }
+        unsafe { self.start.byte_add((block & self.mask) as usize * BLOCK) }
     }
 
-    /// Returns the blocks from block `head` to the end of the ring.
+    /// Returns the blocks from block `block` to the end of the ring.
     #[inline]
-    pub(crate) const fn blocks_to_end(&self, head: u32) -> u32 {
-        self.mask + 1 - (head & self.mask)
+    pub(crate) const fn blocks_to_end(&self, block: u32) -> u32 {
+        self.mask + 1 - (block & self.mask)
     }
 
-    /// Copies a WQE to block `head`, across the end of the ring if it reaches so far.
+    /// Copies a WQE to block `block`, across the end of the ring if it reaches so far.
     ///
     /// # Safety
     /// `from` points to `blocks` blocks, which are not part of the ring. The device does not use
-    /// the blocks from `head` on.
-    pub(crate) unsafe fn copy_in(&self, head: u32, from: NonNull<u8>, blocks: u32) {
-        let first = blocks.min(self.blocks_to_end(head)) as usize * BLOCK;
+    /// the blocks from `block` on.
+    pub(crate) unsafe fn copy_in(&self, block: u32, from: NonNull<u8>, blocks: u32) {
+        let first = blocks.min(self.blocks_to_end(block)) as usize * BLOCK;
         let rest = blocks as usize * BLOCK - first;
         // SAFETY: `first` bytes lie before the end of the ring, the rest at its start.
         unsafe {
-            self.at(head).copy_from_nonoverlapping(from, first);
+            self.at(block).copy_from_nonoverlapping(from, first);
             self.start.copy_from_nonoverlapping(from.byte_add(first), rest);
         }
     }
 
-    /// Returns the exclusive-or of `bytes` bytes from block `head` on, across the end of the ring.
-    pub(crate) fn xor(&self, head: u32, bytes: usize) -> u8 {
+    /// Returns the exclusive-or of `bytes` bytes from block `block` on, across the end of the ring.
+    pub(crate) fn xor(&self, block: u32, bytes: usize) -> u8 {
         let bytes = bytes.min(self.blocks() as usize * BLOCK);
-        let first = bytes.min(self.blocks_to_end(head) as usize * BLOCK);
+        let first = bytes.min(self.blocks_to_end(block) as usize * BLOCK);
         let sum = |at: NonNull<u8>, length| {
             // SAFETY: both ranges are inside the ring.
             let byte = |i| unsafe { at.byte_add(i).read() };
             (0..length).fold(0, |sum, i| sum ^ byte(i))
         };
-        sum(self.at(head), first) ^ sum(self.start, bytes - first)
+        sum(self.at(block), first) ^ sum(self.start, bytes - first)
     }
 
     #[inline]

@@ -18,19 +18,19 @@ impl<T> SendQueue<T> {
         }
         // The first outstanding request starts where the last retired one ends.
         let oldest = self.ring.info(retired.into()).first();
-        self.ring.blocks() - u32::from((at.head as u16).wrapping_sub(oldest))
+        self.ring.blocks() - u32::from((at.block as u16).wrapping_sub(oldest))
     }
 
-    /// Whether a request of `blocks` blocks fits at `at`. An unsignaled one must leave room for a
-    /// signaled one of the largest size after it: if a run of unsignaled requests filled the queue,
-    /// none of them could ever be retired.
+    /// The fast test of a request of `blocks` blocks at `at`. It is stricter than the rule: it asks
+    /// for room of a signaled request of the largest size after each unsignaled one, and may refuse
+    /// one that `check_room` accepts.
     ///
-    /// `signaled` is what the request itself says. Only where room is short does it matter that a
-    /// queue signals all requests.
+    /// `signaled` is the request's own flag. Only if room is short does it matter that a queue
+    /// signals all requests.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, at: Position, blocks: u32, signaled: bool) -> bool {
         let reserve = if signaled { 0 } else { self.limits.max_blocks };
-        self.free_end.wrapping_sub(at.head) >= blocks + reserve
+        self.free_end.wrapping_sub(at.block) >= blocks + reserve
             || self.find_room(at) >= blocks + self.reserve_after(signaled)
     }
 
@@ -41,10 +41,11 @@ impl<T> SendQueue<T> {
         if signaled { 0 } else { self.limits.max_blocks }
     }
 
-    /// Returns the number of free blocks at `at`, after another look at what was retired.
+    /// Reads which requests the poller has retired, and returns the number of free blocks at `at`.
+    /// Nothing else frees blocks.
     ///
-    /// Each time around the ring comes here at least once. Sequence numbers of 32 bits in the
-    /// journal are compared before they are ambiguous.
+    /// Every lap of the ring calls this at least once, so the journal is settled before its 32-bit
+    /// WQE numbers become ambiguous.
     #[inline(never)]
     fn find_room(&mut self, at: Position) -> u32 {
         self.records().open();
@@ -58,7 +59,7 @@ impl<T> SendQueue<T> {
     /// saves no registers for a call.
     #[inline(never)]
     fn settle_and_find_room(&mut self, at: Position) -> u32 {
-        self.settle_changes();
+        self.settle_key_changes();
         self.note_room(at)
     }
 
@@ -66,11 +67,13 @@ impl<T> SendQueue<T> {
     #[inline]
     fn note_room(&mut self, at: Position) -> u32 {
         let free = self.free_blocks_at(at);
-        self.free_end = at.head.wrapping_add(free);
+        self.free_end = at.block.wrapping_add(free);
         free
     }
 
-    /// Checks whether a request of `blocks` blocks fits at `at`.
+    /// The rule for a request of `blocks` blocks at `at`: it must fit, and the blocks of unsignaled
+    /// requests since the last signaled one must leave room for a signaled request of the largest
+    /// size, because only a signaled request retires them.
     pub(crate) fn check_room(
         &mut self,
         at: Position,
@@ -80,7 +83,7 @@ impl<T> SendQueue<T> {
         if self.has_room(at, blocks, signaled) {
             return Ok(());
         }
-        let free = self.free_end.wrapping_sub(at.head);
+        let free = self.free_end.wrapping_sub(at.block);
         if blocks > free {
             return Err(PostError::QueueFull { free, needed: blocks });
         }
@@ -92,14 +95,14 @@ impl<T> SendQueue<T> {
     }
 
     /// Returns the blocks of the outstanding requests before `at` that follow the last signaled
-    /// one. They stay in use after its completion.
+    /// one. The completion of that signaled request does not free them.
     fn unsignaled_run(&self, at: Position) -> u32 {
         let (retired, _) = self.records().outstanding();
         let mut sequence = at.sequence as u16;
         let mut run = 0;
         while sequence != retired {
             sequence = sequence.wrapping_sub(1);
-            let info = self.records().get(sequence).info;
+            let info = self.records().info(sequence);
             if info.signaled() {
                 break;
             }
@@ -108,12 +111,12 @@ impl<T> SendQueue<T> {
         run
     }
 
-    /// Returns where the request at `at` is built, whose size is not known yet and is at most
-    /// `most` blocks: in the ring if that many fit there in one piece, otherwise in the scratch
-    /// buffer, from which [`SendQueue::place`] copies it.
-    pub(crate) fn site(&mut self, at: Position, most: u32) -> NonNull<u8> {
-        if most <= self.ring.blocks_to_end(at.head) && self.has_room(at, most, true) {
-            self.ring.at(at.head)
+    /// Returns the address to build the request for `at` at, whose size is at most `most` blocks:
+    /// in the ring if that many fit there in one piece, otherwise in the scratch buffer, from which
+    /// [`SendQueue::put_in_ring`] copies it.
+    pub(crate) fn build_address(&mut self, at: Position, most: u32) -> NonNull<u8> {
+        if most <= self.ring.blocks_to_end(at.block) && self.has_room(at, most, true) {
+            self.ring.at(at.block)
         } else {
             self.scratch()
         }
@@ -148,7 +151,7 @@ mod tests {
     /// Moves the queue to where it is after many more requests. The device's and the records'
     /// counters have 16 bits and do not change.
     fn skip_ahead(queue: &mut SendQueue<Rc>) {
-        queue.posted.head = queue.posted.head.wrapping_add(1 << 28);
+        queue.posted.block = queue.posted.block.wrapping_add(1 << 28);
         queue.free_end = queue.free_end.wrapping_add(1 << 28);
     }
 
@@ -253,7 +256,7 @@ mod tests {
             let known = queue.free_end;
             post(&mut queue, None).unwrap();
             looks += u32::from(queue.free_end != known);
-            assert!(!queue.is_checked);
+            assert!(!queue.is_slow);
             bed.records().retire(at as u16).unwrap();
         }
         // It looks before the last block: the requests themselves do not say that they are

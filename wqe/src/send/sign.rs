@@ -7,14 +7,14 @@ use core::mem::offset_of;
 use mlx5_prm::wqe::{ControlSegment, UNIT};
 
 impl<T> SendQueue<T> {
-    /// Signs the request at block `head`, which may wrap around the end of the ring.
-    pub(crate) fn sign(&self, head: u32) {
-        let control = self.ring.at(head);
+    /// Signs the request at block `block`, which may wrap around the end of the ring.
+    pub(crate) fn sign(&self, block: u32) {
+        let control = self.ring.at(block);
         // SAFETY: a request in the ring starts with a control segment.
         unsafe {
             let signature = control.byte_add(offset_of!(ControlSegment, signature));
             signature.write(0);
-            signature.write(!self.ring.xor(head, units_of(control) * UNIT));
+            signature.write(!self.ring.xor(block, units_of(control) * UNIT));
         }
     }
 }

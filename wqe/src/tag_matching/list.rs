@@ -61,12 +61,12 @@ impl TagList {
         if !self.queue.gate.may_send() {
             return Err(ListError::new(0, self.queue.gate.refusal().into()));
         }
-        let first = self.queue.posted.head;
+        let first = self.queue.posted.block;
         let bad = (0..).zip(list).find_map(|(index, wr)| {
             let error = self.write(wr).err()?;
             Some(ListError::new(index, error))
         });
-        let posted = self.queue.posted.head.wrapping_sub(first);
+        let posted = self.queue.posted.block.wrapping_sub(first);
         if posted > 0 {
             self.ring(posted);
         }
@@ -75,7 +75,7 @@ impl TagList {
 
     /// Rings the doorbell for the last `posted` operations.
     fn ring(&mut self, posted: u32) {
-        let head = self.queue.posted.head;
+        let head = self.queue.posted.block;
         let wqe = self.queue.ring.at(head.wrapping_sub(1));
         let (record, register) = (self.queue.doorbell.record, &mut self.queue.doorbell.register);
         let copy = u32::from(posted == 1).min(register.blueflame_blocks());
@@ -91,7 +91,7 @@ impl TagList {
         if state.operations.len() >= max_ops as usize {
             return Err(FULL);
         }
-        let head = self.queue.posted.head;
+        let head = self.queue.posted.block;
         let slot = self.queue.ring.at(head);
         let mut units = UNITS as u32;
         let mut segment = TagMatchingSegment::default();
@@ -152,7 +152,7 @@ impl TagList {
             slot.byte_add(size_of::<ControlSegment>()).cast().write(segment);
         }
         self.run = if completes { 0 } else { self.run + 1 };
-        self.queue.posted.head = head.wrapping_add(1);
+        self.queue.posted.block = head.wrapping_add(1);
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "post", "sge_shared"], Rule::Send),
     (&["operations", "post", "send_shared"], Rule::Send),
     // The end of batches and lists: a list itself rings no doorbell.
-    (&["complete_rest"], Rule::Send),
+    (&["complete_slow"], Rule::Send),
     // Functions that the ones above call.
     (&["register", "copy_blocks"], Rule::Copy),
     (&["register", "SharedBlueFlame", "write"], Rule::Register),
