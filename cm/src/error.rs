@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_says_whether_nobody_listens_or_the_program_refused() {
+    fn rejection_distinguishes_no_listener_from_refusal_by_the_program() {
         let rejected = |reason| {
             let rejection = Rejection { reason, private_data: PrivateData::default() };
             Error::rejected("connect", rejection).to_string()
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_errno_means_depends_on_what_was_tried() {
+    fn meaning_of_an_errno_depends_on_the_call() {
         let text = |operation, errno| Error::kernel(operation, errno).to_string();
         assert!(text("bind", Errno::EACCES).contains("1024"));
         assert!(!text("accept", Errno::EACCES).contains("1024"));

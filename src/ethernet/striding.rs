@@ -697,7 +697,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_of_impossible_strides_makes_no_packet() {
+    fn device_that_reports_impossible_strides_makes_no_packet() {
         // Beyond the end, no strides, and strides before those that are taken.
         for (first, count) in [(0, 9), (8, 1), (7, 2), (u16::MAX, 1), (3, 0), (2, 1), (0, 8)] {
             let simulator = simulator();

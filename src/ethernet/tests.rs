@@ -147,7 +147,7 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
 
 /// The device still writes to the receive that it names, which must not become a packet.
 #[test]
-fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
+fn device_that_reports_a_receive_before_its_turn_makes_no_packet() {
     for (counters, good) in
         [(&[0, 1, 2][..], 3), (&[1], 0), (&[0, 1, 3], 2), (&[0, 0], 1), (&[7], 0)]
     {
@@ -268,7 +268,7 @@ fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
 }
 
 #[test]
-fn counts_are_told_in_words() {
+fn counts_are_printed_in_words() {
     let counts = Counts { received: 9, bad: 1, sent: 8, failed: 2, not_sent: 3, starved: 4 };
     let told = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
     assert_eq!(counts.to_string(), told);

@@ -454,7 +454,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn whoever_shows_a_key_does_not_wait_for_it_and_a_panic_does_not_hide_it() {
+    fn printing_a_key_does_not_wait_for_its_lock_and_a_panic_does_not_hide_it() {
         let keys = Keys::new(5, |_| ());
         keys.ask(6);
         let held = keys.lock();

@@ -71,7 +71,7 @@ fn header(next_header: u8, own: Gid, sender: Gid) -> [u8; 40] {
 }
 
 #[test]
-fn a_datagram_tells_the_way_back() {
+fn datagram_reports_its_return_path() {
     let (_simulator, context, pd) = domain(infiniband());
     let own = context.query_gid(1, 0).unwrap().gid;
     let sender: Gid = "fe80::5".parse().unwrap();

@@ -33,7 +33,7 @@ fn errors(told: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_must_not_compile_does_not() {
+fn misuse_does_not_compile() {
     let compiler = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let version = Command::new(compiler).arg("--version").output().expect("a compiler").stdout;
     if version.starts_with(COMPILER.as_bytes()) {

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_tell_every_case_with_its_reason() {
+    fn both_forms_list_every_case_with_its_reason() {
         let ledger = Ledger::default();
         ledger.note("a::holds", Outcome::Pass);
         ledger.note("b::fails", Outcome::Fail("1 | 2\nare not 3".into()));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_tests_are_told_from_others() {
+    fn test_programs_are_distinguished_from_others() {
         let mut message = serde_json::json!({
             "profile": { "test": true },
             "target": { "name": "loopback" },

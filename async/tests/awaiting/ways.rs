@@ -141,7 +141,7 @@ async fn a_task_serves_tasks_of_other_threads() {
 
 /// Futures that are dropped at any moment do not disturb other tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_are_given_up_disturb_nobody() {
+async fn abandoned_requests_leave_the_others_intact() {
     let mut rig = Rig::new(SimConfig::new());
     let pump = tokio::spawn(rig.pump.take().unwrap().drive());
     let qp: Queue<u64> = rig.hub.adopt(rig.loopback()).unwrap();
@@ -169,7 +169,7 @@ async fn requests_that_are_given_up_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn what_a_descriptor_has_is_found() {
+async fn dropped_wait_for_a_descriptor_loses_no_byte() {
     use std::io::{Read, Write};
     let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
     one.set_nonblocking(true).unwrap();

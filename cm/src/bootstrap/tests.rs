@@ -43,7 +43,7 @@ fn the_time_limit_is_that_of_the_whole_call_however_much_has_come() {
 }
 
 #[test]
-fn a_peer_that_hangs_up_is_told_of() {
+fn peer_that_hangs_up_is_reported() {
     let (mut one, other) = pair(LONG);
     drop(other);
     let error = one.ready().expect_err("nobody is there");

@@ -18,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event, resolved};
 
 #[test]
-fn nobody_listens_and_the_queue_pair_comes_back() {
+fn connect_without_listener_fails_and_returns_the_queue_pair() {
     let machine = Machine::roce();
     let failed = machine.client(b"").expect_err("nobody is there");
     assert_eq!(failed.error().kind(), ErrorKind::Rejected);
@@ -74,7 +74,7 @@ fn private_data_that_is_too_long_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
+fn unassigned_address_and_address_without_route_give_different_errors() {
     let machine = Machine::roce();
     let error = connect_on(machine.kernel(), "192.168.7.7:1").expect_err("no way");
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Unreachable, Some(Errno::ENETUNREACH)));
@@ -151,7 +151,7 @@ fn a_backlog_that_is_full_delays_and_does_not_refuse() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_told_of_at_every_step() {
+fn client_reports_a_gone_server_at_every_step() {
     let machine = Machine::roce();
     // The listener has not read the request, and has.
     for is_read in [false, true] {
@@ -185,7 +185,7 @@ fn a_server_that_is_gone_is_told_of_at_every_step() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_told_of_at_every_step() {
+fn server_reports_a_gone_client_at_every_step() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
     let ask = || {
@@ -244,7 +244,7 @@ fn a_client_that_never_gets_ready_is_given_up() {
 }
 
 #[test]
-fn nobody_comes() {
+fn accept_without_client_times_out() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
     let error = listener.next(Some(Duration::from_millis(1))).expect_err("nobody");
@@ -381,7 +381,7 @@ fn a_connection_that_cannot_be_watched_is_returned_as_it_was() {
 }
 
 #[test]
-fn a_watched_connection_is_dropped_in_time_whatever_else_is_told_meanwhile() {
+fn watched_connection_is_dropped_in_time_despite_other_events() {
     let machine = Machine::roce();
     let [(client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");

@@ -36,7 +36,7 @@ const TESTS: &[Row] = rows! {
     a_server_shares_its_receives_over_extended_connections: ["rdma_xserver", "rdma_xclient"],
     sockets_over_rdma_stream: ["rstream"],
     perftest_connects_by_the_connection_manager: ["ib_write_bw"],
-    a_client_of_nobody_is_rejected: ["ucmatose"],
+    client_without_server_is_rejected: ["ucmatose"],
     either_side_may_be_killed_at_every_step: [],
     either_side_may_be_killed_at_any_moment: [],
 };
@@ -196,7 +196,7 @@ fn perftest_connects_by_the_connection_manager() {
     panic!("perftest's client gave up each time");
 }
 
-fn a_client_of_nobody_is_rejected() {
+fn client_without_server_is_rejected() {
     let machine = Machine::serve(LINKS[0]);
     for (program, said) in [
         (("ucmatose", &["-s", HERE] as &[_]), "RDMA_CM_EVENT_REJECTED, error: 8"),

@@ -86,7 +86,7 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
 }
 
 #[test]
-fn a_session_that_is_taken_apart_tells_what_was_not_told() {
+fn session_taken_apart_returns_unreported_requests() {
     let simulator = simulator();
     let (pd, mut cq, mut qp) = loopback(&simulator);
     qp.recv(5, Sge::default()).unwrap();
@@ -304,7 +304,7 @@ fn an_address_that_another_device_leads_to_is_no_reason_to_try_again() {
 }
 
 #[test]
-fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
+fn gone_device_ends_the_session_and_unknown_requests_are_reported() {
     let simulator = simulator();
     let (_pd, mut cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
     let mut session = Session::new(qp);
@@ -400,7 +400,7 @@ fn a_device_that_withholds_completions_does_not_hold_up_a_session_longer_than_it
 }
 
 #[test]
-fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_connected() {
+fn session_stopped_now_reports_withheld_requests_and_can_connect_again() {
     ends(|| {
         let simulator = simulator();
         let (pd, mut cq, mut qp) = loopback(&simulator);
@@ -434,7 +434,7 @@ fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_conn
 }
 
 #[test]
-fn what_completes_before_the_limit_and_what_completes_after_it_is_told_once() {
+fn completions_before_and_after_the_limit_are_reported_once() {
     ends(|| {
         let simulator = Simulator::new(SimConfig::new().step(true));
         let (pd, mut cq, mut qp) = loopback(&simulator);
@@ -458,7 +458,7 @@ fn what_completes_before_the_limit_and_what_completes_after_it_is_told_once() {
 }
 
 #[test]
-fn a_session_waits_for_the_device_as_long_as_for_a_peer_unless_it_is_told_otherwise() {
+fn session_waits_for_the_device_as_long_as_for_a_peer_by_default() {
     let simulator = simulator();
     let (_pd, _cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
     let text = format!("{:?}", Session::new(qp));
@@ -499,7 +499,7 @@ fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
 }
 
 #[test]
-fn a_call_that_fails_leaves_a_session_that_can_be_stopped_again_and_tells_everything_once() {
+fn failed_stop_can_be_repeated_and_reports_every_request_once() {
     for (now, late) in [(false, false), (false, true), (true, false), (true, true)] {
         let failed = (1..).take_while(|k| stop_with_a_failure(now, *k, late)).count();
         assert!(failed >= 2 - usize::from(now), "to flush and to reset can fail, late: {late}");

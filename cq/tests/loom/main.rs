@@ -340,7 +340,7 @@ fn a_shared_receive_is_had_by_one_poller() {
 /// A poller that has returned a completion has freed its request: a thread that learns of the
 /// completion has room, even while another poller frees a request of the same word.
 #[test]
-fn who_hears_of_a_shared_receive_has_room_for_another() {
+fn completion_of_a_shared_receive_leaves_room_for_another() {
     model(2, || {
         let memory = Memory::new();
         let layout = ReceiveLayout { requests: 4, max_sge: 1, stride: 32 };

@@ -31,7 +31,7 @@ pub(crate) fn mini(unique: [u8; 4], bytes: u32) -> [u8; 8] {
 }
 
 #[test]
-fn a_run_of_receives_is_told_one_by_one_with_what_each_has_of_its_own() {
+fn run_of_receives_is_reported_one_by_one_with_each_ones_fields() {
     for (format, stride) in FORMATS.into_iter().zip([64, 128, 64]) {
         for count in [2, 7, 8, 9, 16, 17, 23] {
             let mut bed = Bed::compressed(5, stride, format);
@@ -127,7 +127,7 @@ impl Queue for Lent {
 }
 
 #[test]
-fn a_run_of_requests_that_a_program_posted_itself_tells_the_opcode_of_each() {
+fn run_of_raw_requests_reports_the_opcode_of_each() {
     let mut bed = Bed::compressed(4, 64, MiniFormat::Hash);
     let queue = Lent(0);
     bed.register(9, &queue);
@@ -144,7 +144,7 @@ fn a_run_of_requests_that_a_program_posted_itself_tells_the_opcode_of_each() {
 }
 
 #[test]
-fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
+fn remains_of_a_run_are_not_taken_for_entries_on_the_next_lap() {
     for first in 0..2u8 {
         let mut bed = Bed::compressed(2, 64, MiniFormat::Hash);
         let queue = Outstanding::default();
@@ -176,7 +176,7 @@ fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
 }
 
 #[test]
-fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
+fn receives_of_a_departed_queue_in_a_run_are_passed_and_reported() {
     let mut bed = Bed::compressed(3, 64, MiniFormat::Checksum);
     let queue = Outstanding::default();
     bed.register(1, &queue);
@@ -270,7 +270,7 @@ fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_ov
 
 /// A ring moves with plain CQEs, a run and a half-polled run in it.
 #[test]
-fn what_waits_moves_to_another_buffer() {
+fn waiting_completions_move_to_another_buffer() {
     for (old, new, stride) in [(4, 5, 64), (5, 4, 128), (4, 4, 64)] {
         for told in 0..7u32 {
             let mut bed = Bed::compressed(old, stride, MiniFormat::Hash);
@@ -313,7 +313,7 @@ fn what_waits_moves_to_another_buffer() {
 /// The search for the end of a queue's completions starts at the last published consumer index. So
 /// a move publishes first, because the CQEs passed since are not in the new buffer.
 #[test]
-fn what_was_passed_is_told_before_the_rest_moves() {
+fn passed_completions_are_reported_before_the_rest_moves() {
     for passed in 1..6 {
         let mut bed = Bed::new(3, 64);
         let queue = Outstanding::default();
@@ -364,7 +364,7 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
 /// and in fast-path polls that publish. In the middle of some, the queue is resized, or the CQEs of
 /// another queue are removed before and after the run.
 #[test]
-fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
+fn runs_of_every_length_report_each_cqe_once_despite_interruptions() {
     for stride in [64, 128] {
         let mut bed = Bed::compressed(9, stride, MiniFormat::Hash);
         let [queue, other]: [Outstanding; 2] = Default::default();

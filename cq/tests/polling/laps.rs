@@ -88,7 +88,7 @@ fn a_full_queue_is_polled_to_its_end() {
 
 /// The device may reuse a CQE only once the consumer index has passed it.
 #[test]
-fn the_device_is_told_what_was_consumed_when_that_is_published() {
+fn published_consumer_index_reaches_the_device() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     with_queue(&bed, &queue);

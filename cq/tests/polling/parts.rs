@@ -39,7 +39,7 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
 
 /// A device in error reports a request with several WQEs more than once.
 #[test]
-fn what_is_told_again_is_passed_over() {
+fn repeated_completion_is_passed_over() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     bed.register(5, &queue);

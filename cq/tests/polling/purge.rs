@@ -120,7 +120,7 @@ fn a_full_ring_of_one_queue_is_empty_afterwards() {
 }
 
 #[test]
-fn what_names_no_queue_stays() {
+fn cqe_that_names_no_queue_stays() {
     let mut bed = Bed::new(4, 64);
     let (reset, other) = (Outstanding::default(), Outstanding::default());
     bed.register(RESET, &reset);

@@ -186,7 +186,7 @@ fn poll(bed: &mut Bed<Sharing>, most: u32) -> (Vec<Packet>, usize) {
 }
 
 #[test]
-fn packets_are_told_with_their_strides_lap_after_lap() {
+fn packets_are_reported_with_their_strides_lap_after_lap() {
     // Rings that a request fills in part, once, and several times.
     for (log_size, stride, strides) in [(2, 64, 8), (3, 128, 8), (5, 64, 4), (4, 128, 64)] {
         for most in [1, 3, u32::MAX] {
@@ -253,7 +253,7 @@ fn the_fast_path_takes_what_lies_behind_the_last_packet() {
 }
 
 #[test]
-fn strides_that_were_skipped_are_told_as_such_and_the_next_packet_lies_behind_them() {
+fn skipped_strides_are_reported_and_the_next_packet_follows_them() {
     let mut bed = Bed::new(4, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
@@ -311,7 +311,7 @@ fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
 
 /// The slow path takes the strides of a packet that is not accepted.
 #[test]
-fn what_is_not_accepted_is_found() {
+fn unaccepted_completions_are_found() {
     let mut bed = Bed::new(3, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
@@ -333,7 +333,7 @@ fn what_is_not_accepted_is_found() {
 /// The packets returned before a panic are consumed, including the one that the panicking closure
 /// had.
 #[test]
-fn a_poll_knows_how_far_it_came_when_somebody_panics() {
+fn panic_in_a_poll_keeps_its_position() {
     let mut bed = Bed::new(3, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);

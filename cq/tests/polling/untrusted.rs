@@ -124,7 +124,7 @@ fn an_entry_that_came_too_early_never_completes_anything() {
 /// A queue with completions to poll must not look as if it had none, because the driver would reset
 /// or free it.
 #[test]
-fn what_a_device_writes_to_the_record_changes_nothing_here() {
+fn doorbell_record_written_by_the_device_changes_nothing() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     bed.register(5, &queue);

@@ -216,7 +216,7 @@ fn a_thread_that_waits_is_woken() {
 }
 
 #[test]
-fn what_udev_repeats_is_no_event() {
+fn repetition_by_udev_is_no_event() {
     let (rig, watcher) = Rig::new();
     rig.message("add", "infiniband_verbs", "uverbs0");
     rig.message("change", "infiniband_verbs", "uverbs0");

@@ -12,10 +12,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_flow_label_chooses_the_source_port_of_roce: ROCE,
     paths_that_cannot_be_are_refused_by_name: INFINIBAND,
     ethernet_needs_a_global_route: ROCE,
-    an_address_that_nobody_has_is_refused_by_the_kernel: SIMULATOR | ROCE,
+    unassigned_address_is_refused_by_the_kernel: SIMULATOR | ROCE,
     an_answer_finds_its_way_back_over_infiniband: INFINIBAND,
     an_answer_finds_its_way_back_over_roce: ROCE,
-    a_datagram_to_a_group_tells_no_way_back: INFINIBAND,
+    datagram_to_a_group_reports_no_return_path: INFINIBAND,
     forty_bytes_that_are_no_header_are_refused: ROCE,
     a_handle_may_go_before_its_datagram: STEP,
     a_handle_keeps_its_domain,
@@ -104,7 +104,7 @@ fn ethernet_needs_a_global_route(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn an_address_that_nobody_has_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
+fn unassigned_address_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     let nobody: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
     let error = pd.create_ah(&AhAttr::roce(bed.port(), nobody, 3)).expect_err("nobody has it");
@@ -199,7 +199,7 @@ fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_datagram_to_a_group_tells_no_way_back(bed: &Bed) -> Outcome {
+fn datagram_to_a_group_reports_no_return_path(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
     let group: Gid = "ff12::77".parse().map_err(|_| "an address")?;
     pair.b.qp.attach_mcast(group, 0xc077)?;

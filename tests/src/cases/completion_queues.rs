@@ -17,7 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_consumer_that_arms_polls_and_waits_misses_nothing,
     a_queue_armed_for_solicited_ones_passes_over_the_others,
     a_failed_request_counts_as_solicited,
-    queues_on_one_channel_are_told_apart,
+    events_of_queues_on_one_channel_name_their_queue,
     arming_goes_on_beyond_the_wrap_of_its_sequence,
     the_channels_descriptor_is_readable_while_an_event_waits,
     waiting_ends_with_its_time,
@@ -246,7 +246,7 @@ fn fail(qp: &mut QueuePair<Rc>) -> Outcome {
     Ok(qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?)
 }
 
-fn queues_on_one_channel_are_told_apart(bed: &Bed) -> Outcome {
+fn events_of_queues_on_one_channel_name_their_queue(bed: &Bed) -> Outcome {
     let end = bed.end::<Rc>(&PairOptions::default().memory(64))?;
     let channel = end.context.create_comp_channel()?;
     let mut queues = Vec::new();

@@ -12,19 +12,19 @@ pub(crate) const CASES: &[Case] = cases![
     compressed_completions_say_what_plain_ones_do: SIMULATOR | STEP,
     short_messages_and_answers_lie_in_the_completion: SIMULATOR,
     a_message_is_in_memory_unless_it_was_asked_for_in_the_completion,
-    the_clock_tells_when_a_completion_was_written,
+    clock_converts_timestamps_to_the_time_of_day,
     real_time_is_the_time_of_day: ROCE | REAL_TIME,
-    what_a_device_lacks_is_refused_by_name,
+    missing_cqe_form_is_refused_by_name,
     a_queue_is_resized_with_completions_waiting,
     a_queue_whose_completions_were_taken_has_room_for_a_smaller_size,
     a_queue_too_full_for_its_new_size_keeps_the_old,
     an_overrun_is_an_event_and_an_error: SIMULATOR,
     an_overrun_is_found_without_reading_events: SIMULATOR | DEVX,
     moderation_joins_completions_in_one_event: SIMULATOR | STEP,
-    moderation_waits_no_longer_than_it_is_told: SIMULATOR | STEP,
+    moderation_waits_no_longer_than_its_period: SIMULATOR | STEP,
     answers_of_atomics_lie_in_the_completion: SIMULATOR,
     a_queue_is_resized_in_the_middle_of_a_run: SIMULATOR | STEP,
-    a_panic_of_whom_it_is_told_loses_no_room,
+    panic_in_the_closure_loses_no_room,
 ];
 
 /// Sends messages of these lengths, and polls both sides.
@@ -133,7 +133,7 @@ fn a_message_is_in_memory_unless_it_was_asked_for_in_the_completion(bed: &Bed) -
 /// Later than 2020.
 const NOT_LONG_AGO: u64 = 1_577_836_800_000_000_000;
 
-fn the_clock_tells_when_a_completion_was_written(bed: &Bed) -> Outcome {
+fn clock_converts_timestamps_to_the_time_of_day(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     let clock = pair.a.context.clock()?;
     let before = clock.now()?;
@@ -171,7 +171,7 @@ fn real_time_is_the_time_of_day(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_device_lacks_is_refused_by_name(bed: &Bed) -> Outcome {
+fn missing_cqe_form_is_refused_by_name(bed: &Bed) -> Outcome {
     let context = bed.context();
     let refused = context.create_cq(8).padding(true).build().expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
@@ -291,7 +291,7 @@ fn moderation_joins_completions_in_one_event(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn moderation_waits_no_longer_than_it_is_told(bed: &Bed) -> Outcome {
+fn moderation_waits_no_longer_than_its_period(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (mut lone, mut cq) = super::waiting::lone(bed, &context, &channel)?;
@@ -380,7 +380,7 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_panic_of_whom_it_is_told_loses_no_room(bed: &Bed) -> Outcome {
+fn panic_in_the_closure_loses_no_room(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(3))?;
     // Nothing else polls the queue, so a slot that is not freed would overrun it.
     for round in 0..6 {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) const CASES: &[Case] = cases![
     every_device_of_the_machine_is_listed_in_the_order_of_its_node: SIMULATOR,
-    a_device_tells_its_part_its_firmware_and_its_place: SIMULATOR,
+    device_reports_its_part_its_firmware_and_its_place: SIMULATOR,
     devices_of_other_drivers_are_not_listed: SIMULATOR,
     a_machine_without_rdma_has_no_devices: SIMULATOR,
     a_device_can_be_opened_twice,
@@ -21,8 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     completions_without_user_index_are_refused_at_open: SIMULATOR,
     a_device_without_devx_works_but_cannot_say_where_it_drained: SIMULATOR,
     devx_can_be_demanded_or_declined: SIMULATOR,
-    the_device_tells_its_limits: SIMULATOR,
-    a_port_tells_link_state_and_addresses: SIMULATOR,
+    device_reports_its_limits: SIMULATOR,
+    port_reports_link_state_and_addresses: SIMULATOR,
     the_gid_table_has_every_address_and_its_type: SIMULATOR,
     a_gid_is_found_by_value_and_type: SIMULATOR,
     a_device_and_its_port_are_found_by_ip_address: SIMULATOR,
@@ -48,7 +48,7 @@ fn every_device_of_the_machine_is_listed_in_the_order_of_its_node(bed: &Bed) -> 
     Ok(())
 }
 
-fn a_device_tells_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
+fn device_reports_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
     for model in Model::ALL {
         let bed = bed.configured(|config| config.model(model))?;
         let device = bed.device();
@@ -176,7 +176,7 @@ fn devx_can_be_demanded_or_declined(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn the_device_tells_its_limits(bed: &Bed) -> Outcome {
+fn device_reports_its_limits(bed: &Bed) -> Outcome {
     let config = bed.simulator().fabric().config().clone();
     let limits = config.limits;
     let told = bed.context().query_device();
@@ -203,7 +203,7 @@ fn the_device_tells_its_limits(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_port_tells_link_state_and_addresses(bed: &Bed) -> Outcome {
+fn port_reports_link_state_and_addresses(bed: &Bed) -> Outcome {
     let bed =
         bed.configured(|config| config.ports([PortConfig::INFINIBAND, PortConfig::INFINIBAND]))?;
     let context = bed.context();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) const CASES: &[Case] = cases![
     an_extended_connection_reaches_the_queue_it_names: SIMULATOR,
     an_extended_connection_carries_every_operation: SIMULATOR,
-    a_domain_is_shared_by_whoever_has_the_file_open: SIMULATOR,
+    domain_is_shared_by_every_process_with_the_file_open: SIMULATOR,
     a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it: SIMULATOR,
     receives_of_a_queue_that_is_gone_are_passed_over: SIMULATOR,
     a_domain_stays_as_long_as_something_is_in_it: SIMULATOR,
@@ -147,7 +147,7 @@ fn an_extended_connection_carries_every_operation(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_domain_is_shared_by_whoever_has_the_file_open(bed: &Bed) -> Outcome {
+fn domain_is_shared_by_every_process_with_the_file_open(bed: &Bed) -> Outcome {
     let (one, other) = (bed.context(), bed.context());
     let file = std::fs::File::open(std::env::current_exe()?)?;
     let missing = one.open_xrcd_shared(file.as_fd(), XrcOpen::Existing);

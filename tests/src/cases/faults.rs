@@ -20,9 +20,9 @@ pub(crate) const CASES: &[Case] = cases![
     any_answer_may_not_be_handed_out: SIMULATOR | ROCE,
     any_call_may_be_done_after_the_firmware_was_given_up: SIMULATOR | ROCE,
     any_call_may_be_done_and_called_failed: SIMULATOR | ROCE,
-    a_device_pulled_out_under_load_is_told_to_everyone: SIMULATOR,
+    removal_under_load_is_reported_to_every_thread: SIMULATOR,
     a_poller_finds_out_by_itself_that_the_device_is_gone: SIMULATOR,
-    a_fatal_error_under_load_is_told_to_everyone: SIMULATOR,
+    fatal_error_under_load_is_reported_to_every_thread: SIMULATOR,
     a_device_that_was_pulled_out_is_not_listed_any_more: SIMULATOR,
 ];
 
@@ -200,7 +200,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     Ok(())
 }
 
-fn a_device_pulled_out_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+fn removal_under_load_is_reported_to_every_thread(bed: &Bed) -> Outcome {
     let waiters = Waiters { asynchronous: true, channel: true };
     under_load(bed, || bed.simulator().remove_device(0), waiters)
 }
@@ -209,7 +209,7 @@ fn a_poller_finds_out_by_itself_that_the_device_is_gone(bed: &Bed) -> Outcome {
     under_load(bed, || bed.simulator().remove_device(0), Waiters::default())
 }
 
-fn a_fatal_error_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+fn fatal_error_under_load_is_reported_to_every_thread(bed: &Bed) -> Outcome {
     let waiters = Waiters { asynchronous: true, channel: false };
     under_load(bed, || bed.simulator().inject(0, Fault::Fatal), waiters)
 }

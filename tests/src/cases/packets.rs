@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     several_packets_of_one_request_are_sent_in_order: RAW_PACKETS,
     several_packets_in_one_request_are_sent_in_order: RAW_PACKETS,
     a_request_of_several_packets_has_only_good_ones: RAW_PACKETS,
-    what_was_not_received_is_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
+    unreceived_requests_are_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
     a_queue_pair_sends_no_faster_than_its_rate: RAW_PACKETS | STEP,
     nothing_is_left_of_a_station_however_it_is_dropped: RAW_PACKETS | SIMULATOR,
 ];
@@ -435,7 +435,7 @@ fn a_request_of_several_packets_has_only_good_ones(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_was_not_received_is_flushed_and_the_queue_pair_starts_again(bed: &Bed) -> Outcome {
+fn unreceived_requests_are_flushed_and_the_queue_pair_starts_again(bed: &Bed) -> Outcome {
     let Stations { mut a, mut b, rule: _rule } = bed.stations()?;
     b.recv(5);
     a.send(bed, &plain(60));

@@ -9,12 +9,12 @@ use mlx5::{AsyncEvent, MkeyRefusal};
 
 pub(crate) const CASES: &[Case] = cases![
     a_kept_signature_finds_errors_again_after_one: DEVX | PIPELINING,
-    what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one: DEVX | PIPELINING,
-    a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled: DEVX | PIPELINING,
+    configuration_after_a_cancelled_one_rearms_the_key: DEVX | PIPELINING,
+    signature_stays_known_when_the_request_that_set_it_is_cancelled: DEVX | PIPELINING,
     an_aborted_configuration_takes_nothing_from_the_next_one: DEVX | PIPELINING,
     a_key_that_could_turn_out_too_long_is_not_signed: DEVX | PIPELINING,
     a_layout_too_long_for_the_signature_that_is_kept_is_refused: DEVX | PIPELINING,
-    of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known: DEVX | PIPELINING,
+    transfers_after_an_unreported_error_are_unchecked: DEVX | PIPELINING,
     a_key_that_was_configured_long_ago_may_be_the_one_with_the_error: DEVX | PIPELINING,
     without_pipelining_too_nothing_unknown_looks_good: DEVX | SIGNATURES,
     a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt: DEVX | PIPELINING,
@@ -154,7 +154,7 @@ fn a_kept_signature_finds_errors_again_after_one(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -> Outcome {
+fn configuration_after_a_cancelled_one_rearms_the_key(bed: &Bed) -> Outcome {
     for first in [Says::Layout, Says::Signature, Says::Both] {
         for second in [Says::Layout, Says::Access, Says::Signature, Says::Both] {
             let mut target = with_an_error(bed)?;
@@ -177,7 +177,7 @@ fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -
     Ok(())
 }
 
-fn a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled(bed: &Bed) -> Outcome {
+fn signature_stays_known_when_the_request_that_set_it_is_cancelled(bed: &Bed) -> Outcome {
     for first in [Says::Both, Says::Signature] {
         let mut target = with_an_error(bed)?;
         // A key that was never signed. The request that would be the first to sign it is cancelled.
@@ -308,7 +308,7 @@ fn bad_transfers(count: usize, responses_last: bool) -> Vec<(u64, Does)> {
     requests
 }
 
-fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
+fn transfers_after_an_unreported_error_are_unchecked(
     bed: &Bed,
 ) -> Outcome {
     for (count, responses_last) in [(2, false), (2, true), (3, false), (3, true)] {

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = cases![
     packets_lie_one_behind_the_other_in_one_receive: RAW_PACKETS | STRIDING | FEW_STRIDES,
-    what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next: RAW_PACKETS | STRIDING | FEW_STRIDES,
+    packet_larger_than_the_rest_of_a_receive_goes_to_the_next: RAW_PACKETS | STRIDING | FEW_STRIDES,
     a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides: RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR,
     a_striding_queue_in_error_flushes_its_receives: RAW_PACKETS | STRIDING | FEW_STRIDES,
     a_striding_queue_that_is_reset_begins_at_the_first_stride: RAW_PACKETS | STRIDING | FEW_STRIDES,
-    packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again:
+    unpolled_packets_are_purged_before_a_striding_queue_starts_again:
         RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR | STEP,
     a_burst_that_is_leaked_or_panics_has_what_it_took_and_no_more: RAW_PACKETS | STRIDING | FEW_STRIDES,
     strides_that_cannot_be_are_refused_by_name: RAW_PACKETS | STRIDING | FEW_STRIDES,
@@ -133,7 +133,7 @@ fn packets_lie_one_behind_the_other_in_one_receive(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> Outcome {
+fn packet_larger_than_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = Strided::new(bed, None)?;
     for number in 0..RECEIVES {
@@ -225,7 +225,7 @@ fn a_striding_queue_that_is_reset_begins_at_the_first_stride(bed: &Bed) -> Outco
     Ok(())
 }
 
-fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(bed: &Bed) -> Outcome {
+fn unpolled_packets_are_purged_before_a_striding_queue_starts_again(bed: &Bed) -> Outcome {
     let formats =
         [CqeCompression::Hash, CqeCompression::Checksum, CqeCompression::ChecksumStride].map(Some);
     for format in [None].into_iter().chain(formats) {

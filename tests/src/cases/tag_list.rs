@@ -5,11 +5,11 @@ use crate::prelude::*;
 use mlx5::{ErrorKind, OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_capabilities_are_told: TAG_MATCHING,
-    tm_a_device_that_cannot_match_tags_is_told_apart: SIMULATOR,
+    tm_capabilities_are_reported: TAG_MATCHING,
+    tm_device_without_tag_matching_is_recognized: SIMULATOR,
     tm_sizes_beyond_the_device_are_refused_with_the_limit: TAG_MATCHING,
     tm_objects_of_other_contexts_and_other_completion_queues_are_refused: TAG_MATCHING,
-    tm_a_queue_tells_its_sizes_and_its_limit: TAG_MATCHING,
+    tm_queue_reports_its_sizes_and_its_limit: TAG_MATCHING,
     tm_operations_complete_in_order_with_their_identifiers: TAG_MATCHING,
     tm_operations_without_the_flag_complete_unseen: TAG_MATCHING,
     tm_a_flood_of_unsignaled_operations_does_not_wedge_the_command_queue: TAG_MATCHING,
@@ -44,7 +44,7 @@ fn failure(completion: &OwnedCompletion) -> Option<CompletionErrorKind> {
     completion.as_completion().status().err().map(|error| error.kind)
 }
 
-fn tm_capabilities_are_told(bed: &Bed) -> Outcome {
+fn tm_capabilities_are_reported(bed: &Bed) -> Outcome {
     let caps = bed.context().query_device().tag_matching;
     assert!(caps.max_num_tags >= 1 && caps.max_ops >= 1 && caps.max_sge >= 1, "{caps:?}");
     // Both headers of a rendezvous request.
@@ -56,7 +56,7 @@ fn tm_capabilities_are_told(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_a_device_that_cannot_match_tags_is_told_apart(bed: &Bed) -> Outcome {
+fn tm_device_without_tag_matching_is_recognized(bed: &Bed) -> Outcome {
     let bed = bed.configured(|mut config| {
         config.limits.log_tags = 0;
         config
@@ -120,7 +120,7 @@ fn tm_objects_of_other_contexts_and_other_completion_queues_are_refused(bed: &Be
     Ok(())
 }
 
-fn tm_a_queue_tells_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
+fn tm_queue_reports_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions { tags: 9, ops: 5, ..RigOptions::default() })?;
     rig.post_requests(0..8);
     let queue = &mut rig.queue;

@@ -5,8 +5,8 @@ use crate::prelude::*;
 use mlx5::{OpsWr, RendezvousData, TagAdd, TmInfo, TmMessage, mtu_bytes};
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_a_message_of_one_packet_is_told_once: TAG_MATCHING | EVERY_MODEL,
-    tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there:
+    tm_message_of_one_packet_is_reported_once: TAG_MATCHING | EVERY_MODEL,
+    tm_message_of_several_packets_is_reported_at_match_and_at_arrival:
         TAG_MATCHING | EVERY_MODEL,
     tm_messages_of_every_length_fill_the_tag_s_buffer: TAG_MATCHING,
     tm_an_empty_message_needs_no_buffer: TAG_MATCHING,
@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = cases![
     tm_an_unexpected_rendezvous_is_received_with_all_that_came_with_it: TAG_MATCHING,
     tm_a_rendezvous_whose_data_cannot_be_read_is_cancelled: TAG_MATCHING,
     tm_a_queue_pair_that_fails_cancels_what_was_matched: STEP | TAG_MATCHING,
-    tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own: TAG_MATCHING,
+    tm_end_of_a_rendezvous_is_reported_to_a_sender_with_its_own_list: TAG_MATCHING,
     tm_a_message_that_stops_in_the_middle_is_given_up_with_its_queue_pair: TAG_MATCHING,
 ];
 
@@ -41,7 +41,7 @@ fn failure(completion: &OwnedCompletion) -> Option<CompletionErrorKind> {
     completion.as_completion().status().err().map(|error| error.kind)
 }
 
-fn tm_a_message_of_one_packet_is_told_once(bed: &Bed) -> Outcome {
+fn tm_message_of_one_packet_is_reported_once(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     let tag = 0x1122_3344_5566_7788;
     rig.add(tag, 5, 0..64);
@@ -59,7 +59,7 @@ fn tm_a_message_of_one_packet_is_told_once(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there(
+fn tm_message_of_several_packets_is_reported_at_match_and_at_arrival(
     bed: &Bed,
 ) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
@@ -597,7 +597,7 @@ fn tm_a_queue_pair_that_fails_cancels_what_was_matched(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own(bed: &Bed) -> Outcome {
+fn tm_end_of_a_rendezvous_is_reported_to_a_sender_with_its_own_list(bed: &Bed) -> Outcome {
     // Both ends have lists; the one that asks keeps its send queue.
     let options = RigOptions { keep_send_queue: true, ..RigOptions::default() };
     let mut asks = TagRig::new(bed, options)?;

@@ -9,7 +9,7 @@ use mlx5::{OpsWr, TagAdd};
 pub(crate) const CASES: &[Case] = cases![
     tm_tags_added_behind_an_unexpected_message_match_once_it_was_handled: TAG_MATCHING,
     tm_tags_that_were_there_before_match_all_along: TAG_MATCHING,
-    tm_an_operation_tells_that_the_device_is_ahead: TAG_MATCHING,
+    tm_operation_reports_that_the_device_is_ahead: TAG_MATCHING,
     tm_the_count_of_every_operation_counts_for_those_behind_it: TAG_MATCHING,
     tm_a_removal_does_not_make_the_tag_that_it_removes_match: STEP | TAG_MATCHING,
     tm_unexpected_messages_ask_for_a_word_when_the_device_is_far_ahead: STEP | TAG_MATCHING,
@@ -62,7 +62,7 @@ fn tm_tags_that_were_there_before_match_all_along(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_an_operation_tells_that_the_device_is_ahead(bed: &Bed) -> Outcome {
+fn tm_operation_reports_that_the_device_is_ahead(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     rig.post_requests(100..110);
     let kept = rig.add(5, 5, 0..64);

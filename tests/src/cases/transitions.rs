@@ -13,7 +13,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_attribute_that_a_transition_does_not_take_is_named,
     a_state_that_is_not_next_is_refused_with_those_that_are,
     the_kernel_driver_cannot_drain_a_send_queue_and_the_refusal_says_so,
-    a_query_tells_what_was_set,
+    query_returns_the_attributes_that_were_set,
     attributes_change_within_rts,
     a_path_by_a_port_that_is_not_there_is_refused_before_the_kernel_sees_it,
     every_state_leads_to_reset_and_to_error,
@@ -200,7 +200,7 @@ fn the_kernel_driver_cannot_drain_a_send_queue_and_the_refusal_says_so(bed: &Bed
     Ok(())
 }
 
-fn a_query_tells_what_was_set(bed: &Bed) -> Outcome {
+fn query_returns_the_attributes_that_were_set(bed: &Bed) -> Outcome {
     let mut end = bed.end::<Rc>(&PairOptions::default().sq_sig_all(true))?;
     let fresh = end.qp.query()?;
     assert_eq!((fresh.qp_state, fresh.ah_attr), (QueueState::Reset, None));

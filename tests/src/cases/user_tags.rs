@@ -9,14 +9,14 @@ use mlx5::{
 };
 
 pub(crate) const CASES: &[Case] = cases![
-    each_completion_tells_the_tag_of_its_queue_pair: EVERY_MODEL,
-    compressed_completions_tell_the_tags_of_their_queue_pairs: SIMULATOR,
-    errors_and_flushed_requests_tell_tags: EVERY_MODEL,
+    each_completion_has_the_tag_of_its_queue_pair: EVERY_MODEL,
+    compressed_completions_have_the_tags_of_their_queue_pairs: SIMULATOR,
+    errors_and_flushed_requests_have_tags: EVERY_MODEL,
     a_tag_is_set_while_completions_wait,
-    receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair: EVERY_MODEL,
-    receives_of_an_extended_connection_tell_the_tag_of_their_queue: SIMULATOR,
-    completions_of_a_tag_matching_queue_tell_its_user_tag: TAG_MATCHING,
-    completions_of_destroyed_queue_pairs_tell_nobodys_tag,
+    receives_of_a_shared_receive_queue_have_the_tag_of_the_queue_pair: EVERY_MODEL,
+    receives_of_an_extended_connection_have_the_tag_of_their_queue: SIMULATOR,
+    completions_of_a_tag_matching_queue_have_its_user_tag: TAG_MATCHING,
+    completions_of_destroyed_queue_pairs_have_no_other_tag,
 ];
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
@@ -115,7 +115,7 @@ fn three(bed: &Bed, compression: Option<CqeCompression>) -> Result<Three, Failed
     Ok(Three { near, far, cq, mr })
 }
 
-fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
+fn each_completion_has_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
     let Three { mut near, mut far, mut cq, mr } = three(bed, None)?;
     for round in 0..60_u64 {
         let how = How::ALL[round as usize % 5];
@@ -148,7 +148,7 @@ fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outcome {
+fn compressed_completions_have_the_tags_of_their_queue_pairs(bed: &Bed) -> Outcome {
     let Three { mut near, mut far, mut cq, mr } = three(bed, Some(CqeCompression::Hash))?;
     let mut compressed = 0;
     for how in How::ALL.into_iter().cycle().take(30) {
@@ -183,7 +183,7 @@ fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outco
     Ok(())
 }
 
-fn errors_and_flushed_requests_tell_tags(bed: &Bed) -> Outcome {
+fn errors_and_flushed_requests_have_tags(bed: &Bed) -> Outcome {
     for how in How::ALL {
         let Three { mut near, far, mut cq, mr } = three(bed, None)?;
         // Memory that the peer does not have.
@@ -221,7 +221,7 @@ fn a_tag_is_set_while_completions_wait(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair(bed: &Bed) -> Outcome {
+fn receives_of_a_shared_receive_queue_have_the_tag_of_the_queue_pair(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let (context, connect) = (bed.context(), ConnectOptions::default());
     let pd = context.alloc_pd()?;
@@ -258,7 +258,7 @@ fn receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair(bed: &Bed) 
     Ok(())
 }
 
-fn receives_of_an_extended_connection_tell_the_tag_of_their_queue(bed: &Bed) -> Outcome {
+fn receives_of_an_extended_connection_have_the_tag_of_their_queue(bed: &Bed) -> Outcome {
     let options = ConnectOptions::default();
     let (context, sender) = (bed.context(), bed.context());
     let domain = context.open_xrcd()?;
@@ -296,7 +296,7 @@ fn receives_of_an_extended_connection_tell_the_tag_of_their_queue(bed: &Bed) -> 
     Ok(())
 }
 
-fn completions_of_a_tag_matching_queue_tell_its_user_tag(bed: &Bed) -> Outcome {
+fn completions_of_a_tag_matching_queue_have_its_user_tag(bed: &Bed) -> Outcome {
     const TAG: u64 = 0x1234_5678_9abc;
     for how in How::ALL {
         let options = RigOptions { user_tag: TAG, ..RigOptions::default() };
@@ -321,7 +321,7 @@ fn completions_of_a_tag_matching_queue_tell_its_user_tag(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn completions_of_destroyed_queue_pairs_tell_nobodys_tag(bed: &Bed) -> Outcome {
+fn completions_of_destroyed_queue_pairs_have_no_other_tag(bed: &Bed) -> Outcome {
     for how in How::ALL {
         let Three { mut near, far, mut cq, mr } = three(bed, None)?;
         for round in 0..3 {

@@ -247,7 +247,7 @@ mod tests {
     use mlx5_prm::zerocopy::FromZeros;
 
     #[test]
-    fn credits_by_packets_are_not_told_as_no_queue_pair_can_have_them() {
+    fn credits_by_packets_are_not_reported() {
         let limits = AllocUcontextResp::new_zeroed();
         let mut driver = QueryDeviceResp::new_zeroed();
         driver.flags =

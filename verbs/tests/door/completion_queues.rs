@@ -157,7 +157,7 @@ fn a_queue_without_a_channel_takes_requests_to_be_notified() {
 }
 
 #[test]
-fn an_armed_queue_tells_its_channel_of_the_next_completion_once() {
+fn armed_queue_notifies_its_channel_of_the_next_completion_once() {
     let mut bed = Bed::new();
     let (channel, cq) = bed.notified_cq(16);
     let own = &raw mut *Box::leak(Box::new(7_u8));

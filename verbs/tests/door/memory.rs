@@ -68,7 +68,7 @@ fn a_region_of_another_address_is_reached_by_that_address() {
 }
 
 #[test]
-fn registering_anew_changes_what_the_flags_say() {
+fn reregistration_changes_the_flagged_attributes() {
     let mut bed = Bed::new();
     let other = Pages::new(8192);
     let rights = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) as c_int;
@@ -102,7 +102,7 @@ fn registering_anew_changes_what_the_flags_say() {
 }
 
 #[test]
-fn registering_anew_refuses_what_does_not_fit_together() {
+fn reregistration_refuses_contradictory_arguments() {
     let bed = Bed::new();
     let start = bed.memory.start.cast();
     let (translation, access, domain) = (

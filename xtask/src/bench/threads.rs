@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_on_another_machine_is_kept() {
+    fn rows_of_another_machine_are_kept() {
         let text = "machine\tA CPU\ncores\t16\nthreads\tone_post\tmlx5\tshared\t16\t80.5\t12.5\n";
         let elsewhere = Crowd::read(&[text.into()]).expect("readable");
         let here = Crowd::read(&[text.replace("16", "2")]).expect("readable");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_cores_or_threads_is_not_readable() {
+    fn rows_without_cores_or_threads_are_unreadable() {
         let row = "threads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n";
         assert_eq!(Crowd::read(&[row.into()]), None);
         assert_eq!(Crowd::read(&["machine\tA CPU\ncores\t2\n".into()]), None);

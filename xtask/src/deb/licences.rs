@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_linked_is_listed_and_what_builds_or_tests_is_not() {
+    fn linked_packages_are_listed_without_build_and_test_ones() {
         let package = |id: &str, name: &str, source: Value, kind: &str| json!({ "id": id, "name": name, "source": source, "targets": [{ "kind": [kind] }] });
         let to = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
         let metadata = json!({

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_depends_on_is_told_by_name() {
+    fn dependencies_of_a_package_are_listed_by_name() {
         let record = "Package: a\nDepends: b (= 1), c | d (>= 2), e\n";
         assert_eq!(depends(record), ["b", "c", "e"]);
         assert_eq!(depends("Package: a\n"), [""; 0]);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lists_do_not_have_is_a_failure_of_its_own_and_no_want_of_an_archive() {
+    fn package_missing_from_the_lists_is_not_taken_for_a_missing_archive() {
         let folder = std::env::temp_dir().join(format!("mlx5-apt-{}", std::process::id()));
         make(&folder).expect("a folder");
         let apt = match archive(&folder) {

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_told_from_the_rest() {
+    fn violations_are_separated_from_other_lines() {
         let said = format!(
             "test_a (x) ... {VIOLATION}UnknownQp(7)\nmlx5-sim: y\n{VIOLATION}UnknownCq(1)\n"
         );
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_simulator_says_in_mid_line_is_taken_out() {
+    fn simulator_output_in_mid_line_is_removed() {
         let said = "test_a (x) ... mlx5-sim: uverbs0: ENOTTY\nskipped 'no'\nmlx5-sim: y\nend\n";
         assert_eq!(without_the_simulator(said), "test_a (x) ... skipped 'no'\nend\n");
     }

@@ -420,7 +420,7 @@ FAILED (failures=1, errors=1, skipped=1)
 ";
 
     #[test]
-    fn a_report_tells_test_outcome_and_message() {
+    fn report_has_test_outcome_and_message() {
         let told = results(REPORT, None);
         let told: Vec<(&str, Outcome, &str)> =
             told.iter().map(|(test, outcome, said)| (&test[..], *outcome, &said[..])).collect();

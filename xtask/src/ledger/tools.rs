@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_differs_without_a_reason_is_told() {
+    fn unexplained_difference_is_reported() {
         let said = "hca_id:\tmlx5_0\n\tatomic_cap:\t\tATOMIC_HCA (1)\n";
         let global = said.replace("HCA (1)", "GLOB (2)");
         assert_eq!(first_difference(said, said), None);

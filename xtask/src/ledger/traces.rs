@@ -264,7 +264,7 @@ ok
 ";
 
     #[test]
-    fn a_trace_tells_the_calls_of_each_test() {
+    fn trace_lists_the_calls_of_each_test() {
         let calls = made(REPORT);
         let of: Vec<(&str, u32)> =
             calls["test_pd.PDTest.test_a"].iter().map(|(call, n)| (&call[..], *n)).collect();
@@ -276,7 +276,7 @@ ok
     }
 
     #[test]
-    fn a_hollow_pass_is_told_and_a_known_difference_that_is_gone() {
+    fn hollow_pass_and_vanished_difference_are_reported() {
         let theirs = made(REPORT);
         let mut ours = Calls::new();
         let told = differing(&theirs, &ours, "ib");

@@ -281,7 +281,7 @@ mod tests {
     use super::first_difference;
 
     #[test]
-    fn the_first_line_that_differs_is_told() {
+    fn first_difference_is_reported() {
         assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
         let told = first_difference("a\nb\n", "a\nc\n").expect("a difference");
         assert!(told.starts_with("line 2") && told.contains("ours: c"), "{told}");

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_told_from_a_definition_a_call_and_a_comment() {
+    fn declaration_is_distinguished_from_definition_call_and_comment() {
         let text = plain(HEADER);
         let number = |width| Passed::Number(width);
         let a = Signature {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_of_another_width_or_one_too_few_is_told() {
+    fn missing_parameter_and_parameter_of_another_width_are_reported() {
         let text = plain(HEADER);
         let told = |ours: &str| {
             let c = declared(&text, "ibv_a").expect("a declaration");

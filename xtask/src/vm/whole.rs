@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_run_and_did_not_has_failed() {
+    fn test_that_did_not_run_has_failed() {
         let rows = table(&record(), &["load", "kill", "unload"], Version::V6_1, Link::Ib, "6.1.0");
         let results: Vec<&Value> = rows.iter().map(|row| &row["result"]).collect();
         assert_eq!(results, ["pass", "fail", "fail"]);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_for_steps_is_called_in_its_place() {
+    fn called_function_that_takes_steps_is_followed() {
         let shared = "str x1, [x3]; dmb oshst; str w4, [x5]; \
                       bl mlx5_doorbell8register15SharedBlueFlame5write; ret";
         assert_eq!(examined(shared, &SEND), Ok(()));
