@@ -34,8 +34,8 @@ fn receives_that_are_passed_over_are_reported() {
     let gone = Outstanding::default();
     bed.register(3, &gone);
     bed.table.depart(3);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&reported);
     bed.ring.on_skipped_receive(Box::new(move |index, counter| {
         list.lock().unwrap().push((index, counter));
     }));
@@ -44,7 +44,7 @@ fn receives_that_are_passed_over_are_reported() {
         bed.device.write(Entry::new(opcode, 3, counter as u16));
     }
     assert!(bed.next().is_none());
-    assert_eq!(*told.lock().unwrap(), [1, 2, 3, 4, 6].map(|counter| (3, counter)));
+    assert_eq!(*reported.lock().unwrap(), [1, 2, 3, 4, 6].map(|counter| (3, counter)));
     assert_eq!(bed.ring.corruption(), None);
 }
 
