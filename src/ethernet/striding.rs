@@ -1038,7 +1038,7 @@ pub(super) mod tests {
         }
 
         /// Lets the device complete some packets, if there are strides.
-        fn tell(&mut self) {
+        fn complete_packets(&mut self) {
             let Self { queue, random, device, .. } = self;
             let mut left = queue.receiver.work_queue.posted() * Self::STRIDES - device.taken;
             for _ in 0..random.below(48) {
@@ -1121,7 +1121,7 @@ pub(super) mod tests {
             println!("seed {seed}");
             let mut traffic = Traffic::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
             for _ in 0..120 {
-                traffic.tell();
+                traffic.complete_packets();
                 while traffic.burst() != 0 {
                     traffic.check();
                 }

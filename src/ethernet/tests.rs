@@ -87,7 +87,7 @@ fn stepped() -> Simulator {
 }
 
 /// Lets the device complete a packet of 60 bytes, in the receive with this counter.
-fn tell(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
+fn complete_receive(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
     let mut engine = simulator.fabric().lock();
     let device = engine.device_mut(0);
     let number = queue.qp.qp_num();
@@ -126,7 +126,7 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
 
     let (mut kept, mut counter) = (Vec::new(), 0);
     let mut keep = |queue: &mut EthernetQueue| {
-        tell(&simulator, queue, counter);
+        complete_receive(&simulator, queue, counter);
         counter += 1;
         queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
     };
@@ -159,7 +159,7 @@ fn device_that_reports_a_receive_before_its_turn_makes_no_packet() {
         queue.qp().raw_parts().unwrap();
         let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         for counter in counters {
-            tell(&simulator, &queue, *counter);
+            complete_receive(&simulator, &queue, *counter);
         }
         let mut found = 0;
         queue.receive(|packets| packets.for_each(|_| found += 1)).unwrap();
@@ -185,7 +185,7 @@ fn a_packet_is_sent_if_it_has_a_header_and_dropped_and_counted_if_not() {
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
         let mut queue = builder.build().unwrap();
-        tell(&simulator, &queue, 0);
+        complete_receive(&simulator, &queue, 0);
         let burst = |packets: Packets<'_, Single>| packets.for_each(|p| p.send_resized(length));
         queue.receive(burst).unwrap();
         assert_eq!((queue.sending(), queue.counts().not_sent), (sent, not_sent));
@@ -212,7 +212,7 @@ fn packets_of_a_burst_are_dropped_and_counted_where_sending_has_failed() {
     };
     let before = here(&queue);
     for counters in [0..2, 2..3] {
-        counters.for_each(|counter| tell(&simulator, &queue, counter));
+        counters.for_each(|counter| complete_receive(&simulator, &queue, counter));
         let burst = queue.receive(|packets| packets.for_each(|packet| packet.send()));
         assert!(matches!(burst, Err(EthernetError::Poll(_))));
     }
@@ -270,8 +270,8 @@ fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
 #[test]
 fn counts_are_printed_in_words() {
     let counts = Counts { received: 9, bad: 1, sent: 8, failed: 2, not_sent: 3, starved: 4 };
-    let told = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
-    assert_eq!(counts.to_string(), told);
+    let expected = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
+    assert_eq!(counts.to_string(), expected);
 }
 
 /// Lets the device complete every posted receive, and keeps the packets.
@@ -287,7 +287,7 @@ fn packets_in_all_receives(simulator: &Simulator, queue: &mut EthernetQueue) -> 
     keep(queue);
     let mut counter = (before - posted(queue)) as u16;
     while posted(queue) != 0 {
-        tell(simulator, queue, counter);
+        complete_receive(simulator, queue, counter);
         counter += 1;
         keep(queue);
     }
@@ -372,7 +372,7 @@ fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
     let mut queue = builder.build().unwrap();
     let rounds = 3 * queue.recv_cq.capacity() as u16;
     for counter in 0..rounds {
-        tell(&simulator, &queue, counter);
+        complete_receive(&simulator, &queue, counter);
         let found = queue.receive(|mut packets| {
             let found = packets.next().is_some();
             std::mem::forget(packets);
@@ -434,7 +434,7 @@ fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
             }
             queue.restart().unwrap();
             assert!(sends(&simulator, &mut queue));
-            tell(&simulator, &queue, 0);
+            complete_receive(&simulator, &queue, 0);
             assert_eq!(queue.receive(|packets| packets.for_each(|packet| drop(packet))), Ok(()));
         }
     }

@@ -87,7 +87,7 @@ pub(crate) struct QpInner {
     memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
     /// Whether something other than the queues may write to the rings: the device, or a program
     /// that has their addresses.
-    lent: AtomicBool,
+    is_raw: AtomicBool,
     /// Whether the queue pair may have left RESET. Before that, nothing is posted.
     started: AtomicBool,
     send_cq: Arc<CqInner>,
@@ -155,7 +155,7 @@ impl QpInner {
     /// Ranges of the buffer that may have been written, if only the queues write the rings. The
     /// device reads both rings, and writes neither.
     fn written(&self) -> Option<[Range<usize>; 2]> {
-        if self.lent.load(Relaxed) {
+        if self.is_raw.load(Relaxed) {
             return None;
         }
         if !self.started.load(Relaxed) {

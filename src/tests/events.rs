@@ -15,8 +15,8 @@ fn a_port_that_goes_down_and_up_says_so() {
     assert_eq!(events.wait(None), Ok(Some(AsyncEvent::PortError(1))));
     simulator.set_port_active(0, 1, true);
     simulator.run_until_idle();
-    let told: Vec<AsyncEvent> = std::iter::from_fn(|| events.next().unwrap()).collect();
-    assert!(told.contains(&AsyncEvent::PortActive(1)), "{told:?}");
+    let reported: Vec<AsyncEvent> = std::iter::from_fn(|| events.next().unwrap()).collect();
+    assert!(reported.contains(&AsyncEvent::PortActive(1)), "{reported:?}");
     assert!(!context.is_gone());
 }
 

@@ -194,8 +194,8 @@ fn without(simulator: &Simulator, what: UcontextRespMask) -> Context {
         if call.method == method::GET_CONTEXT {
             let answer = call.output(attr::uhw::OUT);
             let mask = &mut answer[offset_of!(AllocUcontextResp, comp_mask)..][..4];
-            let told = u32::from_ne_bytes(mask.try_into().expect("four bytes"));
-            mask.copy_from_slice(&(told & !what.bits()).to_ne_bytes());
+            let reported_bits = u32::from_ne_bytes(mask.try_into().expect("four bytes"));
+            mask.copy_from_slice(&(reported_bits & !what.bits()).to_ne_bytes());
         }
         Ok(())
     });

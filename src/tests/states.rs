@@ -150,8 +150,8 @@ fn quiescing_a_raw_packet_queue_pair_reports_its_receives() {
     let (mut qp, other) = (make(), make());
     let mut not_done = qp.quiesce(&mut [&mut cq], |_| {}).unwrap();
     not_done.sort_by_key(|request| request.wr_id);
-    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.receive)).collect();
-    assert_eq!(told, [(0, true), (1, true), (2, true)]);
+    let reported: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.receive)).collect();
+    assert_eq!(reported, [(0, true), (1, true), (2, true)]);
     assert!(not_done.iter().all(|one| matches!(one.why, WhyNotDone::Failed(_))), "{not_done:?}");
     assert_eq!(other.free_receives(), 16 - 3, "another queue pair's are not its");
 }
@@ -337,12 +337,15 @@ fn destroying_a_queue_pair_reports_requests_that_no_poll_returned() {
     pair.send([2], SendFlags::SIGNALED);
     bed.simulator.run_until_idle();
     pair.send([3], SendFlags::SIGNALED);
-    let told = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
+    let reported = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
         assert!(list.iter().all(|one| one.why == WhyNotDone::Unknown), "{list:?}");
         list.iter().map(|one| (one.wr_id, one.receive)).collect()
     };
-    assert_eq!(told(AnyQueuePair::from(pair.near).destroy().unwrap()), [(2, false), (3, false)]);
-    assert_eq!(told(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
+    assert_eq!(
+        reported(AnyQueuePair::from(pair.near).destroy().unwrap()),
+        [(2, false), (3, false)]
+    );
+    assert_eq!(reported(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
     assert_eq!(bed.cq.poll(16, |_| panic!("no poll returns them after")), Ok(0));
 }
 
@@ -877,8 +880,8 @@ fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
     reset_late(&bed, || pair.far.reset());
     assert_eq!(pair.far.state(), QueueState::ReadyToSend);
     let not_done = pair.far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
-    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
-    assert_eq!(told, [(10, WhyNotDone::Unknown), (11, WhyNotDone::Unknown)]);
+    let reported: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
+    assert_eq!(reported, [(10, WhyNotDone::Unknown), (11, WhyNotDone::Unknown)]);
     assert_eq!(pair.far.state(), QueueState::Reset);
     // It works again, with all of its room.
     pair.near.reset().unwrap();

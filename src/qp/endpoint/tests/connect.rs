@@ -122,8 +122,8 @@ fn an_unreliable_connection_grants_writes_only() {
 fn datagram_queue_pair_has_its_key_and_reports_it() {
     let options = options().qkey(0x42);
     assert_eq!(to_init(QpType::Ud, &ib_port(), &options).qkey, Some(0x42));
-    let told = ib_port().endpoint(QpType::Ud, QpNumber::MAX, PSN, &options);
-    assert_eq!(told.qkey, Some(0x42));
+    let sent = ib_port().endpoint(QpType::Ud, QpNumber::MAX, PSN, &options);
+    assert_eq!(sent.qkey, Some(0x42));
     assert_eq!(ib_port().endpoint(QpType::Rc, QpNumber::MAX, PSN, &options).qkey, None);
 }
 
@@ -131,10 +131,10 @@ fn datagram_queue_pair_has_its_key_and_reports_it() {
 fn endpoint_survives_conversion_to_bytes_and_text() {
     for port in [roce_port(), ib_port()] {
         for transport in [QpType::Rc, QpType::Uc, QpType::Ud] {
-            let told = port.endpoint(transport, QpNumber::MAX, PSN, &options());
-            assert_eq!(Endpoint::from_bytes(&told.to_bytes()), Ok(told));
-            assert_eq!(told.to_string().parse(), Ok(told));
-            assert_eq!(told.link_layer(), port.link_layer);
+            let sent = port.endpoint(transport, QpNumber::MAX, PSN, &options());
+            assert_eq!(Endpoint::from_bytes(&sent.to_bytes()), Ok(sent));
+            assert_eq!(sent.to_string().parse(), Ok(sent));
+            assert_eq!(sent.link_layer(), port.link_layer);
         }
     }
 }
