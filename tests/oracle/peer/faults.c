@@ -191,9 +191,9 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(list, void *);
 	va_end(list);
 
-	const uint8_t *told = creation(OBJECT_QP, request, argument);
-	if (told)
-		memcpy(&uidx, told + 32, sizeof(uidx));
+	const uint8_t *creation_input = creation(OBJECT_QP, request, argument);
+	if (creation_input)
+		memcpy(&uidx, creation_input + 32, sizeof(uidx));
 	int result = next_ioctl(fd, request, argument);
 	if (!result && request == RDMA_VERBS_IOCTL)
 		answer(argument);
@@ -447,7 +447,7 @@ static void signature(void)
 	printf("signature %s\n", sum == 0xff ? "right" : "wrong");
 }
 
-static void tell_questions(void)
+static void report_questions(void)
 {
 	printf("questions %x\n", questions);
 }
@@ -535,7 +535,7 @@ static void bind_window(void)
 	CHECK("bind_mw", !ibv_bind_mw(qp, window, &bind));
 }
 
-static void tell_window_key(void)
+static void report_window_key(void)
 {
 	printf("window key %s\n", window->rkey == window_key ? "old" : "new");
 }
@@ -630,12 +630,12 @@ int main(void)
 		{"cancel", cancel},
 		{"look", look},
 		{"signature", signature},
-		{"questions", tell_questions},
+		{"questions", report_questions},
 		{"post-meanwhile", post_meanwhile},
 		{"configure", configure},
 		{"errors", errors},
 		{"window", bind_window},
-		{"window-key", tell_window_key},
+		{"window-key", report_window_key},
 		{"raw", raw},
 		{"interleaved", interleaved},
 		{"batch", batch},

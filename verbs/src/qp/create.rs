@@ -340,10 +340,10 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
 unsafe fn drop_events(this: *mut QpObject, id: QpId) {
     // SAFETY: by the contract of `destroy_qp`.
     unsafe {
-        let told = (*this).context().objects.qps.remove(&id);
+        let delivered = (*this).context().objects.qps.remove(&id);
         let base = (*this).as_c();
         let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
-        wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+        wait_for_acks(mutex, cond, &raw const (*base).events_completed, delivered);
     }
 }
 

@@ -83,7 +83,7 @@ unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
     let mkey = std::mem::replace(&mut waiting.mkey, std::ptr::null_mut());
     // SAFETY: by the contract.
     let (key, tag) = unsafe {
-        MkeyObject::forget_untold(mkey);
+        MkeyObject::clear_unreported(mkey);
         MkeyObject::key(mkey)
     };
     let configure = key.configure().tag(tag);
@@ -196,7 +196,7 @@ unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
 }
 
 /// Sets the layout, once.
-fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
+fn set_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
     match std::mem::replace(&mut waiting.more_mut().layout, layout) {
         Layout::None => Ok(()),
         _ => Err(Refusal::INVALID),
@@ -230,7 +230,7 @@ unsafe extern "C" fn keep_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge
         set(dv, |waiting| {
             waiting.pieces.clear();
             waiting.pieces.extend_from_slice(entries(sge, num_sges.into()));
-            tell_layout(waiting, Layout::List)
+            set_layout(waiting, Layout::List)
         });
     }
 }
@@ -250,7 +250,7 @@ unsafe extern "C" fn wr_set_mkey_layout_interleaved(
                 let mlx5dv_mr_interleaved { addr, bytes_count, bytes_skip, lkey } = *data.add(at);
                 Interleaved { addr, bytes: bytes_count, skip: bytes_skip, lkey }
             }));
-            tell_layout(waiting, Layout::Interleaved { repeat })
+            set_layout(waiting, Layout::Interleaved { repeat })
         });
     }
 }

@@ -66,10 +66,10 @@ unsafe fn destroy_target(this: *mut QpObject) -> Verb {
         let id = (*(*object).target.get()).id();
         destroy(object, (*object).target.get(), |target| {
             destroyed(target.destroy()).map_err(|(_, error)| error)?;
-            let told = (*this).context().objects.qps.remove(&id);
+            let delivered = (*this).context().objects.qps.remove(&id);
             let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
-            wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*base).events_completed, delivered);
             Ok(())
         })
     }
