@@ -68,9 +68,9 @@ impl Apt {
     pub(crate) fn version(&self, release: &str, package: &str) -> Result<String, Failure> {
         let mut command = self.command("apt-get");
         command.arg(format!("--target-release={release}"));
-        let told = run(command.args(["download", "--quiet=2", "--print-uris", package]))?;
-        version(&told).ok_or_else(|| {
-            Failure::Packages(format!("apt-get names no file of {package}:\n{}", told.trim()))
+        let uris = run(command.args(["download", "--quiet=2", "--print-uris", package]))?;
+        version(&uris).ok_or_else(|| {
+            Failure::Packages(format!("apt-get names no file of {package}:\n{}", uris.trim()))
         })
     }
 
@@ -184,8 +184,8 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), Failure> {
 
 /// The version in the name of the file that apt would fetch. A line has the address, then
 /// `NAME_VERSION_ARCHITECTURE.deb`.
-fn version(told: &str) -> Option<String> {
-    let file = told.split_whitespace().nth(1)?;
+fn version(uris: &str) -> Option<String> {
+    let file = uris.split_whitespace().nth(1)?;
     file.strip_suffix(".deb")?.split('_').nth(1).map(str::to_owned)
 }
 
@@ -289,9 +289,9 @@ mod tests {
 
     #[test]
     fn the_version_of_a_package_is_in_the_name_of_its_file() {
-        let told =
+        let uris =
             "'http://a/rustc_1.97.1%2bdfsg1_amd64.deb' rustc_1.97.1+dfsg1_amd64.deb 1 SHA256:0\n";
-        assert_eq!(version(told).as_deref(), Some("1.97.1+dfsg1"));
+        assert_eq!(version(uris).as_deref(), Some("1.97.1+dfsg1"));
         assert_eq!((version(""), version("'http://a/b' b.txt 1")), (None, None));
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Ended {
     /// Standard error without the simulator's lines.
     pub(crate) stderr: String,
     /// Standard error with the simulator's lines.
-    pub(crate) told: String,
+    pub(crate) stderr_with_simulator: String,
     /// Violations that the simulator reported.
     pub(crate) violations: Vec<String>,
     /// `None` if the program succeeded.
@@ -202,7 +202,7 @@ impl Running {
             stdout: String::from_utf8_lossy(&said).into_owned(),
             violations: violations(&stderr),
             stderr: without_the_simulator(&stderr),
-            told: stderr.into_owned(),
+            stderr_with_simulator: stderr.into_owned(),
             trouble,
         })
     }
@@ -213,8 +213,8 @@ const VIOLATION: &str = "mlx5-sim: violation: ";
 
 /// Violations that the simulator reported. A report may begin in mid-line.
 fn violations(said: &str) -> Vec<String> {
-    let told = said.lines().filter_map(|line| line.split_once(VIOLATION));
-    told.map(|(_, violation)| violation.to_owned()).collect()
+    let lines = said.lines().filter_map(|line| line.split_once(VIOLATION));
+    lines.map(|(_, violation)| violation.to_owned()).collect()
 }
 
 /// Removes the simulator's lines about calls that it refuses. Such a line may begin in mid-line.

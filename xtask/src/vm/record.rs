@@ -155,9 +155,10 @@ impl Record {
         let problems = self.problems.iter().filter(|problem| !problem.is_meant());
         found.extend(problems.map(ToString::to_string));
         // The devices' process fails if it reported problems. Those are judged one by one above.
-        let told = !self.problems.is_empty();
+        let reported = !self.problems.is_empty();
         let trouble = self.device.and_then(Ended::trouble);
-        if let Some(trouble) = trouble.filter(|_| !told || self.device == Some(Ended::Stopped)) {
+        if let Some(trouble) = trouble.filter(|_| !reported || self.device == Some(Ended::Stopped))
+        {
             found.push(format!("the simulated device's process {trouble}"));
         }
         found
