@@ -138,8 +138,8 @@ fn link(context: &Context, port: u8) -> Result<String, String> {
 }
 
 fn kernel() -> String {
-    let told = nix::sys::utsname::uname();
-    told.map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
+    let system = nix::sys::utsname::uname();
+    system.map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -82,10 +82,10 @@ fn unassigned_address_and_address_without_route_give_different_errors() {
     assert!(error.to_string().contains("serve two RoCE devices (`devices=2"), "{error}");
     let channel = machine.channel();
     let id = channel.create_id(PortSpace::Tcp).expect("created");
-    let nobody: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");
-    id.resolve_addr(None, nobody, Duration::from_millis(5)).expect("resolving");
+    let unassigned: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");
+    id.resolve_addr(None, unassigned, Duration::from_millis(5)).expect("resolving");
     assert!(matches!(event(&channel), EventKind::AddressError(Errno::ETIMEDOUT)));
-    let error = Listener::bind_on(machine.kernel(), nobody).expect_err("not ours");
+    let error = Listener::bind_on(machine.kernel(), unassigned).expect_err("not ours");
     assert_eq!(error.kind(), ErrorKind::AddressNotAvailable);
     drop((id, channel));
     machine.end();

@@ -292,8 +292,8 @@ fn either_side_may_be_killed_at_any_moment() {
             0 => {
                 server.kill();
                 let (_, said) = client.ends();
-                let nobody = said.contains("rejected for reason 8");
-                assert!(nobody || ENDS.iter().any(|end| said.contains(end)), "{what}: {said}");
+                let no_listener = said.contains("rejected for reason 8");
+                assert!(no_listener || ENDS.iter().any(|end| said.contains(end)), "{what}: {said}");
                 machine.end();
             }
             _ => {

@@ -166,8 +166,8 @@ fn patience_limits_all_steps_of_all_attempts() {
         session.reconnect(&kernel, addresses, patience, cqs, attempt, |_| {}).unwrap_err().kind()
     };
     // No machine has these addresses: resolving takes its whole time limit.
-    let nobody = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
-    let kind = fails(&mut session, &nobody, None);
+    let unassigned = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
+    let kind = fails(&mut session, &unassigned, None);
     assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut), "{kind:?}");
     // A listener that gets no message: the limit holds whatever limit an attempt sets itself.
     let listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
@@ -332,8 +332,8 @@ fn gone_device_ends_the_session_and_unknown_requests_are_reported() {
     // The next call reports the requests that the failed one could not.
     let failed = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::DeviceGone, "{failed}");
-    let told: Vec<u64> = failed.not_done.iter().map(|one| one.wr_id).collect();
-    assert_eq!(told, [1, 2, 3]);
+    let reported: Vec<u64> = failed.not_done.iter().map(|one| one.wr_id).collect();
+    assert_eq!(reported, [1, 2, 3]);
     let again = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
     assert_eq!(again.not_done, []);
     drop(server);
@@ -477,7 +477,7 @@ fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
         false => simulator.fail_call(k, mlx5::Errno::ENOMEM),
         true => simulator.fail_call_late(k, mlx5::Errno::EFAULT),
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let first = match now {
         false => session.stop(&mut [&mut cq], |_| {}),
         true => session.stop_now(&mut [&mut cq], |_| {}),
@@ -485,16 +485,16 @@ fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
     simulator.fail_no_call();
     let failed = first.is_err();
     match first {
-        Ok(not_done) => told.extend(not_done),
+        Ok(not_done) => reported.extend(not_done),
         Err(error) => {
             assert_eq!(session.state(), SessionState::Stopping, "call {k}: {error}");
-            told.extend(error.not_done);
-            told.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
+            reported.extend(error.not_done);
+            reported.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
         }
     }
     assert_eq!(session.state(), SessionState::Idle);
-    let told: Vec<u64> = told.iter().map(|one| one.wr_id).collect();
-    assert_eq!(told, [9], "call {k}, now: {now}, late: {late}");
+    let reported: Vec<u64> = reported.iter().map(|one| one.wr_id).collect();
+    assert_eq!(reported, [9], "call {k}, now: {now}, late: {late}");
     failed
 }
 

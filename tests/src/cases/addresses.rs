@@ -106,8 +106,8 @@ fn ethernet_needs_a_global_route(bed: &Bed) -> Outcome {
 
 fn unassigned_address_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
-    let nobody: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
-    let error = pd.create_ah(&AhAttr::roce(bed.port(), nobody, 3)).expect_err("nobody has it");
+    let unassigned: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
+    let error = pd.create_ah(&AhAttr::roce(bed.port(), unassigned, 3)).expect_err("nobody has it");
     assert_eq!(error.errno(), Some(mlx5::Errno::EHOSTUNREACH));
     let own = pd.context().query_gid(bed.port(), 0)?.gid;
     assert!(pd.create_ah(&AhAttr::roce(bed.port(), own, 200)).is_err(), "an empty place");

@@ -352,7 +352,7 @@ fn answers_of_atomics_lie_in_the_completion(bed: &Bed) -> Outcome {
 fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
     // The number of completions of a run that are polled before the resize, and of the device's
     // steps with more to come; it holds some of these back to compress them.
-    for (told, steps) in (0..20).flat_map(|told| [(told, 0), (told, 9), (told, 23)]) {
+    for (polled, steps) in (0..20).flat_map(|polled| [(polled, 0), (polled, 9), (polled, 23)]) {
         for entries in [31, 127] {
             let options = PairOptions::default()
                 .cq_entries(63)
@@ -360,7 +360,7 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
             let mut pair = bed.pair::<Rc>(&options)?;
             write(&mut pair, 0..20)?;
             bed.settle();
-            let mut found = bed.poll_good(&mut pair.a.send_cq, told);
+            let mut found = bed.poll_good(&mut pair.a.send_cq, polled);
             write(&mut pair, 20..28)?;
             for _ in 0..steps {
                 bed.step();
@@ -368,8 +368,8 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
             pair.a.send_cq.resize(entries)?;
             assert_eq!(pair.a.send_cq.capacity(), entries);
             bed.settle();
-            found.extend(bed.poll_good(&mut pair.a.send_cq, 28 - told));
-            assert_eq!(wr_ids(&found), Vec::from_iter(0..28), "{told} told, {steps} steps");
+            found.extend(bed.poll_good(&mut pair.a.send_cq, 28 - polled));
+            assert_eq!(wr_ids(&found), Vec::from_iter(0..28), "{polled} polled, {steps} steps");
             let compressed = found.iter().filter(|wc| wc.as_completion().is_compressed());
             assert!(compressed.count() >= 20);
             write(&mut pair, 28..50)?;
@@ -388,12 +388,12 @@ fn panic_in_the_closure_loses_no_room(bed: &Bed) -> Outcome {
         for wr_id in round * 3..round * 3 + 3 {
             bed.until("one more", || pair.a.send_cq.is_ready());
             let mut cq = std::panic::AssertUnwindSafe(&mut pair.a.send_cq);
-            let told = std::panic::catch_unwind(move || {
+            let panicked = std::panic::catch_unwind(move || {
                 let cq = &mut *cq;
                 cq.poll(1, |wc| std::panic::resume_unwind(Box::new(wc.wr_id())))
             });
-            let told = told.expect_err("it panics").downcast::<u64>().expect("an identifier");
-            assert_eq!(*told, wr_id);
+            let panicked = panicked.expect_err("it panics").downcast::<u64>().expect("an identifier");
+            assert_eq!(*panicked, wr_id);
         }
     }
     bed.nothing(&mut pair.a.send_cq);

@@ -60,9 +60,9 @@ fn device_reports_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
         let pci = device.pci().ok_or("no PCI function")?;
         assert_eq!((pci.vendor, pci.device), (0x15b3, model.pci_device_id()));
         assert!(pci.address.ends_with(".0"), "{}", pci.address);
-        let told = device.open()?.query_device();
-        assert_eq!(told.fw_ver, device.fw_version());
-        assert_eq!((told.vendor_part_id, told.node_guid), (pci.device.into(), device.guid()));
+        let attr = device.open()?.query_device();
+        assert_eq!(attr.fw_ver, device.fw_version());
+        assert_eq!((attr.vendor_part_id, attr.node_guid), (pci.device.into(), device.guid()));
     }
     Ok(())
 }
@@ -179,27 +179,27 @@ fn devx_can_be_demanded_or_declined(bed: &Bed) -> Outcome {
 fn device_reports_its_limits(bed: &Bed) -> Outcome {
     let config = bed.simulator().fabric().config().clone();
     let limits = config.limits;
-    let told = bed.context().query_device();
-    assert_eq!(u32::from(told.phys_port_cnt), config.ports.len() as u32);
-    assert_eq!((told.max_qp, told.max_cq), (limits.qps, limits.cqs));
-    assert_eq!((told.max_srq, told.max_pd), (limits.srqs, limits.pds));
-    assert_eq!(told.max_cqe, (1 << limits.log_cq_entries) - 1);
-    assert_eq!(told.max_qp_wr, 1 << limits.log_sq_blocks);
-    assert_eq!(told.max_srq_wr, (1 << limits.log_srq_entries) - 1);
-    assert_eq!(told.max_qp_rd_atom, 1 << limits.log_reads);
-    assert_eq!(told.max_qp_init_rd_atom, 1 << limits.log_reads);
-    assert_eq!(u32::from(told.max_pkeys), limits.pkeys);
-    assert_eq!(told.max_mcast_grp, limits.multicast_groups);
-    assert_eq!(told.max_mcast_qp_attach, limits.qps_per_group);
-    assert_eq!(told.queues.max_send_wqebb, 1 << limits.log_sq_blocks);
+    let attr = bed.context().query_device();
+    assert_eq!(u32::from(attr.phys_port_cnt), config.ports.len() as u32);
+    assert_eq!((attr.max_qp, attr.max_cq), (limits.qps, limits.cqs));
+    assert_eq!((attr.max_srq, attr.max_pd), (limits.srqs, limits.pds));
+    assert_eq!(attr.max_cqe, (1 << limits.log_cq_entries) - 1);
+    assert_eq!(attr.max_qp_wr, 1 << limits.log_sq_blocks);
+    assert_eq!(attr.max_srq_wr, (1 << limits.log_srq_entries) - 1);
+    assert_eq!(attr.max_qp_rd_atom, 1 << limits.log_reads);
+    assert_eq!(attr.max_qp_init_rd_atom, 1 << limits.log_reads);
+    assert_eq!(u32::from(attr.max_pkeys), limits.pkeys);
+    assert_eq!(attr.max_mcast_grp, limits.multicast_groups);
+    assert_eq!(attr.max_mcast_qp_attach, limits.qps_per_group);
+    assert_eq!(attr.queues.max_send_wqebb, 1 << limits.log_sq_blocks);
     // A request counts its units of 16 bytes in six bits.
-    assert_eq!(told.queues.max_sq_desc_sz, limits.sq_wqe_bytes.min(63 * 16));
-    assert_eq!(told.queues.max_rq_desc_sz, limits.rq_wqe_bytes);
-    assert_eq!(told.queues.bf_reg_size, 1 << config.log_bf_reg_size);
-    assert_eq!(told.completions.cqe_version, 1);
-    assert_eq!(told.hca_core_clock, u64::from(config.clock_mhz) * 1000);
-    assert!(told.has_atomics() && !told.odp.supported);
-    assert!(told.page_size_cap & 4096 != 0);
+    assert_eq!(attr.queues.max_sq_desc_sz, limits.sq_wqe_bytes.min(63 * 16));
+    assert_eq!(attr.queues.max_rq_desc_sz, limits.rq_wqe_bytes);
+    assert_eq!(attr.queues.bf_reg_size, 1 << config.log_bf_reg_size);
+    assert_eq!(attr.completions.cqe_version, 1);
+    assert_eq!(attr.hca_core_clock, u64::from(config.clock_mhz) * 1000);
+    assert!(attr.has_atomics() && !attr.odp.supported);
+    assert!(attr.page_size_cap & 4096 != 0);
     Ok(())
 }
 

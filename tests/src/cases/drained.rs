@@ -140,12 +140,12 @@ fn pending_requests_are_flushed_when_a_drained_queue_pair_fails(bed: &Bed) -> Ou
     outdated(rig.pair.a.qp.cancel(&drained, 3));
     bed.settle();
     let found = bed.poll(&mut rig.pair.a.send_cq, 4);
-    let told: Vec<_> = found
+    let reported: Vec<_> = found
         .iter()
         .map(|one| one.as_completion())
         .map(|one| (one.wr_id(), one.is_success(), one.cancelled()))
         .collect();
-    assert_eq!(told, [(0, true, false), (1, false, false), (2, false, true), (3, false, false)]);
+    assert_eq!(reported, [(0, true, false), (1, false, false), (2, false, true), (3, false, false)]);
     assert_eq!(rig.executed(), [0]);
     Ok(())
 }

@@ -134,9 +134,9 @@ fn a_completion_queue_that_overran_says_so_and_its_queue_pair_too(bed: &Bed) -> 
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(4))?;
     let events = pair.a.context.async_events();
     overrun(bed, &mut pair)?;
-    let told = [next(&events), next(&events)];
-    assert!(told.contains(&AsyncEvent::CqError(pair.a.send_cq.id())), "{told:?}");
-    assert!(told.contains(&AsyncEvent::QpFatal(pair.a.qp.id())), "{told:?}");
+    let reported = [next(&events), next(&events)];
+    assert!(reported.contains(&AsyncEvent::CqError(pair.a.send_cq.id())), "{reported:?}");
+    assert!(reported.contains(&AsyncEvent::QpFatal(pair.a.qp.id())), "{reported:?}");
     assert_eq!(pair.a.qp.query()?.qp_state, QueueState::Error);
     Ok(())
 }

@@ -172,8 +172,8 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
         let events = waiters.asynchronous.then(|| {
             scope.spawn(|| {
                 let events = context.async_events();
-                let told = events.wait(Some(DEADLINE));
-                (told, events.wait(Some(DEADLINE)))
+                let reported = events.wait(Some(DEADLINE));
+                (reported, events.wait(Some(DEADLINE)))
             })
         });
         while progress.load(Ordering::Relaxed) < 1000 {
@@ -185,13 +185,13 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
         assert_eq!(poller.join().expect("no panic"), PollError::DeviceGone);
         assert_eq!(idle.join().expect("no panic"), PollError::DeviceGone);
         if let Some(events) = events {
-            let (told, then) = events.join().expect("no panic");
-            assert_eq!(told?, Some(AsyncEvent::DeviceFatal));
+            let (reported, then) = events.join().expect("no panic");
+            assert_eq!(reported?, Some(AsyncEvent::DeviceFatal));
             assert_eq!(then.expect_err("no more").kind(), ErrorKind::DeviceGone);
         }
         if let Some(waiter) = waiter {
-            let told = waiter.join().expect("no panic");
-            assert_eq!(told.expect_err("no event").kind(), ErrorKind::DeviceGone);
+            let reported = waiter.join().expect("no panic");
+            assert_eq!(reported.expect_err("no event").kind(), ErrorKind::DeviceGone);
         }
         Ok(())
     })?;

@@ -207,8 +207,8 @@ fn passed_limit_is_reported_once(bed: &Bed) -> Outcome {
         assert_eq!(events.next()?, None, "not fewer than six are left");
     }
     it.send(bed, 1, 2)?;
-    let told = events.wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
+    let reported = events.wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
     it.send(bed, 1, 3)?;
     bed.settle();
     assert_eq!(events.next()?, None, "the limit is disarmed");
@@ -220,8 +220,8 @@ fn limit_above_the_posted_requests_is_reported_at_once(bed: &Bed) -> Outcome {
     let mut it = Shared::new(bed, 16)?;
     it.post(1)?;
     it.srq.set_limit(10)?;
-    let told = it.events().wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
+    let reported = it.events().wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
     Ok(())
 }
 
@@ -243,8 +243,8 @@ fn a_failed_queue_pair_says_that_it_took_its_last_request(bed: &Bed) -> Outcome 
         it.post(wr_id)?;
     }
     it.receivers[0].qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
-    let told = it.events().wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::QpLastWqeReached(it.receivers[0].qp.id())));
+    let reported = it.events().wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::QpLastWqeReached(it.receivers[0].qp.id())));
     // The requests stay for the other receiver.
     bed.nothing(it.receivers[0].recv_cq());
     it.send(bed, 1, 5)?;

@@ -95,10 +95,10 @@ impl Strided {
     #[track_caller]
     fn next(&mut self, bed: &Bed) -> (u64, u16, u16, Option<Vec<u8>>) {
         let completion = bed.poll_good(&mut self.cq, 1)[0];
-        self.told(&completion)
+        self.fields(&completion)
     }
 
-    fn told(&self, completion: &OwnedCompletion) -> (u64, u16, u16, Option<Vec<u8>>) {
+    fn fields(&self, completion: &OwnedCompletion) -> (u64, u16, u16, Option<Vec<u8>>) {
         let (receive, strides) = (completion.wr_id(), completion.strides());
         let mut packet = vec![0; strides.bytes.into()];
         let at = receive as usize * ROOM + usize::from(strides.first) * STRIDE;
@@ -128,7 +128,7 @@ fn packets_lie_one_behind_the_other_in_one_receive(bed: &Bed) -> Outcome {
     let completion = bed.poll_good(&mut b.cq, 1)[0];
     assert_eq!(completion.checksum_ok(), Some(true));
     let count = frame.len().div_ceil(STRIDE) as u16;
-    assert_eq!(b.told(&completion), (1, 0, count, Some(frame)));
+    assert_eq!(b.fields(&completion), (1, 0, count, Some(frame)));
     bed.nothing(&mut b.cq);
     Ok(())
 }
@@ -343,7 +343,7 @@ fn compressed_completions_say_where_each_packet_lies(bed: &Bed) -> Outcome {
         while packets.len() < lengths.len() {
             let completion = bed.poll_good(&mut b.cq, 1)[0];
             compressed += usize::from(completion.is_compressed());
-            let (receive, first, count, packet) = b.told(&completion);
+            let (receive, first, count, packet) = b.fields(&completion);
             assert_eq!((receive, first), place, "{format:?}");
             place = match first + count == STRIDES as u16 {
                 true => (receive + 1, 0),

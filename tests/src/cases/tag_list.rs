@@ -1,6 +1,6 @@
 //! The list of tags of a tag-matching queue: its creation, and operations on it.
 
-use super::tag_rig::{RigOptions, TagRig, eager, told};
+use super::tag_rig::{RigOptions, TagRig, eager, fields};
 use crate::prelude::*;
 use mlx5::{ErrorKind, OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 
@@ -145,7 +145,7 @@ fn tm_operations_complete_in_order_with_their_identifiers(bed: &Bed) -> Outcome 
         (CompletionOpcode::TmDel, 3, false, false, false),
     ];
     for (completion, expected) in bed.poll_good(&mut rig.cq, 3).iter().zip(expected) {
-        assert_eq!(told(completion), expected);
+        assert_eq!(fields(completion), expected);
         let wc = completion.as_completion();
         assert_eq!((wc.tm_info(), wc.byte_len(), wc.src_qp()), (None, None, None));
         assert_eq!(wc.qp_num(), rig.queue.command_qp_num());
@@ -298,7 +298,7 @@ fn tm_a_handle_means_nothing_once_its_tag_is_gone(bed: &Bed) -> Outcome {
     let matched = rig.add(6, 6, 0..8192);
     rig.send_later(0, &eager(6, 0, &[7; 8192 - 16]));
     let first = bed.poll_one(&mut rig.cq);
-    assert_eq!(told(&first), (CompletionOpcode::TmReceive, 6, true, false, false));
+    assert_eq!(fields(&first), (CompletionOpcode::TmReceive, 6, true, false, false));
     assert_eq!(rig.queue.del(5, matched, None), Err(PostError::StaleTag));
     bed.poll_good(&mut rig.cq, 1);
     assert_eq!(rig.queue.del(5, matched, None), Err(PostError::StaleTag));
@@ -376,8 +376,8 @@ fn tm_a_removal_that_comes_in_time_makes_the_message_unexpected(bed: &Bed) -> Ou
     bed.settle();
     rig.send_later(0, &eager(1, 0, b"late"));
     let done = bed.poll_good(&mut rig.cq, 2);
-    assert_eq!(told(&done[0]), (CompletionOpcode::TmDel, 12, false, false, false));
-    assert_eq!(told(&done[1]), (CompletionOpcode::TmReceive, 0, false, false, false));
+    assert_eq!(fields(&done[0]), (CompletionOpcode::TmDel, 12, false, false, false));
+    assert_eq!(fields(&done[1]), (CompletionOpcode::TmReceive, 0, false, false, false));
     Ok(())
 }
 
@@ -395,7 +395,7 @@ fn tm_an_unsignaled_removal_that_comes_too_late_frees_the_tag_once(bed: &Bed) ->
         rig.post_requests(turn..turn + 1);
         bed.settle();
         let done = bed.poll_good(&mut rig.cq, 1);
-        let (_, wr_id, matched, ..) = told(&done[0]);
+        let (_, wr_id, matched, ..) = fields(&done[0]);
         assert!(matched || turn % 2 == 1, "turn {turn}: {done:?}");
         assert!(!matched || wr_id == turn, "turn {turn}: {done:?}");
         bed.nothing(&mut rig.cq);

@@ -231,11 +231,11 @@ fn an_overrun_ends_a_wait_whether_its_event_is_read_or_not(bed: &Bed) -> Outcome
         }
         bed.settle();
         assert_eq!(bed.poll_good(&mut cq, 4).len(), 4);
-        let (events, told) = (context.async_events(), AsyncEvent::CqError(cq.id()));
+        let (events, expected) = (context.async_events(), AsyncEvent::CqError(cq.id()));
         let ended = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| cq.wait(false, LONG));
             if is_read {
-                bed.until("the event", || events.next().expect("there") == Some(told));
+                bed.until("the event", || events.next().expect("there") == Some(expected));
             }
             join(bed, waiter)
         });
