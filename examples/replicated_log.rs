@@ -143,7 +143,7 @@ fn lost_entry(seed: u64, bug: bool, trace: impl Fn(Duration, &str, &str)) -> Don
         }
     }
     assert_eq!(simulator.violations(), [], "the programs broke no rule of the device");
-    let log = new.log.ok_or("the new leader has not come to know the log")?;
+    let log = new.log.ok_or("the new leader has not read the log in time")?;
     Ok(old.committed.into_iter().find(|index| log[*index] != value(*index)))
 }
 

@@ -140,7 +140,7 @@ impl Transfer {
                 self.done += done.len();
                 assert!(not_done.iter().all(|one| self.left.contains(&one.wr_id)));
                 self.left.clear();
-                Ok("the queue was flushed, and the connection is made anew")
+                Ok("the queue was flushed, and the connection is made again")
             }
             Err(error) => Err(error.into()),
         }

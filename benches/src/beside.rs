@@ -44,7 +44,7 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         [what, cases @ ..] => (*what, cases),
-        [] => return Err("`mlx5-bench` alone tells how it is used".into()),
+        [] => return Err("wrong arguments: `mlx5-bench` alone prints its usage".into()),
     };
     match what {
         "count" | "instructions" => {
@@ -74,7 +74,7 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
             let all = all(&peers, &|case| wanted(cases, case));
             count::rounds(all.into_iter().flatten().collect());
         }
-        _ => return Err("`mlx5-bench` alone tells how it is used".into()),
+        _ => return Err("wrong arguments: `mlx5-bench` alone prints its usage".into()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -142,7 +142,8 @@ impl Error {
     pub(crate) fn rejected(operation: &'static str, rejection: Rejection) -> Self {
         let cause: Cow<'static, str> = match rejection.reason {
             reject_reason::INVALID_SERVICE_ID => {
-                "nobody listens there: check port and port space, and that the server runs".into()
+                "no program listens there: check port and port space, and that the server runs"
+                    .into()
             }
             reject_reason::CONSUMER_DEFINED => {
                 "the program at the other end rejected, or ended: its private data may say why"
@@ -233,7 +234,7 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
              that does not show, serve two RoCE devices (`devices=2,link=roce`) and bind the source \
              address",
         ),
-        Errno::ETIMEDOUT => (Unreachable, "nobody answers there: check address and links"),
+        Errno::ETIMEDOUT => (Unreachable, "no answer from that address: check address and links"),
         Errno::EIO => {
             (DeviceGone, "the device is gone: drop what belongs to it, and connect again")
         }
@@ -269,7 +270,9 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
 fn cause_of_event(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match (operation, errno) {
-        (_, Errno::ETIMEDOUT) => (Unreachable, "nobody answers there: check address and links"),
+        (_, Errno::ETIMEDOUT) => {
+            (Unreachable, "no answer from that address: check address and links")
+        }
         ("resolve_addr", _) => {
             (Unreachable, "the address cannot be resolved: see `ip route` and `ip neighbour`")
         }
@@ -348,7 +351,7 @@ mod tests {
             let rejection = Rejection { reason, private_data: PrivateData::default() };
             Error::rejected("connect", rejection).to_string()
         };
-        assert!(rejected(reject_reason::INVALID_SERVICE_ID).contains("nobody listens"));
+        assert!(rejected(reject_reason::INVALID_SERVICE_ID).contains("no program listens"));
         assert!(rejected(reject_reason::CONSUMER_DEFINED).contains("the program"));
         assert!(rejected(99).contains("99"));
     }

@@ -175,7 +175,7 @@ impl Session {
     /// Returns the queue pair, unless the device is gone, and the requests that were not done and
     /// are not reported yet: those of a failed [`Session::stop`] or [`Session::reconnect`].
     /// Requests that are still posted on the queue pair are not among them.
-    #[must_use = "the requests are told here for the last time"]
+    #[must_use = "the requests are reported here for the last time"]
     pub fn into_queue_pair(self) -> (Option<QueuePair<Rc>>, Vec<NotDone>) {
         let qp = match self.state {
             State::Idle(qp) | State::Stopping(qp) => Some(qp),

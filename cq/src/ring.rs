@@ -285,7 +285,7 @@ impl<Q: Queue> Ring<Q> {
     /// [`Ring::publish`].
     ///
     /// `None` means that there is none, or that [`Ring::corruption`] is set.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         match self.next_fast() {
@@ -590,7 +590,7 @@ impl<Q> fmt::Debug for Poll<'_, Q> {
 
 impl<Q: Queue> Poll<'_, Q> {
     /// As [`Ring::next_fast`].
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline(always)]
     pub fn next(&mut self) -> Next<'_> {
         let found = self.ring.look(&mut self.next);

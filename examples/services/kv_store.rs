@@ -213,7 +213,7 @@ impl Client<'_> {
             let value = self.get(key)?.value;
             let (first, _) = value.split_once(';').unwrap_or_default();
             if value != format!("{first};").repeat(12) {
-                return Err(format!("{key} has a value that nobody put: {value}").into());
+                return Err(format!("{key} has a value that no client put: {value}").into());
             }
         }
         Ok(format!("{rounds} puts and gets, {} torn reads done again", self.torn))

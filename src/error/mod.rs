@@ -295,8 +295,8 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         }
         Errno::ETIMEDOUT if resolving => (
             Kernel,
-            "nobody answered at the peer's address (RoCE; does ping reach it?), or the firmware did \
-             not answer in time",
+            "no answer from the peer's address (RoCE; does ping reach it?), or the firmware did not \
+             answer in time",
         ),
         Errno::ENETUNREACH | Errno::EHOSTUNREACH if resolving => (
             Kernel,

@@ -763,14 +763,14 @@ pub(super) mod tests {
         assert_eq!(keep(&mut queue), Ok(()));
         assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
         assert_eq!(queue.receiver.work_queue.posted(), 1);
-        assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+        assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
         assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
         // Returned buffers are posted, whatever error sending has.
         kept.clear();
         assert_eq!(queue.receive(|_| ()), Ok(()));
         assert_eq!(queue.receiver.work_queue.posted(), 3);
         assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
-        assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
+        assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending reports it");
     }
 
     #[test]
@@ -944,7 +944,7 @@ pub(super) mod tests {
                     assert_eq!(queue.counts().bad, 1 + u64::from(number));
                 }
                 assert_eq!(queue.receiver.work_queue.posted(), 0);
-                assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+                assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
                 assert!(sends(&simulator, &mut queue), "it sends");
             }
         }

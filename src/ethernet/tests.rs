@@ -26,7 +26,7 @@ fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
     let mut frames: Vec<Frame> = (0..4).map(|_| queue.frame().unwrap()).collect();
     simulator.inject(0, Fault::OverrunCq(queue.recv_cq.cqn()));
     let events = context.async_events();
-    assert!(events.next().unwrap().is_some(), "the device tells of the overrun");
+    assert!(events.next().unwrap().is_some(), "the device reports the overrun");
     for _ in 0..2 {
         queue.restart().expect_err("a completion queue that has overrun");
     }
@@ -71,7 +71,7 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     queue.restart().expect_err("it leaves RESET no more");
     assert_eq!(changes.load(Relaxed), 2);
     // Without a limit the test would hang if the queue waited.
-    assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to be told");
+    assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to report");
     assert!(!queue.arm().unwrap(), "no event comes");
     let error = queue.receive(|mut packets| assert!(packets.next().is_none())).unwrap_err();
     assert!(matches!(error, EthernetError::Post(_)), "{error}");
@@ -135,14 +135,14 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
     assert!(!queue.wait(Some(Duration::ZERO)).unwrap(), "packets may arrive, and none has");
     assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
     assert_eq!(posted(&queue), 0);
-    assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+    assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
     assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
     // Returned buffers are posted, whatever error sending has.
     kept.pop();
     assert_eq!(queue.receive(|_| ()), Ok(()));
     assert_eq!(posted(&queue), 1);
     assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
-    assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
+    assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending reports it");
 }
 
 /// The device still writes to the receive that it names, which must not become a packet.

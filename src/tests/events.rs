@@ -55,7 +55,7 @@ fn first_call_after_removal_reports_the_device_gone() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     simulator.remove_device(0);
-    assert!(!context.is_gone(), "nobody looked");
+    assert!(!context.is_gone(), "no call has looked");
     let error = context.alloc_pd().unwrap_err();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::DeviceGone, Some(Errno::EIO)));
     assert!(context.is_gone());

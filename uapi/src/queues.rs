@@ -150,7 +150,7 @@ queue_calls! {
 
     /// A queue was destroyed.
     End / EndedQueue = "end" {
-        object => "What it was, from [`object`].",
+        object => "Kind of the object, from [`object`].",
         handle => "The kernel's handle.",
     }
 

@@ -104,7 +104,7 @@ fn a_completion_wakes_its_future_in_any_order() {
         }
         // Poll once more, if it was woken.
         future.poll(|cx| slots.poll_outcome(cx, number));
-        let outcome = future.result.unwrap_or_else(|| panic!("nobody woke it: {order:?}"));
+        let outcome = future.result.unwrap_or_else(|| panic!("it was not woken: {order:?}"));
         assert_eq!(kept(outcome.unwrap()), "mine", "{order:?}");
     }
 }

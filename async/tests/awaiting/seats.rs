@@ -68,7 +68,7 @@ fn a_hub_that_is_shut_down_before_a_seat_is_adopted_flushes_it_and_ends() {
         let flushed = rig.block_on(receives.next()).unwrap().unwrap_err();
         assert!(flushed.is_flushed());
         rig.settle();
-        assert!(rig.pump.is_none(), "lent {borrowed}: the pump waits for what never completes");
+        assert!(rig.pump.is_none(), "borrowed {borrowed}: the pump waits for what never completes");
         drop(rig.block_on(qp.close()).unwrap());
     }
 }

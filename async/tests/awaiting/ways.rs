@@ -36,7 +36,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         thread::park_timeout(LIMIT);
-        assert!(Instant::now() < deadline, "nobody woke the task");
+        assert!(Instant::now() < deadline, "the task was not woken");
     }
 }
 
@@ -123,7 +123,7 @@ async fn tasks(rig: &mut Rig) {
         clients.push(tokio::spawn(async move { traffic(&qp, 100).await }));
     }
     for client in clients {
-        tokio::time::timeout(LIMIT, client).await.expect("nobody woke the task").unwrap();
+        tokio::time::timeout(LIMIT, client).await.expect("the task was not woken").unwrap();
     }
     rig.hub.shutdown();
     pump.await.unwrap().unwrap();
@@ -159,7 +159,7 @@ async fn abandoned_requests_leave_the_others_intact() {
     });
     for number in 0..300 {
         let request = qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)).await.unwrap();
-        let done = tokio::time::timeout(LIMIT, request).await.expect("nobody woke the task");
+        let done = tokio::time::timeout(LIMIT, request).await.expect("the task was not woken");
         assert_eq!(done.unwrap().keep, number);
     }
     impatient.await.unwrap();

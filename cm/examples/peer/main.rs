@@ -441,7 +441,7 @@ fn udaddy(side: Side, address: SocketAddr) -> Outcome {
             };
             let port = request.port_num()?.ok_or("a request has a port")?;
             let way = own.site.pd.create_ah_from_received(port, &received)?;
-            let sender = last.src_qp().ok_or("a datagram tells its sender")?;
+            let sender = last.src_qp().ok_or("a datagram names its sender")?;
             own.send(&way, sender, QKEY)?;
             own.site.sent(TRANSFER)?;
         }

@@ -20,13 +20,13 @@ use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event, resol
 #[test]
 fn connect_without_listener_fails_and_returns_the_queue_pair() {
     let machine = Machine::roce();
-    let failed = machine.client(b"").expect_err("nobody is there");
+    let failed = machine.client(b"").expect_err("no listener");
     assert_eq!(failed.error().kind(), ErrorKind::Rejected);
     let reason = failed.error().rejection().expect("a rejection").reason;
     assert_eq!(reason, reject_reason::INVALID_SERVICE_ID);
     let Failed::Refused(failed) = failed else { panic!("the address is there") };
     let (error, mut qp) = failed.into_parts();
-    assert!(error.to_string().contains("nobody listens"), "{error}");
+    assert!(error.to_string().contains("no program listens"), "{error}");
     qp.reset().expect("reset");
     drop(qp);
     machine.end();
@@ -247,7 +247,7 @@ fn a_client_that_never_gets_ready_is_given_up() {
 fn accept_without_client_times_out() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
-    let error = listener.next(Some(Duration::from_millis(1))).expect_err("nobody");
+    let error = listener.next(Some(Duration::from_millis(1))).expect_err("no client");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     drop(listener);
     machine.end();

@@ -200,7 +200,7 @@ fn client_without_server_is_rejected() {
     let machine = Machine::serve(LINKS[0]);
     for (program, said) in [
         (("ucmatose", &["-s", HERE] as &[_]), "RDMA_CM_EVENT_REJECTED, error: 8"),
-        (("peer", &["rping", "client", HERE]), "nobody listens there"),
+        (("peer", &["rping", "client", HERE]), "no program listens there"),
     ] {
         let (succeeded, text) = Program::start(&machine, program).ends();
         assert!(!succeeded && text.contains(said), "{text}");

@@ -79,7 +79,7 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
         assert_eq!(not_done.len(), 1);
         assert_eq!((not_done[0].wr_id, not_done[0].receive), (7, true));
         assert!(matches!(not_done[0].why, WhyNotDone::Failed(error) if error.is_flushed()));
-        assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
+        assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), [], "it is reported once");
     }
     drop((session, listener, cq, _pd));
     end(&simulator);
@@ -412,7 +412,7 @@ fn session_stopped_now_reports_withheld_requests_and_can_connect_again() {
         let not_done = session.stop_now(&mut [&mut cq], |_| panic!("none has come")).unwrap();
         assert_eq!(not_done, [NotDone { wr_id: 4, receive: true, why: WhyNotDone::Unknown }]);
         assert_eq!(session.state(), SessionState::Idle);
-        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
+        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is reported once");
         // The device has forgotten the receive, so its memory may be freed.
         drop(inbox);
         simulator.inject(0, Fault::Resume);

@@ -172,7 +172,7 @@ fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usi
         let hash = compressed.then(|| completion.rss_hash()).flatten();
         packets.push((id, first, bytes, compressed, hash));
         fast += usize::from(by_fast_path);
-        assert_eq!(last, None, "a request whose end was not told");
+        assert_eq!(last, None, "a request whose end was not reported");
         last = (by_fast_path && u32::from(first) + (bytes >> 16 & 0x7fff) == strides).then_some(id);
     }
     assert_eq!(bed.ring.end_strides(), (packets.len() as u32, last));

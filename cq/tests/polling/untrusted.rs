@@ -136,7 +136,7 @@ fn doorbell_record_written_by_the_device_changes_nothing() {
         assert_eq!(bed.ring.state().end_of(5), Some(u32::from(counter) + 1));
         assert_eq!(bed.next_id(), Some(counter.into()));
         bed.ring.publish();
-        assert_eq!(bed.published(), u32::from(counter) + 1, "it is told anew");
+        assert_eq!(bed.published(), u32::from(counter) + 1, "the index is published again");
     }
     bed.scribble([0; 8]);
     assert_eq!(bed.ring.state().end_of(5), None);

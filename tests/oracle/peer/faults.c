@@ -5,7 +5,7 @@
  *
  *	guard BLOCKS		arrays of so many words end where nothing can be read
  *	signatures		requests have signatures
- *	make BLOCKS SGES	a queue pair with a ring of so many blocks
+ *	make BLOCKS SGES	a queue pair with a ring of this number of blocks
  *	send WR_ID SGES		posts a SEND of so many entries; with 4 it has two blocks, with 8 three
  *	list WR_ID		posts a SEND by ibv_post_send
  *	abort COUNT SGES	builds so many, and aborts the batch
@@ -282,7 +282,7 @@ static void make(void)
 		qp = NULL;
 	}
 	making = false;
-	CHECK("a ring of so many blocks", qp);
+	CHECK("a ring of this number of blocks", qp);
 	connect_to_nowhere();
 }
 

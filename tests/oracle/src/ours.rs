@@ -256,7 +256,7 @@ impl Ours {
                 break;
             }
         }
-        let asked = found.ok_or(Failure::Missing("a ring of so many blocks"))?;
+        let asked = found.ok_or(Failure::Missing("a ring of this number of blocks"))?;
         self.watch.take();
         let queue = self.queue()?;
         let cq = queue.cq.as_ref().ok_or(Failure::Missing("a completion queue"))?;

@@ -346,7 +346,8 @@ impl Side {
             let made = self.build(queue, BLOCKS / part);
             made.is_ok_and(|qp| qp.caps().send_blocks == BLOCKS)
         };
-        let part = (1..=BLOCKS).find(fits).ok_or(Failure::Missing("a ring of so many blocks"))?;
+        let part =
+            (1..=BLOCKS).find(fits).ok_or(Failure::Missing("a ring of this number of blocks"))?;
         self.watch.take();
         let mut qp = self.build(queue, BLOCKS / part)?;
         let calls = self.report_calls();

@@ -48,7 +48,7 @@ fn a_roce_path_gets_the_next_hops_mac_from_the_kernel(bed: &Bed) -> Outcome {
     for entry in context.gid_table()? {
         let ah = pd.create_ah(&AhAttr::roce(bed.port(), entry.gid, entry.gid_index as u8))?;
         let engine = bed.simulator().fabric().lock();
-        let mac = engine.resolve_mac(&entry.gid.to_bytes()).ok_or("nobody has it")?;
+        let mac = engine.resolve_mac(&entry.gid.to_bytes()).ok_or("no port has it")?;
         assert_eq!(ah.vector().rmac, mac);
         assert_eq!(ah.vector().grh_gid_fl.get() >> 20, entry.gid_index, "and no GRH bit");
         assert_eq!(ah.vector().rgid, entry.gid.to_bytes());
@@ -107,7 +107,7 @@ fn ethernet_needs_a_global_route(bed: &Bed) -> Outcome {
 fn unassigned_address_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     let unassigned: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
-    let error = pd.create_ah(&AhAttr::roce(bed.port(), unassigned, 3)).expect_err("nobody has it");
+    let error = pd.create_ah(&AhAttr::roce(bed.port(), unassigned, 3)).expect_err("no port has it");
     assert_eq!(error.errno(), Some(mlx5::Errno::EHOSTUNREACH));
     let own = pd.context().query_gid(bed.port(), 0)?.gid;
     assert!(pd.create_ah(&AhAttr::roce(bed.port(), own, 200)).is_err(), "an empty place");

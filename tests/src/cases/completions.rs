@@ -144,7 +144,7 @@ fn solicited_flag_arrives_and_wakes_the_waiter(bed: &Bed) -> Outcome {
             assert_eq!(event, Some(cq.id()));
         } else {
             bed.settle();
-            assert_eq!(channel.get_event()?, None, "nobody asked for this one");
+            assert_eq!(channel.get_event()?, None, "no event was asked for");
         }
     }
     Ok(())

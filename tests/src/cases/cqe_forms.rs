@@ -234,7 +234,7 @@ fn a_queue_too_full_for_its_new_size_keeps_the_old(bed: &Bed) -> Outcome {
     bed.settle();
     let cq = &mut pair.a.send_cq;
     for entries in [7, 0, u32::MAX] {
-        let refused = cq.resize(entries).expect_err("twelve do not fit, nor none, nor so many");
+        let refused = cq.resize(entries).expect_err("twelve do not fit, nor none, nor thousands");
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     }
     assert_eq!(cq.capacity(), 31);

@@ -320,10 +320,10 @@ fn of_several_devices_that_is_found_which_has_the_address(bed: &Bed) -> Outcome 
 fn an_address_that_no_roce_port_has_is_not_found(bed: &Bed) -> Outcome {
     let roce = bed.configured(|config| config.ports([PortConfig::ROCE]))?;
     let ip = Ipv4Addr::new(203, 0, 113, 77);
-    let error = Device::for_ip_on(roce.simulator().kernel(), ip).expect_err("nobody has it");
+    let error = Device::for_ip_on(roce.simulator().kernel(), ip).expect_err("no port has it");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("203.0.113.77"), "{error}");
-    let error = roce.context().find_ip(ip).expect_err("nobody has it");
+    let error = roce.context().find_ip(ip).expect_err("no port has it");
     assert_eq!(error.kind(), ErrorKind::NotFound);
 
     // A GID on InfiniBand is no IP address, although it looks like one.

@@ -178,7 +178,7 @@ fn events_are_handed_on_in_the_order_in_which_they_come(bed: &Bed) -> Outcome {
     set_port(bed, true);
     assert_eq!(next(&events), AsyncEvent::PortActive(1));
     assert_eq!(next(&events), AsyncEvent::PortError(1));
-    assert!(context.query_port(1)?.is_active(), "an event is a hint: the port tells its state");
+    assert!(context.query_port(1)?.is_active(), "an event is a hint: the port reports its state");
     Ok(())
 }
 

@@ -73,7 +73,7 @@ fn sweep_with(
             failed += u64::from(outcome.is_err());
         }
         if errno != Errno::EINTR {
-            assert!(failed >= *noticed, "session {number} told of {failed} failed calls only");
+            assert!(failed >= *noticed, "session {number} had only {failed} failed calls");
         }
     }
     Ok(())
@@ -136,7 +136,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     announced.arm(false)?;
     let to = b.mr.remote(..)?;
     let (progress, start) = (AtomicU64::new(0), Instant::now());
-    let in_time = |who: &str| assert!(start.elapsed() < DEADLINE, "{who} was not told");
+    let in_time = |waiter: &str| assert!(start.elapsed() < DEADLINE, "{waiter} was not notified");
     let (mut send, receive, control) = a.qp.split();
     let (mut send_cq, mut recv_cq) = (a.send_cq, a.recv_cq.ok_or("two queues")?);
     std::thread::scope(|scope| -> Outcome {

@@ -50,10 +50,10 @@ fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed>
         for wr_id in 0..8 {
             batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(to).sge(mr.sge(0..512)?);
         }
-        batch.wr(8, SendFlags::SIGNALED).send().inline_data(b"nobody is there");
+        batch.wr(8, SendFlags::SIGNALED).send().inline_data(b"no receiver now");
         batch.complete()?;
         let mut batch = other.wr_start();
-        batch.wr(9, SendFlags::SIGNALED).send().inline_data(b"somebody is");
+        batch.wr(9, SendFlags::SIGNALED).send().inline_data(b"receiver is");
         batch.complete()?;
     }
     let End {

@@ -292,7 +292,7 @@ fn a_queue_pair_stays_in_reset_until_its_old_completions_are_polled(bed: &Bed) -
         assert_eq!(end.qp.state(), QueueState::Reset);
     }
     let done = bed.poll_good(&mut a.send_cq, 6);
-    assert!(wr_ids(&done).into_iter().eq(0..6), "they are told as ever");
+    assert!(wr_ids(&done).into_iter().eq(0..6), "they are reported as ever");
     bed.poll_good(b.recv_cq(), 1);
     connect_ends(&mut a, &mut b, &options)?;
     let write = Post::new(Op::Write, 9, Data::Inline(&[b"new"])).remote(b.mr.remote(0..)?);

@@ -394,7 +394,7 @@ fn receives_of_the_fewest_strides_are_filled_on_every_model(bed: &Bed) -> Outcom
     let caps = bed.context().query_device().ethernet.striding.expect("a device with strides");
     let shapes = [64, 1024].map(|stride| (stride, caps.fewest_strides(stride)));
     for (stride, strides) in shapes.into_iter().chain([(64, Some(512))]) {
-        let strides = strides.expect("strides of so many bytes");
+        let strides = strides.expect("strides of this size");
         assert!(caps.takes(stride, strides) && !caps.takes(stride, strides / 2 * 3));
         assert!(strides == 512 || !caps.takes(stride, strides / 2), "{strides} of {stride} bytes");
         let (mut queue, _rule) = queue_by(bed, |builder| {

@@ -160,7 +160,7 @@ fn tm_operations_without_the_flag_complete_unseen(bed: &Bed) -> Outcome {
     rig.post(OpsWr::del(2, tag));
     rig.post(OpsWr::sync(3, 0));
     let last = rig.run(bed, OpsWr::sync(4, 0));
-    assert_eq!(last.as_completion().wr_id(), 4, "the removal's own completion is nobody's");
+    assert_eq!(last.as_completion().wr_id(), 4, "the removal's own completion is not reported");
     bed.nothing(&mut rig.cq);
     Ok(())
 }
@@ -170,7 +170,7 @@ fn tm_a_flood_of_unsignaled_operations_does_not_wedge_the_command_queue(bed: &Be
         let mut rig = TagRig::new(bed, RigOptions { ops, ..RigOptions::default() })?;
         for turn in 0..200 {
             bed.until("room for an operation", || {
-                rig.cq.poll(16, |wc| panic!("nobody asked for {wc:?}")).expect("polled");
+                rig.cq.poll(16, |wc| panic!("{wc:?} is unexpected")).expect("polled");
                 match rig.queue.sync(turn) {
                     Ok(()) => true,
                     Err(PostError::QueueFull { .. }) => false,

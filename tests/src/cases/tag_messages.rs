@@ -71,7 +71,7 @@ fn tm_message_of_several_packets_is_reported_at_match_and_at_arrival(
     assert_eq!(done[0].as_completion().tm_info(), Some(TmInfo { tag: 7, app_ctx: 9 }));
     assert_eq!(done[0].as_completion().byte_len(), None, "it is not there yet");
     assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
-    assert_eq!(done[1].as_completion().tm_info(), None, "it was told");
+    assert_eq!(done[1].as_completion().tm_info(), None, "it was reported");
     assert_eq!(done[1].as_completion().byte_len(), Some(20_000));
     assert!(rig.bytes(0..20_000) == payload);
     bed.nothing(&mut rig.cq);

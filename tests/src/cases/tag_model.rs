@@ -364,7 +364,7 @@ impl<'a> Library<'a> {
                     }
                     Err(error) => {
                         assert_eq!(error.kind, CompletionErrorKind::TagConsumed);
-                        assert!(at.is_none(), "the message is told before");
+                        assert!(at.is_none(), "the message is reported before");
                         self.too_late += 1;
                     }
                 }

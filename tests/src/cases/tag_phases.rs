@@ -85,12 +85,12 @@ fn tm_the_count_of_every_operation_counts_for_those_behind_it(bed: &Bed) -> Outc
     rig.post_requests(100..110);
     assert_eq!(message(bed, &mut rig, 1), (100, false));
     rig.queue.sync(1)?;
-    assert!(!add_unsynchronised(bed, &mut rig, 2), "a synchronisation before it told");
+    assert!(!add_unsynchronised(bed, &mut rig, 2), "a synchronisation before it reported");
     assert_eq!(message(bed, &mut rig, 1), (101, false));
     let kept = rig.add_with(TagAdd { recv_wr_id: 3, sges: &[], tag: 3, mask: u64::MAX });
     rig.queue.del(0, kept, Some(2))?;
     bed.poll_good(&mut rig.cq, 1);
-    assert!(!add_unsynchronised(bed, &mut rig, 4), "a removal before it told");
+    assert!(!add_unsynchronised(bed, &mut rig, 4), "a removal before it reported");
     for tag in [2, 4] {
         rig.senders[0].mr.write_at(0, &eager(tag, 0, b""))?;
         let sge = rig.senders[0].mr.sge(0..16)?;

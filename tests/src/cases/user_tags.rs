@@ -217,7 +217,7 @@ fn a_tag_is_set_while_completions_wait(bed: &Bed) -> Outcome {
     let any = AnyQueuePair::from(QueuePair::join(send, receive, control));
     any.set_user_tag(8);
     assert_eq!((any.user_tag(), bed.poll_one(&mut cq).user_tag()), (8, 8));
-    assert_eq!(before.user_tag(), 0, "a copy keeps what was told");
+    assert_eq!(before.user_tag(), 0, "a copy keeps what was reported");
     Ok(())
 }
 

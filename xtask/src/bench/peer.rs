@@ -147,7 +147,7 @@ impl Peer {
         }
         for (name, ratio) in medians(&outputs, "pair").ok_or_else(|| self.wrong("no ratio"))? {
             let [case, who, mode, peer, peer_mode] =
-                name.try_into().map_err(|_| self.wrong("a ratio of nobody"))?;
+                name.try_into().map_err(|_| self.wrong("a ratio without its rival"))?;
             measured.pairs.push(Pair { case, who, mode, peer, peer_mode, ratio });
         }
         if measured.rows.iter().any(|row| row.nanoseconds.is_none()) {

@@ -180,7 +180,7 @@ impl Crowd {
         let _ = write!(
             text,
             "\nOn {machine}, with {} cores:\n\n\
-             | case | who | threads | ns of a request | rate | times |\n|---|---|--:|--:|--:|--:|\n",
+             | case | implementation | threads | ns of a request | rate | times |\n|---|---|--:|--:|--:|--:|\n",
             self.cores
         );
         for row in &self.rows {

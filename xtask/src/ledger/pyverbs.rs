@@ -299,7 +299,7 @@ pub(crate) fn test_results(report: &str, trouble: Option<&str>) -> Vec<TestResul
 /// not be parsed.
 fn incomplete(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
     let all = found > 0 && ran(report).is_some_and(|ran| found >= ran);
-    (!all).then(|| trouble.unwrap_or("not every test was told").to_owned())
+    (!all).then(|| trouble.unwrap_or("the report lacks some tests").to_owned())
 }
 
 /// The line between the report's parts, and between failures.
@@ -384,7 +384,7 @@ mod tests {
 
     const REPORT: &str = "\
 test_ok (tests.test_a.A.test_ok) ... ok
-test_told (tests.test_a.A.test_told)
+test_skipped (tests.test_a.A.test_skipped)
 What it is for. ... skipped \"Device doesn't have it\"
 test_noisy (tests.test_a.A.test_noisy) ... a child says this
 ok
@@ -428,7 +428,7 @@ FAILED (failures=1, errors=1, skipped=1)
             found,
             [
                 ("test_a.A.test_ok", Outcome::Pass, ""),
-                ("test_a.A.test_told", Outcome::Skip, "Device doesn't have it"),
+                ("test_a.A.test_skipped", Outcome::Skip, "Device doesn't have it"),
                 ("test_a.A.test_noisy", Outcome::Pass, ""),
                 ("test_a.A.test_old", Outcome::Fail, "AssertionError: 25 != 0"),
                 ("test_a.A.test_bad", Outcome::Error, "ValueError: no"),
@@ -446,7 +446,7 @@ FAILED (failures=1, errors=1, skipped=1)
             found,
             [
                 ("test_a.A.test_ok", "pass", false),
-                ("test_a.A.test_told", "skip", true),
+                ("test_a.A.test_skipped", "skip", true),
                 ("test_a.A.test_noisy", "pass", false),
                 ("test_a.A.test_old", "fail", true),
                 ("test_a.A.test_bad", "fail", true),

@@ -62,7 +62,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
 const DIFFERENCES: [(&str, &str, &str); 1] = [(
     "atomic_cap: ATOMIC_HCA (1)",
     "atomic_cap: ATOMIC_GLOB (2)",
-    "C's library tells it from release 47 on",
+    "C's library reports it from release 47 on",
 )];
 
 /// The first line of a tool's output that differs between C's library and ours without a known

@@ -343,7 +343,11 @@ fn all() -> impl Iterator<Item = u32> {
         };
         assert_eq!(suspects("inner(a) / 2"), [1]);
         assert_eq!(suspects("b - 1"), [2]);
-        assert_eq!(suspects("inner(a) * 2"), [0, 1], "all of a function whose own body is told of");
+        assert_eq!(
+            suspects("inner(a) * 2"),
+            [0, 1],
+            "all mutants of a function whose own body has the error"
+        );
         assert!(suspects("const LIMIT").is_empty());
     }
 }

@@ -147,7 +147,7 @@ impl Record {
     pub(super) fn troubles(&self) -> Vec<String> {
         let mut found = complaints(&self.log);
         if !self.over {
-            found.push("the guest did not come to its end".into());
+            found.push("the guest did not finish".into());
         }
         if let Some(trouble) = self.machine.trouble() {
             found.push(format!("the machine {trouble}"));
@@ -298,7 +298,7 @@ mod tests {
         let record = heard("\x1ebegin one\na\n");
         assert_eq!(record.steps[0].status, None);
         let troubles = record.troubles();
-        assert!(troubles.iter().any(|trouble| trouble.contains("did not come to its end")));
+        assert!(troubles.iter().any(|trouble| trouble.contains("did not finish")));
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn unexplained(record: &Record) -> Vec<String> {
     let results: Vec<TestResult> =
         record.steps.iter().filter(pyverbs).flat_map(|step| test_results(Some(step))).collect();
     let skipped = results.iter().filter(|one| one.unexplained && one.result == "skip");
-    skipped.map(|one| format!("{PYVERBS} {}: nobody knows why: {}", one.test, one.reason)).collect()
+    skipped.map(|one| format!("{PYVERBS} {}: no known reason: {}", one.test, one.reason)).collect()
 }
 
 /// Results of the cases that a step has printed as JSON.
