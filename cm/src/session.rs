@@ -51,7 +51,8 @@ pub enum SessionState {
 /// # use mlx5_cm as cm;
 /// # use std::{net::SocketAddr, thread, time::Duration};
 /// # type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-/// # let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]));
+/// # let config = mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]);
+/// # let simulator = mlx5_sim::Simulator::new(config);
 /// # let kernel = simulator.kernel();
 /// # let mut listener = cm::Listener::bind_on(kernel.clone(), "10.0.0.1:7472")?;
 /// # let address: SocketAddr = listener.local_addr()?;

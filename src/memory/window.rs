@@ -57,8 +57,10 @@ impl WindowKind for TypeTwo {
 /// A window of type 2 is bound by a request in a batch:
 ///
 /// ```no_run
-/// # use mlx5::{Access, MemoryRegion, ProtectionDomain, QueuePair, SendFlags, transport::Rc, window::TypeTwo};
-/// # fn f(pd: &ProtectionDomain, mr: &MemoryRegion, qp: &mut QueuePair<Rc>) -> Result<(), Box<dyn std::error::Error>> {
+/// # use mlx5::{Access, MemoryRegion, ProtectionDomain, QueuePair, SendFlags, transport::Rc};
+/// # use mlx5::window::TypeTwo;
+/// # fn f(pd: &ProtectionDomain, mr: &MemoryRegion, qp: &mut QueuePair<Rc>)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let mut window = pd.alloc_mw::<TypeTwo>()?;
 /// let binding = window.binding(mr, 0..4096, Access::REMOTE_READ)?;
 /// let mut batch = qp.wr_start();
